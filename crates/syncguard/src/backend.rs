@@ -1,0 +1,321 @@
+//! What every store does: the [`Backend`] trait, its requests and outcomes.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
+
+/// How long a lock lasts unless it is extended: whole milliseconds, at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ttl(i64);
+
+impl Ttl {
+    /// The longest: about 10 000 years, so that every expiry is an exact number in JavaScript too.
+    pub const MAX_MS: i64 = 315_576_000_000_000;
+
+    /// 30 seconds.
+    pub const DEFAULT: Self = Self(30_000);
+
+    /// That many milliseconds.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless it is from 1 to [`Ttl::MAX_MS`].
+    pub fn from_millis(ms: i64) -> Result<Self, Error> {
+        if ms < 1 {
+            return Err(not_a_ttl());
+        }
+        if ms > Self::MAX_MS {
+            return Err(Error::invalid(format!(
+                "ttlMs must not exceed {}",
+                Self::MAX_MS
+            )));
+        }
+        Ok(Self(ms))
+    }
+
+    /// That many milliseconds, where every number is an `f64`.
+    ///
+    /// # Errors
+    /// As [`from_millis`](Self::from_millis), and for fractions, NaN and infinity.
+    pub fn from_f64(ms: f64) -> Result<Self, Error> {
+        if !(ms.is_finite() && ms.fract() == 0.0) {
+            return Err(not_a_ttl());
+        }
+        // The cast saturates, and what saturates is out of range.
+        Self::from_millis(ms as i64)
+    }
+
+    /// Milliseconds.
+    pub fn as_millis(self) -> i64 {
+        self.0
+    }
+}
+
+fn not_a_ttl() -> Error {
+    Error::invalid("ttlMs must be a positive integer")
+}
+
+/// A label stored with a lock for people and other systems to read: up to 255 bytes of UTF-8.
+/// It proves nothing; only the lock id does.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Owner(String);
+
+impl Owner {
+    /// The longest label, in bytes.
+    pub const MAX_BYTES: usize = 255;
+
+    /// Takes `text` as a label.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is empty or too long.
+    pub fn new(text: impl Into<String>) -> Result<Self, Error> {
+        let text = text.into();
+        if text.is_empty() {
+            return Err(Error::invalid("owner must not be empty"));
+        }
+        if text.len() > Self::MAX_BYTES {
+            return Err(Error::invalid(format!(
+                "owner exceeds maximum length of {} bytes",
+                Self::MAX_BYTES
+            )));
+        }
+        Ok(Self(text))
+    }
+
+    /// The label.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({} bytes)", self.0.len())
+    }
+}
+
+/// One attempt to take a lock.
+#[derive(Debug, Clone)]
+pub struct AcquireRequest {
+    /// What to lock.
+    pub key: Key,
+    /// Until when, from the moment the store grants it.
+    pub ttl: Ttl,
+    /// Who will own it. The caller makes the id up, so that it can undo an attempt whose answer is lost.
+    pub lock_id: LockId,
+    /// A label to store with it.
+    pub owner: Option<Owner>,
+}
+
+impl AcquireRequest {
+    /// A request under a new lock id.
+    ///
+    /// # Errors
+    /// As [`LockId::generate`].
+    pub fn new(key: Key, ttl: Ttl) -> Result<Self, Error> {
+        Ok(Self {
+            key,
+            ttl,
+            lock_id: LockId::generate()?,
+            owner: None,
+        })
+    }
+}
+
+/// A lock that was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Proof of ownership: give it to release and extend.
+    pub lock_id: LockId,
+    /// Larger than that of every earlier holder of the key.
+    pub fence: Fence,
+    /// When it ends, on the store's clock, in milliseconds since the Unix epoch.
+    pub expires_at_ms: i64,
+}
+
+/// What came of an attempt to take a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AcquireOutcome {
+    /// It is the caller's.
+    Acquired(Grant),
+    /// Somebody holds it.
+    Locked,
+}
+
+/// Why there was nothing to release or extend. For telemetry only: the public answer is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// The lock was there and its time was over.
+    Expired,
+    /// The store knows no such lock, or it is another's.
+    NotFound,
+}
+
+/// What came of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReleaseOutcome {
+    /// The lock was the caller's and is free now.
+    Released,
+    /// There was nothing to release.
+    Absent(Absence),
+}
+
+/// What came of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtendOutcome {
+    /// The lock is the caller's until then, on the store's clock.
+    Extended {
+        /// Milliseconds since the Unix epoch.
+        expires_at_ms: i64,
+    },
+    /// There was nothing to extend.
+    Absent(Absence),
+}
+
+/// How to find a lock.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// By what it locks.
+    Key(Key),
+    /// By who owns it.
+    LockId(LockId),
+}
+
+/// A live lock as the store shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRecord {
+    /// What it locks, as its holder named it.
+    pub key: Key,
+    /// Who owns it.
+    pub lock_id: LockId,
+    /// When it ends, on the store's clock.
+    pub expires_at_ms: i64,
+    /// When it was granted, on the store's clock.
+    pub acquired_at_ms: i64,
+    /// Its fencing token.
+    pub fence: Fence,
+    /// The label stored with it.
+    pub owner: Option<Owner>,
+    /// The store's clock when it was read.
+    pub read_at_ms: i64,
+}
+
+impl LockRecord {
+    /// Whether it was held when it was read, by the predicate that all backends share.
+    pub fn is_live(&self) -> bool {
+        is_live(self.expires_at_ms, self.read_at_ms, TIME_TOLERANCE_MS)
+    }
+}
+
+/// Whose clock decides when a lock expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeAuthority {
+    /// One clock for all: the store's.
+    Server,
+    /// Each client its own; they must be synchronised.
+    Client,
+}
+
+impl TimeAuthority {
+    /// `"server"` or `"client"`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// What a backend is and can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Its name: `"sqlite"`, `"redis"`, …
+    pub backend: &'static str,
+    /// Whether grants carry fencing tokens.
+    pub supports_fencing: bool,
+    /// Whose clock decides.
+    pub time_authority: TimeAuthority,
+}
+
+/// How long one operation may take unless the backend is told otherwise.
+pub const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_millis(5000);
+
+/// A store of locks.
+///
+/// Each method is one attempt, atomic in the store. Retrying is [`lock`](crate::lock)'s part;
+/// giving up after [`operation_timeout`](Backend::operation_timeout), cancelling, and undoing an
+/// acquisition whose answer came too late is the part of the functions in
+/// [`operation`](crate::operation), which is how a backend should be called.
+///
+/// An implementation must bear to have the future of any method dropped at any point.
+#[async_trait]
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// What it is and can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// How long one operation may take.
+    fn operation_timeout(&self) -> Duration {
+        DEFAULT_OPERATION_TIMEOUT
+    }
+
+    /// Takes the lock if nobody holds it. The fence is counted in the same step, and its limit is
+    /// checked before anything is written.
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error>;
+
+    /// Frees the lock that `lock_id` owns, if it owns one.
+    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error>;
+
+    /// Makes the lock that `lock_id` owns end `ttl` from now. An expired lock stays expired.
+    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error>;
+
+    /// Whether somebody holds the key.
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error>;
+
+    /// The live lock that fits, for diagnosis: it may be gone when the answer arrives.
+    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error>;
+
+    /// Frees the key whoever holds it; `true` if somebody held it. The fence counter stays, so that
+    /// the next holder's fence is larger than that of the one who was put out.
+    async fn force_release(&self, key: &Key) -> Result<bool, Error>;
+
+    /// Ends connections. Operations after it fail with `InvalidArgument`.
+    async fn close(&self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn ttl_is_a_positive_integer_within_bounds() {
+        assert_eq!(Ttl::from_f64(1.0).unwrap().as_millis(), 1);
+        assert_eq!(Ttl::from_f64(30_000.0).unwrap().as_millis(), 30_000);
+        for bad in [0.0, -1.0, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let error = Ttl::from_f64(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert_eq!(error.message(), "ttlMs must be a positive integer");
+        }
+        for long in [1e16, 1e300] {
+            assert_eq!(
+                Ttl::from_f64(long).unwrap_err().message(),
+                "ttlMs must not exceed 315576000000000"
+            );
+        }
+    }
+
+    #[test]
+    fn owner_labels_have_bounds_and_stay_out_of_debug_output() {
+        assert!(Owner::new("x".repeat(255)).is_ok());
+        assert!(Owner::new("x".repeat(256)).is_err());
+        assert!(Owner::new("é".repeat(128)).is_err());
+        assert!(Owner::new("").is_err());
+        assert!(!format!("{:?}", Owner::new("secret").unwrap()).contains("secret"));
+    }
+}

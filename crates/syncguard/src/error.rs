@@ -1,0 +1,193 @@
+//! The one error type of this crate.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What went wrong, in the eight words that every backend uses (interface.md, "Error Handling").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The store cannot be reached or cannot serve now; trying again later may work.
+    ServiceUnavailable,
+    /// The store refused the credentials, or the operating system refused access to the file.
+    AuthFailed,
+    /// The caller's input or configuration is wrong; trying again cannot work.
+    InvalidArgument,
+    /// The store, or a connection pool, asks for less load.
+    RateLimited,
+    /// No answer in time. The store may or may not have done what was asked.
+    NetworkTimeout,
+    /// Waiting for a lock took longer than the caller allowed.
+    AcquisitionTimeout,
+    /// The caller cancelled.
+    Aborted,
+    /// Anything else: a reply that makes no sense, an overflow, a defect.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The name under which the kind is known outside of Rust, e.g. `"ServiceUnavailable"`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ServiceUnavailable => "ServiceUnavailable",
+            Self::AuthFailed => "AuthFailed",
+            Self::InvalidArgument => "InvalidArgument",
+            Self::RateLimited => "RateLimited",
+            Self::NetworkTimeout => "NetworkTimeout",
+            Self::AcquisitionTimeout => "AcquisitionTimeout",
+            Self::Aborted => "Aborted",
+            Self::Internal => "Internal",
+        }
+    }
+
+    /// The kind of that name, if there is one: the inverse of [`as_str`](Self::as_str).
+    pub fn from_name(name: &str) -> Option<Self> {
+        [
+            Self::ServiceUnavailable,
+            Self::AuthFailed,
+            Self::InvalidArgument,
+            Self::RateLimited,
+            Self::NetworkTimeout,
+            Self::AcquisitionTimeout,
+            Self::Aborted,
+            Self::Internal,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str() == name)
+    }
+
+    /// Whether a loop that waits for a lock goes on after this error.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::ServiceUnavailable | Self::NetworkTimeout)
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An error with its [`ErrorKind`] and its cause.
+///
+/// Messages and causes never hold a lock's key, a password or a connection string.
+pub struct Error {
+    inner: Box<Inner>,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    outcome_unknown: bool,
+}
+
+impl Error {
+    /// An error without a cause.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            inner: Box::new(Inner {
+                kind,
+                message: message.into(),
+                source: None,
+                outcome_unknown: false,
+            }),
+        }
+    }
+
+    /// [`ErrorKind::InvalidArgument`] with a message that names the field and what is wrong with it.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// The same error with `source` as its cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.inner.source = Some(source.into());
+        self
+    }
+
+    /// The same error, saying that the store may have done what was asked: the request had left when
+    /// the answer was lost. An acquisition that ends so is undone in the background.
+    #[must_use]
+    pub fn with_unknown_outcome(mut self) -> Self {
+        self.inner.outcome_unknown = true;
+        self
+    }
+
+    /// Whether the store may have done what was asked.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.inner.outcome_unknown
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// The message without the cause.
+    pub fn message(&self) -> &str {
+        &self.inner.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.inner.kind)
+            .field("message", &self.inner.message)
+            .field("source", &self.inner.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source = self.inner.source.as_deref()?;
+        Some(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_their_names_are_one_to_one() {
+        for name in [
+            "ServiceUnavailable",
+            "AuthFailed",
+            "InvalidArgument",
+            "RateLimited",
+            "NetworkTimeout",
+            "AcquisitionTimeout",
+            "Aborted",
+            "Internal",
+        ] {
+            assert_eq!(ErrorKind::from_name(name).unwrap().as_str(), name);
+        }
+        assert_eq!(ErrorKind::from_name("internal"), None);
+    }
+
+    #[test]
+    fn only_an_unreachable_store_is_worth_another_try() {
+        assert!(ErrorKind::ServiceUnavailable.is_transient());
+        assert!(ErrorKind::NetworkTimeout.is_transient());
+        assert!(!ErrorKind::AuthFailed.is_transient());
+        assert!(!ErrorKind::InvalidArgument.is_transient());
+        assert!(!ErrorKind::Internal.is_transient());
+    }
+
+    #[test]
+    fn the_cause_is_kept_and_the_message_stays_alone() {
+        let error = Error::new(ErrorKind::Internal, "reply is malformed")
+            .with_source(std::io::Error::other("boom"));
+        assert_eq!(error.to_string(), "reply is malformed");
+        assert_eq!(error.source().unwrap().to_string(), "boom");
+    }
+}

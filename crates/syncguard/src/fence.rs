@@ -1,0 +1,146 @@
+//! Fencing tokens.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind};
+
+/// Digits of a fence as text.
+const DIGITS: usize = 15;
+
+/// A fencing token: a number that grows with each acquisition of one key.
+///
+/// As text it has exactly 15 digits, so that the order of texts is the order of numbers
+/// (interface.md, "Fence Token Format").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// The largest fence a lock may get: 9 × 10¹⁴.
+    pub const MAX: Self = Self(900_000_000_000_000);
+    /// Above this, 9 × 10¹³, users are warned.
+    pub const WARN: Self = Self(90_000_000_000_000);
+
+    /// A counter's value as a fence.
+    ///
+    /// # Errors
+    /// `Internal` when it is below 1 or above [`Fence::MAX`]: such a counter must not be used.
+    pub fn from_counter(value: i64) -> Result<Self, Error> {
+        match u64::try_from(value) {
+            Ok(number) if (1..=Self::MAX.0).contains(&number) => Ok(Self(number)),
+            Ok(number) if number > Self::MAX.0 => Err(Self::overflow()),
+            _ => Err(Error::new(
+                ErrorKind::Internal,
+                format!("fence counter holds {value}, which no acquisition can have written"),
+            )),
+        }
+    }
+
+    /// The fence after a counter that stands at `counter`, checked before anything is written.
+    ///
+    /// # Errors
+    /// `Internal` at the limit, and for a counter below zero.
+    pub fn after(counter: i64) -> Result<Self, Error> {
+        Self::from_counter(counter.saturating_add(1))
+    }
+
+    /// Reads the text form, as stores keep it.
+    ///
+    /// # Errors
+    /// `Internal` when it is not 15 digits of a valid fence.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let malformed = || {
+            Error::new(
+                ErrorKind::Internal,
+                format!("stored fence is not a number of {DIGITS} digits"),
+            )
+        };
+        if text.len() != DIGITS || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(malformed());
+        }
+        Self::from_counter(text.parse().map_err(|_| malformed())?)
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Whether users should be warned that this key's fences come to an end.
+    pub fn is_near_limit(self) -> bool {
+        self > Self::WARN
+    }
+
+    /// The error for a counter that has no fence left to give.
+    pub fn overflow() -> Error {
+        Error::new(
+            ErrorKind::Internal,
+            format!(
+                "Fence counter exceeds the limit of {}; use a new key",
+                Self::MAX
+            ),
+        )
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0DIGITS$}", self.0)
+    }
+}
+
+/// A whole decimal number, as text, in the form of a fence: padded with zeros to 15 digits.
+///
+/// # Errors
+/// `InvalidArgument` when it is negative, longer than 15 digits, or not a whole number.
+pub fn format_fence(number: &str) -> Result<String, Error> {
+    if number.starts_with('-') {
+        return Err(Error::invalid("Fence must be non-negative"));
+    }
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Error::invalid("Fence must be a whole number"));
+    }
+    let digits = number.trim_start_matches('0');
+    if digits.len() > DIGITS {
+        return Err(Error::invalid(format!(
+            "Fence exceeds {DIGITS}-digit limit: {digits}"
+        )));
+    }
+    Ok(format!("{digits:0>DIGITS$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_fence_is_refused_before_the_limit_is_passed() {
+        assert_eq!(Fence::after(0).unwrap().to_string(), "000000000000001");
+        assert_eq!(Fence::after(899_999_999_999_999).unwrap(), Fence::MAX);
+        for counter in [900_000_000_000_000, i64::MAX, -1, i64::MIN] {
+            assert_eq!(
+                Fence::after(counter).unwrap_err().kind(),
+                ErrorKind::Internal
+            );
+        }
+    }
+
+    #[test]
+    fn warnings_start_above_the_threshold() {
+        assert!(!Fence::WARN.is_near_limit());
+        assert!(Fence::after(90_000_000_000_000).unwrap().is_near_limit());
+    }
+
+    #[test]
+    fn stored_text_must_be_a_fence() {
+        assert_eq!(Fence::parse("000000000000042").unwrap().get(), 42);
+        for text in [
+            "",
+            "42",
+            "00000000000004x",
+            "000000000000000",
+            "999999999999999",
+        ] {
+            assert_eq!(Fence::parse(text).unwrap_err().kind(), ErrorKind::Internal);
+        }
+    }
+}

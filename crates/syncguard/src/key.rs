@@ -1,0 +1,169 @@
+//! Keys: what users lock, and what the stores call it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use unicode_normalization::{UnicodeNormalization, is_nfc};
+
+use crate::error::Error;
+
+/// The longest key, in UTF-8 bytes after NFC (interface.md, "Core Constants").
+pub const MAX_KEY_LENGTH_BYTES: usize = 512;
+
+/// What users lock: NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long.
+///
+/// `Debug` and error messages never show its text: keys may hold names of people or accounts.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// Normalises `text` and checks it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is empty, or too long after normalisation.
+    ///
+    /// ```
+    /// use syncguard::Key;
+    /// assert_eq!(Key::new("cafe\u{301}")?.as_str(), "caf\u{e9}");
+    /// # Ok::<(), syncguard::Error>(())
+    /// ```
+    pub fn new(text: &str) -> Result<Self, Error> {
+        if text.is_empty() {
+            return Err(empty());
+        }
+        let text = nfc(text);
+        if text.len() > MAX_KEY_LENGTH_BYTES {
+            return Err(Error::invalid(format!(
+                "Key exceeds maximum length of {MAX_KEY_LENGTH_BYTES} bytes after normalization"
+            )));
+        }
+        Ok(Self(text.into_owned()))
+    }
+
+    /// The normalised text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.0.len())
+    }
+}
+
+/// Under which names one store keeps a lock: its limits, and the rules of interface.md
+/// ("Standardized Storage Key Generation", "Two-Step Fence Key Derivation Pattern").
+#[derive(Debug, Clone, Copy)]
+pub struct KeySpace<'a> {
+    /// Stands before each name with a `:`; empty for none.
+    pub prefix: &'a str,
+    /// The longest name the store takes, in bytes.
+    pub limit_bytes: usize,
+    /// Bytes of that limit to leave free for suffixes.
+    pub reserve_bytes: usize,
+}
+
+impl KeySpace<'_> {
+    /// The name of a lock.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the prefix leaves no room.
+    pub fn lock_key(&self, key: &Key) -> Result<String, Error> {
+        make_storage_key(
+            self.prefix,
+            key.as_str(),
+            self.limit_bytes,
+            self.reserve_bytes,
+        )
+    }
+
+    /// The name of the fence counter that belongs to the lock named `lock_key`: one counter a lock.
+    ///
+    /// # Errors
+    /// As [`lock_key`](Self::lock_key).
+    pub fn fence_key(&self, lock_key: &str) -> Result<String, Error> {
+        self.derived("fence:", lock_key)
+    }
+
+    /// The name of the entry that leads from a lock id to its lock.
+    ///
+    /// # Errors
+    /// As [`lock_key`](Self::lock_key).
+    pub fn index_key(&self, lock_id: &str) -> Result<String, Error> {
+        self.derived("id:", lock_id)
+    }
+
+    fn derived(&self, kind: &str, name: &str) -> Result<String, Error> {
+        make_storage_key(
+            self.prefix,
+            &format!("{kind}{name}"),
+            self.limit_bytes,
+            self.reserve_bytes,
+        )
+    }
+}
+
+/// `prefix:key`, or `prefix:` and a hash of 22 characters where that is longer than
+/// `limit_bytes - reserve_bytes`. The key is brought to NFC, the prefix loses its trailing colons.
+///
+/// The hash is base64url of the first 16 bytes of SHA-256 over `prefix:key`.
+///
+/// # Errors
+/// `InvalidArgument` for an empty key, and for a prefix that leaves no room even for the hash.
+pub fn make_storage_key(
+    prefix: &str,
+    key: &str,
+    limit_bytes: usize,
+    reserve_bytes: usize,
+) -> Result<String, Error> {
+    if key.is_empty() {
+        return Err(empty());
+    }
+    let prefix = prefix.trim_end_matches(':');
+    let lead = if prefix.is_empty() {
+        0
+    } else {
+        prefix.len() + 1
+    };
+    if lead.saturating_add(reserve_bytes) > limit_bytes {
+        return Err(Error::invalid(
+            "Prefix exceeds backend limit after accounting for reserved bytes. Use a shorter prefix.",
+        ));
+    }
+    let room = limit_bytes - reserve_bytes;
+    let mut name = String::with_capacity(lead + key.len());
+    if lead > 0 {
+        name.push_str(prefix);
+        name.push(':');
+    }
+    name.push_str(&nfc(key));
+    if name.len() <= room {
+        return Ok(name);
+    }
+    let digest = Sha256::digest(name.as_bytes());
+    name.truncate(lead);
+    name.push_str(&URL_SAFE_NO_PAD.encode(&digest[..16]));
+    if name.len() > room {
+        return Err(Error::invalid(
+            "Key exceeds backend limits even after hashing (prefix too long).",
+        ));
+    }
+    Ok(name)
+}
+
+/// `text` in Unicode normalisation form C; borrowed when it is in it already, as most keys are.
+pub(crate) fn nfc(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || is_nfc(text) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(text.nfc().collect())
+    }
+}
+
+fn empty() -> Error {
+    Error::invalid("Key must not be empty")
+}

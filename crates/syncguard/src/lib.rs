@@ -1,0 +1,52 @@
+//! Distributed locks with fencing tokens.
+//!
+//! A [`Backend`] is a store of locks. [`lock`] waits for a lock and gives a [`LockGuard`]; the
+//! functions in [`operation`] are single attempts.
+//!
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), syncguard::Error> {
+//! use std::sync::Arc;
+//! use syncguard::sqlite::{SqliteBackend, SqliteConfig};
+//! use syncguard::{Backend, Key, LockOptions, lock};
+//!
+//! let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
+//! let guard = lock(&backend, &Key::new("invoice:42")?, &LockOptions::default()).await?;
+//! assert_eq!(guard.fence().to_string(), "000000000000001");
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "sqlite"))]
+//! # fn main() {}
+//! ```
+//!
+//! A lock alone does not make a resource safe: a holder that is paused past its TTL goes on as if it
+//! held the lock. Give [`Fence`] to the resource and let it refuse smaller ones.
+
+mod acquisition;
+mod backend;
+mod error;
+mod fence;
+mod hash;
+mod key;
+mod lock;
+mod lock_id;
+pub mod operation;
+mod random;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod time;
+
+pub use acquisition::{Acquisition, Backoff, GiveUp, Jitter, RetryPolicy, Setback, Step};
+pub use backend::{
+    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT,
+    ExtendOutcome, Grant, LockRecord, Lookup, Owner, ReleaseOutcome, TimeAuthority, Ttl,
+};
+pub use error::{Error, ErrorKind};
+pub use fence::{Fence, format_fence};
+pub use hash::{hash_key, hash_key_utf16};
+pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
+pub use lock::{LockGuard, LockOptions, lock};
+pub use lock_id::LockId;
+pub use time::{Clock, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms};

@@ -1,0 +1,217 @@
+//! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::backend::{
+    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, Ttl,
+};
+use crate::error::{Error, ErrorKind};
+use crate::key::Key;
+use crate::lock_id::LockId;
+
+/// Waits between tries to undo an acquisition whose answer was lost. A store may act on the
+/// acquisition after it has answered the first release, so one answer "not found" is not enough.
+const UNDO_DELAYS: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1000),
+    Duration::from_millis(2000),
+    Duration::from_millis(4000),
+];
+
+/// Bounds of one call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallOptions {
+    /// A limit below the backend's own.
+    pub timeout: Option<Duration>,
+}
+
+impl CallOptions {
+    fn limit(&self, backend: &dyn Backend) -> Duration {
+        let own = backend.operation_timeout();
+        self.timeout.map_or(own, |asked| asked.min(own))
+    }
+}
+
+/// Takes the lock if nobody holds it: one attempt.
+///
+/// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the
+/// background, and what the store may have granted is released.
+///
+/// # Errors
+/// `Aborted` when cancelled, `NetworkTimeout` when time runs out, else as the backend says.
+pub async fn acquire(
+    backend: &Arc<dyn Backend>,
+    request: AcquireRequest,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<AcquireOutcome, Error> {
+    let limit = options.limit(backend.as_ref());
+    let mut attempt = Attempt::start(backend, request);
+    let answer = bounded(&mut attempt.running, limit, cancelled).await?;
+    attempt.state = match &answer {
+        Err(error) if error.is_outcome_unknown() => State::AnswerLost,
+        _ => State::Answered,
+    };
+    answer
+}
+
+/// Frees the lock that `lock_id` owns.
+///
+/// # Errors
+/// As [`acquire`].
+pub async fn release(
+    backend: &Arc<dyn Backend>,
+    lock_id: &LockId,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<ReleaseOutcome, Error> {
+    let limit = options.limit(backend.as_ref());
+    bounded(&mut backend.release(lock_id), limit, cancelled).await?
+}
+
+/// Makes the lock that `lock_id` owns end `ttl` from now.
+///
+/// # Errors
+/// As [`acquire`].
+pub async fn extend(
+    backend: &Arc<dyn Backend>,
+    lock_id: &LockId,
+    ttl: Ttl,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<ExtendOutcome, Error> {
+    let limit = options.limit(backend.as_ref());
+    bounded(&mut backend.extend(lock_id, ttl), limit, cancelled).await?
+}
+
+/// Whether somebody holds the key.
+///
+/// # Errors
+/// As [`acquire`].
+pub async fn is_locked(
+    backend: &Arc<dyn Backend>,
+    key: &Key,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<bool, Error> {
+    let limit = options.limit(backend.as_ref());
+    bounded(&mut backend.is_locked(key), limit, cancelled).await?
+}
+
+/// The live lock that fits.
+///
+/// # Errors
+/// As [`acquire`].
+pub async fn lookup(
+    backend: &Arc<dyn Backend>,
+    lookup: &Lookup,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Option<LockRecord>, Error> {
+    let limit = options.limit(backend.as_ref());
+    bounded(&mut backend.lookup(lookup), limit, cancelled).await?
+}
+
+/// Frees the key whoever holds it.
+///
+/// # Errors
+/// As [`acquire`].
+pub async fn force_release(
+    backend: &Arc<dyn Backend>,
+    key: &Key,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<bool, Error> {
+    let limit = options.limit(backend.as_ref());
+    bounded(&mut backend.force_release(key), limit, cancelled).await?
+}
+
+/// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
+async fn bounded<T>(
+    operation: &mut Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '_>>,
+    limit: Duration,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Result<T, Error>, Error> {
+    tokio::select! {
+        // An answer that is there wins over a cancellation that came with it.
+        biased;
+        answer = timeout(limit, operation) => answer.map_err(|_| {
+            Error::new(
+                ErrorKind::NetworkTimeout,
+                format!("Operation timed out after {} ms", limit.as_millis()),
+            )
+        }),
+        () = cancelled => Err(Error::new(ErrorKind::Aborted, "Operation aborted by signal")),
+    }
+}
+
+/// The answer of a backend to an acquisition, to come.
+type Running = Pin<Box<dyn Future<Output = Result<AcquireOutcome, Error>> + Send>>;
+
+/// An acquisition that leaves no lock behind when it is dropped before its answer is known.
+struct Attempt {
+    backend: Arc<dyn Backend>,
+    lock_id: LockId,
+    running: Running,
+    state: State,
+}
+
+enum State {
+    Running,
+    Answered,
+    AnswerLost,
+}
+
+impl Attempt {
+    fn start(backend: &Arc<dyn Backend>, request: AcquireRequest) -> Self {
+        let lock_id = request.lock_id.clone();
+        let store = Arc::clone(backend);
+        Self {
+            backend: Arc::clone(backend),
+            lock_id,
+            running: Box::pin(async move { store.acquire(&request).await }),
+            state: State::Running,
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let rest = match self.state {
+            State::Answered => return,
+            State::AnswerLost => None,
+            State::Running => Some(std::mem::replace(
+                &mut self.running,
+                Box::pin(std::future::pending()),
+            )),
+        };
+        // Outside a runtime, nothing can be sent any more: the lock is left to its TTL.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(undo(Arc::clone(&self.backend), self.lock_id.clone(), rest));
+        }
+    }
+}
+
+/// Releases what an acquisition with an unknown end may have been granted.
+async fn undo(backend: Arc<dyn Backend>, lock_id: LockId, rest: Option<Running>) {
+    let limit = backend.operation_timeout();
+    if let Some(running) = rest
+        && let Ok(Ok(AcquireOutcome::Locked)) = timeout(limit, running).await
+    {
+        return;
+    }
+    for delay in UNDO_DELAYS {
+        sleep(delay).await;
+        let released = timeout(limit, backend.release(&lock_id)).await;
+        if let Ok(Ok(ReleaseOutcome::Released)) = released {
+            return;
+        }
+    }
+}

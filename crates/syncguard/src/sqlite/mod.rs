@@ -1,0 +1,1 @@
+//! Locks in an SQLite file on this machine.

@@ -1,0 +1,78 @@
+//! The one liveness rule, its tolerance, and the clock.
+
+use std::ops::Sub;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long past its expiry a lock still counts as held, in milliseconds
+/// (interface.md, "Unified Time Handling and Liveness Predicate"). Not configurable.
+pub const TIME_TOLERANCE_MS: i64 = 1000;
+
+/// Whether a lock that expires at `expires_at_ms` is held at `now_ms`: the predicate of interface.md.
+///
+/// Generic, so that milliseconds as `i64` and JavaScript's numbers share it.
+///
+/// ```
+/// use syncguard::{TIME_TOLERANCE_MS, is_live};
+/// assert!(is_live(10_000, 10_999, TIME_TOLERANCE_MS));
+/// assert!(!is_live(10_000, 11_000, TIME_TOLERANCE_MS));
+/// ```
+pub fn is_live<T: PartialOrd + Sub<Output = T>>(
+    expires_at_ms: T,
+    now_ms: T,
+    tolerance_ms: T,
+) -> bool {
+    expires_at_ms > now_ms - tolerance_ms
+}
+
+/// Milliseconds since the Unix epoch from the reply of Redis' `TIME`: seconds and microseconds.
+pub fn redis_server_time_ms(seconds: i64, microseconds: i64) -> i64 {
+    seconds * 1000 + microseconds.div_euclid(1000)
+}
+
+/// Where a backend without a server's clock takes its time from.
+pub trait Clock: Send + Sync + 'static {
+    /// Milliseconds since the Unix epoch.
+    fn now_ms(&self) -> i64;
+}
+
+/// The operating system's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> i64 {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            // A clock before 1970 is wrong, but consistently so for everybody who reads it.
+            Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_live_until_the_tolerance_has_passed() {
+        assert!(is_live(1000, 999, 0));
+        assert!(!is_live(1000, 1000, 0));
+        assert!(is_live(1000, 1999, TIME_TOLERANCE_MS));
+        assert!(!is_live(1000, 2000, TIME_TOLERANCE_MS));
+        assert!(!is_live(f64::NAN, 0.0, 1000.0));
+    }
+
+    #[test]
+    fn redis_time_is_cut_to_whole_milliseconds() {
+        assert_eq!(
+            redis_server_time_ms(1_700_000_000, 999_999),
+            1_700_000_000_999
+        );
+        assert_eq!(redis_server_time_ms(1, 999), 1000);
+    }
+
+    #[test]
+    fn the_system_clock_is_past_2020() {
+        assert!(SystemClock.now_ms() > 1_577_836_800_000);
+    }
+}
