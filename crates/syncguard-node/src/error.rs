@@ -1,0 +1,32 @@
+//! The one place that knows how a core error looks in JavaScript.
+
+use std::error::Error as _;
+
+use syncguard::{Error, ErrorKind};
+
+/// A core error kind as the `code` of a JavaScript error.
+pub struct Code(ErrorKind);
+
+impl AsRef<str> for Code {
+    fn as_ref(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// An error that a synchronous function throws.
+pub(crate) type Thrown = napi::Error<Code>;
+
+pub(crate) fn thrown(error: Error) -> Thrown {
+    napi::Error::new(Code(error.kind()), error.message())
+}
+
+/// The texts of the causes of `error`, nearest first.
+pub(crate) fn causes(error: &Error) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    texts
+}

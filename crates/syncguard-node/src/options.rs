@@ -1,0 +1,43 @@
+//! JavaScript options to core types.
+
+use std::time::Duration;
+
+use napi_derive::napi;
+use syncguard::Error;
+use syncguard::sqlite::SqliteConfig;
+
+#[napi(object)]
+pub struct SqliteOptions {
+    /// Absent for a database in memory.
+    pub path: Option<String>,
+    pub cleanup_in_is_locked: Option<bool>,
+    pub operation_timeout_ms: Option<f64>,
+}
+
+impl TryFrom<SqliteOptions> for SqliteConfig {
+    type Error = Error;
+
+    fn try_from(options: SqliteOptions) -> Result<Self, Error> {
+        let mut config = match options.path {
+            Some(path) => Self::file(path),
+            None => Self::in_memory(),
+        };
+        if let Some(cleanup) = options.cleanup_in_is_locked {
+            config.cleanup_in_is_locked = cleanup;
+        }
+        if let Some(ms) = options.operation_timeout_ms {
+            config.operation_timeout = timeout(ms, "operationTimeoutMs")?;
+        }
+        Ok(config)
+    }
+}
+
+/// Milliseconds as JavaScript gives them: a positive, finite number.
+pub(crate) fn timeout(ms: f64, field: &str) -> Result<Duration, Error> {
+    match Duration::try_from_secs_f64(ms / 1000.0) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(Error::invalid(format!(
+            "{field} must be a positive number of milliseconds"
+        ))),
+    }
+}
