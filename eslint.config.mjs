@@ -1,0 +1,40 @@
+import { defineConfig, globalIgnores } from "eslint/config";
+import tseslint from "typescript-eslint";
+
+export default defineConfig(
+  globalIgnores(["dist", "target", "node_modules", "index.d.ts"]),
+  {
+    files: ["**/*.ts", "**/*.mts", "**/*.cts"],
+    extends: [tseslint.configs.strictTypeChecked],
+    languageOptions: { parserOptions: { projectService: true } },
+    rules: {
+      "@typescript-eslint/consistent-type-imports": ["error", { fixStyle: "inline-type-imports" }],
+      // Callers in plain JavaScript pass anything: checks that types call unnecessary are needed.
+      "@typescript-eslint/no-unnecessary-condition": "off",
+      // `async` turns synchronous throws into rejections.
+      "@typescript-eslint/require-await": "off",
+      "@typescript-eslint/return-await": ["error", "error-handling-correctness-only"],
+      "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
+      "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      "@typescript-eslint/unified-signatures": "off",
+      "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
+    },
+  },
+  {
+    // Loads the addon and reads what it wrote: neither has types that TypeScript could check.
+    files: ["npm/syncguard/native.ts"],
+    rules: {
+      "@typescript-eslint/no-require-imports": "off",
+      "@typescript-eslint/no-unsafe-enum-assignment": "off",
+    },
+  },
+  {
+    // Tests throw and reject whatever users might.
+    files: ["__test__/**"],
+    rules: {
+      "@typescript-eslint/no-non-null-assertion": "off",
+      "@typescript-eslint/only-throw-error": "off",
+      "@typescript-eslint/prefer-promise-reject-errors": "off",
+    },
+  },
+);

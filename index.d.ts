@@ -1,0 +1,816 @@
+// The whole public API, made by `npm run build:api`. Which entry point exports what:
+//
+// syncguard
+//   AcquireOk AcquireResult AcquisitionOptions AsyncLock BACKEND_DEFAULTS BACKEND_LIMITS
+//   BackendCapabilities BackendLockOptions CommonBackendOptions DisposableAcquireResult
+//   DisposableLockHandle ExtendResult FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock
+//   KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockConfig LockError LockErrorCode LockErrorContext
+//   LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES
+//   OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData ReleaseResult SyncGuardBackend
+//   TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
+//   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
+//   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
+//   isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
+//
+// syncguard/common
+//   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock BACKEND_DEFAULTS
+//   BACKEND_LIMITS BackendCapabilities BackendLockOptions CommonBackendOptions
+//   DisposableAcquireResult DisposableLockHandle ExtendResult FAILURE_REASON FENCE_THRESHOLDS
+//   FailureReason Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
+//   LockBackend LockConfig LockError LockErrorCode LockErrorContext LockEvent LockHandle LockInfo
+//   LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition MutationOutcome
+//   OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseResult
+//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData
+//   calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
+//   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
+//   hasFence hashKey isLive lock logFenceWarning makeStorageKey mapBackendObservation
+//   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
+//   mergeBackendConfig normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
+//
+// syncguard/redis
+//   LockData RedisBackendOptions RedisCapabilities RedisConfig createLock createRedisBackend
+//
+// syncguard/postgres
+//   PostgresBackendOptions PostgresCapabilities PostgresConfig createLock createPostgresBackend
+//   setupSchema
+//
+// syncguard/firestore
+//   FirestoreBackendOptions FirestoreCapabilities FirestoreConfig LockDocument
+//   createFirestoreBackend createLock
+//
+// syncguard/sqlite
+//   SqliteBackendOptions SqliteCapabilities createLock createSqliteBackend
+//
+// syncguard/forrst
+//   AtomicLock createAtomicLock
+//
+// Below, the exports of the backends' entry points are in namespaces of their names.
+
+/** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
+type Fence = string;
+/** 24 lower-case hexadecimal digits that stand for a key or a lock id. Not cryptographic. */
+type HashId = string;
+/** What a backend can do. */
+interface BackendCapabilities {
+    /** Whether each acquisition comes with a fencing token. */
+    supportsFencing: boolean;
+    /** Whose clock decides when a lock ends. */
+    timeAuthority: "server" | "client";
+}
+/** The capabilities of a backend with fencing tokens. */
+interface FencingCapabilities extends BackendCapabilities {
+    supportsFencing: true;
+}
+/** Names a lock by its key. */
+type KeyOp = Readonly<{
+    key: string;
+    signal?: AbortSignal | undefined;
+}>;
+/** Names a lock by the id that its acquisition returned. */
+type LockOp = Readonly<{
+    lockId: string;
+    signal?: AbortSignal | undefined;
+}>;
+/** Looks a lock up by key. */
+type KeyLookup = {
+    key: string;
+    signal?: AbortSignal | undefined;
+};
+/** Looks a lock up by lock id. */
+type OwnershipLookup = {
+    lockId: string;
+    signal?: AbortSignal | undefined;
+};
+/** A granted lock. Times are milliseconds since the Unix epoch, on the backend's clock. */
+type AcquireOk<C extends BackendCapabilities> = {
+    ok: true;
+    lockId: string;
+    expiresAtMs: number;
+} & (C["supportsFencing"] extends true ? {
+    fence: Fence;
+} : {});
+/** A granted lock, or `{ ok: false }` because somebody holds it. */
+type AcquireResult<C extends BackendCapabilities> = AcquireOk<C> | {
+    ok: false;
+    reason: "locked";
+};
+/** Whether the lock was released; `{ ok: false }` if it was gone before. */
+type ReleaseResult = {
+    ok: true;
+} | {
+    ok: false;
+};
+/** When the lock ends now; `{ ok: false }` if it was gone before. */
+type ExtendResult = {
+    ok: true;
+    expiresAtMs: number;
+} | {
+    ok: false;
+};
+/** A lock as lookups show it: hashes in place of the identifiers. */
+type LockInfo<C extends BackendCapabilities> = {
+    /** `hashKey(key)` */
+    keyHash: HashId;
+    /** `hashKey(lockId)` */
+    lockIdHash: HashId;
+    /** Milliseconds since the Unix epoch. */
+    expiresAtMs: number;
+    /** Milliseconds since the Unix epoch. */
+    acquiredAtMs: number;
+} & (C["supportsFencing"] extends true ? {
+    fence: Fence;
+} : {
+    fence?: Fence;
+});
+/** A lock with its raw identifiers. Sensitive: for debugging only. */
+type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
+    /** The key. */
+    key: string;
+    /** The lock id: who knows it can release the lock. */
+    lockId: string;
+    /** The label given by the `owner` option, if any. */
+    owner?: string;
+};
+/** The contract between a store of locks and this package. Write your own, or create one of ours. */
+interface LockBackend<C extends BackendCapabilities = BackendCapabilities> {
+    /** Tries once to take the lock for `ttlMs` milliseconds. */
+    acquire: (opts: KeyOp & {
+        ttlMs: number;
+    }) => Promise<AcquireResult<C>>;
+    /** Frees the lock. Safe to repeat. */
+    release: (opts: LockOp) => Promise<ReleaseResult>;
+    /** Makes the lock end `ttlMs` milliseconds from now. Never revives one that has ended. */
+    extend: (opts: LockOp & {
+        ttlMs: number;
+    }) => Promise<ExtendResult>;
+    /** Whether somebody holds the lock. */
+    isLocked: (opts: KeyOp) => Promise<boolean>;
+    /** The lock on a key, or `null`. For diagnostics, never a guard before a mutation. */
+    lookup(opts: KeyLookup): Promise<LockInfo<C> | null>;
+    /** The lock of that id, or `null`. For diagnostics, never a guard before a mutation. */
+    lookup(opts: OwnershipLookup): Promise<LockInfo<C> | null>;
+    lookup(opts: KeyLookup | OwnershipLookup): Promise<LockInfo<C> | null>;
+    /** What this backend can do. */
+    readonly capabilities: Readonly<C>;
+}
+/**
+ * Hears of a release that failed where nothing can be thrown: at the end of an `await using` block or of `lock()`.
+ *
+ * @param error - what failed; a thrown value that is no `Error` is under its `originalError`
+ * @param context - raw identifiers, and where it happened
+ */
+type OnReleaseError = (error: Error, context: {
+    lockId: string;
+    key: string;
+    source: "disposal";
+}) => void;
+/** What a granted lock can do. The functions need no `this` and may be destructured. */
+interface DisposableLockHandle {
+    /** Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with. */
+    release(signal?: AbortSignal): Promise<ReleaseResult>;
+    /** Makes the lock end `ttlMs` milliseconds from now. */
+    extend(ttlMs: number, signal?: AbortSignal): Promise<ExtendResult>;
+    /** Frees the lock if that has not been done. Never throws: failures go to `onReleaseError`. */
+    [Symbol.asyncDispose](): Promise<void>;
+}
+/** A lock that is held: what `backend.lock()` resolves to. */
+type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
+/** The result of `acquire()` on the backends of this package. Without a lock the methods do nothing. */
+type DisposableAcquireResult<C extends BackendCapabilities> = HeldLock<C> | ({
+    ok: false;
+    reason: "locked";
+} & DisposableLockHandle);
+/** How long and how often to try. */
+interface AcquisitionOptions {
+    /** Attempts after the first. Default 10. */
+    maxRetries?: number | undefined;
+    /** Milliseconds before the first of them. Default 100. */
+    retryDelayMs?: number | undefined;
+    /** Whether the wait doubles each time. Default `"exponential"`. */
+    backoff?: "exponential" | "fixed" | undefined;
+    /** How much of the wait is left to chance: half, all or nothing. Default `"equal"`. */
+    jitter?: "equal" | "full" | "none" | undefined;
+    /** Milliseconds to wait in all. Default 5000. */
+    timeoutMs?: number | undefined;
+    /** Ends the waiting; has no effect once the lock is held. */
+    signal?: AbortSignal | undefined;
+}
+/** Which lock `lock()` takes, and how. */
+interface LockConfig {
+    /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
+    key: string;
+    /** Milliseconds after which the lock ends by itself. Default 30000. */
+    ttlMs?: number | undefined;
+    /** Cancels the waiting, and is handed to the callback. The release does not depend on it. */
+    signal?: AbortSignal | undefined;
+    /** Hears of a failed release, which never hides what the callback returned or threw. */
+    onReleaseError?: OnReleaseError | undefined;
+    /** How long and how often to try. */
+    acquisition?: AcquisitionOptions | undefined;
+}
+/** What `lock()` hands to its callback. */
+type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
+    /** The key as given. */
+    readonly key: string;
+    /** Proof of ownership. */
+    readonly lockId: string;
+    /** When the lock ends, in milliseconds since the Unix epoch; moved by `extend`. */
+    readonly expiresAtMs: number;
+    /** `config.signal` */
+    readonly signal: AbortSignal | undefined;
+    /** Makes the lock end `ttlMs` milliseconds from now. */
+    readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
+} & (C["supportsFencing"] extends true ? {
+    readonly fence: Fence;
+} : {
+    readonly fence?: Fence;
+});
+/** `lock()` bound to a backend. */
+type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
+    acquisition?: AcquisitionOptions | undefined;
+}) => Promise<T>;
+/** How `backend.lock()` takes the lock. */
+interface BackendLockOptions {
+    /** Milliseconds after which the lock ends by itself. Default 30000. */
+    ttlMs?: number | undefined;
+    /** Cancels the waiting. */
+    signal?: AbortSignal | undefined;
+    /** How long and how often to try. */
+    acquisition?: AcquisitionOptions | undefined;
+    /** Hears of a failed release at disposal. Default: the backend's. */
+    onReleaseError?: OnReleaseError | undefined;
+    /** Milliseconds after which disposal stops waiting for the release. Default: the backend's. */
+    disposeTimeoutMs?: number | undefined;
+    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
+    owner?: string | undefined;
+}
+/** What every backend of this package takes. */
+interface CommonBackendOptions {
+    /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
+    cleanupInIsLocked?: boolean | undefined;
+    /** Hears of a failed release at the end of an `await using` block. */
+    onReleaseError?: OnReleaseError | undefined;
+    /** Milliseconds after which disposal stops waiting for the release. Default: no limit of its own. */
+    disposeTimeoutMs?: number | undefined;
+}
+/** What the backends of this package have beyond {@link LockBackend}. */
+interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> extends LockBackend<C> {
+    /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
+    acquire: (opts: KeyOp & {
+        ttlMs: number;
+        owner?: string | undefined;
+    }) => Promise<DisposableAcquireResult<C>>;
+    /**
+     * Waits for the lock and resolves once it is held.
+     *
+     * @throws LockError `AcquisitionTimeout` if others held it for too long
+     */
+    lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
+    /** Frees the lock whoever holds it. For administrators: the holder does not learn of it. */
+    forceRelease: (key: string, options?: {
+        signal?: AbortSignal | undefined;
+    }) => Promise<ReleaseResult>;
+    /** Frees what the backend holds open. Not needed for the process to end. */
+    close: () => Promise<void>;
+}
+/** An operation as telemetry reports it. */
+type LockEvent = {
+    /** Which operation. */
+    type: "acquire" | "release" | "extend" | "isLocked" | "lookup";
+    /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
+    result: "ok" | "fail";
+    /** `hashKey(key)`, when the operation has a key. */
+    keyHash?: HashId;
+    /** `hashKey(lockId)`, when the operation has a lock id. */
+    lockIdHash?: HashId;
+    /** Why an acquisition, release or extension did nothing, when known. */
+    reason?: "locked" | "expired" | "not-found";
+    /** The key; only if `includeRaw` allows. */
+    key?: string;
+    /** The lock id; only if `includeRaw` allows. */
+    lockId?: string;
+};
+/** Who hears of operations, and how much. */
+interface TelemetryOptions {
+    /** Called for each operation. Not awaited; what it throws is ignored. */
+    onEvent: (event: LockEvent) => void;
+    /** Whether events carry raw identifiers. Default false; a predicate that throws means false. */
+    includeRaw?: boolean | ((event: LockEvent) => boolean) | undefined;
+}
+
+/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
+declare const TIME_TOLERANCE_MS: number;
+/** The longest key, in bytes of UTF-8 after NFC normalisation. */
+declare const MAX_KEY_LENGTH_BYTES: number;
+/** What helpers assume where the caller says nothing; milliseconds. */
+declare const BACKEND_DEFAULTS: Readonly<{
+    ttlMs: number;
+}>;
+/** How `lock()` waits where the caller says nothing; times in milliseconds. */
+declare const LOCK_DEFAULTS: Readonly<{
+    readonly maxRetries: 10;
+    readonly retryDelayMs: 100;
+    readonly timeoutMs: 5000;
+    readonly backoff: "exponential";
+    readonly jitter: "equal";
+}>;
+/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
+declare const FENCE_THRESHOLDS: Readonly<{
+    MAX: Fence;
+    WARN: Fence;
+}>;
+/** The longest storage key of each store, in bytes; for `makeStorageKey`. */
+declare const BACKEND_LIMITS: Readonly<{
+    readonly REDIS: 1000;
+    readonly POSTGRES: 1700;
+    readonly FIRESTORE: 1500;
+}>;
+/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
+declare const RESERVE_BYTES: Readonly<{
+    readonly REDIS: 26;
+    readonly POSTGRES: 0;
+    readonly FIRESTORE: 0;
+}>;
+
+/** The backend of `lock(fn, config)`, for those who name none. */
+
+/**
+ * Makes `backend` the one that `lock(fn, config)` uses in this process; `undefined` undoes that.
+ *
+ * @throws LockError `InvalidArgument` if it is no backend with fencing tokens
+ */
+declare function setDefaultBackend(backend: LockBackend<FencingCapabilities> | undefined): void;
+
+/** The identifiers that a lookup hides. */
+type RawIdentifiers = {
+    key: string;
+    lockId: string;
+    owner?: string;
+};
+/** A lock as a store keeps it. */
+type RawLockData = {
+    key: string;
+    lockId: string;
+    expiresAtMs: number;
+    acquiredAtMs: number;
+    fence?: Fence | undefined;
+};
+/** Options of the lookups. */
+type LookupOptions = {
+    signal?: AbortSignal | undefined;
+};
+/** The lock on `key`, or `null`. Shows hashes, not identifiers. */
+declare function getByKey<C extends BackendCapabilities>(backend: LockBackend<C>, key: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
+/** The lock of that id, or `null`. Shows hashes, not identifiers. */
+declare function getById<C extends BackendCapabilities>(backend: LockBackend<C>, lockId: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
+/** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
+declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackend<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
+/** The lock of that id with its raw identifiers, or `null`. Sensitive: for debugging only. */
+declare function getByIdRaw<C extends BackendCapabilities>(backend: LockBackend<C>, lockId: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
+/**
+ * Whether the lock of that id is held now.
+ *
+ * For diagnostics only: by the time you act on it, it may have changed. `release` and `extend` check ownership
+ * themselves.
+ */
+declare function owns<C extends BackendCapabilities>(backend: LockBackend<C>, lockId: string): Promise<boolean>;
+/** What a lookup may show of a lock: hashes in place of identifiers, the fence if the backend has fences. */
+declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLockData, capabilities: Readonly<C>): LockInfo<C>;
+/** Lets `getByKeyRaw` and `getByIdRaw` find the identifiers behind `info`; nothing else shows them. */
+declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
+
+/**
+ * What went wrong, in eight words that mean the same on every backend
+ * (interface.md, "Centralized Error Mapping").
+ *
+ * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
+ * - `AuthFailed`: credentials or access refused
+ * - `InvalidArgument`: the input or the configuration is wrong
+ * - `RateLimited`: the store asks for less load
+ * - `NetworkTimeout`: no answer in time; the store may have done what was asked
+ * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
+ * - `Aborted`: an `AbortSignal` cancelled the operation
+ * - `Internal`: anything else
+ */
+type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "Aborted" | "Internal";
+/** What a {@link LockError} is about. Holds raw identifiers: do not log it unseen. */
+interface LockErrorContext {
+    /** The lock's key. */
+    key?: string | undefined;
+    /** The lock's id. */
+    lockId?: string | undefined;
+    /** The error underneath. */
+    cause?: unknown;
+}
+/**
+ * The one error type of this package: every rejection that is not an error of your own callback is one.
+ *
+ * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy.
+ * Neither the message nor what `console.log` prints contains the key or the lock id; both are in `context`.
+ */
+declare class LockError extends Error {
+    /** What went wrong. */
+    readonly code: LockErrorCode;
+    /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
+    context?: LockErrorContext | undefined;
+    /**
+     * @param code - what went wrong
+     * @param message - for people; the code if left out
+     * @param context - what it is about; `context.cause` becomes the error's `cause` as well
+     */
+    constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
+    /** Recognises the errors of other copies of this class; subclasses are told apart as usual. */
+    static [Symbol.hasInstance](value: unknown): boolean;
+}
+
+/**
+ * The fencing token of a number: 15 digits, zero-padded. Fractions are cut off.
+ *
+ * @throws LockError `InvalidArgument` if it is negative, no number, or has over 15 digits
+ */
+declare function formatFence(value: number | bigint): Fence;
+/**
+ * Warns on the console that the fences of a key run out.
+ *
+ * The line shows `hashKey(key)` in the place of the key: logs that nobody asked for name no keys.
+ */
+declare function logFenceWarning(fence: Fence, key: string): void;
+/** Whether an acquisition gave a fencing token; for code that does not know its backend. */
+declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C>): result is AcquireOk<C> & {
+    fence: Fence;
+};
+
+/** Handles: what a granted lock can do, and what happens when its block ends. */
+
+/**
+ * The methods of a granted lock: `release`, `extend` and disposal. For a result without a lock they do nothing.
+ *
+ * @param backend - where the lock is held
+ * @param result - what its `acquire` returned
+ * @param key - the lock's key, for `onReleaseError`
+ * @param onReleaseError - hears of a release that failed during disposal; the default logs to the console unless
+ *   `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`
+ * @param disposeTimeoutMs - milliseconds after which disposal stops waiting and cancels the release
+ */
+declare function createDisposableHandle<C extends BackendCapabilities>(backend: LockBackend<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DisposableLockHandle;
+/**
+ * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
+ *
+ * Backends return this from `acquire`.
+ */
+declare function decorateAcquireResult<C extends BackendCapabilities>(backend: LockBackend<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DisposableAcquireResult<C>;
+/**
+ * Tries once to take a lock, on any backend whose results can be disposed of.
+ *
+ * @throws LockError `Internal` if the backend returns plain results
+ */
+declare function acquireHandle<C extends BackendCapabilities>(backend: LockBackend<C>, opts: KeyOp & {
+    ttlMs: number;
+}): Promise<DisposableAcquireResult<C>>;
+
+/**
+ * The key in Unicode NFC.
+ *
+ * @throws LockError `InvalidArgument` if it is no string, empty, or over 512 bytes of UTF-8
+ */
+declare function normalizeAndValidateKey(key: string): string;
+/**
+ * Checks that a lock id is 22 characters of base64url.
+ *
+ * @throws LockError `InvalidArgument` if it is not
+ */
+declare function validateLockId(lockId: string): void;
+/** A new lock id: 16 bytes from the system's random source, as 22 characters of base64url. */
+declare function generateLockId(): string;
+/**
+ * 24 hexadecimal digits that stand for a key or a lock id in logs. Not cryptographic: it keeps identifiers out of
+ * sight, not secret.
+ */
+declare function hashKey(value: string): HashId;
+/**
+ * The key under which a store keeps a lock: `prefix:key`, with the key in NFC, or a hash of it where that is too long.
+ *
+ * @param prefix - namespace; trailing colons are dropped; may be empty
+ * @param key - the user's key
+ * @param limitBytes - the store's limit, in bytes of UTF-8; see `BACKEND_LIMITS`
+ * @param reserveBytes - bytes to keep free for derived keys; see `RESERVE_BYTES`
+ * @throws LockError `InvalidArgument` if the key is empty or the prefix leaves no room
+ */
+declare function makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string;
+
+/** `lock()`: take a lock, run a function, free the lock. */
+
+/**
+ * Waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
+ *
+ * @param backend - where the lock is kept
+ * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
+ * @param config - which lock, and how to wait
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; what
+ *   the backend failed with. A release that failed goes to `config.onReleaseError` and hides nothing.
+ */
+declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackend<C>, fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
+    acquisition?: AcquisitionOptions | undefined;
+}): Promise<T>;
+/**
+ * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
+ * a SQLite database in the user's state folder.
+ *
+ * That database excludes the processes of one user on one machine, and nobody else. To exclude other machines, use a
+ * backend on a server.
+ *
+ * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
+ * @param config - which lock, and how to wait
+ */
+declare function lock<T>(fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T, config: LockConfig & {
+    acquisition?: AcquisitionOptions | undefined;
+}): Promise<T>;
+/** `lock()` bound to `backend`. */
+declare function createAutoLock<C extends BackendCapabilities>(backend: LockBackend<C>): AsyncLock<C>;
+
+/**
+ * A backend that does what `backend` does and tells `onEvent` of each operation, those of handles included.
+ *
+ * Events carry hashes in place of identifiers unless `includeRaw` allows more. They are not awaited, and nothing that
+ * `onEvent` or `includeRaw` throws reaches the operation.
+ */
+declare function withTelemetry<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options: TelemetryOptions): SyncGuardBackend<C>;
+/** The same for a backend of your own. */
+declare function withTelemetry<C extends BackendCapabilities>(backend: LockBackend<C>, options: TelemetryOptions): LockBackend<C>;
+
+/** Whether a lock that ends at `expiresAtMs` counts as held at `nowMs`. All in milliseconds. */
+declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
+/** Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings. */
+declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
+
+/** `syncguard/firestore` */
+
+/** Firestore gives fencing tokens; the clock of the client decides. */
+interface FirestoreCapabilities extends BackendCapabilities {
+    backend: "firestore";
+    supportsFencing: true;
+    timeAuthority: "client";
+}
+/** Options of the Firestore backend. */
+interface FirestoreBackendOptions extends CommonBackendOptions {
+    /** The collection of locks. Default `"locks"`. */
+    collection?: string | undefined;
+    /** The collection of fence counters. Default `"fence_counters"`. */
+    fenceCollection?: string | undefined;
+}
+/** The options with nothing left open. */
+interface FirestoreConfig {
+    collection: string;
+    fenceCollection: string;
+    cleanupInIsLocked: boolean;
+}
+/** A lock as Firestore keeps it. */
+interface LockDocument {
+    lockId: string;
+    /** Milliseconds since the Unix epoch. */
+    expiresAtMs: number;
+    /** Milliseconds since the Unix epoch. */
+    acquiredAtMs: number;
+    key: string;
+    fence: string;
+}
+/**
+ * A backend that keeps locks in Firestore.
+ *
+ * @param db - a Firestore client, or connection options
+ * @throws LockError `InvalidArgument`: not built yet
+ */
+declare function createFirestoreBackend(db: unknown, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
+/** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
+declare function createLock$3(db: unknown, options?: FirestoreBackendOptions): AsyncLock<FirestoreCapabilities>;
+
+type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
+type firestore_FirestoreCapabilities = FirestoreCapabilities;
+type firestore_FirestoreConfig = FirestoreConfig;
+type firestore_LockDocument = LockDocument;
+declare const firestore_createFirestoreBackend: typeof createFirestoreBackend;
+declare namespace firestore {
+  export { firestore_createFirestoreBackend as createFirestoreBackend, createLock$3 as createLock };
+  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreConfig as FirestoreConfig, firestore_LockDocument as LockDocument };
+}
+
+/** `syncguard/postgres` */
+
+/** PostgreSQL gives fencing tokens, and its clock decides. */
+interface PostgresCapabilities extends BackendCapabilities {
+    backend: "postgres";
+    supportsFencing: true;
+    timeAuthority: "server";
+}
+/** Options of the PostgreSQL backend. */
+interface PostgresBackendOptions extends CommonBackendOptions {
+    /** The table of locks. Default `"syncguard_locks"`. */
+    tableName?: string | undefined;
+    /** The table of fence counters. Default `"syncguard_fence_counters"`. */
+    fenceTableName?: string | undefined;
+}
+/** The options with nothing left open. */
+interface PostgresConfig {
+    tableName: string;
+    fenceTableName: string;
+    cleanupInIsLocked: boolean;
+}
+/**
+ * A backend that keeps locks in PostgreSQL.
+ *
+ * @param sql - a postgres.js or pg client, a URL, or connection options
+ * @throws LockError `InvalidArgument`: not built yet
+ */
+declare function createPostgresBackend(sql: unknown, options?: PostgresBackendOptions): SyncGuardBackend<PostgresCapabilities>;
+/** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
+declare function createLock$2(sql: unknown, options?: PostgresBackendOptions): AsyncLock<PostgresCapabilities>;
+/**
+ * Creates the tables and indexes, if they are not there. Call it once, before the first lock.
+ *
+ * @throws LockError `InvalidArgument`: not built yet
+ */
+declare function setupSchema(sql: unknown, options?: Pick<PostgresBackendOptions, "tableName" | "fenceTableName">): Promise<void>;
+
+type postgres_PostgresBackendOptions = PostgresBackendOptions;
+type postgres_PostgresCapabilities = PostgresCapabilities;
+type postgres_PostgresConfig = PostgresConfig;
+declare const postgres_createPostgresBackend: typeof createPostgresBackend;
+declare const postgres_setupSchema: typeof setupSchema;
+declare namespace postgres {
+  export { createLock$2 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
+  export type { postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresConfig as PostgresConfig };
+}
+
+/** `syncguard/redis` */
+
+/** Redis gives fencing tokens, and its clock decides. */
+interface RedisCapabilities extends BackendCapabilities {
+    backend: "redis";
+    supportsFencing: true;
+    timeAuthority: "server";
+}
+/** Options of the Redis backend. */
+interface RedisBackendOptions extends CommonBackendOptions {
+    /** Namespace of all keys. Default `"syncguard"`. */
+    keyPrefix?: string | undefined;
+}
+/** The options with nothing left open. */
+interface RedisConfig {
+    keyPrefix: string;
+    cleanupInIsLocked: boolean;
+}
+/** A lock as Redis keeps it, in JSON. */
+interface LockData {
+    lockId: string;
+    /** Milliseconds since the Unix epoch. */
+    expiresAtMs: number;
+    /** Milliseconds since the Unix epoch. */
+    acquiredAtMs: number;
+    key: string;
+    fence: string;
+}
+/**
+ * A backend that keeps locks in Redis.
+ *
+ * @param client - an ioredis or node-redis client, a URL, or connection options
+ * @throws LockError `InvalidArgument`: not built yet
+ */
+declare function createRedisBackend(client: unknown, options?: RedisBackendOptions): SyncGuardBackend<RedisCapabilities>;
+/** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
+declare function createLock$1(client: unknown, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
+
+type redis_LockData = LockData;
+type redis_RedisBackendOptions = RedisBackendOptions;
+type redis_RedisCapabilities = RedisCapabilities;
+type redis_RedisConfig = RedisConfig;
+declare const redis_createRedisBackend: typeof createRedisBackend;
+declare namespace redis {
+  export { createLock$1 as createLock, redis_createRedisBackend as createRedisBackend };
+  export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisConfig as RedisConfig };
+}
+
+/** One machine, one clock: `"server"` means the clock of the machine. */
+interface SqliteCapabilities extends BackendCapabilities {
+    backend: "sqlite";
+    supportsFencing: true;
+    timeAuthority: "server";
+}
+/** Options of the SQLite backend. */
+interface SqliteBackendOptions extends CommonBackendOptions {
+    /** The database file, in a folder that exists; `":memory:"`, the default, for one that ends with the process. */
+    path?: string | undefined;
+    /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
+    operationTimeoutMs?: number | undefined;
+}
+/**
+ * A backend that keeps locks in a SQLite database: no server needed.
+ *
+ * It excludes all processes of one machine that use the same file. Network file systems do not work. Times are the
+ * machine's: when its clock is set forward, locks end early; when it is set back, they last longer.
+ *
+ * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
+ * @throws LockError `InvalidArgument` for options that make no sense. The file is opened at the first operation.
+ */
+declare function createSqliteBackend(path: string, options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
+/** The same, with the path among the options. */
+declare function createSqliteBackend(options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
+
+/** How to wait, with nothing left open. */
+type AcquisitionPolicy = {
+    [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<AcquisitionOptions[Option]>;
+};
+/** The options with the defaults of `lock()` where they say nothing. */
+declare function mergeAcquisitionConfig(options?: AcquisitionOptions, defaults?: AcquisitionPolicy): AcquisitionPolicy;
+/** The options with the defaults of backends; where an option is `undefined`, the default stays. */
+declare function mergeBackendConfig<Options extends object>(options?: Options): Options & {
+    ttlMs: number;
+};
+/** The options with `defaults`; where an option is `undefined`, the default stays. */
+declare function mergeBackendConfig<Options extends object, Defaults extends object>(options: Options | undefined, defaults: Defaults): Options & Defaults;
+
+/** What backends see when they release or extend, and what they report. For writers of backends. */
+
+/** The symbol under which failed releases and extensions carry `{ reason }`. For telemetry only. */
+declare const FAILURE_REASON: unique symbol;
+/** Why a release or an extension did nothing. */
+type FailureReason = "expired" | "not-found";
+/** What a backend saw when it was asked to change a lock. */
+type MutationCondition = "succeeded" | "observable-expired" | "never-existed" | "ownership-mismatch" | "cleaned-up-after-expiry" | "ambiguous-unknown";
+/** What a condition comes to. */
+type MutationOutcome = {
+    ok: true;
+} | {
+    ok: false;
+    reason: FailureReason;
+};
+/** What a condition comes to: only an expiry that was seen counts as `"expired"`. */
+declare function mapBackendObservation(condition: MutationCondition): MutationOutcome;
+/** The condition that a Redis script's code stands for. */
+declare function mapRedisScriptResult(code: number): MutationCondition;
+/** The condition that a lock document's state stands for. */
+declare function mapFirestoreConditions(state: {
+    documentExists: boolean;
+    ownershipValid: boolean;
+    isLive: boolean;
+}): MutationCondition;
+/** The result of an extension that came to `condition`. */
+declare function mapToMutationResult(condition: MutationCondition, details: {
+    expiresAtMs: number;
+}): ExtendResult;
+/** The result of a release that came to `condition`. */
+declare function mapToMutationResult(condition: MutationCondition): ReleaseResult;
+
+/**
+ * Throws if the signal is aborted. For backends whose driver knows no signals.
+ *
+ * @throws LockError `Aborted`
+ */
+declare function checkAborted(signal?: AbortSignal): void;
+/**
+ * Resolves after `ms` milliseconds, or rejects as soon as the signal is aborted.
+ *
+ * @throws LockError `Aborted`
+ */
+declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
+
+/** `syncguard/sqlite` */
+
+/** `lock()` bound to a SQLite backend: see {@link createSqliteBackend}. */
+declare function createLock(path: string, options?: SqliteBackendOptions): AsyncLock<SqliteCapabilities>;
+/** The same, with the path among the options. */
+declare function createLock(options?: SqliteBackendOptions): AsyncLock<SqliteCapabilities>;
+
+type sqlite_SqliteBackendOptions = SqliteBackendOptions;
+type sqlite_SqliteCapabilities = SqliteCapabilities;
+declare const sqlite_createLock: typeof createLock;
+declare const sqlite_createSqliteBackend: typeof createSqliteBackend;
+declare namespace sqlite {
+  export { sqlite_createLock as createLock, sqlite_createSqliteBackend as createSqliteBackend };
+  export type { sqlite_SqliteBackendOptions as SqliteBackendOptions, sqlite_SqliteCapabilities as SqliteCapabilities };
+}
+
+/** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
+
+/** Answers the extension's options and its three functions. */
+interface AtomicLock {
+    /** The extension's name on the wire. */
+    readonly urn: "urn:forrst:ext:atomicLock";
+}
+/**
+ * The atomic-lock extension on a backend.
+ *
+ * @throws LockError `InvalidArgument`: not built yet
+ */
+declare function createAtomicLock(backend: LockBackend<FencingCapabilities>): AtomicLock;
+
+type forrst_AtomicLock = AtomicLock;
+declare const forrst_createAtomicLock: typeof createAtomicLock;
+declare namespace forrst {
+  export { forrst_createAtomicLock as createAtomicLock };
+  export type { forrst_AtomicLock as AtomicLock };
+}
+
+export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, validateLockId, withTelemetry };
+export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, BackendCapabilities, BackendLockOptions, CommonBackendOptions, DisposableAcquireResult, DisposableLockHandle, ExtendResult, FailureReason, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationOutcome, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseResult, SyncGuardBackend, TelemetryOptions };

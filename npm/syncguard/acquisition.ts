@@ -1,0 +1,178 @@
+/** Waiting for a lock, on any backend: the core decides, this drives. */
+
+import { ATTEMPT_TIMEOUT_MS, checksKeys } from "./attempt.js";
+import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
+import { mergeAcquisitionConfig } from "./config.js";
+import { LOCK_DEFAULTS } from "./constants.js";
+import { LockError, locate } from "./errors.js";
+import { releaseInBackground } from "./handle.js";
+import { core } from "./native.js";
+import { checkObject, checkSignal } from "./validation.js";
+import type {
+  AcquireOk,
+  AcquireResult,
+  AcquisitionOptions,
+  BackendCapabilities,
+  LockBackend,
+  OnReleaseError,
+} from "./types.js";
+
+/** What to acquire and how to wait. */
+export type AcquisitionRequest = {
+  key: string;
+  ttlMs: number;
+  owner?: string | undefined;
+  signal: AbortSignal | undefined;
+  acquisition: AcquisitionOptions | undefined;
+  /** Hears of the release of a lock that was granted too late. */
+  onReleaseError: OnReleaseError | undefined;
+};
+
+type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & { owner?: string };
+type Rules = ReturnType<typeof core.createAcquisition>;
+
+/**
+ * Resolves with the backend's own result once the lock is held.
+ *
+ * Date.now, Math.random and setTimeout are taken from the global object at each use: users' fake timers work.
+ */
+export async function acquireUntilHeld<C extends BackendCapabilities>(
+  backend: LockBackend<C>,
+  request: AcquisitionRequest,
+): Promise<AcquireOk<C>> {
+  const { key, signal, acquisition } = request;
+  checkSignal(signal, "signal");
+  // Rules of its own only where something differs from the defaults, or once there is something to decide.
+  let rules: Rules | undefined;
+  if (acquisition !== undefined) {
+    checkObject(acquisition, "acquisition");
+    checkSignal(acquisition.signal, "acquisition.signal");
+    if (differsFromDefaults(acquisition)) rules = createRules(acquisition, key);
+  }
+  if (!checksKeys(backend)) core.normalizeAndValidateKey(key);
+
+  const cancellation = watchSignals(signal, acquisition?.signal, key);
+  try {
+    cancellation?.check();
+    const startMs = Date.now();
+    let elapsedMs = 0;
+    for (;;) {
+      const limitMs =
+        rules === undefined ? LOCK_DEFAULTS.timeoutMs : rules.attemptTimeoutMs(elapsedMs);
+      let failure: LockError | null = null;
+      try {
+        const result = await attempt(backend, request, cancellation, limitMs);
+        if (result.ok) return result;
+      } catch (error) {
+        cancellation?.check();
+        failure = toLockError(error, key);
+      }
+      rules ??= createRules(undefined, key);
+      elapsedMs = Date.now() - startMs;
+      const delayMs = decide(rules, failure, elapsedMs, key);
+      if (cancellation === undefined) await sleep(delayMs);
+      else await cancellation.sleep(delayMs);
+      cancellation?.check();
+      elapsedMs = Date.now() - startMs;
+    }
+  } finally {
+    cancellation?.stop();
+  }
+}
+
+/** Tries once. A lock that is granted after the cancellation is released. */
+async function attempt<C extends BackendCapabilities>(
+  backend: LockBackend<C>,
+  request: AcquisitionRequest,
+  cancellation: Cancellation | undefined,
+  limitMs: number,
+): Promise<AcquireResult<C>> {
+  const { key, ttlMs, owner, onReleaseError } = request;
+  const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
+  if (owner !== undefined) args.owner = owner;
+  Object.defineProperty(args, ATTEMPT_TIMEOUT_MS, { value: limitMs });
+  const pending = backend.acquire(args);
+  if (cancellation === undefined) return checkResult(backend, await pending, key);
+
+  const first = await cancellation.race(pending);
+  if (first !== CANCELLED) {
+    const result = checkResult(backend, first, key);
+    if (!cancellation.signal.aborted) return result;
+    if (result.ok) releaseInBackground(backend, result.lockId, key, onReleaseError);
+  } else {
+    Promise.resolve(pending).then(
+      (late) => {
+        if (late?.ok) releaseInBackground(backend, late.lockId, key, onReleaseError);
+      },
+      () => undefined,
+    );
+  }
+  throw cancellation.error();
+}
+
+function decide(rules: Rules, failure: LockError | null, elapsedMs: number, key: string): number {
+  let delayMs: number | null;
+  try {
+    delayMs = rules.after(failure && failure.code, elapsedMs, Math.random());
+  } catch (error) {
+    throw locate(error, key);
+  }
+  // Null: waiting on does not help against this failure.
+  if (delayMs === null) throw failure ?? new LockError("Internal", "no decision", { key });
+  return delayMs;
+}
+
+function createRules(acquisition: AcquisitionOptions | undefined, key: string): Rules {
+  try {
+    return core.createAcquisition(mergeAcquisitionConfig(acquisition));
+  } catch (error) {
+    throw locate(error, key);
+  }
+}
+
+function differsFromDefaults(acquisition: AcquisitionOptions): boolean {
+  return (
+    acquisition.maxRetries !== undefined ||
+    acquisition.retryDelayMs !== undefined ||
+    acquisition.backoff !== undefined ||
+    acquisition.jitter !== undefined ||
+    acquisition.timeoutMs !== undefined
+  );
+}
+
+function sleep(delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, delayMs);
+  });
+}
+
+/** The result, if it has the form that the contract asks for: backends may be written by anyone. */
+function checkResult<C extends BackendCapabilities>(
+  backend: LockBackend<C>,
+  result: AcquireResult<C>,
+  key: string,
+): AcquireResult<C> {
+  if (typeof result === "object" && result !== null) {
+    const { ok, lockId, expiresAtMs, fence } = result as Record<string, unknown>;
+    if (ok === false) return result;
+    if (
+      ok === true &&
+      typeof lockId === "string" &&
+      lockId !== "" &&
+      Number.isFinite(expiresAtMs) &&
+      (typeof fence === "string" ||
+        (fence === undefined && backend.capabilities?.supportsFencing !== true))
+    ) {
+      return result;
+    }
+  }
+  throw new LockError("Internal", "the backend returned a malformed acquire result", { key });
+}
+
+function toLockError(error: unknown, key: string): LockError {
+  if (error instanceof LockError) return error;
+  return new LockError("Internal", "the backend failed with an error of its own", {
+    key,
+    cause: error,
+  });
+}

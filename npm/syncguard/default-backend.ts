@@ -1,0 +1,110 @@
+/** The backend of `lock(fn, config)`, for those who name none. */
+
+import { mkdirSync } from "node:fs";
+import { homedir } from "node:os";
+import { isAbsolute, join } from "node:path";
+import { LockError, type LockErrorCode } from "./errors.js";
+import { createSqliteBackend } from "./sqlite-backend.js";
+import { sqlitePathOfUrl } from "./sqlite-url.js";
+import type { FencingCapabilities, LockBackend } from "./types.js";
+import { checkBackend, invalid } from "./validation.js";
+
+type Backend = LockBackend<FencingCapabilities>;
+
+let chosen: Backend | undefined;
+/** What the environment asked for last, and the backend made for it. */
+let configured: { url: string; backend: Backend } | undefined;
+
+/**
+ * Makes `backend` the one that `lock(fn, config)` uses in this process; `undefined` undoes that.
+ *
+ * @throws LockError `InvalidArgument` if it is no backend with fencing tokens
+ */
+export function setDefaultBackend(backend: LockBackend<FencingCapabilities> | undefined): void {
+  if (backend !== undefined) {
+    checkBackend(backend);
+    if ((backend.capabilities as Partial<FencingCapabilities>)?.supportsFencing !== true) {
+      throw invalid("the default backend must support fencing");
+    }
+  }
+  chosen = backend;
+}
+
+/** The default backend, created at its first use. */
+export function getDefaultBackend(): Backend {
+  if (chosen !== undefined) return chosen;
+  const url = process.env.SYNCGUARD_URL ?? "";
+  if (configured?.url !== url) {
+    const backend = url === "" ? createEmbedded() : createFromUrl(url);
+    configured = { url, backend };
+  }
+  return configured.backend;
+}
+
+const SERVERS: Readonly<Record<string, string>> = {
+  redis: "Redis",
+  rediss: "Redis",
+  postgres: "PostgreSQL",
+  postgresql: "PostgreSQL",
+  firestore: "Firestore",
+};
+
+function createFromUrl(url: string): Backend {
+  // The scheme alone may appear in errors: the rest can hold a password.
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
+  if (scheme === "sqlite") {
+    return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
+  }
+  const server = scheme === undefined ? undefined : SERVERS[scheme];
+  if (server !== undefined) throw invalid(`SYNCGUARD_URL: the ${server} backend is not built yet`);
+  throw invalid("SYNCGUARD_URL must start with sqlite:, redis:, rediss:, postgres: or postgresql:");
+}
+
+function createEmbedded(): Backend {
+  let folder: string;
+  try {
+    folder = stateFolder(process.env, process.platform, homedir());
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw new LockError(
+      codeOf(error),
+      "The folder of the default backend could not be created: set SYNCGUARD_URL to a sqlite: URL, or call setDefaultBackend()",
+      { cause: error },
+    );
+  }
+  return createSqliteBackend(join(folder, "locks.db"));
+}
+
+/** Where a platform keeps the state of one user's programs. */
+export function stateFolder(
+  env: Readonly<Record<string, string | undefined>>,
+  platform: string,
+  home: string,
+): string {
+  const { XDG_STATE_HOME, LOCALAPPDATA } = env;
+  if (platform === "win32") {
+    return join(LOCALAPPDATA || join(home, "AppData", "Local"), "syncguard");
+  }
+  if (platform === "darwin") return join(home, "Library", "Application Support", "syncguard");
+  // The XDG specification: relative paths are to be ignored.
+  const base =
+    XDG_STATE_HOME && isAbsolute(XDG_STATE_HOME) ? XDG_STATE_HOME : join(home, ".local", "state");
+  return join(base, "syncguard");
+}
+
+function codeOf(error: unknown): LockErrorCode {
+  switch ((error as NodeJS.ErrnoException).code) {
+    case "EACCES":
+    case "EPERM":
+    case "EROFS":
+      return "AuthFailed";
+    case "ENOSPC":
+    case "EDQUOT":
+      return "ServiceUnavailable";
+    case "EEXIST":
+    case "ENOTDIR":
+      return "InvalidArgument";
+    default:
+      return "Internal";
+  }
+}

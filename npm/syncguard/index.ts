@@ -1,0 +1,70 @@
+/** `syncguard` */
+
+export {
+  BACKEND_DEFAULTS,
+  BACKEND_LIMITS,
+  FENCE_THRESHOLDS,
+  LOCK_DEFAULTS,
+  MAX_KEY_LENGTH_BYTES,
+  RESERVE_BYTES,
+  TIME_TOLERANCE_MS,
+} from "./constants.js";
+export { setDefaultBackend } from "./default-backend.js";
+export {
+  getById,
+  getByIdRaw,
+  getByKey,
+  getByKeyRaw,
+  type LookupOptions,
+  owns,
+  type RawLockData,
+  sanitizeLockInfo,
+} from "./diagnostics.js";
+export { LockError, type LockErrorCode, type LockErrorContext } from "./errors.js";
+export { hasFence } from "./fence.js";
+export { acquireHandle, decorateAcquireResult } from "./handle.js";
+export {
+  generateLockId,
+  hashKey,
+  makeStorageKey,
+  normalizeAndValidateKey,
+  validateLockId,
+} from "./keys.js";
+export { lock } from "./lock.js";
+export { withTelemetry } from "./telemetry.js";
+export { calculateRedisServerTimeMs, isLive } from "./time.js";
+export type {
+  AcquireOk,
+  AcquireResult,
+  AcquisitionOptions,
+  AsyncLock,
+  BackendCapabilities,
+  BackendLockOptions,
+  CommonBackendOptions,
+  DisposableAcquireResult,
+  DisposableLockHandle,
+  ExtendResult,
+  Fence,
+  FencingCapabilities,
+  HashId,
+  HeldLock,
+  KeyLookup,
+  KeyOp,
+  LockBackend,
+  LockConfig,
+  LockEvent,
+  LockHandle,
+  LockInfo,
+  LockInfoDebug,
+  LockOp,
+  OnReleaseError,
+  OwnershipLookup,
+  ReleaseResult,
+  SyncGuardBackend,
+  TelemetryOptions,
+} from "./types.js";
+
+export { createFirestoreBackend } from "./firestore.js";
+export { createPostgresBackend } from "./postgres.js";
+export { createRedisBackend } from "./redis.js";
+export { createSqliteBackend } from "./sqlite-backend.js";

@@ -1,0 +1,122 @@
+/** A backend of the native part as users see it. */
+
+import { ATTEMPT_TIMEOUT_MS, type LimitedAttempt, markChecksKeys } from "./attempt.js";
+import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
+import { locate } from "./errors.js";
+import { logFenceWarning } from "./fence.js";
+import { createHandle, type DisposalOptions, noLock, rememberDisposal } from "./handle.js";
+import { createLockMethod } from "./lock-method.js";
+import { failure } from "./mutation.js";
+import type { NativeBackend } from "./native.js";
+import type {
+  BackendCapabilities,
+  HeldLock,
+  KeyLookup,
+  OwnershipLookup,
+  SyncGuardBackend,
+} from "./types.js";
+import { checkDisposal, invalid } from "./validation.js";
+
+/** Puts the public interface around a native backend. Everything asynchronous rejects and never throws. */
+export function exposeNativeBackend<C extends BackendCapabilities>(
+  native: NativeBackend,
+  { onReleaseError, disposeTimeoutMs }: DisposalOptions,
+): SyncGuardBackend<C> {
+  checkDisposal(onReleaseError, disposeTimeoutMs);
+  const disposal: DisposalOptions = { onReleaseError, disposeTimeoutMs };
+  const capabilities: Readonly<C> = Object.freeze({ ...native.capabilities }) as never;
+
+  const backend: SyncGuardBackend<C> = {
+    capabilities,
+
+    acquire: async (opts) => {
+      const {
+        key,
+        signal,
+        owner,
+        [ATTEMPT_TIMEOUT_MS]: timeoutMs,
+      } = given<LimitedAttempt & typeof opts>(opts);
+      try {
+        const grant = await native.acquire(key, opts.ttlMs, { owner, timeoutMs, signal });
+        if (grant === null) return noLock();
+        const { lockId, fence, expiresAtMs } = grant;
+        if (grant.fenceNearLimit) logFenceWarning(fence, key);
+        const handle = createHandle(backend, lockId, key, disposal);
+        const held = { ok: true, lockId, expiresAtMs, fence, ...handle } as HeldLock<C>;
+        rememberDisposal(held, disposal);
+        return held;
+      } catch (error) {
+        throw locate(error, key);
+      }
+    },
+
+    release: async (opts) => {
+      const { lockId, signal } = given(opts);
+      try {
+        const outcome = await native.release(lockId, signal);
+        return outcome === true ? { ok: true } : failure(outcome);
+      } catch (error) {
+        throw locate(error, undefined, lockId);
+      }
+    },
+
+    extend: async (opts) => {
+      const { lockId, ttlMs, signal } = given(opts);
+      try {
+        const outcome = await native.extend(lockId, ttlMs, signal);
+        return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
+      } catch (error) {
+        throw locate(error, undefined, lockId);
+      }
+    },
+
+    isLocked: async (opts) => {
+      const { key, signal } = given(opts);
+      try {
+        return await native.isLocked(key, signal);
+      } catch (error) {
+        throw locate(error, key);
+      }
+    },
+
+    lookup: async (opts: KeyLookup | OwnershipLookup) => {
+      const { key, lockId, signal } = given<Partial<KeyLookup & OwnershipLookup>>(opts);
+      if ((key === undefined) === (lockId === undefined)) {
+        throw invalid("lookup needs either a key or a lockId");
+      }
+      try {
+        const record =
+          lockId === undefined
+            ? await native.lookupByKey(key as string, signal)
+            : await native.lookupByLockId(lockId, signal);
+        if (record === null) return null;
+        const raw: RawIdentifiers = { key: record.key, lockId: record.lockId };
+        if (record.owner !== undefined) raw.owner = record.owner;
+        return attachRawData(sanitizeLockInfo<C>(record, capabilities), raw);
+      } catch (error) {
+        throw locate(error, key, lockId);
+      }
+    },
+
+    forceRelease: async (key, options) => {
+      try {
+        const released = await native.forceRelease(key, options?.signal);
+        return released ? { ok: true } : failure("not-found");
+      } catch (error) {
+        throw locate(error, key);
+      }
+    },
+
+    lock: createLockMethod(() => backend),
+    close: async () => await native.close(),
+  };
+  return markChecksKeys(backend);
+}
+
+/** The arguments of an operation, if there are any. */
+function given<Options extends object>(opts: Options): Options {
+  if (typeof opts !== "object" || opts === null) {
+    throw invalid("the operation needs an options object");
+  }
+  return opts;
+}

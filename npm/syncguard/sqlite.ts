@@ -1,0 +1,25 @@
+/** `syncguard/sqlite` */
+
+import { createAutoLock } from "./lock.js";
+import {
+  createSqliteBackend,
+  type SqliteBackendOptions,
+  type SqliteCapabilities,
+} from "./sqlite-backend.js";
+import type { AsyncLock } from "./types.js";
+
+export { createSqliteBackend, type SqliteBackendOptions, type SqliteCapabilities };
+
+/** `lock()` bound to a SQLite backend: see {@link createSqliteBackend}. */
+export function createLock(
+  path: string,
+  options?: SqliteBackendOptions,
+): AsyncLock<SqliteCapabilities>;
+/** The same, with the path among the options. */
+export function createLock(options?: SqliteBackendOptions): AsyncLock<SqliteCapabilities>;
+export function createLock(
+  pathOrOptions?: string | SqliteBackendOptions,
+  options?: SqliteBackendOptions,
+): AsyncLock<SqliteCapabilities> {
+  return createAutoLock(createSqliteBackend(pathOrOptions as string, options));
+}

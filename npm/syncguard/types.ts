@@ -1,0 +1,249 @@
+/** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
+export type Fence = string;
+
+/** 24 lower-case hexadecimal digits that stand for a key or a lock id. Not cryptographic. */
+export type HashId = string;
+
+/** What a backend can do. */
+export interface BackendCapabilities {
+  /** Whether each acquisition comes with a fencing token. */
+  supportsFencing: boolean;
+  /** Whose clock decides when a lock ends. */
+  timeAuthority: "server" | "client";
+}
+
+/** The capabilities of a backend with fencing tokens. */
+export interface FencingCapabilities extends BackendCapabilities {
+  supportsFencing: true;
+}
+
+/** Names a lock by its key. */
+export type KeyOp = Readonly<{ key: string; signal?: AbortSignal | undefined }>;
+
+/** Names a lock by the id that its acquisition returned. */
+export type LockOp = Readonly<{
+  lockId: string;
+  signal?: AbortSignal | undefined;
+}>;
+
+/** Looks a lock up by key. */
+export type KeyLookup = { key: string; signal?: AbortSignal | undefined };
+
+/** Looks a lock up by lock id. */
+export type OwnershipLookup = {
+  lockId: string;
+  signal?: AbortSignal | undefined;
+};
+
+/** A granted lock. Times are milliseconds since the Unix epoch, on the backend's clock. */
+export type AcquireOk<C extends BackendCapabilities> = {
+  ok: true;
+  lockId: string;
+  expiresAtMs: number;
+  // eslint-disable-next-line @typescript-eslint/no-empty-object-type -- adds nothing to the intersection
+} & (C["supportsFencing"] extends true ? { fence: Fence } : {});
+
+/** A granted lock, or `{ ok: false }` because somebody holds it. */
+export type AcquireResult<C extends BackendCapabilities> =
+  AcquireOk<C> | { ok: false; reason: "locked" };
+
+/** Whether the lock was released; `{ ok: false }` if it was gone before. */
+export type ReleaseResult = { ok: true } | { ok: false };
+
+/** When the lock ends now; `{ ok: false }` if it was gone before. */
+export type ExtendResult = { ok: true; expiresAtMs: number } | { ok: false };
+
+/** A lock as lookups show it: hashes in place of the identifiers. */
+export type LockInfo<C extends BackendCapabilities> = {
+  /** `hashKey(key)` */
+  keyHash: HashId;
+  /** `hashKey(lockId)` */
+  lockIdHash: HashId;
+  /** Milliseconds since the Unix epoch. */
+  expiresAtMs: number;
+  /** Milliseconds since the Unix epoch. */
+  acquiredAtMs: number;
+} & (C["supportsFencing"] extends true ? { fence: Fence } : { fence?: Fence });
+
+/** A lock with its raw identifiers. Sensitive: for debugging only. */
+export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
+  /** The key. */
+  key: string;
+  /** The lock id: who knows it can release the lock. */
+  lockId: string;
+  /** The label given by the `owner` option, if any. */
+  owner?: string;
+};
+
+/** The contract between a store of locks and this package. Write your own, or create one of ours. */
+export interface LockBackend<C extends BackendCapabilities = BackendCapabilities> {
+  /** Tries once to take the lock for `ttlMs` milliseconds. */
+  acquire: (opts: KeyOp & { ttlMs: number }) => Promise<AcquireResult<C>>;
+  /** Frees the lock. Safe to repeat. */
+  release: (opts: LockOp) => Promise<ReleaseResult>;
+  /** Makes the lock end `ttlMs` milliseconds from now. Never revives one that has ended. */
+  extend: (opts: LockOp & { ttlMs: number }) => Promise<ExtendResult>;
+  /** Whether somebody holds the lock. */
+  isLocked: (opts: KeyOp) => Promise<boolean>;
+  /** The lock on a key, or `null`. For diagnostics, never a guard before a mutation. */
+  lookup(opts: KeyLookup): Promise<LockInfo<C> | null>;
+  /** The lock of that id, or `null`. For diagnostics, never a guard before a mutation. */
+  lookup(opts: OwnershipLookup): Promise<LockInfo<C> | null>;
+  lookup(opts: KeyLookup | OwnershipLookup): Promise<LockInfo<C> | null>;
+  /** What this backend can do. */
+  readonly capabilities: Readonly<C>;
+}
+
+/**
+ * Hears of a release that failed where nothing can be thrown: at the end of an `await using` block or of `lock()`.
+ *
+ * @param error - what failed; a thrown value that is no `Error` is under its `originalError`
+ * @param context - raw identifiers, and where it happened
+ */
+export type OnReleaseError = (
+  error: Error,
+  context: { lockId: string; key: string; source: "disposal" },
+) => void;
+
+/** What a granted lock can do. The functions need no `this` and may be destructured. */
+export interface DisposableLockHandle {
+  /** Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with. */
+  release(signal?: AbortSignal): Promise<ReleaseResult>;
+  /** Makes the lock end `ttlMs` milliseconds from now. */
+  extend(ttlMs: number, signal?: AbortSignal): Promise<ExtendResult>;
+  /** Frees the lock if that has not been done. Never throws: failures go to `onReleaseError`. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A lock that is held: what `backend.lock()` resolves to. */
+export type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> &
+  DisposableLockHandle;
+
+/** The result of `acquire()` on the backends of this package. Without a lock the methods do nothing. */
+export type DisposableAcquireResult<C extends BackendCapabilities> =
+  HeldLock<C> | ({ ok: false; reason: "locked" } & DisposableLockHandle);
+
+/** How long and how often to try. */
+export interface AcquisitionOptions {
+  /** Attempts after the first. Default 10. */
+  maxRetries?: number | undefined;
+  /** Milliseconds before the first of them. Default 100. */
+  retryDelayMs?: number | undefined;
+  /** Whether the wait doubles each time. Default `"exponential"`. */
+  backoff?: "exponential" | "fixed" | undefined;
+  /** How much of the wait is left to chance: half, all or nothing. Default `"equal"`. */
+  jitter?: "equal" | "full" | "none" | undefined;
+  /** Milliseconds to wait in all. Default 5000. */
+  timeoutMs?: number | undefined;
+  /** Ends the waiting; has no effect once the lock is held. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Which lock `lock()` takes, and how. */
+export interface LockConfig {
+  /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
+  key: string;
+  /** Milliseconds after which the lock ends by itself. Default 30000. */
+  ttlMs?: number | undefined;
+  /** Cancels the waiting, and is handed to the callback. The release does not depend on it. */
+  signal?: AbortSignal | undefined;
+  /** Hears of a failed release, which never hides what the callback returned or threw. */
+  onReleaseError?: OnReleaseError | undefined;
+  /** How long and how often to try. */
+  acquisition?: AcquisitionOptions | undefined;
+}
+
+/** What `lock()` hands to its callback. */
+export type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
+  /** The key as given. */
+  readonly key: string;
+  /** Proof of ownership. */
+  readonly lockId: string;
+  /** When the lock ends, in milliseconds since the Unix epoch; moved by `extend`. */
+  readonly expiresAtMs: number;
+  /** `config.signal` */
+  readonly signal: AbortSignal | undefined;
+  /** Makes the lock end `ttlMs` milliseconds from now. */
+  readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
+} & (C["supportsFencing"] extends true ? { readonly fence: Fence } : { readonly fence?: Fence });
+
+/** `lock()` bound to a backend. */
+export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = <T>(
+  fn: (handle: LockHandle<C>) => Promise<T> | T,
+  config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
+) => Promise<T>;
+
+/** How `backend.lock()` takes the lock. */
+export interface BackendLockOptions {
+  /** Milliseconds after which the lock ends by itself. Default 30000. */
+  ttlMs?: number | undefined;
+  /** Cancels the waiting. */
+  signal?: AbortSignal | undefined;
+  /** How long and how often to try. */
+  acquisition?: AcquisitionOptions | undefined;
+  /** Hears of a failed release at disposal. Default: the backend's. */
+  onReleaseError?: OnReleaseError | undefined;
+  /** Milliseconds after which disposal stops waiting for the release. Default: the backend's. */
+  disposeTimeoutMs?: number | undefined;
+  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
+  owner?: string | undefined;
+}
+
+/** What every backend of this package takes. */
+export interface CommonBackendOptions {
+  /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
+  cleanupInIsLocked?: boolean | undefined;
+  /** Hears of a failed release at the end of an `await using` block. */
+  onReleaseError?: OnReleaseError | undefined;
+  /** Milliseconds after which disposal stops waiting for the release. Default: no limit of its own. */
+  disposeTimeoutMs?: number | undefined;
+}
+
+/** What the backends of this package have beyond {@link LockBackend}. */
+export interface SyncGuardBackend<
+  C extends BackendCapabilities = BackendCapabilities,
+> extends LockBackend<C> {
+  /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
+  acquire: (
+    opts: KeyOp & { ttlMs: number; owner?: string | undefined },
+  ) => Promise<DisposableAcquireResult<C>>;
+  /**
+   * Waits for the lock and resolves once it is held.
+   *
+   * @throws LockError `AcquisitionTimeout` if others held it for too long
+   */
+  lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
+  /** Frees the lock whoever holds it. For administrators: the holder does not learn of it. */
+  forceRelease: (
+    key: string,
+    options?: { signal?: AbortSignal | undefined },
+  ) => Promise<ReleaseResult>;
+  /** Frees what the backend holds open. Not needed for the process to end. */
+  close: () => Promise<void>;
+}
+
+/** An operation as telemetry reports it. */
+export type LockEvent = {
+  /** Which operation. */
+  type: "acquire" | "release" | "extend" | "isLocked" | "lookup";
+  /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
+  result: "ok" | "fail";
+  /** `hashKey(key)`, when the operation has a key. */
+  keyHash?: HashId;
+  /** `hashKey(lockId)`, when the operation has a lock id. */
+  lockIdHash?: HashId;
+  /** Why an acquisition, release or extension did nothing, when known. */
+  reason?: "locked" | "expired" | "not-found";
+  /** The key; only if `includeRaw` allows. */
+  key?: string;
+  /** The lock id; only if `includeRaw` allows. */
+  lockId?: string;
+};
+
+/** Who hears of operations, and how much. */
+export interface TelemetryOptions {
+  /** Called for each operation. Not awaited; what it throws is ignored. */
+  onEvent: (event: LockEvent) => void;
+  /** Whether events carry raw identifiers. Default false; a predicate that throws means false. */
+  includeRaw?: boolean | ((event: LockEvent) => boolean) | undefined;
+}

@@ -1,0 +1,40 @@
+// Writes the ESM entry points: dist/*.mjs and *.d.mts that re-export every name of the CommonJS
+// files one by one, so that both formats share one LockError and one state.
+// The names are read from the declarations that tsc has just written.
+
+import { writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import ts from "typescript";
+
+const dist = join(dirname(fileURLToPath(import.meta.url)), "..", "dist");
+const entries = ["index", "common", "redis", "postgres", "firestore", "sqlite", "forrst"];
+
+const files = entries.map((entry) => join(dist, `${entry}.d.ts`));
+const program = ts.createProgram(files, {
+  module: ts.ModuleKind.Node16,
+  moduleResolution: ts.ModuleResolutionKind.Node16,
+  target: ts.ScriptTarget.ES2022,
+});
+const checker = program.getTypeChecker();
+
+for (const [index, entry] of entries.entries()) {
+  const source = program.getSourceFile(files[index]);
+  const module = source && checker.getSymbolAtLocation(source);
+  if (!module) throw new Error(`${files[index]} is missing or exports nothing: run tsc first`);
+  const values = [];
+  const types = [];
+  for (const symbol of checker.getExportsOfModule(module)) {
+    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+    (target.flags & ts.SymbolFlags.Value ? values : types).push(symbol.name);
+  }
+  const list = (names) =>
+    names
+      .sort()
+      .map((name) => `  ${name},\n`)
+      .join("");
+  const code = `export {\n${list(values)}} from "./${entry}.js";\n`;
+  const typeCode = types.length > 0 ? `export type {\n${list(types)}} from "./${entry}.js";\n` : "";
+  writeFileSync(join(dist, `${entry}.mjs`), code);
+  writeFileSync(join(dist, `${entry}.d.mts`), code + typeCode);
+}
