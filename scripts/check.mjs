@@ -1,0 +1,49 @@
+// npm run check: format, lints, types, documentation, exports, licences, packages.
+// Every step runs, whatever became of the others; the exit code says whether all passed.
+
+import { join } from "node:path";
+import { build } from "./lib/build.mjs";
+import { cargoDeny, npmAudit } from "./lib/licences.mjs";
+import { checkExports } from "./lib/exports.mjs";
+import { checkTrackedFiles } from "./lib/tracked.mjs";
+import { attw, publint } from "./lib/packed.mjs";
+import { root } from "./lib/paths.mjs";
+import { main } from "./lib/run.mjs";
+import { command, quietly, runSteps } from "./lib/steps.mjs";
+
+const bin = (name) => join(root, "node_modules", ".bin", name);
+
+await main(async () => {
+  await build();
+  const failed = await runSteps([
+    command("cargo fmt", "cargo", "fmt", "--all", "--check"),
+    command(
+      "cargo clippy",
+      ...["cargo", "clippy", "--workspace", "--all-targets", "--all-features", "--locked"],
+      ...["--", "-D", "warnings"],
+    ),
+    {
+      name: "cargo doc",
+      task: async () => {
+        const args = ["doc", "--workspace", "--all-features", "--no-deps", "--locked"];
+        await quietly("cargo", args, { env: { RUSTDOCFLAGS: "-D warnings" } });
+      },
+    },
+    command("prettier", bin("prettier"), "--check", "."),
+    command("eslint", bin("eslint"), "--max-warnings", "0", "."),
+    command("types", bin("tsc"), "--noEmit", "--project", join(root, "tsconfig.json")),
+    command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
+    { name: "exports", task: checkExports },
+    { name: "publint", task: publint },
+    { name: "are the types wrong", task: attw },
+    { name: "cargo deny", task: cargoDeny },
+    { name: "npm audit", task: npmAudit },
+    { name: "tracked files", task: checkTrackedFiles },
+  ]);
+  if (failed.length === 0) {
+    console.log("check: all steps passed");
+    return 0;
+  }
+  console.log(`check: failed: ${failed.join(", ")}`);
+  return 1;
+});

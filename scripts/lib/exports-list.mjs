@@ -1,0 +1,59 @@
+// The documented exports of every entry point. A name that is not here is not public.
+
+const words = (text) => text.trim().split(/\s+/);
+
+const helperValues = words(`
+  LockError lock acquireHandle decorateAcquireResult withTelemetry
+  getByKey getById getByKeyRaw getByIdRaw owns hasFence sanitizeLockInfo
+  validateLockId normalizeAndValidateKey generateLockId hashKey makeStorageKey isLive
+  calculateRedisServerTimeMs TIME_TOLERANCE_MS BACKEND_DEFAULTS BACKEND_LIMITS FENCE_THRESHOLDS
+  LOCK_DEFAULTS MAX_KEY_LENGTH_BYTES RESERVE_BYTES
+`);
+
+const helperTypes = words(`
+  AcquireOk AcquireResult AcquisitionOptions AsyncLock BackendCapabilities DisposableLockHandle
+  ExtendResult Fence HashId KeyLookup KeyOp LockBackend LockConfig LockEvent LockInfo LockInfoDebug
+  LockOp OnReleaseError OwnershipLookup ReleaseResult TelemetryOptions
+`);
+
+export const DOCUMENTED = {
+  ".": {
+    values: [
+      ...helperValues,
+      ...words("createRedisBackend createPostgresBackend createFirestoreBackend"),
+      ...words("createSqliteBackend createForrstBackend setDefaultBackend"),
+    ],
+    types: helperTypes,
+  },
+  "./common": {
+    values: [
+      ...helperValues,
+      ...words(`
+        FAILURE_REASON attachRawData checkAborted createAutoLock createDisposableHandle delay
+        formatFence logFenceWarning mapBackendObservation mapFirestoreConditions
+        mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig mergeBackendConfig
+      `),
+    ],
+    types: helperTypes,
+  },
+  "./redis": {
+    values: words("createRedisBackend createLock"),
+    types: words("RedisBackendOptions RedisCapabilities LockData RedisConfig"),
+  },
+  "./postgres": {
+    values: words("createPostgresBackend createLock setupSchema"),
+    types: words("PostgresBackendOptions PostgresCapabilities PostgresConfig"),
+  },
+  "./firestore": {
+    values: words("createFirestoreBackend createLock"),
+    types: words("FirestoreBackendOptions FirestoreCapabilities FirestoreConfig LockDocument"),
+  },
+  "./sqlite": {
+    values: words("createSqliteBackend createLock"),
+    types: words("SqliteBackendOptions SqliteCapabilities"),
+  },
+  "./forrst": {
+    values: words("createForrstBackend createLock"),
+    types: words("ForrstBackendOptions ForrstCapabilities"),
+  },
+};

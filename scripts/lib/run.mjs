@@ -1,0 +1,81 @@
+// Running other programs.
+
+import { spawn } from "node:child_process";
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+import { root, target } from "./paths.mjs";
+
+const environment = { ...process.env, CARGO_TARGET_DIR: target };
+
+/**
+ * Runs a program in the project's folder and resolves to `{ code, output }`. What it prints is shown
+ * as it comes, unless `quiet`; standard output and standard error are captured together.
+ */
+export function run(command, args, { quiet = false, cwd = root, env = {} } = {}) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, {
+      cwd,
+      env: { ...environment, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+      shell: process.platform === "win32" && /^(npm|npx)$/.test(command),
+    });
+    const chunks = [];
+    for (const [from, to] of [
+      [child.stdout, process.stdout],
+      [child.stderr, process.stderr],
+    ]) {
+      from.on("data", (chunk) => {
+        chunks.push(chunk);
+        if (!quiet) to.write(chunk);
+      });
+    }
+    const done = (code) => resolve({ code, output: Buffer.concat(chunks).toString() });
+    child.on("error", (error) => {
+      chunks.push(Buffer.from(`${command}: ${error.message}\n`));
+      if (!quiet) process.stderr.write(chunks.at(-1));
+      done(127);
+    });
+    child.on("close", (code, signal) => {
+      if (signal) chunks.push(Buffer.from(`${command} ended by ${signal}\n`));
+      done(code ?? 1);
+    });
+  });
+}
+
+/** As `run`, but a non-zero exit code is an error with all of the output in its message. */
+export async function must(command, args, options = {}) {
+  const result = await run(command, args, options);
+  if (result.code !== 0) {
+    const shown = options.quiet ? `\n${result.output}` : "";
+    throw new Error(
+      `\`${[command, ...args].join(" ")}\` failed (exit code ${result.code})${shown}`,
+    );
+  }
+  return result;
+}
+
+/** The program of that name on the PATH, or undefined. */
+export function which(command) {
+  const names = process.platform === "win32" ? [`${command}.exe`, `${command}.cmd`] : [command];
+  for (const folder of (process.env.PATH ?? "").split(delimiter).filter(Boolean)) {
+    for (const name of names) {
+      try {
+        accessSync(join(folder, name), constants.X_OK);
+        return join(folder, name);
+      } catch {
+        // Not here.
+      }
+    }
+  }
+  return undefined;
+}
+
+/** Runs a script's main function: an error ends the process with its message and exit code 1. */
+export async function main(task) {
+  try {
+    process.exitCode = (await task()) ?? 0;
+  } catch (error) {
+    console.error(error instanceof Error && !process.env.DEBUG ? error.message : error);
+    process.exitCode = 1;
+  }
+}
