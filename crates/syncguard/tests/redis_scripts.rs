@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "support/certificates.rs"]
+mod certificates;
 #[path = "support/redis_server.rs"]
 mod redis_server;
 #[path = "support/resp.rs"]

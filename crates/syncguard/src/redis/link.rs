@@ -53,29 +53,11 @@ enum State<C> {
 struct Rest {
     attempts: u32,
     until: Instant,
-    refusal: Option<Refusal>,
-}
-
-/// Why an attempt failed: an error that can be given to many.
-#[derive(Clone)]
-struct Refusal {
-    kind: ErrorKind,
-    message: String,
-}
-
-impl Refusal {
-    fn error(&self) -> Error {
-        Error::new(self.kind, self.message.clone())
-    }
-
-    /// Whether another attempt may end otherwise.
-    fn may_pass(&self) -> bool {
-        self.kind.is_transient() || self.kind == ErrorKind::RateLimited
-    }
+    refusal: Option<Error>,
 }
 
 struct Progress<C> {
-    refusal: Option<Refusal>,
+    refusal: Option<Error>,
     connection: Option<Arc<C>>,
 }
 
@@ -126,8 +108,8 @@ impl<D: Dial> Link<D> {
             }
             State::Dialing(progress) => return Ok(Err(progress.clone())),
             State::Down(rest) => match &rest.refusal {
-                Some(refusal) if !refusal.may_pass() && Instant::now() < rest.until => {
-                    return Err(refusal.error());
+                Some(refusal) if !may_pass(refusal) && Instant::now() < rest.until => {
+                    return Err(refusal.clone());
                 }
                 _ => rest.clone(),
             },
@@ -181,7 +163,7 @@ impl<D: Dial> Link<D> {
 
 impl Rest {
     /// The wait after that many failed attempts in a row.
-    fn after(attempts: u32, refusal: Option<Refusal>) -> Self {
+    fn after(attempts: u32, refusal: Option<Error>) -> Self {
         let wait = match attempts {
             0 => Duration::ZERO,
             more => FIRST_WAIT
@@ -223,13 +205,10 @@ async fn dial<D: Dial>(
                 progress.send_modify(|now| now.connection = Some(connection));
                 return;
             }
-            Err(error) => Refusal {
-                kind: error.kind(),
-                message: error.message().to_owned(),
-            },
+            Err(refusal) => refusal,
         };
         rest = Rest::after(rest.attempts + 1, Some(refusal.clone()));
-        let give_up = !refusal.may_pass();
+        let give_up = !may_pass(&refusal);
         let mut state = lock(&state);
         if matches!(&*state, State::Closed) {
             return;
@@ -257,16 +236,16 @@ async fn wait<C>(
                 return Some(Ok(Arc::clone(connection)));
             }
             if let Some(refusal) = &now.refusal
-                && (late || !refusal.may_pass())
+                && (late || !may_pass(refusal))
             {
-                return Some(Err(refusal.error()));
+                return Some(Err(refusal.clone()));
             }
         }
         tokio::select! {
             changed = progress.changed() => {
                 if changed.is_err() && progress.borrow().connection.is_none() {
                     return match &progress.borrow().refusal {
-                        Some(refusal) if !refusal.may_pass() => Some(Err(refusal.error())),
+                        Some(refusal) if !may_pass(refusal) => Some(Err(refusal.clone())),
                         _ => None,
                     };
                 }
@@ -274,6 +253,11 @@ async fn wait<C>(
             () = sleep(deadline.saturating_duration_since(Instant::now())), if !late => {}
         }
     }
+}
+
+/// Whether another attempt may end otherwise.
+fn may_pass(refusal: &Error) -> bool {
+    refusal.kind().is_transient() || refusal.kind() == ErrorKind::RateLimited
 }
 
 fn lock<C>(state: &Mutex<State<C>>) -> MutexGuard<'_, State<C>> {

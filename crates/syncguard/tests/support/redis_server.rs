@@ -10,10 +10,29 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::certificates::Certificates;
 use crate::resp::Resp;
 
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A line of configuration for a user who may do everything.
+pub(crate) const ADMIN: &str = "user admin on >admin ~* &* +@all";
+
+/// Lines for a user who may do what locks need, and nothing else.
+pub(crate) const LOCKS_ONLY: &[&str] = &[
+    ADMIN,
+    "user default off",
+    "user locks on >secret ~syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +client|id +info",
+];
+
+/// Lines for a server with TLS, on a port of its own, that asks for client certificates.
+pub(crate) const TLS: &[&str] = &[
+    "tls-cert-file {dir}/cert.pem",
+    "tls-key-file {dir}/key.pem",
+    "tls-ca-cert-file {dir}/ca.pem",
+    "tls-auth-clients yes",
+];
 
 /// A running `redis-server`, or a Sentinel.
 pub(crate) struct RedisServer {
@@ -32,14 +51,24 @@ impl RedisServer {
     /// Starts one with more lines of configuration. `{dir}` stands for its folder.
     pub(crate) fn start_with(settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::start_in(folder, free_port(), settings)
+        Self::start_in(folder, "port", settings)
     }
 
-    /// Starts one in a folder that holds what its configuration needs.
-    pub(crate) fn start_in(folder: TempDir, port: u16, settings: &[&str]) -> Self {
+    /// Starts one that speaks TLS only.
+    pub(crate) fn start_with_tls(certificates: &Certificates, settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        certificates.write(folder.path());
+        let settings: Vec<&str> = TLS.iter().chain(settings).copied().collect();
+        Self::start_in(folder, "tls-port", &settings)
+    }
+
+    fn start_in(folder: TempDir, port_setting: &str, settings: &[&str]) -> Self {
         let dir = folder.path().to_str().unwrap();
+        let port = free_port();
         let mut lines = vec![
-            format!("port {port}"),
+            // The last one counts.
+            "port 0".to_owned(),
+            format!("{port_setting} {port}"),
             "bind 127.0.0.1".to_owned(),
             "save \"\"".to_owned(),
             "appendonly no".to_owned(),
@@ -97,9 +126,14 @@ impl RedisServer {
         self.folder.path().join("redis.sock")
     }
 
-    /// A connection for tests, apart from the library's.
+    /// A connection for tests, apart from the library's. It needs neither TLS nor, where there are
+    /// users, other credentials than those of [`ADMIN`].
     pub(crate) fn connect(&self) -> Resp {
-        Resp::connect(self.port)
+        let mut raw = Resp::connect_unix(&self.socket());
+        if self.settings.iter().any(|line| line == ADMIN) {
+            raw.call(&["AUTH", "admin", "admin"]);
+        }
+        raw
     }
 
     /// Ends it as a crash would.
@@ -116,12 +150,7 @@ impl RedisServer {
 
     fn wait(&self) {
         let start = Instant::now();
-        // A server with TLS only has no plain port; it is up when its socket is.
-        let is_up = || match self.settings.iter().any(|line| line == "port 0") {
-            true => self.socket().exists(),
-            false => TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok(),
-        };
-        while !is_up() {
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             assert!(
                 start.elapsed() < START_LIMIT,
                 "redis-server did not start: {}",

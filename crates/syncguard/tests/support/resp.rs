@@ -4,11 +4,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// A plain connection that sends commands and reads replies.
 pub(crate) struct Resp {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Box<dyn Stream>>,
 }
+
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
 
 /// A reply, as it came.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +52,14 @@ impl Resp {
     pub(crate) fn connect(port: u16) -> Self {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::over(Box::new(stream))
+    }
+
+    pub(crate) fn connect_unix(path: &Path) -> Self {
+        Self::over(Box::new(UnixStream::connect(path).unwrap()))
+    }
+
+    fn over(stream: Box<dyn Stream>) -> Self {
         Self {
             reader: BufReader::new(stream),
         }
