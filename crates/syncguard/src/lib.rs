@@ -34,6 +34,8 @@ mod lock;
 mod lock_id;
 pub mod operation;
 mod random;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod time;

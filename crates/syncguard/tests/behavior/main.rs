@@ -10,6 +10,9 @@
 )]
 
 mod cancellation;
+#[cfg(feature = "redis")]
+#[path = "../support/certificates.rs"]
+mod certificates;
 mod close;
 mod concurrency;
 mod contention;
@@ -25,6 +28,15 @@ mod lifecycle;
 mod lookup;
 mod owner;
 mod ownership;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "redis")]
+#[path = "../support/redis_server.rs"]
+mod redis_server;
+#[cfg(feature = "redis")]
+#[path = "../support/resp.rs"]
+mod resp;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod waiting;
 
@@ -35,7 +47,18 @@ use fixture::{Needs, Stage, Store, Topic};
 use libtest_mimic::{Arguments, Trial};
 
 fn stores() -> Vec<Arc<dyn Store>> {
-    vec![Arc::new(sqlite::OnFile), Arc::new(sqlite::InMemory)]
+    vec![
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite::OnFile),
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite::InMemory),
+        #[cfg(feature = "redis")]
+        Arc::new(redis::Plain::default()),
+        #[cfg(feature = "redis")]
+        Arc::new(redis::TlsWithAcl::default()),
+        #[cfg(feature = "redis")]
+        Arc::new(redis::BySentinel::default()),
+    ]
 }
 
 const TOPICS: [(&str, Topic); 15] = [

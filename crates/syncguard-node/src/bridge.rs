@@ -1,0 +1,107 @@
+//! Questions to JavaScript: how a backend drives a client object that lives there.
+//!
+//! A question and its answer are JSON. Questions travel with the completions, in the same batches.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::completion::{Mailbox, Outcome};
+
+/// What a client's promise was rejected with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    /// The error's `name`.
+    pub(crate) name: String,
+    /// The error's `code`, if it has one.
+    pub(crate) code: Option<String>,
+    /// The error's `message`.
+    pub(crate) message: String,
+}
+
+type Answer = Result<Value, Rejection>;
+
+/// The questions of one environment that wait for answers.
+#[derive(Default)]
+pub(crate) struct Questions {
+    next: AtomicU32,
+    open: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
+}
+
+impl Questions {
+    /// Brings an answer to whoever asked. Nobody may wait any more: operations end at their limits.
+    pub(crate) fn answer(&self, question: u32, answer: Answer) {
+        if let Some(sender) = self.lock().remove(&question) {
+            let _ = sender.send(answer);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<Answer>>> {
+        // No code that can panic runs while the lock is held.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One client object in JavaScript.
+pub(crate) struct Bridge {
+    mailbox: Arc<Mailbox>,
+    client: u32,
+}
+
+impl Bridge {
+    pub(crate) fn new(mailbox: Arc<Mailbox>, client: u32) -> Self {
+        Self { mailbox, client }
+    }
+
+    /// Asks the client and waits for its answer.
+    pub(crate) async fn ask(&self, request: &impl Serialize) -> Answer {
+        let text = serde_json::to_string(request).map_err(|error| malformed(&error))?;
+        let questions = &self.mailbox.questions;
+        let question = questions.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        questions.lock().insert(question, sender);
+        // A question whose asker has gone must not wait for ever.
+        let _forget = Forget {
+            questions,
+            question,
+        };
+        let client = self.client;
+        self.mailbox
+            .deliver(question, Outcome::Ask { client, text });
+        receiver.await.unwrap_or_else(|_| {
+            Err(Rejection {
+                name: "Error".to_owned(),
+                code: None,
+                message: "the environment of the client has ended".to_owned(),
+            })
+        })
+    }
+}
+
+/// What JavaScript's answer says, in JSON.
+pub(crate) fn parse(json: &str) -> Answer {
+    serde_json::from_str(json).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> Rejection {
+    Rejection {
+        name: "SyntaxError".to_owned(),
+        code: None,
+        message: format!("not JSON: {error}"),
+    }
+}
+
+struct Forget<'a> {
+    questions: &'a Questions,
+    question: u32,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.questions.lock().remove(&self.question);
+    }
+}

@@ -1,0 +1,39 @@
+-- Takes the lock if nobody holds it.
+-- KEYS  lock, index, fence
+-- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs
+--       tail: the rest of the stored object after the fence, as JSON; lifetimeMs: ttlMs + toleranceMs
+-- reply {1, fence, expiresAtMs}, 0 when somebody holds it, -3 when the fence counter is at its limit
+local call = redis.call
+local stored = call('GET', KEYS[1])
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+
+if stored then
+  -- Exactly the start that this script writes. Nothing that users name stands before it.
+  local expires = string.match(stored, '^{"lockId":"[%w_-]+","expiresAtMs":(%d+),"')
+  if not expires then
+    local ok, lock = pcall(cjson.decode, stored)
+    expires = ok and type(lock) == 'table' and lock.expiresAtMs
+    if type(expires) ~= 'number' then
+      return redis.error_reply('SYNCGUARD the stored value is not a lock')
+    end
+  end
+  if tonumber(expires) > now - ARGV[3] then
+    return 0
+  end
+end
+
+-- Before anything is written: a counter at its limit must leave nothing behind.
+local counter = call('GET', KEYS[3])
+if counter and tonumber(counter) and tonumber(counter) >= 900000000000000 then
+  return -3
+end
+local fence = call('INCR', KEYS[3])
+local expires = now + ARGV[2]
+call('SET', KEYS[1], string.format(
+  '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s',
+  ARGV[1], expires, now, fence, ARGV[6]
+), 'PX', ARGV[7])
+-- The name as the server knows it: a client may have put its own prefix before it.
+call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
+return { 1, fence, expires }

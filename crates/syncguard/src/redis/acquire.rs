@@ -1,0 +1,181 @@
+//! Takes a lock if nobody holds it.
+
+use super::plan::{Names, Plan, lifetime, script, tolerance};
+use super::record;
+use super::reply::{Reply, malformed};
+use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
+use crate::error::Error;
+use crate::fence::Fence;
+
+script!(SCRIPT, "acquire.lua");
+
+/// What to send.
+///
+/// # Errors
+/// `InvalidArgument` when the prefix leaves no room for the key.
+pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
+    let lock_key = names.lock_key(&request.key)?;
+    let fence_key = names.fence_key(&lock_key)?;
+    let index_key = names.index_key(&request.lock_id)?;
+    let ttl_ms = request.ttl.as_millis();
+    Ok(Plan {
+        script: &SCRIPT,
+        args: vec![
+            request.lock_id.as_str().to_owned().into(),
+            ttl_ms.to_string().into(),
+            tolerance(),
+            lock_key.clone().into(),
+            request.key.as_str().to_owned().into(),
+            record::tail(&request.key, request.owner.as_ref()).into(),
+            lifetime(ttl_ms),
+        ],
+        keys: vec![
+            names.sent(lock_key),
+            names.sent(index_key),
+            names.sent(fence_key),
+        ],
+    })
+}
+
+/// What the reply means.
+///
+/// # Errors
+/// `Internal` for a fence counter at its limit, and for a reply that makes no sense. In the second
+/// case the lock may have been granted.
+pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome, Error> {
+    match reply {
+        Reply::Array(items) => {
+            granted(request, items).ok_or_else(|| malformed("acquire").with_unknown_outcome())
+        }
+        other => match other.integer() {
+            Some(0) => Ok(AcquireOutcome::Locked),
+            Some(-3) => Err(Fence::overflow()),
+            _ => Err(malformed("acquire").with_unknown_outcome()),
+        },
+    }
+}
+
+fn granted(request: &AcquireRequest, items: &[Reply]) -> Option<AcquireOutcome> {
+    let [code, fence, expires_at_ms] = items else {
+        return None;
+    };
+    if code.integer()? != 1 {
+        return None;
+    }
+    Some(AcquireOutcome::Acquired(Grant {
+        lock_id: request.lock_id.clone(),
+        fence: Fence::from_counter(fence.integer()?).ok()?,
+        expires_at_ms: expires_at_ms.integer().filter(|ms| *ms > 0)?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Owner, Ttl};
+    use crate::error::ErrorKind;
+    use crate::key::Key;
+    use crate::lock_id::LockId;
+    use crate::redis::plan::ClientPrefix;
+
+    const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
+
+    fn request() -> AcquireRequest {
+        AcquireRequest {
+            key: Key::new("job:\"1\"").unwrap(),
+            ttl: Ttl::from_millis(5000).unwrap(),
+            lock_id: LockId::parse(ID).unwrap(),
+            owner: None,
+        }
+    }
+
+    #[test]
+    fn keys_and_arguments_stand_in_the_agreed_order() {
+        let names = Names::new("syncguard", ClientPrefix::None).unwrap();
+        let mut request = request();
+        request.owner = Some(Owner::new("me").unwrap());
+        let plan = plan(&names, &request).unwrap();
+        assert_eq!(
+            plan.keys,
+            [
+                "syncguard:job:\"1\"",
+                "syncguard:id:AAAAAAAAAAAAAAAAAAAAAA",
+                "syncguard:fence:syncguard:job:\"1\"",
+            ]
+        );
+        assert_eq!(
+            plan.args,
+            [
+                ID,
+                "5000",
+                "1000",
+                "syncguard:job:\"1\"",
+                "job:\"1\"",
+                r#""key":"job:\"1\"","owner":"me"}"#,
+                "6000",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_clients_prefix_stands_before_the_keys_and_not_in_the_arguments() {
+        let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
+        let plan = plan(&names, &request()).unwrap();
+        assert!(plan.keys.iter().all(|key| key.starts_with("app:s:")));
+        assert_eq!(plan.args[3], "s:job:\"1\"");
+    }
+
+    #[test]
+    fn replies_are_grants_locks_or_errors() {
+        let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+        let grant = AcquireOutcome::Acquired(Grant {
+            lock_id: LockId::parse(ID).unwrap(),
+            fence: Fence::from_counter(7).unwrap(),
+            expires_at_ms: 1_700_000_000_000,
+        });
+        for reply in [
+            Reply::Array(vec![
+                Reply::Int(1),
+                Reply::Int(7),
+                Reply::Int(1_700_000_000_000),
+            ]),
+            Reply::Array(vec![
+                bulk("1"),
+                bulk("000000000000007"),
+                bulk("1700000000000"),
+            ]),
+        ] {
+            assert_eq!(outcome(&request(), &reply).unwrap(), grant);
+        }
+        for reply in [Reply::Int(0), bulk("0")] {
+            assert_eq!(outcome(&request(), &reply).unwrap(), AcquireOutcome::Locked);
+        }
+        let overflow = outcome(&request(), &Reply::Int(-3)).unwrap_err();
+        assert_eq!(overflow.kind(), ErrorKind::Internal);
+        assert!(overflow.message().contains("limit"));
+        assert!(!overflow.is_outcome_unknown());
+    }
+
+    #[test]
+    fn other_replies_are_malformed_and_may_hide_a_grant() {
+        let int = Reply::Int;
+        for reply in [
+            int(1),
+            int(-1),
+            Reply::Nil,
+            Reply::Bulk(b"OK".to_vec()),
+            Reply::Array(vec![]),
+            Reply::Array(vec![int(1)]),
+            Reply::Array(vec![int(0), int(1), int(1)]),
+            Reply::Array(vec![int(1), int(0), int(1)]),
+            Reply::Array(vec![int(1), int(1), Reply::Nil]),
+            Reply::Array(vec![int(1), int(1), int(-5)]),
+            Reply::Array(vec![int(1), int(1_000_000_000_000_000), int(5)]),
+            Reply::Array(vec![int(1), int(1), int(5), int(5)]),
+        ] {
+            let error = outcome(&request(), &reply).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal, "{reply:?}");
+            assert!(error.is_outcome_unknown());
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Where the server is and how locks are kept there.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::plan::{ClientPrefix, Names};
+use super::tls::RedisTls;
+use super::url;
+use crate::backend::DEFAULT_OPERATION_TIMEOUT;
+use crate::error::Error;
+
+/// Redis' own port.
+pub(super) const DEFAULT_PORT: u16 = 6379;
+/// Sentinel's own port.
+pub(super) const DEFAULT_SENTINEL_PORT: u16 = 26379;
+
+/// Everything about one store of locks in Redis. Checked by
+/// [`RedisBackend::new`](super::RedisBackend::new).
+///
+/// `Debug` shows neither user names nor passwords.
+#[derive(Clone)]
+pub struct RedisConfig {
+    /// Where the server is.
+    pub server: RedisServer,
+    /// The number of the database.
+    pub database: u8,
+    /// The ACL user; `None` for the default user.
+    pub username: Option<String>,
+    /// The password.
+    pub password: Option<String>,
+    /// TLS; `None` for none. It is used with Sentinels too.
+    pub tls: Option<RedisTls>,
+    /// What `CLIENT LIST` calls the connection.
+    pub connection_name: Option<String>,
+    /// How long making a connection may take.
+    pub connect_timeout: Duration,
+    /// A prefix that stands before every key of this client, as ioredis' option `keyPrefix` does:
+    /// before the lock's own prefix, and with no colon between. Empty for none.
+    pub client_key_prefix: String,
+    /// How locks are kept.
+    pub locks: RedisLocks,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisServer {
+    /// At a host and a port.
+    Tcp {
+        /// A name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// At a socket in the file system.
+    Unix(PathBuf),
+    /// Wherever the Sentinels say the primary is.
+    Sentinel(RedisSentinel),
+}
+
+/// A set of Sentinels. `Debug` shows no credentials.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisSentinel {
+    /// Their hosts and ports.
+    pub nodes: Vec<(String, u16)>,
+    /// The name under which they know the primary.
+    pub name: String,
+    /// The ACL user of the Sentinels themselves.
+    pub username: Option<String>,
+    /// The password of the Sentinels themselves.
+    pub password: Option<String>,
+}
+
+/// How locks are kept, on whichever connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisLocks {
+    /// Stands before every name, with a colon.
+    pub key_prefix: String,
+    /// Whether `is_locked` removes what expired more than two seconds ago.
+    pub cleanup_in_is_locked: bool,
+    /// How long one operation may take.
+    pub operation_timeout: Duration,
+}
+
+impl Default for RedisLocks {
+    fn default() -> Self {
+        Self {
+            key_prefix: "syncguard".to_owned(),
+            cleanup_in_is_locked: false,
+            operation_timeout: DEFAULT_OPERATION_TIMEOUT,
+        }
+    }
+}
+
+impl Default for RedisConfig {
+    fn default() -> Self {
+        Self {
+            server: RedisServer::Tcp {
+                host: "localhost".to_owned(),
+                port: DEFAULT_PORT,
+            },
+            database: 0,
+            username: None,
+            password: None,
+            tls: None,
+            connection_name: None,
+            connect_timeout: Duration::from_secs(5),
+            client_key_prefix: String::new(),
+            locks: RedisLocks::default(),
+        }
+    }
+}
+
+impl RedisConfig {
+    /// Reads a URL:
+    ///
+    /// - `redis://user:password@host:port/db`, with TLS as `rediss://`
+    /// - `unix:///path/to/socket?db=1`, also `redis+unix://`
+    /// - `redis+sentinel://user:password@host:port,host:port/name/db`, with TLS as
+    ///   `rediss+sentinel://`; also `redis-sentinel://`. The query may hold `sentinelUsername` and
+    ///   `sentinelPassword`.
+    ///
+    /// Queries may hold `db`, `username`, `password`, `connectionName` and `keyPrefix` (of the locks).
+    ///
+    /// # Errors
+    /// `InvalidArgument`, which says what is wrong and does not quote the URL.
+    ///
+    /// ```
+    /// use syncguard::redis::RedisConfig;
+    /// let config = RedisConfig::from_url("rediss://locks:secret@cache.example:6380/2")?;
+    /// assert_eq!(config.database, 2);
+    /// assert!(config.tls.is_some());
+    /// # Ok::<(), syncguard::Error>(())
+    /// ```
+    pub fn from_url(text: &str) -> Result<Self, Error> {
+        url::read(text)
+    }
+
+    pub(super) fn validate(&self) -> Result<Names, Error> {
+        match &self.server {
+            RedisServer::Tcp { host, port } => check_node(host, *port)?,
+            RedisServer::Unix(path) => {
+                if path.as_os_str().is_empty() {
+                    return Err(Error::invalid("path must not be empty"));
+                }
+                if self.tls.is_some() {
+                    return Err(Error::invalid("tls cannot be used on a unix socket"));
+                }
+            }
+            RedisServer::Sentinel(sentinel) => {
+                if sentinel.nodes.is_empty() {
+                    return Err(Error::invalid("sentinels must not be empty"));
+                }
+                for (host, port) in &sentinel.nodes {
+                    check_node(host, *port)?;
+                }
+                if sentinel.name.is_empty() {
+                    return Err(Error::invalid(
+                        "name must say which primary of the sentinels to use",
+                    ));
+                }
+            }
+        }
+        if self.username.is_some() && self.password.is_none() {
+            return Err(Error::invalid("username needs a password"));
+        }
+        if let Some(name) = &self.connection_name
+            && !name.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Err(Error::invalid(
+                "connectionName must be printable ASCII without spaces",
+            ));
+        }
+        check_timeout("connectTimeoutMs", self.connect_timeout)?;
+        let prefix = if self.client_key_prefix.is_empty() {
+            ClientPrefix::None
+        } else {
+            ClientPrefix::Ours(self.client_key_prefix.clone())
+        };
+        self.locks.validate(prefix)
+    }
+}
+
+impl RedisLocks {
+    pub(super) fn validate(&self, prefix: ClientPrefix) -> Result<Names, Error> {
+        check_timeout("operationTimeoutMs", self.operation_timeout)?;
+        Names::new(&self.key_prefix, prefix)
+    }
+}
+
+fn check_node(host: &str, port: u16) -> Result<(), Error> {
+    if host.is_empty() {
+        return Err(Error::invalid("host must not be empty"));
+    }
+    if port == 0 {
+        return Err(Error::invalid("port must be from 1 to 65535"));
+    }
+    Ok(())
+}
+
+fn check_timeout(field: &str, timeout: Duration) -> Result<(), Error> {
+    // The longest that every timer can take.
+    const LONGEST: Duration = Duration::from_millis(2_147_483_647);
+    if timeout < Duration::from_millis(1) || timeout > LONGEST {
+        return Err(Error::invalid(format!(
+            "{field} must be from 1 to {} milliseconds",
+            LONGEST.as_millis()
+        )));
+    }
+    Ok(())
+}
+
+impl fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisConfig")
+            .field("server", &self.server)
+            .field("database", &self.database)
+            .field("tls", &self.tls.is_some())
+            .field("connect_timeout", &self.connect_timeout)
+            .field("locks", &self.locks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RedisSentinel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSentinel")
+            .field("nodes", &self.nodes)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn refused(change: impl FnOnce(&mut RedisConfig)) -> String {
+        let mut config = RedisConfig::default();
+        change(&mut config);
+        let error = config.validate().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.message().to_owned()
+    }
+
+    fn sentinel(nodes: &[(&str, u16)], name: &str) -> RedisServer {
+        RedisServer::Sentinel(RedisSentinel {
+            nodes: nodes.iter().map(|(h, p)| ((*h).into(), *p)).collect(),
+            name: name.into(),
+            username: None,
+            password: Some("secret".into()),
+        })
+    }
+
+    #[test]
+    fn the_default_is_valid() {
+        assert!(RedisConfig::default().validate().is_ok());
+    }
+
+    #[test]
+    fn bad_fields_are_named() {
+        let tcp = |host: &str, port| RedisServer::Tcp {
+            host: host.into(),
+            port,
+        };
+        assert!(refused(|c| c.server = tcp("", 1)).starts_with("host"));
+        assert!(refused(|c| c.server = tcp("h", 0)).starts_with("port"));
+        assert!(refused(|c| c.server = RedisServer::Unix("".into())).starts_with("path"));
+        assert!(
+            refused(|c| {
+                c.server = RedisServer::Unix("/s".into());
+                c.tls = Some(RedisTls::default());
+            })
+            .starts_with("tls")
+        );
+        assert!(refused(|c| c.server = sentinel(&[], "n")).starts_with("sentinels"));
+        assert!(refused(|c| c.server = sentinel(&[("h", 1)], "")).starts_with("name"));
+        assert!(refused(|c| c.username = Some("u".into())).starts_with("username"));
+        assert!(refused(|c| c.connection_name = Some("a b".into())).starts_with("connectionName"));
+        assert!(refused(|c| c.connect_timeout = Duration::ZERO).starts_with("connectTimeoutMs"));
+        assert!(
+            refused(|c| c.locks.operation_timeout = Duration::MAX)
+                .starts_with("operationTimeoutMs")
+        );
+        assert!(refused(|c| c.locks.key_prefix = "fence".into()).starts_with("keyPrefix"));
+    }
+
+    #[test]
+    fn debug_output_shows_no_credentials() {
+        let config = RedisConfig {
+            server: sentinel(&[("h", 1)], "n"),
+            username: Some("secret".into()),
+            password: Some("secret".into()),
+            ..RedisConfig::default()
+        };
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,473 @@
+//! What failures of Redis and of its drivers mean. Driver error types end here.
+
+use std::borrow::Cow;
+
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+
+use crate::error::{Error, ErrorKind};
+
+/// A failure, in words that belong to no driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause<'a> {
+    /// The server replied with this error.
+    Reply(&'a str),
+    /// No connection could be made: refused, no route, no such host, or the TLS handshake failed.
+    Unreachable,
+    /// Making a connection took too long.
+    ConnectTimeout,
+    /// No Sentinel could be asked, or none knows a primary.
+    NoPrimary,
+    /// The connection ended.
+    Closed,
+    /// No answer came in time.
+    Unanswered,
+    /// What came is not the protocol of Redis.
+    Unreadable,
+    /// The driver refused its settings.
+    Settings,
+    /// An error of a JavaScript client. Empty where it has no such text.
+    JavaScript {
+        /// `error.name`.
+        name: &'a str,
+        /// `error.code`.
+        code: &'a str,
+        /// `error.message`.
+        message: &'a str,
+    },
+}
+
+/// What a failure means: the kind, the message, and whether the server may have done what was asked,
+/// given whether the request may have been sent.
+pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, bool) {
+    use ErrorKind::{Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
+    let (kind, message, lost) = match cause {
+        Cause::Reply(text) => return by_reply(text),
+        Cause::JavaScript {
+            name,
+            code,
+            message,
+        } => return by_javascript(name, code, message),
+        Cause::Unreachable => (ServiceUnavailable, "cannot connect to redis", true),
+        Cause::ConnectTimeout => (
+            NetworkTimeout,
+            "connecting to redis took longer than connectTimeoutMs",
+            true,
+        ),
+        Cause::NoPrimary => (
+            ServiceUnavailable,
+            "no redis sentinel knows a primary that can be reached",
+            true,
+        ),
+        Cause::Closed => (
+            ServiceUnavailable,
+            "the connection to redis was closed",
+            true,
+        ),
+        Cause::Unanswered => (NetworkTimeout, "redis did not answer in time", true),
+        Cause::Unreadable => (
+            Internal,
+            "the server does not speak the protocol of redis",
+            true,
+        ),
+        Cause::Settings => (
+            InvalidArgument,
+            "the settings of the redis connection are wrong",
+            false,
+        ),
+    };
+    (kind, message.into(), lost && sent)
+}
+
+/// The error of a failure.
+pub fn to_error(cause: Cause<'_>, sent: bool) -> Error {
+    let (kind, message, lost) = classify(cause, sent);
+    let error = Error::new(kind, message);
+    if lost {
+        error.with_unknown_outcome()
+    } else {
+        error
+    }
+}
+
+/// The first word of an error reply is its code.
+pub(super) fn reply_code(text: &str) -> Option<&str> {
+    let word = text.split_whitespace().next()?;
+    let is_code = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_code.then_some(word)
+}
+
+fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
+    use ErrorKind::{AuthFailed, Internal, InvalidArgument, RateLimited, ServiceUnavailable};
+    let code = reply_code(text).unwrap_or("ERR");
+    let (kind, hint) = match code {
+        "NOAUTH" => (AuthFailed, "a password is required"),
+        "WRONGPASS" => (AuthFailed, "the user name or the password is wrong"),
+        "NOPERM" => (
+            AuthFailed,
+            "the user may not run scripts, or not on these keys",
+        ),
+        "DENIED" => (AuthFailed, "the server is in protected mode"),
+        "WRONGTYPE" => (
+            InvalidArgument,
+            "a key that locks need holds something else; use another keyPrefix",
+        ),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            (InvalidArgument, "the server is a node of a redis cluster")
+        }
+        "READONLY" => (ServiceUnavailable, "the server is a replica"),
+        "LOADING" => (ServiceUnavailable, "the server is starting"),
+        "BUSY" => (ServiceUnavailable, "the server is busy with a script"),
+        "OOM" => (ServiceUnavailable, "the server's memory is full"),
+        "MISCONF" => (
+            ServiceUnavailable,
+            "the server cannot write to its disk and refuses changes",
+        ),
+        "NOREPLICAS" => (ServiceUnavailable, "too few replicas are connected"),
+        "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "UNBLOCKED" => {
+            (ServiceUnavailable, "the server cannot serve now")
+        }
+        "NOSCRIPT" => (Internal, "the server does not keep scripts"),
+        "SYNCGUARD" => (
+            Internal,
+            "what is stored under the key is not a lock; use another keyPrefix",
+        ),
+        // Replies without a code of their own, each in the words of the server.
+        _ if text.starts_with("ERR max number of clients reached") => {
+            (RateLimited, "the server has too many clients")
+        }
+        _ if text.starts_with("ERR AUTH") || text.starts_with("ERR Client sent AUTH") => (
+            AuthFailed,
+            "a password was given and the server expects none",
+        ),
+        _ if text.starts_with("ERR DB index is out of range")
+            || text.starts_with("ERR invalid DB index") =>
+        {
+            (InvalidArgument, "db must be one of the server's databases")
+        }
+        _ => (Internal, "unexpected error"),
+    };
+    // The rest of the reply may quote arguments, and so keys.
+    (kind, format!("redis answered {code}: {hint}").into(), false)
+}
+
+fn by_javascript(name: &str, code: &str, message: &str) -> (ErrorKind, Cow<'static, str>, bool) {
+    use ErrorKind::{Internal, NetworkTimeout, ServiceUnavailable};
+    if reply_code(message).is_some() {
+        return by_reply(message);
+    }
+    let known = match code {
+        "ECONNREFUSED" | "ENOTFOUND" | "EAI_AGAIN" | "EHOSTUNREACH" | "ENETUNREACH" | "ENOENT"
+        | "EADDRNOTAVAIL" => Some((ServiceUnavailable, "cannot connect to redis", false)),
+        "ECONNRESET" | "EPIPE" | "ECONNABORTED" | "NR_CLOSED" | "CONNECTION_BROKEN" => Some((
+            ServiceUnavailable,
+            "the connection to redis was closed",
+            true,
+        )),
+        "ETIMEDOUT" | "ESOCKETTIMEDOUT" => {
+            Some((NetworkTimeout, "redis did not answer in time", true))
+        }
+        _ => None,
+    };
+    let known = known.or(match name {
+        "MaxRetriesPerRequestError" => Some((
+            ServiceUnavailable,
+            "the redis client gave up connecting",
+            true,
+        )),
+        "ConnectionTimeoutError" => Some((NetworkTimeout, "connecting to redis timed out", false)),
+        "ClientClosedError" | "ClientOfflineError" => {
+            Some((ServiceUnavailable, "the redis client is closed", false))
+        }
+        "SocketClosedUnexpectedlyError" | "DisconnectsClientError" | "SocketTimeoutError" => {
+            Some((
+                ServiceUnavailable,
+                "the connection to redis was closed",
+                true,
+            ))
+        }
+        "TimeoutError" | "CommandTimeoutDuringMaintenanceError" => {
+            Some((NetworkTimeout, "redis did not answer in time", true))
+        }
+        _ => None,
+    });
+    // ioredis gives these plain errors without a code: their texts are fixed.
+    let known = known.or(match message {
+        "Command timed out" => Some((NetworkTimeout, "redis did not answer in time", true)),
+        "Connection is closed." | "Socket closed unexpectedly" => Some((
+            ServiceUnavailable,
+            "the connection to redis was closed",
+            true,
+        )),
+        "The client is closed" | "The client is offline" => {
+            Some((ServiceUnavailable, "the redis client is closed", false))
+        }
+        "Connection timeout" => Some((NetworkTimeout, "connecting to redis timed out", false)),
+        _ if message.starts_with("Reached the max retries per request limit") => Some((
+            ServiceUnavailable,
+            "the redis client gave up connecting",
+            true,
+        )),
+        _ if message.starts_with("Stream isn't writeable") => Some((
+            ServiceUnavailable,
+            "the redis client is not connected",
+            false,
+        )),
+        _ => None,
+    });
+    let (kind, message, lost) = known.unwrap_or((Internal, "the redis client failed", true));
+    (kind, message.into(), lost)
+}
+
+/// fred's error in our words.
+pub(super) fn describe(error: &FredError) -> Cause<'_> {
+    if reply_code(error.details()).is_some() {
+        return Cause::Reply(error.details());
+    }
+    match error.kind() {
+        FredKind::Auth => Cause::Reply("WRONGPASS"),
+        FredKind::Timeout => Cause::ConnectTimeout,
+        FredKind::IO | FredKind::Tls | FredKind::Routing => Cause::Unreachable,
+        FredKind::Sentinel => Cause::NoPrimary,
+        FredKind::Canceled | FredKind::Unknown | FredKind::Cluster | FredKind::Backpressure => {
+            Cause::Closed
+        }
+        FredKind::Protocol | FredKind::Parse | FredKind::NotFound => Cause::Unreadable,
+        FredKind::Config | FredKind::Url | FredKind::InvalidArgument | FredKind::InvalidCommand => {
+            Cause::Settings
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ErrorKind::*;
+
+    #[test]
+    fn replies_are_known_by_their_code() {
+        for (text, kind) in [
+            ("NOAUTH Authentication required.", AuthFailed),
+            ("WRONGPASS invalid username-password pair", AuthFailed),
+            ("NOPERM this user has no permissions", AuthFailed),
+            ("DENIED Redis is running in protected mode", AuthFailed),
+            (
+                "ERR AUTH <password> called without any password",
+                AuthFailed,
+            ),
+            ("WRONGTYPE Operation against a key", InvalidArgument),
+            ("MOVED 3999 127.0.0.1:6381", InvalidArgument),
+            ("ERR DB index is out of range", InvalidArgument),
+            (
+                "READONLY You can't write against a read only replica.",
+                ServiceUnavailable,
+            ),
+            (
+                "LOADING Redis is loading the dataset in memory",
+                ServiceUnavailable,
+            ),
+            ("BUSY Redis is busy running a script", ServiceUnavailable),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                ServiceUnavailable,
+            ),
+            (
+                "MISCONF Redis is configured to save RDB snapshots",
+                ServiceUnavailable,
+            ),
+            (
+                "NOREPLICAS Not enough good replicas to write.",
+                ServiceUnavailable,
+            ),
+            ("CLUSTERDOWN The cluster is down", ServiceUnavailable),
+            ("MASTERDOWN Link with MASTER is down", ServiceUnavailable),
+            (
+                "TRYAGAIN Multiple keys request during rehashing",
+                ServiceUnavailable,
+            ),
+            ("ERR max number of clients reached", RateLimited),
+            ("NOSCRIPT No matching script.", Internal),
+            ("SYNCGUARD the stored value is not a lock", Internal),
+            ("ERR value is not an integer or out of range", Internal),
+            (
+                "ERR unknown command 'evalsha', with args beginning with: 'READONLY'",
+                Internal,
+            ),
+            ("", Internal),
+        ] {
+            for sent in [false, true] {
+                let (got, message, lost) = classify(Cause::Reply(text), sent);
+                assert_eq!(got, kind, "{text}");
+                assert!(message.starts_with("redis answered "), "{message}");
+                assert!(!lost, "a server that refuses has done nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn messages_quote_nothing_that_was_sent() {
+        let text = "ERR unknown command 'EVALSHA', with args beginning with: 'secret'";
+        assert!(!classify(Cause::Reply(text), true).1.contains("secret"));
+    }
+
+    #[test]
+    fn a_lost_answer_leaves_the_outcome_open() {
+        for (cause, kind) in [
+            (Cause::Unreachable, ServiceUnavailable),
+            (Cause::ConnectTimeout, NetworkTimeout),
+            (Cause::NoPrimary, ServiceUnavailable),
+            (Cause::Closed, ServiceUnavailable),
+            (Cause::Unanswered, NetworkTimeout),
+            (Cause::Unreadable, Internal),
+        ] {
+            assert_eq!(classify(cause, true).0, kind, "{cause:?}");
+            assert!(classify(cause, true).2);
+            assert!(!classify(cause, false).2);
+            assert!(to_error(cause, true).is_outcome_unknown());
+        }
+        assert_eq!(classify(Cause::Settings, false).0, InvalidArgument);
+    }
+
+    #[test]
+    fn javascript_errors_are_known_by_code_name_or_fixed_text() {
+        let js = |name, code, message| Cause::JavaScript {
+            name,
+            code,
+            message,
+        };
+        for (cause, kind, lost) in [
+            (
+                js("Error", "ECONNREFUSED", "connect ECONNREFUSED 127.0.0.1:1"),
+                ServiceUnavailable,
+                false,
+            ),
+            (
+                js("Error", "ENOTFOUND", "getaddrinfo ENOTFOUND x"),
+                ServiceUnavailable,
+                false,
+            ),
+            (
+                js("Error", "EAI_AGAIN", "getaddrinfo EAI_AGAIN x"),
+                ServiceUnavailable,
+                false,
+            ),
+            (
+                js("Error", "ECONNRESET", "read ECONNRESET"),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js("Error", "EPIPE", "write EPIPE"),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js("Error", "ETIMEDOUT", "connect ETIMEDOUT"),
+                NetworkTimeout,
+                true,
+            ),
+            (js("Error", "", "Command timed out"), NetworkTimeout, true),
+            (
+                js("Error", "", "Connection is closed."),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js(
+                    "MaxRetriesPerRequestError",
+                    "",
+                    "Reached the max retries per request limit (which is 20).",
+                ),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js(
+                    "Error",
+                    "",
+                    "Reached the max retries per request limit (which is 1).",
+                ),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js(
+                    "Error",
+                    "",
+                    "Stream isn't writeable and enableOfflineQueue options is false",
+                ),
+                ServiceUnavailable,
+                false,
+            ),
+            (
+                js("ConnectionTimeoutError", "", "Connection timeout"),
+                NetworkTimeout,
+                false,
+            ),
+            (
+                js("ClientClosedError", "", "The client is closed"),
+                ServiceUnavailable,
+                false,
+            ),
+            (
+                js("Error", "", "Socket closed unexpectedly"),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js("ReplyError", "", "WRONGPASS invalid username-password pair"),
+                AuthFailed,
+                false,
+            ),
+            (
+                js("ReplyError", "", "READONLY You can't write"),
+                ServiceUnavailable,
+                false,
+            ),
+            (js("ReplyError", "", "ERR syntax error"), Internal, false),
+            (js("TypeError", "", "x is not a function"), Internal, true),
+            (
+                js("Error", "", "it says READONLY and ECONNREFUSED"),
+                Internal,
+                true,
+            ),
+            (js("", "", ""), Internal, true),
+        ] {
+            let (got, _, unknown) = classify(cause, true);
+            assert_eq!((got, unknown), (kind, lost), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn freds_errors_are_described() {
+        for (kind, details, cause) in [
+            (
+                FredKind::Auth,
+                "WRONGPASS bad",
+                Cause::Reply("WRONGPASS bad"),
+            ),
+            (
+                FredKind::Unknown,
+                "LOADING wait",
+                Cause::Reply("LOADING wait"),
+            ),
+            (FredKind::Sentinel, "NOAUTH no", Cause::Reply("NOAUTH no")),
+            (
+                FredKind::Sentinel,
+                "Failed to connect to all sentinel nodes.",
+                Cause::NoPrimary,
+            ),
+            (FredKind::IO, "Os { code: 111 }", Cause::Unreachable),
+            (FredKind::Tls, "bad certificate", Cause::Unreachable),
+            (
+                FredKind::Timeout,
+                "Request timed out.",
+                Cause::ConnectTimeout,
+            ),
+            (FredKind::Canceled, "Canceled.", Cause::Closed),
+            (FredKind::Protocol, "Invalid frame", Cause::Unreadable),
+            (FredKind::Config, "Bad", Cause::Settings),
+        ] {
+            assert_eq!(describe(&FredError::new(kind, details)), cause);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Makes a lock end later.
+
+use super::plan::{Names, Plan, lifetime, script, tolerance};
+use super::reply::{Reply, malformed};
+use crate::backend::{Absence, ExtendOutcome, Ttl};
+use crate::error::Error;
+use crate::lock_id::LockId;
+
+script!(SCRIPT, "extend.lua");
+
+/// What to send.
+///
+/// # Errors
+/// `InvalidArgument` when the prefix leaves no room.
+pub fn plan(names: &Names, lock_id: &LockId, ttl: Ttl) -> Result<Plan, Error> {
+    let index_key = names.index_key(lock_id)?;
+    let mut args = vec![
+        lock_id.as_str().to_owned().into(),
+        tolerance(),
+        ttl.as_millis().to_string().into(),
+        lifetime(ttl.as_millis()),
+    ];
+    args.extend(names.bare(&index_key));
+    Ok(Plan {
+        script: &SCRIPT,
+        keys: vec![names.sent(index_key)],
+        args,
+    })
+}
+
+/// What the reply means.
+///
+/// # Errors
+/// `Internal` for a reply that makes no sense.
+pub fn outcome(reply: &Reply) -> Result<ExtendOutcome, Error> {
+    if let Reply::Array(items) = reply {
+        return extended(items).ok_or_else(|| malformed("extend"));
+    }
+    match reply.integer() {
+        Some(-2) => Ok(ExtendOutcome::Absent(Absence::Expired)),
+        Some(-1 | 0) => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+        _ => Err(malformed("extend")),
+    }
+}
+
+fn extended(items: &[Reply]) -> Option<ExtendOutcome> {
+    let [code, expires_at_ms] = items else {
+        return None;
+    };
+    if code.integer()? != 1 {
+        return None;
+    }
+    let expires_at_ms = expires_at_ms.integer().filter(|ms| *ms > 0)?;
+    Some(ExtendOutcome::Extended { expires_at_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::redis::plan::ClientPrefix;
+
+    #[test]
+    fn keys_and_arguments_stand_in_the_agreed_order() {
+        let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
+        let names = Names::new("s", ClientPrefix::Theirs).unwrap();
+        let plan = plan(&names, &id, Ttl::from_millis(500).unwrap()).unwrap();
+        assert_eq!(plan.keys, ["s:id:AAAAAAAAAAAAAAAAAAAAAA"]);
+        assert_eq!(
+            plan.args,
+            [
+                "AAAAAAAAAAAAAAAAAAAAAA",
+                "1000",
+                "500",
+                "1500",
+                "s:id:AAAAAAAAAAAAAAAAAAAAAA"
+            ]
+        );
+    }
+
+    #[test]
+    fn replies_have_one_meaning_each() {
+        use ExtendOutcome::{Absent, Extended};
+        let array = |items: &[i64]| Reply::Array(items.iter().copied().map(Reply::Int).collect());
+        for (reply, expected) in [
+            (array(&[1, 99]), Extended { expires_at_ms: 99 }),
+            (Reply::Int(-2), Absent(Absence::Expired)),
+            (Reply::Int(-1), Absent(Absence::NotFound)),
+            (Reply::Int(0), Absent(Absence::NotFound)),
+        ] {
+            assert_eq!(outcome(&reply).unwrap(), expected);
+        }
+        for reply in [
+            Reply::Int(1),
+            Reply::Nil,
+            array(&[1]),
+            array(&[0, 99]),
+            array(&[1, 0]),
+            array(&[1, 99, 1]),
+        ] {
+            assert_eq!(outcome(&reply).unwrap_err().kind(), ErrorKind::Internal);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+-- Frees the key whoever holds it. The fence counter stays.
+-- KEYS  lock
+-- ARGV  keyPrefix, toleranceMs, (lock key without the client's own prefix)
+-- reply 1 when somebody held it, else 0
+local call = redis.call
+local stored = call('GET', KEYS[1])
+if not stored then
+  return 0
+end
+local ok, lock = pcall(cjson.decode, stored)
+if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+  return redis.error_reply('SYNCGUARD the stored value is not a lock')
+end
+call('DEL', KEYS[1])
+if type(lock.lockId) == 'string' then
+  local client_prefix = ARGV[3] and string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[3]) or ''
+  local prefix = string.gsub(ARGV[1], ':+$', '')
+  call('DEL', client_prefix .. (prefix == '' and '' or prefix .. ':') .. 'id:' .. lock.lockId)
+end
+local time = call('TIME')
+if lock.expiresAtMs > time[1] * 1000 + (time[2] - time[2] % 1000) / 1000 - ARGV[2] then
+  return 1
+end
+return 0

@@ -1,0 +1,34 @@
+-- Whether somebody holds the key.
+-- KEYS  lock
+-- ARGV  keyPrefix, toleranceMs, "true" | "false": remove what expired long ago,
+--       (lock key without the client's own prefix)
+-- reply 1 or 0
+local call = redis.call
+local stored = call('GET', KEYS[1])
+if not stored then
+  return 0
+end
+local id, expires = string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),"')
+if not id then
+  local ok, lock = pcall(cjson.decode, stored)
+  if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+    return redis.error_reply('SYNCGUARD the stored value is not a lock')
+  end
+  id, expires = lock.lockId, lock.expiresAtMs
+end
+
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+if tonumber(expires) > now - ARGV[2] then
+  return 1
+end
+-- Twice the tolerance, so that no clock step makes this meet an extension. The fence counter stays.
+if ARGV[3] == 'true' and now - expires > 2000 then
+  call('DEL', KEYS[1])
+  if type(id) == 'string' then
+    local client_prefix = ARGV[4] and string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[4]) or ''
+    local prefix = string.gsub(ARGV[1], ':+$', '')
+    call('DEL', client_prefix .. (prefix == '' and '' or prefix .. ':') .. 'id:' .. id)
+  end
+end
+return 0

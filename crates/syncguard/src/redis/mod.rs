@@ -1,0 +1,154 @@
+//! Locks in a Redis server.
+//!
+//! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`,
+//! and beside it, in Rust, what to send ([`plan`](acquire::plan)) and what the reply means
+//! ([`outcome`](acquire::outcome)), both without I/O. [`RedisBackend::new`] brings a connection;
+//! [`RedisBackend::over`] takes any [`Transport`].
+//!
+//! Stored are, under names that start with the key prefix: the lock as a JSON object, an entry that
+//! leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
+//! keys, so that the store must be one server with or without replicas, not a Redis Cluster.
+
+pub mod acquire;
+mod config;
+mod error;
+pub mod extend;
+pub mod force_release;
+mod fred_transport;
+mod gate;
+pub mod is_locked;
+mod link;
+pub mod lookup_key;
+pub mod lookup_lock_id;
+mod plan;
+pub mod record;
+pub mod release;
+mod reply;
+mod tls;
+mod transport;
+mod url;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
+pub use error::{Cause, classify, to_error};
+pub use plan::{ClientPrefix, Names, Plan, Script, Text};
+pub use reply::Reply;
+pub use tls::RedisTls;
+pub use transport::Transport;
+
+use crate::backend::{
+    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
+    ReleaseOutcome, TimeAuthority, Ttl,
+};
+use crate::error::Error;
+use crate::key::Key;
+use crate::lock_id::LockId;
+use fred_transport::FredTransport;
+
+/// Locks in a Redis server.
+pub struct RedisBackend {
+    transport: Arc<dyn Transport>,
+    names: Names,
+    cleanup_in_is_locked: bool,
+    operation_timeout: Duration,
+}
+
+impl RedisBackend {
+    /// Locks over a connection of its own. Connects at the first operation, and again when the
+    /// connection is lost.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the setting.
+    pub fn new(config: RedisConfig) -> Result<Self, Error> {
+        let names = config.validate()?;
+        let transport = Arc::new(FredTransport::new(&config)?);
+        Ok(Self::with(transport, names, &config.locks))
+    }
+
+    /// Locks over a connection that somebody else keeps.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn over(
+        transport: Arc<dyn Transport>,
+        client_prefix: ClientPrefix,
+        locks: &RedisLocks,
+    ) -> Result<Self, Error> {
+        let names = locks.validate(client_prefix)?;
+        Ok(Self::with(transport, names, locks))
+    }
+
+    fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
+        Self {
+            transport,
+            names,
+            cleanup_in_is_locked: locks.cleanup_in_is_locked,
+            operation_timeout: locks.operation_timeout,
+        }
+    }
+}
+
+impl fmt::Debug for RedisBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBackend")
+            .field("transport", &self.transport)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "redis",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        self.operation_timeout
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let plan = acquire::plan(&self.names, request)?;
+        acquire::outcome(request, &self.transport.run(plan).await?)
+    }
+
+    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+        let plan = release::plan(&self.names, lock_id)?;
+        release::outcome(&self.transport.run(plan).await?)
+    }
+
+    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        let plan = extend::plan(&self.names, lock_id, ttl)?;
+        extend::outcome(&self.transport.run(plan).await?)
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        let plan = is_locked::plan(&self.names, key, self.cleanup_in_is_locked)?;
+        is_locked::outcome(&self.transport.run(plan).await?)
+    }
+
+    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+        let plan = match lookup {
+            Lookup::Key(key) => lookup_key::plan(&self.names, key)?,
+            Lookup::LockId(lock_id) => lookup_lock_id::plan(&self.names, lock_id)?,
+        };
+        record::outcome(&self.transport.run(plan).await?)
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
+        let plan = force_release::plan(&self.names, key)?;
+        force_release::outcome(&self.transport.run(plan).await?)
+    }
+
+    async fn close(&self) {
+        self.transport.close().await;
+    }
+}

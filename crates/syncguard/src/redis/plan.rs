@@ -1,0 +1,254 @@
+//! What to send for an operation: a script, the keys it touches and its arguments.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::LazyLock;
+
+use sha1::{Digest, Sha1};
+
+use crate::error::Error;
+use crate::key::{Key, KeySpace};
+use crate::lock_id::LockId;
+use crate::time::TIME_TOLERANCE_MS;
+
+/// The longest name of a Redis key, and what of it is left free (interface.md, "Standardized Storage
+/// Key Generation").
+const LIMIT_BYTES: usize = 1000;
+const RESERVE_BYTES: usize = 26;
+
+/// A key or an argument. Redis takes numbers as text.
+pub type Text = Cow<'static, str>;
+
+/// A Lua script that runs atomically in the server.
+pub struct Script {
+    source: &'static str,
+    sha: LazyLock<String>,
+}
+
+impl Script {
+    pub(super) const fn new(source: &'static str, sha: fn() -> String) -> Self {
+        Self {
+            source,
+            sha: LazyLock::new(sha),
+        }
+    }
+
+    /// The text, for `EVAL`.
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// The hash under which the server keeps it, for `EVALSHA`: 40 hex digits.
+    pub fn sha(&self) -> &str {
+        &self.sha
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Script({})", self.sha())
+    }
+}
+
+pub(super) fn sha1_hex(source: &str) -> String {
+    use fmt::Write as _;
+    let mut hex = String::with_capacity(40);
+    for byte in Sha1::digest(source.as_bytes()) {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+/// Declares the script of the operation whose file this stands in.
+macro_rules! script {
+    ($name:ident, $file:literal) => {
+        pub(super) static $name: $crate::redis::plan::Script =
+            $crate::redis::plan::Script::new(include_str!($file), || {
+                $crate::redis::plan::sha1_hex(include_str!($file))
+            });
+    };
+}
+pub(super) use script;
+
+/// One call of the server, as in `EVALSHA sha numkeys key… arg…`.
+///
+/// `Debug` shows no keys and no arguments: they hold what users lock.
+pub struct Plan {
+    /// What to run.
+    pub script: &'static Script,
+    /// The keys, in order.
+    pub keys: Vec<Text>,
+    /// The arguments, in order.
+    pub args: Vec<Text>,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("script", &self.script)
+            .field("keys", &self.keys.len())
+            .field("args", &self.args.len())
+            .finish()
+    }
+}
+
+/// A prefix that belongs to the client and not to the locks, such as ioredis' option `keyPrefix`:
+/// it stands before every key that is sent, and before no argument.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ClientPrefix {
+    /// There is none.
+    #[default]
+    None,
+    /// This one; it is put before the keys here.
+    Ours(String),
+    /// The client that sends the keys puts it there; it is not known here, and may be empty.
+    Theirs,
+}
+
+/// Under which names locks are kept.
+#[derive(Debug, Clone)]
+pub struct Names {
+    key_prefix: String,
+    client_prefix: ClientPrefix,
+}
+
+impl Names {
+    /// Names that start with `key_prefix` and a colon.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a prefix that is too long, or with which the removal of locks could
+    /// meet a fence counter.
+    pub fn new(key_prefix: &str, client_prefix: ClientPrefix) -> Result<Self, Error> {
+        let bare = key_prefix.trim_end_matches(':');
+        if key_prefix.contains("fence:") || bare.ends_with("fence") {
+            return Err(Error::invalid(
+                "keyPrefix must not contain \"fence:\" or end in \"fence\": fence counters are kept there",
+            ));
+        }
+        let names = Self {
+            key_prefix: key_prefix.to_owned(),
+            client_prefix,
+        };
+        names.space().index_key("0123456789012345678901")?;
+        Ok(names)
+    }
+
+    pub(super) fn key_prefix(&self) -> Text {
+        Cow::Owned(self.key_prefix.clone())
+    }
+
+    /// The name of a lock, without the client's prefix.
+    pub(super) fn lock_key(&self, key: &Key) -> Result<String, Error> {
+        self.space().lock_key(key)
+    }
+
+    /// The name of the fence counter of the lock with that name, without the client's prefix.
+    pub(super) fn fence_key(&self, lock_key: &str) -> Result<String, Error> {
+        self.space().fence_key(lock_key)
+    }
+
+    /// The name of the entry that leads to a lock, without the client's prefix.
+    pub(super) fn index_key(&self, lock_id: &LockId) -> Result<String, Error> {
+        self.space().index_key(lock_id.as_str())
+    }
+
+    /// `name` as it is sent.
+    pub(super) fn sent(&self, name: String) -> Text {
+        match &self.client_prefix {
+            ClientPrefix::Ours(prefix) => Cow::Owned(format!("{prefix}{name}")),
+            ClientPrefix::None | ClientPrefix::Theirs => Cow::Owned(name),
+        }
+    }
+
+    /// `name` as an argument, from which a script finds out the client's prefix; nothing if it is
+    /// known that there is none.
+    pub(super) fn bare(&self, name: &str) -> Option<Text> {
+        match self.client_prefix {
+            ClientPrefix::None => None,
+            ClientPrefix::Ours(_) | ClientPrefix::Theirs => Some(Cow::Owned(name.to_owned())),
+        }
+    }
+
+    fn space(&self) -> KeySpace<'_> {
+        KeySpace {
+            prefix: &self.key_prefix,
+            limit_bytes: LIMIT_BYTES,
+            reserve_bytes: RESERVE_BYTES,
+        }
+    }
+}
+
+/// The tolerance of the liveness rule as an argument.
+pub(super) fn tolerance() -> Text {
+    const { assert!(TIME_TOLERANCE_MS == 1000) };
+    Cow::Borrowed("1000")
+}
+
+/// How long Redis keeps an entry: past its expiry by the tolerance, so that it is there for as long
+/// as the liveness rule may count it as held.
+pub(super) fn lifetime(ttl_ms: i64) -> Text {
+    Cow::Owned((ttl_ms + TIME_TOLERANCE_MS).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_hash_is_the_servers() {
+        // What SCRIPT LOAD of the second answers.
+        assert_eq!(
+            sha1_hex("return 1"),
+            "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
+        );
+        assert_eq!(sha1_hex("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+    }
+
+    #[test]
+    fn prefixes_that_meet_fence_counters_are_refused() {
+        for bad in [
+            "fence:",
+            "a:fence",
+            "a:fence::",
+            "fence",
+            "fence:a",
+            "offence",
+        ] {
+            let error = Names::new(bad, ClientPrefix::None).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().starts_with("keyPrefix"), "{error}");
+        }
+        for good in ["syncguard", "", "fences", "a:b:", "défense"] {
+            assert!(Names::new(good, ClientPrefix::None).is_ok(), "{good}");
+        }
+        assert!(Names::new(&"p".repeat(980), ClientPrefix::None).is_err());
+    }
+
+    #[test]
+    fn the_clients_prefix_stands_before_keys_only() {
+        let key = Key::new("k").unwrap();
+        let names = |prefix| Names::new("app", prefix).unwrap();
+        let none = names(ClientPrefix::None);
+        let name = none.lock_key(&key).unwrap();
+        assert_eq!(none.sent(name.clone()), "app:k");
+        assert_eq!(none.bare(&name), None);
+        let ours = names(ClientPrefix::Ours("x:".into()));
+        assert_eq!(ours.sent(name.clone()), "x:app:k");
+        assert_eq!(ours.bare(&name).unwrap(), "app:k");
+        let theirs = names(ClientPrefix::Theirs);
+        assert_eq!(theirs.sent(name.clone()), "app:k");
+        assert_eq!(theirs.bare(&name).unwrap(), "app:k");
+    }
+
+    #[test]
+    fn debug_output_shows_no_names() {
+        let plan = Plan {
+            script: &super::super::acquire::SCRIPT,
+            keys: vec!["secret".into()],
+            args: vec!["secret".into()],
+        };
+        assert!(!format!("{plan:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,38 @@
+-- Frees the lock that lockId owns.
+-- KEYS  index
+-- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
+-- reply 1 freed, -2 it had expired, -1 no such lock, 0 the lock is another's
+local call = redis.call
+local lock_key = call('GET', KEYS[1])
+if not lock_key then
+  return -1
+end
+local stored = call('GET', lock_key)
+-- An index written by a client that prefixes names, and knows nothing of it here, lacks that prefix.
+if ARGV[3] and #ARGV[3] < #KEYS[1] and not (stored and string.find(stored, ARGV[1], 1, true)) then
+  lock_key = string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[3]) .. lock_key
+  stored = call('GET', lock_key)
+end
+if not stored then
+  call('DEL', KEYS[1])
+  return -1
+end
+
+local id, expires = string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),"')
+if not id then
+  local ok, lock = pcall(cjson.decode, stored)
+  if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+    return redis.error_reply('SYNCGUARD the stored value is not a lock')
+  end
+  id, expires = lock.lockId, lock.expiresAtMs
+end
+if id ~= ARGV[1] then
+  return 0
+end
+
+local time = call('TIME')
+call('DEL', lock_key, KEYS[1])
+if tonumber(expires) > time[1] * 1000 + (time[2] - time[2] % 1000) / 1000 - ARGV[2] then
+  return 1
+end
+return -2

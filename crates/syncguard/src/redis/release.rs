@@ -1,0 +1,79 @@
+//! Frees the lock that a lock id owns.
+
+use super::plan::{Names, Plan, script, tolerance};
+use super::reply::{Reply, malformed};
+use crate::backend::{Absence, ReleaseOutcome};
+use crate::error::Error;
+use crate::lock_id::LockId;
+
+script!(SCRIPT, "release.lua");
+
+/// What to send.
+///
+/// # Errors
+/// `InvalidArgument` when the prefix leaves no room.
+pub fn plan(names: &Names, lock_id: &LockId) -> Result<Plan, Error> {
+    let index_key = names.index_key(lock_id)?;
+    let mut args = vec![lock_id.as_str().to_owned().into(), tolerance()];
+    args.extend(names.bare(&index_key));
+    Ok(Plan {
+        script: &SCRIPT,
+        keys: vec![names.sent(index_key)],
+        args,
+    })
+}
+
+/// What the reply means.
+///
+/// # Errors
+/// `Internal` for a reply that makes no sense.
+pub fn outcome(reply: &Reply) -> Result<ReleaseOutcome, Error> {
+    match reply.integer() {
+        Some(1) => Ok(ReleaseOutcome::Released),
+        Some(-2) => Ok(ReleaseOutcome::Absent(Absence::Expired)),
+        Some(-1 | 0) => Ok(ReleaseOutcome::Absent(Absence::NotFound)),
+        _ => Err(malformed("release")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::redis::plan::ClientPrefix;
+
+    #[test]
+    fn keys_and_arguments_stand_in_the_agreed_order() {
+        let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
+        let plan_of = |prefix| plan(&Names::new("s", prefix).unwrap(), &id).unwrap();
+        let plain = plan_of(ClientPrefix::None);
+        assert_eq!(plain.keys, ["s:id:AAAAAAAAAAAAAAAAAAAAAA"]);
+        assert_eq!(plain.args, ["AAAAAAAAAAAAAAAAAAAAAA", "1000"]);
+        let prefixed = plan_of(ClientPrefix::Ours("app:".into()));
+        assert_eq!(prefixed.keys, ["app:s:id:AAAAAAAAAAAAAAAAAAAAAA"]);
+        assert_eq!(
+            prefixed.args,
+            [
+                "AAAAAAAAAAAAAAAAAAAAAA",
+                "1000",
+                "s:id:AAAAAAAAAAAAAAAAAAAAAA"
+            ]
+        );
+    }
+
+    #[test]
+    fn replies_have_one_meaning_each() {
+        use ReleaseOutcome::{Absent, Released};
+        for (code, expected) in [
+            (1, Released),
+            (-2, Absent(Absence::Expired)),
+            (-1, Absent(Absence::NotFound)),
+            (0, Absent(Absence::NotFound)),
+        ] {
+            assert_eq!(outcome(&Reply::Int(code)).unwrap(), expected);
+        }
+        for reply in [Reply::Int(2), Reply::Nil, Reply::Array(vec![Reply::Int(1)])] {
+            assert_eq!(outcome(&reply).unwrap_err().kind(), ErrorKind::Internal);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a server answers, whoever carried it here.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind};
+
+/// A reply. Transports turn theirs into this; a number may come as text.
+#[derive(Clone, PartialEq)]
+pub enum Reply {
+    /// Nothing: nil, null, or Lua's `false`.
+    Nil,
+    /// A whole number.
+    Int(i64),
+    /// Text or bytes.
+    Bulk(Vec<u8>),
+    /// Several.
+    Array(Vec<Reply>),
+}
+
+impl Reply {
+    /// The number, if it is one.
+    pub(super) fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            Self::Bulk(bytes) => {
+                let text = std::str::from_utf8(bytes).ok()?;
+                let digits = text.strip_prefix('-').unwrap_or(text);
+                // No other forms that Rust would read: "+1" is not a number of Redis.
+                let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+                plain.then(|| text.parse().ok()).flatten()
+            }
+            Self::Nil | Self::Array(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nil => f.write_str("Nil"),
+            Self::Int(number) => write!(f, "Int({number})"),
+            Self::Bulk(bytes) => write!(f, "Bulk({} bytes)", bytes.len()),
+            Self::Array(items) => f.debug_tuple("Array").field(items).finish(),
+        }
+    }
+}
+
+/// The error for a reply that the script of `operation` cannot have given.
+pub(super) fn malformed(operation: &str) -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        format!("redis gave a malformed reply to {operation}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_come_as_text() {
+        let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+        assert_eq!(Reply::Int(-2).integer(), Some(-2));
+        assert_eq!(bulk("-2").integer(), Some(-2));
+        assert_eq!(bulk("000000000000012").integer(), Some(12));
+        for bad in ["", "-", "+1", "1.5", "1e3", " 1", "9223372036854775808"] {
+            assert_eq!(bulk(bad).integer(), None, "{bad}");
+        }
+        assert_eq!(Reply::Nil.integer(), None);
+        assert_eq!(Reply::Array(vec![Reply::Int(1)]).integer(), None);
+    }
+
+    #[test]
+    fn debug_output_shows_no_text() {
+        let reply = Reply::Array(vec![Reply::Bulk(b"secret".to_vec())]);
+        assert!(!format!("{reply:?}").contains("secret"));
+    }
+}

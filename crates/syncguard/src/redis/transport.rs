@@ -1,0 +1,22 @@
+//! The way to a server, whoever drives it.
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use super::plan::Plan;
+use super::reply::Reply;
+use crate::error::Error;
+
+/// Runs scripts in a Redis server.
+///
+/// An implementation sends a plan at most once. When it may have reached the server and its answer
+/// is lost, the error says so ([`Error::with_unknown_outcome`]). Futures may be dropped at any point.
+#[async_trait]
+pub trait Transport: fmt::Debug + Send + Sync + 'static {
+    /// Runs it and gives the server's reply.
+    async fn run(&self, plan: Plan) -> Result<Reply, Error>;
+
+    /// Ends connections. Calls after it fail with `InvalidArgument`.
+    async fn close(&self);
+}

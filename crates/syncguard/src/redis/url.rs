@@ -1,0 +1,293 @@
+//! Configuration from a URL.
+
+use percent_encoding::percent_decode_str;
+
+use super::config::{DEFAULT_PORT, DEFAULT_SENTINEL_PORT, RedisConfig, RedisSentinel, RedisServer};
+use super::tls::RedisTls;
+use crate::error::Error;
+
+/// The parts of a URL, not yet decoded.
+struct Parts<'a> {
+    user: Option<&'a str>,
+    password: Option<&'a str>,
+    hosts: &'a str,
+    path: &'a str,
+    query: &'a str,
+    fragment: &'a str,
+}
+
+pub(super) fn read(text: &str) -> Result<RedisConfig, Error> {
+    let (scheme, rest) = text
+        .split_once("://")
+        .ok_or_else(|| Error::invalid("the url must start with redis:// or the like"))?;
+    let scheme = scheme.to_ascii_lowercase();
+    let parts = split(rest);
+    let mut config = RedisConfig {
+        username: decoded(parts.user)?,
+        password: decoded(parts.password)?,
+        ..RedisConfig::default()
+    };
+    if scheme.starts_with("rediss") {
+        config.tls = Some(RedisTls::default());
+    }
+    match scheme.as_str() {
+        "redis" | "rediss" => tcp(&mut config, &parts)?,
+        "unix" | "redis+unix" => unix(&mut config, &parts)?,
+        "redis+sentinel" | "redis-sentinel" | "rediss+sentinel" | "rediss-sentinel" => {
+            sentinel(&mut config, &parts)?;
+        }
+        _ => {
+            return Err(Error::invalid(
+                "the url's scheme must be redis, rediss, unix, redis+sentinel or rediss+sentinel",
+            ));
+        }
+    }
+    query(&mut config, parts.query)?;
+    Ok(config)
+}
+
+fn split(rest: &str) -> Parts<'_> {
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    // The last one: people forget to encode it in passwords.
+    let (login, hosts) = authority
+        .rsplit_once('@')
+        .map_or((None, authority), |(login, hosts)| (Some(login), hosts));
+    let (user, password) = match login.map(|login| login.split_once(':')) {
+        Some(Some((user, password))) => (Some(user), Some(password)),
+        // As the servers' own tools read it: a lone word is the user.
+        Some(None) => (login, None),
+        None => (None, None),
+    };
+    Parts {
+        user,
+        password,
+        hosts,
+        path,
+        query,
+        fragment,
+    }
+}
+
+fn tcp(config: &mut RedisConfig, parts: &Parts<'_>) -> Result<(), Error> {
+    let (host, port) = node(parts.hosts, DEFAULT_PORT)?;
+    let host = if host.is_empty() {
+        "localhost".to_owned()
+    } else {
+        host
+    };
+    config.server = RedisServer::Tcp { host, port };
+    let path = parts.path.trim_end_matches('/');
+    if !path.is_empty() {
+        config.database = database(path)?;
+    }
+    Ok(())
+}
+
+fn unix(config: &mut RedisConfig, parts: &Parts<'_>) -> Result<(), Error> {
+    if !parts.hosts.is_empty() {
+        return Err(Error::invalid(
+            "the url of a unix socket must have an absolute path: unix:///path",
+        ));
+    }
+    config.server = RedisServer::Unix(format!("/{}", decode(parts.path)?).into());
+    Ok(())
+}
+
+fn sentinel(config: &mut RedisConfig, parts: &Parts<'_>) -> Result<(), Error> {
+    let nodes = parts
+        .hosts
+        .split(',')
+        .map(|text| node(text, DEFAULT_SENTINEL_PORT))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut name = decode(parts.fragment)?;
+    for segment in parts.path.split('/').filter(|segment| !segment.is_empty()) {
+        if name.is_empty() && segment.parse::<u64>().is_err() {
+            name = decode(segment)?;
+        } else {
+            config.database = database(segment)?;
+        }
+    }
+    config.server = RedisServer::Sentinel(RedisSentinel {
+        nodes,
+        name,
+        username: None,
+        password: None,
+    });
+    Ok(())
+}
+
+fn query(config: &mut RedisConfig, query: &str) -> Result<(), Error> {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode(value)?;
+        match (name, &mut config.server) {
+            ("db", _) => config.database = database(&value)?,
+            ("username", _) => config.username = Some(value),
+            ("password", _) => config.password = Some(value),
+            ("connectionName", _) => config.connection_name = Some(value),
+            ("keyPrefix", _) => config.locks.key_prefix = value,
+            ("sentinelServiceName" | "sentinelMasterId" | "name", RedisServer::Sentinel(set)) => {
+                set.name = value;
+            }
+            ("sentinelUsername", RedisServer::Sentinel(set)) => set.username = Some(value),
+            ("sentinelPassword", RedisServer::Sentinel(set)) => set.password = Some(value),
+            ("node", RedisServer::Sentinel(set)) => {
+                set.nodes.push(node(&value, DEFAULT_SENTINEL_PORT)?);
+            }
+            // The name is not quoted: what stands there by mistake may be a secret.
+            _ => return Err(Error::invalid("the url's query holds an unknown parameter")),
+        }
+    }
+    Ok(())
+}
+
+/// `host`, `host:port`, `[address]` or `[address]:port`.
+fn node(text: &str, default_port: u16) -> Result<(String, u16), Error> {
+    let bad_port = || Error::invalid("port must be from 1 to 65535");
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest
+                .split_once(']')
+                .ok_or_else(|| Error::invalid("host has a [ without a ]"))?;
+            match rest.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if rest.is_empty() => (host, None),
+                None => return Err(bad_port()),
+            }
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    let port = match port {
+        None | Some("") => default_port,
+        Some(digits) => digits.parse().map_err(|_| bad_port())?,
+    };
+    Ok((decode(host)?, port))
+}
+
+fn database(text: &str) -> Result<u8, Error> {
+    text.parse()
+        .map_err(|_| Error::invalid("db must be a number from 0 to 255"))
+}
+
+/// The text, or nothing where it is empty, as in `redis://:password@host`.
+fn decoded(text: Option<&str>) -> Result<Option<String>, Error> {
+    text.filter(|text| !text.is_empty()).map(decode).transpose()
+}
+
+fn decode(text: &str) -> Result<String, Error> {
+    percent_decode_str(text)
+        .decode_utf8()
+        .map(std::borrow::Cow::into_owned)
+        .map_err(|_| Error::invalid("the url is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn tcp_at(host: &str, port: u16) -> RedisServer {
+        RedisServer::Tcp {
+            host: host.into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn a_server_by_host_and_port() {
+        for (text, server, database) in [
+            ("redis://", tcp_at("localhost", 6379), 0),
+            ("redis://h", tcp_at("h", 6379), 0),
+            ("REDIS://h:1/", tcp_at("h", 1), 0),
+            ("redis://h/3", tcp_at("h", 6379), 3),
+            ("redis://h:1?db=4", tcp_at("h", 1), 4),
+            ("redis://[::1]:7/2", tcp_at("::1", 7), 2),
+            ("redis://[::1]", tcp_at("::1", 6379), 0),
+            (
+                "unix:///run/r.sock",
+                RedisServer::Unix("/run/r.sock".into()),
+                0,
+            ),
+            (
+                "redis+unix:///r%20s?db=5",
+                RedisServer::Unix("/r s".into()),
+                5,
+            ),
+        ] {
+            let config = read(text).unwrap();
+            assert_eq!(config.server, server, "{text}");
+            assert_eq!(config.database, database, "{text}");
+            assert!(config.tls.is_none());
+            assert!(config.username.is_none() && config.password.is_none());
+        }
+        assert!(read("rediss://h").unwrap().tls.is_some());
+    }
+
+    #[test]
+    fn credentials_are_decoded() {
+        let login = |text| {
+            let config = read(text).unwrap();
+            (config.username, config.password)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(login("redis://:p@h"), (None, some("p")));
+        assert_eq!(login("redis://u:p%40%2F%3a@h"), (some("u"), some("p@/:")));
+        assert_eq!(login("redis://u:p@q@h"), (some("u"), some("p@q")));
+        assert_eq!(login("redis://u:a:b@h"), (some("u"), some("a:b")));
+        assert_eq!(
+            login("redis://h?username=u&password=p"),
+            (some("u"), some("p"))
+        );
+    }
+
+    #[test]
+    fn sentinels_have_several_spellings() {
+        for text in [
+            "redis+sentinel://u:p@a:1,b/main/2?sentinelUsername=su&sentinelPassword=sp",
+            "redis-sentinel://u:p@a:1,b/2?sentinelUsername=su&sentinelPassword=sp#main",
+            "rediss+sentinel://u:p@a:1/2?node=b&name=main&sentinelUsername=su&sentinelPassword=sp",
+            "redis-sentinel://u:p@a:1/2?node=b&sentinelServiceName=main&sentinelUsername=su&sentinelPassword=sp",
+        ] {
+            let config = read(text).unwrap();
+            assert_eq!(config.database, 2, "{text}");
+            assert_eq!(config.username.as_deref(), Some("u"));
+            assert_eq!(config.password.as_deref(), Some("p"));
+            assert_eq!(config.tls.is_some(), text.starts_with("rediss"));
+            let expected = RedisSentinel {
+                nodes: vec![("a".into(), 1), ("b".into(), 26379)],
+                name: "main".into(),
+                username: Some("su".into()),
+                password: Some("sp".into()),
+            };
+            assert_eq!(config.server, RedisServer::Sentinel(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_urls_are_refused_and_not_quoted() {
+        for text in [
+            "",
+            "secret",
+            "http://secret",
+            "redis://secret:99999",
+            "redis://secret:x",
+            "redis://h/secret",
+            "redis://h/256",
+            "redis://[secret",
+            "redis://[::1]secret",
+            "redis://h?secret=1",
+            "redis://h?sentinelPassword=secret",
+            "redis://secret%ff:p@h",
+            "unix://secret/path",
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+            assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Redis' fixtures: a plain server, one with TLS and users, and one that a Sentinel knows.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
+use syncguard::{Absence, Backend, Key, KeySpace};
+
+use crate::certificates::Certificates;
+use crate::fixture::{Fixture, Setup, Store};
+use crate::redis_server::{LOCKS_ONLY, RedisServer};
+use crate::resp::{Answer, Resp};
+
+#[derive(Default)]
+pub(crate) struct Plain(Shared);
+#[derive(Default)]
+pub(crate) struct TlsWithAcl(Shared);
+#[derive(Default)]
+pub(crate) struct BySentinel(Shared);
+
+/// The servers of a store, started once; the first keeps the locks.
+type Shared = Mutex<Option<(Vec<RedisServer>, RedisConfig)>>;
+
+#[async_trait]
+impl Store for Plain {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+        open(&self.0, setup, || {
+            let server = RedisServer::start();
+            let config = RedisConfig::from_url(&server.url()).unwrap();
+            (vec![server], config)
+        })
+    }
+
+    fn stop(&self) {
+        self.0.lock().unwrap().take();
+    }
+}
+
+#[async_trait]
+impl Store for TlsWithAcl {
+    fn name(&self) -> &'static str {
+        "redis_tls_acl"
+    }
+
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+        open(&self.0, setup, || {
+            let certificates = Certificates::for_server(&["127.0.0.1"]);
+            let server = RedisServer::start_with_tls(&certificates, LOCKS_ONLY);
+            let url = format!("rediss://locks:secret@127.0.0.1:{}", server.port());
+            let mut config = RedisConfig::from_url(&url).unwrap();
+            config.tls = Some(RedisTls {
+                ca: Some(certificates.ca.into_bytes()),
+                cert: Some(certificates.client_cert.into_bytes()),
+                key: Some(certificates.client_key.into_bytes()),
+                ..RedisTls::default()
+            });
+            (vec![server], config)
+        })
+    }
+
+    fn stop(&self) {
+        self.0.lock().unwrap().take();
+    }
+}
+
+#[async_trait]
+impl Store for BySentinel {
+    fn name(&self) -> &'static str {
+        "redis_sentinel"
+    }
+
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+        open(&self.0, setup, || {
+            let server = RedisServer::start();
+            let sentinel = RedisServer::start_sentinel(&server, &[]);
+            let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+            (vec![server, sentinel], RedisConfig::from_url(&url).unwrap())
+        })
+    }
+
+    fn stop(&self) {
+        self.0.lock().unwrap().take();
+    }
+}
+
+fn open(
+    shared: &Shared,
+    setup: Setup,
+    start: impl FnOnce() -> (Vec<RedisServer>, RedisConfig),
+) -> Box<dyn Fixture> {
+    let mut shared = shared.lock().unwrap();
+    let (servers, config) = shared.get_or_insert_with(start);
+    let mut config = config.clone();
+    config.locks.cleanup_in_is_locked = setup.cleanup_in_is_locked;
+    config.locks.operation_timeout = setup.operation_timeout;
+    let make = || Arc::new(RedisBackend::new(config.clone()).unwrap());
+    Box::new(Redis {
+        backend: make(),
+        peer: make(),
+        raw: Mutex::new(servers.first().unwrap().connect()),
+    })
+}
+
+struct Redis {
+    backend: Arc<RedisBackend>,
+    peer: Arc<RedisBackend>,
+    raw: Mutex<Resp>,
+}
+
+/// The names under which `key` is stored.
+fn names(key: &Key) -> (String, String) {
+    let space = KeySpace {
+        prefix: "syncguard",
+        limit_bytes: 1000,
+        reserve_bytes: 26,
+    };
+    let lock_key = space.lock_key(key).unwrap();
+    let fence_key = space.fence_key(&lock_key).unwrap();
+    (lock_key, fence_key)
+}
+
+#[async_trait]
+impl Fixture for Redis {
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend) as Arc<dyn Backend>
+    }
+
+    fn peer(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.peer) as Arc<dyn Backend>
+    }
+
+    async fn pass(&self, time: Duration) {
+        // The server's clock cannot be set.
+        tokio::time::sleep(time).await;
+    }
+
+    async fn set_fence_counter(&self, key: &Key, counter: i64) {
+        let counter = counter.to_string();
+        let reply = self
+            .raw
+            .lock()
+            .unwrap()
+            .call(&["SET", &names(key).1, &counter]);
+        assert_eq!(reply.text(), "OK");
+    }
+
+    async fn has_record(&self, key: &Key) -> bool {
+        self.raw.lock().unwrap().call(&["EXISTS", &names(key).0]) == Answer::Int(1)
+    }
+
+    fn absence_of_expired(&self) -> Absence {
+        // The server removes the lock as soon as it no longer counts as held.
+        Absence::NotFound
+    }
+}

@@ -1,0 +1,59 @@
+//! Certificates made for one test: an authority, a server of it and a client of it.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::Path;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+/// PEM texts.
+pub(crate) struct Certificates {
+    pub(crate) ca: String,
+    pub(crate) server_cert: String,
+    pub(crate) server_key: String,
+    pub(crate) client_cert: String,
+    pub(crate) client_key: String,
+}
+
+impl Certificates {
+    /// A server that goes by these names and addresses.
+    pub(crate) fn for_server(names: &[&str]) -> Self {
+        let ca_key = KeyPair::generate().unwrap();
+        let mut params = named("test authority", &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = params.self_signed(&ca_key).unwrap().pem();
+        let issuer = Issuer::new(params, ca_key);
+        let sign = |params: CertificateParams| {
+            let key = KeyPair::generate().unwrap();
+            let cert = params.signed_by(&key, &issuer).unwrap();
+            (cert.pem(), key.serialize_pem())
+        };
+        let (server_cert, server_key) = sign(named("test server", names));
+        let (client_cert, client_key) = sign(named("test client", &[]));
+        Self {
+            ca,
+            server_cert,
+            server_key,
+            client_cert,
+            client_key,
+        }
+    }
+
+    /// Writes what a server needs: `ca.pem`, `cert.pem` and `key.pem`.
+    pub(crate) fn write(&self, folder: &Path) {
+        for (name, text) in [
+            ("ca.pem", &self.ca),
+            ("cert.pem", &self.server_cert),
+            ("key.pem", &self.server_key),
+        ] {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+    }
+}
+
+fn named(name: &str, names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}

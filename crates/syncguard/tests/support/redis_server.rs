@@ -1,0 +1,192 @@
+//! Private Redis servers: started for one test, on a free port, in a temporary folder, and ended
+//! with it.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::certificates::Certificates;
+use crate::resp::Resp;
+
+/// How long a server may take to start.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A line of configuration for a user who may do everything.
+pub(crate) const ADMIN: &str = "user admin on >admin ~* &* +@all";
+
+/// Lines for a user who may do what locks need, and nothing else.
+pub(crate) const LOCKS_ONLY: &[&str] = &[
+    ADMIN,
+    "user default off",
+    "user locks on >secret ~syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +client|id +info",
+];
+
+/// Lines for a server with TLS, on a port of its own, that asks for client certificates.
+pub(crate) const TLS: &[&str] = &[
+    "tls-cert-file {dir}/cert.pem",
+    "tls-key-file {dir}/key.pem",
+    "tls-ca-cert-file {dir}/ca.pem",
+    "tls-auth-clients yes",
+];
+
+/// A running `redis-server`, or a Sentinel.
+pub(crate) struct RedisServer {
+    child: Child,
+    folder: TempDir,
+    port: u16,
+    settings: Vec<String>,
+}
+
+impl RedisServer {
+    /// Starts one without persistence.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with more lines of configuration. `{dir}` stands for its folder.
+    pub(crate) fn start_with(settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(folder, "port", settings)
+    }
+
+    /// Starts one that speaks TLS only.
+    pub(crate) fn start_with_tls(certificates: &Certificates, settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        certificates.write(folder.path());
+        let settings: Vec<&str> = TLS.iter().chain(settings).copied().collect();
+        Self::start_in(folder, "tls-port", &settings)
+    }
+
+    fn start_in(folder: TempDir, port_setting: &str, settings: &[&str]) -> Self {
+        let dir = folder.path().to_str().unwrap();
+        let port = free_port();
+        let mut lines = vec![
+            // The last one counts.
+            "port 0".to_owned(),
+            format!("{port_setting} {port}"),
+            "bind 127.0.0.1".to_owned(),
+            "save \"\"".to_owned(),
+            "appendonly no".to_owned(),
+            format!("dir {dir}"),
+            format!("unixsocket {dir}/redis.sock"),
+        ];
+        lines.extend(settings.iter().map(|line| line.replace("{dir}", dir)));
+        let child = spawn(folder.path(), &lines, &[]);
+        let server = Self {
+            child,
+            folder,
+            port,
+            settings: lines,
+        };
+        server.wait();
+        server
+    }
+
+    /// Starts a Sentinel that watches `primary` under the name `main`, alone.
+    pub(crate) fn start_sentinel(primary: &RedisServer, settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let mut lines = vec![
+            format!("port {port}"),
+            "bind 127.0.0.1".to_owned(),
+            format!("dir {}", folder.path().to_str().unwrap()),
+            format!("sentinel monitor main 127.0.0.1 {} 1", primary.port),
+            "sentinel down-after-milliseconds main 500".to_owned(),
+            "sentinel failover-timeout main 3000".to_owned(),
+        ];
+        lines.extend(settings.iter().map(|line| (*line).to_owned()));
+        let child = spawn(folder.path(), &lines, &["--sentinel"]);
+        let server = Self {
+            child,
+            folder,
+            port,
+            settings: lines,
+        };
+        server.wait();
+        server
+    }
+
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where it listens.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Its socket in the file system.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("redis.sock")
+    }
+
+    /// A connection for tests, apart from the library's. It needs neither TLS nor, where there are
+    /// users, other credentials than those of [`ADMIN`].
+    pub(crate) fn connect(&self) -> Resp {
+        let mut raw = Resp::connect_unix(&self.socket());
+        if self.settings.iter().any(|line| line == ADMIN) {
+            raw.call(&["AUTH", "admin", "admin"]);
+        }
+        raw
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again, empty, on the same port.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(self.folder.path(), &self.settings, &[]);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let start = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            assert!(
+                start.elapsed() < START_LIMIT,
+                "redis-server did not start: {}",
+                std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(folder: &Path, lines: &[String], arguments: &[&str]) -> Child {
+    let file = folder.join("redis.conf");
+    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+    let log = std::fs::File::create(folder.join("log")).unwrap();
+    Command::new("redis-server")
+        .arg(&file)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .expect("redis-server must be installed")
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
