@@ -1,6 +1,7 @@
 import { invalid } from "./validation.js";
 import { exposeNativeBackend } from "./native-backend.js";
-import { core, type SqliteNativeOptions } from "./native.js";
+import type { SqliteNativeOptions } from "./addon.js";
+import { core } from "./native.js";
 import { sqlitePathOfUrl } from "./sqlite-url.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "./types.js";
 

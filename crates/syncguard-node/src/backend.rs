@@ -31,8 +31,8 @@ pub struct Capabilities {
 
 #[napi]
 pub struct NativeBackend {
-    backend: Arc<dyn Backend>,
-    completions: Reference<Completions>,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) completions: Reference<Completions>,
 }
 
 /// Each operation takes its number first. Its outcome, also that of bad input, comes through

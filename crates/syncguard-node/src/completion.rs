@@ -11,6 +11,7 @@ use napi_derive::napi;
 use syncguard::{Absence, Error, Grant, LockRecord};
 use tokio::sync::Notify;
 
+use crate::bridge::{Questions, Rejection, parse};
 use crate::cancel::Cancels;
 use crate::error::causes;
 use crate::io_thread;
@@ -20,12 +21,19 @@ pub(crate) enum Outcome {
     Acquired(Grant),
     Locked,
     Done,
-    Extended { expires_at_ms: i64 },
+    Extended {
+        expires_at_ms: i64,
+    },
     Absent(Absence),
     Answer(bool),
     Found(Box<LockRecord>),
     NotFound,
     Failed(Error),
+    /// Not an outcome: a question to a client in JavaScript. Its number is its own.
+    Ask {
+        client: u32,
+        text: String,
+    },
 }
 
 /// How outcomes are numbered in a batch. `native.ts` has the same list.
@@ -41,6 +49,7 @@ mod tag {
     pub(super) const FOUND: f64 = 8.0;
     pub(super) const NOTHING: f64 = 9.0;
     pub(super) const FAILED: f64 = 10.0;
+    pub(super) const ASK: f64 = 11.0;
 }
 
 /// Numbers of one finished operation: its own, the tag of its outcome, and three values.
@@ -57,6 +66,7 @@ pub(crate) struct Mailbox {
     /// Set when JavaScript has lost its side.
     abandoned: AtomicBool,
     pub(crate) cancels: Cancels,
+    pub(crate) questions: Questions,
 }
 
 impl Mailbox {
@@ -101,6 +111,7 @@ impl Completions {
             wake,
             abandoned: AtomicBool::new(false),
             cancels: Cancels::default(),
+            questions: Questions::default(),
         });
         let woken = Arc::clone(&mailbox);
         // A task of its own: it runs after the tasks that are ready now, so that what they finish
@@ -141,7 +152,8 @@ impl Completions {
         if let Some(count) = numbers.first_mut() {
             *count = batch.len() as f64;
         }
-        self.end(&env, batch.len());
+        let questions = |(_, outcome): &&(u32, Outcome)| matches!(outcome, Outcome::Ask { .. });
+        self.end(&env, batch.len() - batch.iter().filter(questions).count());
         let mut texts = Vec::new();
         let records = numbers
             .get_mut(1..)
@@ -163,6 +175,23 @@ impl Completions {
     #[napi]
     pub fn cancel(&self, operation: u32) {
         self.mailbox.cancels.cancel(operation);
+    }
+
+    /// Brings a client's answer, in JSON, to the operation that asked for it.
+    #[napi]
+    pub fn answer(&self, question: u32, json: String) {
+        self.mailbox.questions.answer(question, parse(&json));
+    }
+
+    /// Brings what a client's promise was rejected with to the operation that asked.
+    #[napi]
+    pub fn reject(&self, question: u32, name: String, code: Option<String>, message: String) {
+        let rejection = Rejection {
+            name,
+            code,
+            message,
+        };
+        self.mailbox.questions.answer(question, Err(rejection));
     }
 
     /// Counts an operation that starts; the process stays alive until it is drained.
@@ -236,6 +265,11 @@ fn encode(outcome: Outcome, texts: &mut Vec<String>) -> (f64, [f64; 3]) {
             texts.push(error.message().to_owned());
             texts.extend(causes);
             tag::FAILED
+        }
+        Outcome::Ask { client, text } => {
+            numbers[0] = f64::from(client);
+            texts.push(text);
+            tag::ASK
         }
     };
     (tag, numbers)

@@ -14,9 +14,11 @@
 
 mod acquisition;
 mod backend;
+mod bridge;
 mod cancel;
 mod completion;
 mod error;
 mod io_thread;
 mod keys;
 mod options;
+mod redis;

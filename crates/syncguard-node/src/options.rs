@@ -41,3 +41,23 @@ pub(crate) fn timeout(ms: f64, field: &str) -> Result<Duration, Error> {
         ))),
     }
 }
+
+/// A port of a server.
+pub(crate) fn port(number: f64, field: &str) -> Result<u16, Error> {
+    let port = whole(number, field, f64::from(u16::MAX))?;
+    if port < 1.0 {
+        return Err(Error::invalid(format!("{field} must be from 1 to 65535")));
+    }
+    Ok(port as u16)
+}
+
+/// A whole number from 0 to `max`.
+pub(crate) fn whole(number: f64, field: &str, max: f64) -> Result<f64, Error> {
+    if number.fract() == 0.0 && (0.0..=max).contains(&number) {
+        Ok(number)
+    } else {
+        Err(Error::invalid(format!(
+            "{field} must be a whole number from 0 to {max}"
+        )))
+    }
+}

@@ -1,0 +1,339 @@
+//! Redis: its options, and the transport over a client in JavaScript.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use napi::bindgen_prelude::Reference;
+use napi_derive::napi;
+use serde_json::{Value, json};
+use syncguard::redis::{
+    Cause, ClientPrefix, Plan, RedisBackend, RedisConfig, RedisLocks, RedisSentinel, RedisServer,
+    RedisTls, Reply, Transport, to_error,
+};
+use syncguard::{Error, ErrorKind};
+
+use crate::backend::NativeBackend;
+use crate::bridge::Bridge;
+use crate::completion::Completions;
+use crate::error::{Code, thrown};
+use crate::options::{port, timeout, whole};
+
+/// How locks are kept, whoever carries them to the server.
+#[napi(object)]
+pub struct RedisLockOptions {
+    pub key_prefix: Option<String>,
+    pub cleanup_in_is_locked: Option<bool>,
+    pub operation_timeout_ms: Option<f64>,
+}
+
+#[napi(object)]
+pub struct RedisTlsOptions {
+    /// PEM.
+    pub ca: Option<String>,
+    /// PEM.
+    pub cert: Option<String>,
+    /// PEM.
+    pub key: Option<String>,
+    pub servername: Option<String>,
+    pub reject_unauthorized: Option<bool>,
+}
+
+#[napi(object)]
+pub struct RedisNode {
+    pub host: String,
+    pub port: Option<f64>,
+}
+
+/// Where the server is. What stands beside a URL overrides it.
+#[napi(object)]
+pub struct RedisConnectionOptions {
+    pub url: Option<String>,
+    pub host: Option<String>,
+    pub port: Option<f64>,
+    pub path: Option<String>,
+    pub db: Option<f64>,
+    pub username: Option<String>,
+    pub password: Option<String>,
+    pub tls: Option<RedisTlsOptions>,
+    pub sentinels: Option<Vec<RedisNode>>,
+    /// The name under which the sentinels know the primary.
+    pub name: Option<String>,
+    pub sentinel_username: Option<String>,
+    pub sentinel_password: Option<String>,
+    pub connection_name: Option<String>,
+    /// ioredis' own prefix of keys.
+    pub client_key_prefix: Option<String>,
+    pub connect_timeout_ms: Option<f64>,
+}
+
+#[napi]
+impl NativeBackend {
+    /// Over a connection of the core's own.
+    #[napi(factory)]
+    pub fn redis(
+        completions: Reference<Completions>,
+        connection: RedisConnectionOptions,
+        locks: RedisLockOptions,
+    ) -> napi::Result<Self, Code> {
+        let config = config(connection, locks).map_err(thrown)?;
+        let backend = Arc::new(RedisBackend::new(config).map_err(thrown)?);
+        Ok(Self {
+            backend,
+            completions,
+        })
+    }
+
+    /// Over the client that JavaScript knows by the number `client`.
+    #[napi(factory)]
+    pub fn redis_over_client(
+        completions: Reference<Completions>,
+        client: u32,
+        locks: RedisLockOptions,
+    ) -> napi::Result<Self, Code> {
+        let bridge = Bridge::new(Arc::clone(&completions.mailbox), client);
+        let locks = lock_settings(locks, RedisLocks::default()).map_err(thrown)?;
+        let transport = Arc::new(ClientTransport(bridge));
+        let backend = RedisBackend::over(transport, ClientPrefix::Theirs, &locks);
+        Ok(Self {
+            backend: Arc::new(backend.map_err(thrown)?),
+            completions,
+        })
+    }
+}
+
+fn config(
+    connection: RedisConnectionOptions,
+    locks: RedisLockOptions,
+) -> Result<RedisConfig, Error> {
+    let mut config = match &connection.url {
+        Some(url) => RedisConfig::from_url(url)?,
+        None => RedisConfig::default(),
+    };
+    let given_port = connection
+        .port
+        .map(|number| port(number, "port"))
+        .transpose()?;
+    if let Some(nodes) = connection.sentinels {
+        let nodes = nodes.into_iter().map(|node| {
+            let number = node.port.unwrap_or(26379.0);
+            Ok((node.host, port(number, "sentinels.port")?))
+        });
+        config.server = RedisServer::Sentinel(RedisSentinel {
+            nodes: nodes.collect::<Result<_, Error>>()?,
+            name: connection.name.unwrap_or_default(),
+            username: connection.sentinel_username,
+            password: connection.sentinel_password,
+        });
+    } else if let Some(path) = connection.path {
+        config.server = RedisServer::Unix(path.into());
+    } else if let RedisServer::Tcp { host, port } = &mut config.server {
+        if let Some(given) = connection.host {
+            *host = given;
+        }
+        if let Some(given) = given_port {
+            *port = given;
+        }
+    }
+    if let Some(db) = connection.db {
+        config.database = whole(db, "db", 255.0)? as u8;
+    }
+    config.username = connection.username.or(config.username);
+    config.password = connection.password.or(config.password);
+    config.connection_name = connection.connection_name.or(config.connection_name);
+    if let Some(tls) = connection.tls {
+        config.tls = Some(RedisTls {
+            ca: tls.ca.map(String::into_bytes),
+            cert: tls.cert.map(String::into_bytes),
+            key: tls.key.map(String::into_bytes),
+            servername: tls.servername,
+            reject_unauthorized: tls.reject_unauthorized.unwrap_or(true),
+        });
+    }
+    if let Some(prefix) = connection.client_key_prefix {
+        config.client_key_prefix = prefix;
+    }
+    if let Some(ms) = connection.connect_timeout_ms {
+        config.connect_timeout = timeout(ms, "connectTimeoutMs")?;
+    }
+    config.locks = lock_settings(locks, config.locks)?;
+    Ok(config)
+}
+
+fn lock_settings(options: RedisLockOptions, defaults: RedisLocks) -> Result<RedisLocks, Error> {
+    let operation_timeout = match options.operation_timeout_ms {
+        Some(ms) => timeout(ms, "operationTimeoutMs")?,
+        None => defaults.operation_timeout,
+    };
+    Ok(RedisLocks {
+        key_prefix: options.key_prefix.unwrap_or(defaults.key_prefix),
+        cleanup_in_is_locked: options
+            .cleanup_in_is_locked
+            .unwrap_or(defaults.cleanup_in_is_locked),
+        operation_timeout,
+    })
+}
+
+/// Scripts through a client's own `eval`.
+struct ClientTransport(Bridge);
+
+impl fmt::Debug for ClientTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientTransport")
+    }
+}
+
+#[async_trait]
+impl Transport for ClientTransport {
+    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
+        let request = json!({
+            "script": plan.script.source(),
+            "keys": plan.keys,
+            "args": plan.args,
+        });
+        match self.0.ask(&request).await {
+            Ok(value) => reply(value),
+            Err(rejection) => {
+                let cause = Cause::JavaScript {
+                    name: &rejection.name,
+                    code: rejection.code.as_deref().unwrap_or_default(),
+                    message: &rejection.message,
+                };
+                Err(to_error(cause, true))
+            }
+        }
+    }
+
+    /// The client is its owner's to close.
+    async fn close(&self) {}
+}
+
+fn reply(value: Value) -> Result<Reply, Error> {
+    let malformed = || Error::new(ErrorKind::Internal, "the client gave a malformed reply");
+    Ok(match value {
+        Value::Null | Value::Bool(false) => Reply::Nil,
+        Value::Bool(true) => Reply::Int(1),
+        Value::Number(number) => {
+            // JavaScript writes a whole number without a fraction.
+            Reply::Int(number.as_i64().ok_or_else(malformed)?)
+        }
+        Value::String(text) => Reply::Bulk(text.into_bytes()),
+        Value::Array(items) => {
+            Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
+        }
+        Value::Object(_) => return Err(malformed()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection() -> RedisConnectionOptions {
+        RedisConnectionOptions {
+            url: None,
+            host: None,
+            port: None,
+            path: None,
+            db: None,
+            username: None,
+            password: None,
+            tls: None,
+            sentinels: None,
+            name: None,
+            sentinel_username: None,
+            sentinel_password: None,
+            connection_name: None,
+            client_key_prefix: None,
+            connect_timeout_ms: None,
+        }
+    }
+
+    fn locks() -> RedisLockOptions {
+        RedisLockOptions {
+            key_prefix: None,
+            cleanup_in_is_locked: None,
+            operation_timeout_ms: None,
+        }
+    }
+
+    #[test]
+    fn fields_override_the_url() {
+        let options = RedisConnectionOptions {
+            url: Some("redis://u:p@first:1/2".into()),
+            host: Some("second".into()),
+            db: Some(3.0),
+            ..connection()
+        };
+        let config = config(options, locks()).unwrap();
+        assert_eq!(
+            config.server,
+            RedisServer::Tcp {
+                host: "second".into(),
+                port: 1
+            }
+        );
+        assert_eq!(config.database, 3);
+        assert_eq!(config.password.as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn bad_numbers_are_named() {
+        for (options, field) in [
+            (
+                RedisConnectionOptions {
+                    port: Some(0.0),
+                    ..connection()
+                },
+                "port",
+            ),
+            (
+                RedisConnectionOptions {
+                    port: Some(65536.0),
+                    ..connection()
+                },
+                "port",
+            ),
+            (
+                RedisConnectionOptions {
+                    db: Some(-1.0),
+                    ..connection()
+                },
+                "db",
+            ),
+            (
+                RedisConnectionOptions {
+                    db: Some(f64::NAN),
+                    ..connection()
+                },
+                "db",
+            ),
+            (
+                RedisConnectionOptions {
+                    connect_timeout_ms: Some(0.0),
+                    ..connection()
+                },
+                "connectTimeoutMs",
+            ),
+        ] {
+            let error = config(options, locks()).unwrap_err();
+            assert!(error.message().starts_with(field), "{error}");
+        }
+    }
+
+    #[test]
+    fn replies_of_clients_become_replies() {
+        assert_eq!(reply(json!(null)).unwrap(), Reply::Nil);
+        assert_eq!(
+            reply(json!([1, "2", -3])).unwrap(),
+            Reply::Array(vec![
+                Reply::Int(1),
+                Reply::Bulk(b"2".to_vec()),
+                Reply::Int(-3)
+            ])
+        );
+        for bad in [json!(1.5), json!({}), json!([{}])] {
+            assert_eq!(reply(bad).unwrap_err().kind(), ErrorKind::Internal);
+        }
+    }
+}

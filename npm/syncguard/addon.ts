@@ -1,0 +1,169 @@
+/** The native addon: what it exports, and how it is found. */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { LockError } from "./errors.js";
+
+export type NativeCapabilities = {
+  backend: string;
+  supportsFencing: boolean;
+  timeAuthority: "server" | "client";
+};
+
+export type SqliteNativeOptions = {
+  /** Absent for a database in memory. */
+  path?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+};
+
+/** How locks are kept in Redis, whoever carries them there. */
+export type RedisNativeLocks = {
+  keyPrefix?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+};
+
+/** Where a Redis server is. What stands beside a URL overrides it. */
+export type RedisNativeConnection = {
+  url?: string;
+  host?: string;
+  port?: number;
+  path?: string;
+  db?: number;
+  username?: string;
+  password?: string;
+  /** Certificates and keys as PEM. */
+  tls?: {
+    ca?: string;
+    cert?: string;
+    key?: string;
+    servername?: string;
+    rejectUnauthorized?: boolean;
+  };
+  sentinels?: { host: string; port?: number }[];
+  name?: string;
+  sentinelUsername?: string;
+  sentinelPassword?: string;
+  connectionName?: string;
+  /** Stands before every key that is sent, as ioredis' own keyPrefix does. */
+  clientKeyPrefix?: string;
+  connectTimeoutMs?: number;
+};
+
+/** The addon's exports, as `crates/syncguard-node` defines them. */
+export interface Addon {
+  constants(): {
+    timeToleranceMs: number;
+    maxKeyLengthBytes: number;
+    fenceMax: string;
+    fenceWarn: string;
+    defaultTtlMs: number;
+  };
+  normalizeKey(key: string): string;
+  validateLockId(lockId: string): void;
+  generateLockId(): string;
+  hashKey(text: string): string;
+  makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string;
+  formatFence(decimal: string): string;
+  isFenceNearLimit(fence: string): boolean;
+  isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
+  redisServerTimeMs(seconds: number, microseconds: number): number;
+  Completions: new (onReady: () => void) => Completions;
+  Acquisition: new (
+    maxRetries: number,
+    retryDelayMs: number,
+    backoff: string,
+    jitter: string,
+    timeoutMs: number,
+  ) => {
+    after(failedWith: string | null, elapsedMs: number, random: number): number | null;
+    attemptTimeoutMs(elapsedMs: number): number;
+  };
+  NativeBackend: {
+    sqlite(completions: Completions, options: SqliteNativeOptions): Handle;
+    redis(
+      completions: Completions,
+      connection: RedisNativeConnection,
+      locks: RedisNativeLocks,
+    ): Handle;
+    redisOverClient(completions: Completions, client: number, locks: RedisNativeLocks): Handle;
+  };
+}
+
+export interface Completions {
+  drain(numbers: Float64Array): string[];
+  cancel(operation: number): void;
+  answer(question: number, json: string): void;
+  reject(question: number, name: string, code: string | undefined, message: string): void;
+}
+
+export interface Handle {
+  readonly capabilities: NativeCapabilities;
+  acquire(
+    operation: number,
+    cancellable: boolean,
+    key: string,
+    ttlMs: number,
+    owner: string | undefined,
+    timeoutMs: number | undefined,
+  ): void;
+  release(operation: number, cancellable: boolean, lockId: string): void;
+  extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): void;
+  isLocked(operation: number, cancellable: boolean, key: string): void;
+  lookupByKey(operation: number, cancellable: boolean, key: string): void;
+  lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
+  forceRelease(operation: number, cancellable: boolean, key: string): void;
+  close(operation: number): void;
+}
+
+/**
+ * Loads the addon from SYNCGUARD_NATIVE_PATH, from a build in this package, or from the package for
+ * this platform. When none loads, the error says why for each, in the loader's own words.
+ */
+function load(): Addon {
+  const platform = platformName();
+  const file = `syncguard.${platform}.node`;
+  const given = process.env.SYNCGUARD_NATIVE_PATH;
+  const candidates = given
+    ? [given]
+    : [join(__dirname, "..", "npm", platform, file), `syncguard-${platform}`];
+  const failures: { where: string; error: unknown }[] = [];
+  for (const where of candidates) {
+    try {
+      return require(where) as Addon;
+    } catch (error) {
+      failures.push({ where, error });
+    }
+  }
+  const reasons = failures.map(({ where, error }) => {
+    const [line] = String(error instanceof Error ? error.message : error).split("\n");
+    return `\n  ${where}: ${line}`;
+  });
+  throw new LockError(
+    "Internal",
+    `The native part of syncguard for ${platform} could not be loaded.` +
+      " Install the package without --omit=optional, or build it from source." +
+      reasons.join(""),
+    { cause: failures.at(-1)?.error },
+  );
+}
+
+function platformName(): string {
+  const { platform, arch } = process;
+  if (platform === "win32") return `${platform}-${arch}-msvc`;
+  if (platform !== "linux") return `${platform}-${arch}`;
+  return `${platform}-${arch}-${isMusl() ? "musl" : "gnu"}`;
+}
+
+function isMusl(): boolean {
+  try {
+    return readFileSync("/usr/bin/ldd", "latin1").includes("musl");
+  } catch {
+    const report = process.report?.getReport() as
+      { header?: { glibcVersionRuntime?: string } } | undefined;
+    return report?.header?.glibcVersionRuntime === undefined;
+  }
+}
+
+export const addon: Addon = load();
