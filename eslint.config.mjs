@@ -6,7 +6,9 @@ export default defineConfig(
   {
     files: ["**/*.ts", "**/*.mts", "**/*.cts"],
     extends: [tseslint.configs.strictTypeChecked],
-    languageOptions: { parserOptions: { projectService: true } },
+    languageOptions: {
+      parserOptions: { projectService: { allowDefaultProject: ["vitest.config.mts"] } },
+    },
     rules: {
       "@typescript-eslint/consistent-type-imports": ["error", { fixStyle: "inline-type-imports" }],
       // Callers in plain JavaScript pass anything: checks that types call unnecessary are needed.
@@ -33,6 +35,7 @@ export default defineConfig(
     files: ["__test__/**"],
     rules: {
       "@typescript-eslint/no-non-null-assertion": "off",
+      "@typescript-eslint/unbound-method": "off",
       "@typescript-eslint/only-throw-error": "off",
       "@typescript-eslint/prefer-promise-reject-errors": "off",
     },

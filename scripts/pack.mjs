@@ -1,14 +1,20 @@
 // npm run pack [folder]: builds, then makes the tarballs that are published.
+// With --built, from what is built already.
 
 import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
 import { build } from "./lib/build.mjs";
 import { pack } from "./lib/pack.mjs";
 import { root } from "./lib/paths.mjs";
 import { main } from "./lib/run.mjs";
 
 await main(async () => {
-  const folder = process.argv[2] ? resolve(process.argv[2]) : join(root, "dist-packages");
-  await build();
+  const { values, positionals } = parseArgs({
+    options: { built: { type: "boolean" } },
+    allowPositionals: true,
+  });
+  const folder = resolve(positionals[0] ?? join(root, "packages"));
+  if (!values.built) await build();
   const { main: tarball, platforms } = await pack(folder);
   console.log(tarball);
   for (const { path, addon } of platforms) {

@@ -7,7 +7,7 @@ import { LOCK_DEFAULTS } from "./constants.js";
 import { LockError, locate } from "./errors.js";
 import { releaseInBackground } from "./handle.js";
 import { core } from "./native.js";
-import { checkObject, checkSignal } from "./validation.js";
+import { checkObject, checkSignal, invalid } from "./validation.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -123,8 +123,15 @@ function decide(rules: Rules, failure: LockError | null, elapsedMs: number, key:
 }
 
 function createRules(acquisition: AcquisitionOptions | undefined, key: string): Rules {
+  const policy = mergeAcquisitionConfig(acquisition);
+  for (const name of ["maxRetries", "retryDelayMs", "timeoutMs"] as const) {
+    if (typeof policy[name] !== "number") throw invalid(`${name} must be a number`);
+  }
+  for (const name of ["backoff", "jitter"] as const) {
+    if (typeof policy[name] !== "string") throw invalid(`${name} must be a string`);
+  }
   try {
-    return core.createAcquisition(mergeAcquisitionConfig(acquisition));
+    return core.createAcquisition(policy);
   } catch (error) {
     throw locate(error, key);
   }

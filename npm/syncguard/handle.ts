@@ -14,6 +14,9 @@ import type {
   ReleaseResult,
 } from "./types.js";
 
+/** The longest wait that setTimeout takes: it turns longer ones into none. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** How a handle ends. */
 export type DisposalOptions = {
   readonly onReleaseError?: OnReleaseError | undefined;
@@ -209,7 +212,7 @@ async function releaseWithin<C extends BackendCapabilities>(
   const release = callRelease(backend, lockId, controller.signal);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const timeout = new Promise<"timeout">((resolve) => {
-    timer = setTimeout(resolve, timeoutMs, "timeout");
+    timer = setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS), "timeout");
   });
   const first = await Promise.race([release, timeout]).finally(() => clearTimeout(timer));
   if (first !== "timeout") return;
@@ -222,7 +225,9 @@ async function releaseWithin<C extends BackendCapabilities>(
 }
 
 function wrapThrown(thrown: unknown): Error {
-  const error: Error & { originalError?: unknown } = new Error(String(thrown));
+  // Not every value can be made a string.
+  const message = typeof thrown === "string" ? thrown : `a ${typeof thrown} was thrown`;
+  const error: Error & { originalError?: unknown } = new Error(message);
   error.originalError = thrown;
   return error;
 }

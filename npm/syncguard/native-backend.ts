@@ -4,10 +4,17 @@ import { ATTEMPT_TIMEOUT_MS, type LimitedAttempt, markChecksKeys } from "./attem
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { locate } from "./errors.js";
 import { logFenceWarning } from "./fence.js";
-import { createHandle, type DisposalOptions, noLock, rememberDisposal } from "./handle.js";
+import {
+  createHandle,
+  type DisposalOptions,
+  noLock,
+  releaseInBackground,
+  rememberDisposal,
+} from "./handle.js";
 import { createLockMethod } from "./lock-method.js";
 import { failure } from "./mutation.js";
 import type { NativeBackend } from "./native.js";
+import { checkAborted } from "./signal.js";
 import type {
   BackendCapabilities,
   HeldLock,
@@ -40,6 +47,11 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         const grant = await native.acquire(key, opts.ttlMs, { owner, timeoutMs, signal });
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
+        if (signal?.aborted === true) {
+          // Granted while the signal came: who cancelled does not expect a lock.
+          releaseInBackground(backend, lockId, key, onReleaseError);
+          checkAborted(signal);
+        }
         if (grant.fenceNearLimit) logFenceWarning(fence, key);
         const handle = createHandle(backend, lockId, key, disposal);
         const held = { ok: true, lockId, expiresAtMs, fence, ...handle } as HeldLock<C>;

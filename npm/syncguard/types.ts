@@ -108,9 +108,9 @@ export type OnReleaseError = (
 /** What a granted lock can do. The functions need no `this` and may be destructured. */
 export interface DisposableLockHandle {
   /** Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with. */
-  release(signal?: AbortSignal): Promise<ReleaseResult>;
+  release: (signal?: AbortSignal) => Promise<ReleaseResult>;
   /** Makes the lock end `ttlMs` milliseconds from now. */
-  extend(ttlMs: number, signal?: AbortSignal): Promise<ExtendResult>;
+  extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
   /** Frees the lock if that has not been done. Never throws: failures go to `onReleaseError`. */
   [Symbol.asyncDispose](): Promise<void>;
 }

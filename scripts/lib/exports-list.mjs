@@ -7,21 +7,24 @@ const helperValues = words(`
   getByKey getById getByKeyRaw getByIdRaw owns hasFence sanitizeLockInfo
   validateLockId normalizeAndValidateKey generateLockId hashKey makeStorageKey isLive
   calculateRedisServerTimeMs TIME_TOLERANCE_MS BACKEND_DEFAULTS BACKEND_LIMITS FENCE_THRESHOLDS
-  LOCK_DEFAULTS MAX_KEY_LENGTH_BYTES RESERVE_BYTES
+  LOCK_DEFAULTS MAX_KEY_LENGTH_BYTES RESERVE_BYTES setDefaultBackend
 `);
 
 const helperTypes = words(`
   AcquireOk AcquireResult AcquisitionOptions AsyncLock BackendCapabilities DisposableLockHandle
   ExtendResult Fence HashId KeyLookup KeyOp LockBackend LockConfig LockEvent LockInfo LockInfoDebug
   LockOp OnReleaseError OwnershipLookup ReleaseResult TelemetryOptions
+  BackendLockOptions CommonBackendOptions DisposableAcquireResult FencingCapabilities HeldLock
+  LockErrorCode LockErrorContext LockHandle LookupOptions RawLockData SyncGuardBackend
 `);
 
 export const DOCUMENTED = {
   ".": {
     values: [
       ...helperValues,
-      ...words("createRedisBackend createPostgresBackend createFirestoreBackend"),
-      ...words("createSqliteBackend createForrstBackend setDefaultBackend"),
+      ...words(
+        "createRedisBackend createPostgresBackend createFirestoreBackend createSqliteBackend",
+      ),
     ],
     types: helperTypes,
   },
@@ -34,7 +37,10 @@ export const DOCUMENTED = {
         mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig mergeBackendConfig
       `),
     ],
-    types: helperTypes,
+    types: [
+      ...helperTypes,
+      ...words("AcquisitionPolicy FailureReason MutationCondition MutationOutcome RawIdentifiers"),
+    ],
   },
   "./redis": {
     values: words("createRedisBackend createLock"),
@@ -53,7 +59,7 @@ export const DOCUMENTED = {
     types: words("SqliteBackendOptions SqliteCapabilities"),
   },
   "./forrst": {
-    values: words("createForrstBackend createLock"),
-    types: words("ForrstBackendOptions ForrstCapabilities"),
+    values: words("createAtomicLock"),
+    types: words("AtomicLock"),
   },
 };

@@ -1,0 +1,104 @@
+import { expect, test } from "vitest";
+import { generateLockId, lock } from "syncguard";
+import { lockError } from "../support/errors";
+import { countingController } from "../support/signals";
+import { newKey, onEveryStore, take } from "../support/suite";
+import { until } from "../support/until";
+
+onEveryStore("abort", (connect) => {
+  test("an aborted signal stops every operation before it starts", async () => {
+    const backend = connect();
+    const key = newKey();
+    const lockId = generateLockId();
+    const signal = AbortSignal.abort();
+    for (const operation of [
+      backend.acquire({ key, ttlMs: 5_000, signal }),
+      backend.release({ lockId, signal }),
+      backend.extend({ lockId, ttlMs: 5_000, signal }),
+      backend.isLocked({ key, signal }),
+      backend.lookup({ key, signal }),
+      backend.lookup({ lockId, signal }),
+      backend.forceRelease(key, { signal }),
+    ]) {
+      const error = await lockError(operation);
+      expect(error.code).toBe("Aborted");
+      expect(error.message).toBe("Operation aborted by signal");
+    }
+    expect(await backend.isLocked({ key })).toBe(false);
+  });
+
+  test("an acquisition that is aborted in flight leaves no lock", async () => {
+    const backend = connect();
+    for (let round = 0; round < 20; round += 1) {
+      const key = newKey();
+      const controller = new AbortController();
+      const pending = backend.acquire({ key, ttlMs: 60_000, signal: controller.signal });
+      controller.abort();
+      expect((await lockError(pending)).code).toBe("Aborted");
+      await until(async () => !(await backend.isLocked({ key })));
+    }
+  });
+
+  test("either signal ends the waiting within 20 ms", async () => {
+    const backend = connect();
+    const key = newKey();
+    await take(backend, key);
+    const acquisition = { retryDelayMs: 10_000, jitter: "none", timeoutMs: 60_000 } as const;
+    const messages = {
+      user: "Operation cancelled by user signal",
+      acquisition: "Acquisition cancelled by acquisition signal",
+    };
+    for (const [which, message] of Object.entries(messages)) {
+      const controller = new AbortController();
+      const { signal } = controller;
+      const config =
+        which === "user"
+          ? { key, signal, acquisition }
+          : { key, acquisition: { ...acquisition, signal } };
+      let settled: number | undefined;
+      const waiting = lockError(lock(backend, () => undefined, config)).finally(() => {
+        settled = performance.now();
+      });
+      // Let it reach its wait.
+      await backend.isLocked({ key });
+      await backend.isLocked({ key });
+      const aborted = performance.now();
+      controller.abort();
+      const error = await waiting;
+      expect(error).toMatchObject({ code: "Aborted", message });
+      expect(error.context?.key).toBe(key);
+      expect((settled ?? Infinity) - aborted).toBeLessThan(20);
+    }
+  });
+
+  test("no listener stays on a signal", async () => {
+    const backend = connect();
+    const key = newKey();
+    const { signal, listeners } = countingController();
+    await lock(backend, () => undefined, { key, signal, acquisition: { signal } });
+    const held = await take(backend, key);
+    const acquisition = { timeoutMs: 30, retryDelayMs: 5, signal };
+    await lockError(lock(backend, () => undefined, { key, signal, acquisition }));
+    await backend.lookup({ key, signal });
+    await held.release(signal);
+    expect(signal.addEventListener).toHaveBeenCalled();
+    expect(listeners()).toBe(0);
+  });
+
+  test("a signal that is aborted during the work does not keep the lock held", async () => {
+    const backend = connect();
+    const key = newKey();
+    const controller = new AbortController();
+    const value = await lock(
+      backend,
+      (handle) => {
+        controller.abort();
+        expect(handle.signal?.aborted).toBe(true);
+        return "done";
+      },
+      { key, signal: controller.signal, ttlMs: 60_000 },
+    );
+    expect(value).toBe("done");
+    expect(await backend.isLocked({ key })).toBe(false);
+  });
+});

@@ -1,0 +1,61 @@
+/** The stores that every behaviour must hold on. */
+
+import { join } from "node:path";
+import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import { createSqliteBackend } from "syncguard/sqlite";
+import { temporaryFolder } from "./temp";
+
+export type BehaviorOptions = {
+  cleanupInIsLocked?: boolean;
+  onReleaseError?: (error: Error, context: { lockId: string; key: string; source: string }) => void;
+  disposeTimeoutMs?: number;
+};
+
+export type Store = {
+  /** A backend on the store; all of them see the same locks. */
+  connect: (options?: BehaviorOptions) => SyncGuardBackend<FencingCapabilities>;
+  close: () => Promise<void>;
+};
+
+type Opener = () => Promise<Store> | Store;
+
+/** One line for each store. */
+export const stores: Readonly<Record<string, Opener>> = {
+  "SQLite file": sqliteFile,
+  "SQLite in memory": () => shared((options) => createSqliteBackend(":memory:", options)),
+};
+
+function sqliteFile(): Store {
+  const folder = temporaryFolder();
+  const opened: SyncGuardBackend<FencingCapabilities>[] = [];
+  return {
+    connect: (options) => {
+      const backend = createSqliteBackend(join(folder.path, "locks.db"), options);
+      opened.push(backend);
+      return backend;
+    },
+    close: async () => {
+      await Promise.all(opened.map((backend) => backend.close()));
+      folder.remove();
+    },
+  };
+}
+
+/** A store that nothing but its one backend sees. */
+function shared(
+  create: (options?: BehaviorOptions) => SyncGuardBackend<FencingCapabilities>,
+): Store {
+  const opened: SyncGuardBackend<FencingCapabilities>[] = [];
+  const open = (options?: BehaviorOptions): SyncGuardBackend<FencingCapabilities> => {
+    const backend = create(options);
+    opened.push(backend);
+    return backend;
+  };
+  let plain: SyncGuardBackend<FencingCapabilities> | undefined;
+  return {
+    connect: (options) => (options === undefined ? (plain ??= open()) : open(options)),
+    close: async () => {
+      await Promise.all(opened.map((backend) => backend.close()));
+    },
+  };
+}

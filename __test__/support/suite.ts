@@ -1,0 +1,33 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe } from "vitest";
+import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import { type BehaviorOptions, type Store, stores } from "./backends";
+
+export type Backend = SyncGuardBackend<FencingCapabilities>;
+export type Connect = (options?: BehaviorOptions) => Backend;
+
+/** Defines the tests of one behaviour for every store. */
+export function onEveryStore(behavior: string, define: (connect: Connect) => void): void {
+  describe.each(Object.entries(stores))(`${behavior} on %s`, (_, open) => {
+    let store: Store;
+    beforeAll(async () => {
+      store = await open();
+    });
+    afterAll(async () => {
+      await store.close();
+    });
+    define((options) => store.connect(options));
+  });
+}
+
+/** A key that no other test uses. */
+export function newKey(): string {
+  return `key:${randomUUID()}`;
+}
+
+/** Takes a lock that must be free. */
+export async function take(backend: Backend, key: string, ttlMs = 30_000) {
+  const result = await backend.acquire({ key, ttlMs });
+  if (!result.ok) throw new Error("expected the lock to be free");
+  return result;
+}

@@ -1,0 +1,432 @@
+import { createRequire } from "node:module";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { type AcquireResult, lock, LockError } from "syncguard";
+import { createAutoLock } from "syncguard/common";
+import { lockError, rejection } from "../support/errors";
+import { deferred, fakeBackend, type FakeCapabilities } from "../support/fake-backend";
+import { countingController } from "../support/signals";
+import { settle, until } from "../support/until";
+
+const KEY = "some:key";
+const LOCKED = { ok: false, reason: "locked" } as const;
+const grant = (lockId = "lock-id"): AcquireResult<FakeCapabilities> => ({
+  ok: true,
+  lockId,
+  expiresAtMs: Date.now() + 5_000,
+  fence: "000000000000001",
+});
+
+/** A backend whose attempts give these outcomes, the last one for ever. */
+function scripted(...outcomes: (AcquireResult<FakeCapabilities> | Error)[]) {
+  let attempt = 0;
+  return fakeBackend({
+    acquire: async () => {
+      const outcome = outcomes[Math.min(attempt, outcomes.length - 1)];
+      attempt += 1;
+      if (outcome instanceof Error || outcome === undefined) throw outcome;
+      return outcome;
+    },
+  });
+}
+
+afterEach(() => {
+  // First the spies on fake timers, then these.
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
+
+describe("the loop", () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+
+  /** The delays that are given to setTimeout until the promise settles. */
+  async function delaysOf(start: () => Promise<unknown>): Promise<unknown[]> {
+    const timer = vi.spyOn(globalThis, "setTimeout");
+    const settled = start().catch((error: unknown) => error);
+    await vi.runAllTimersAsync();
+    await settled;
+    return timer.mock.calls.map(([, delayMs]) => delayMs);
+  }
+
+  test("doubles the delay up to the time left", async () => {
+    const acquisition = { jitter: "none", maxRetries: 20, timeoutMs: 1_000 } as const;
+    const backend = scripted(LOCKED);
+    const start = () => lock(backend, () => 1, { key: KEY, acquisition });
+    expect(await delaysOf(start)).toEqual([100, 200, 400, 300]);
+    expect(backend.acquired).toHaveLength(5);
+  });
+
+  test("keeps a fixed delay, and counts retries", async () => {
+    const acquisition = { jitter: "none", backoff: "fixed", maxRetries: 3 } as const;
+    const start = () => lock(scripted(LOCKED), () => 1, { key: KEY, acquisition });
+    expect(await delaysOf(start)).toEqual([100, 100, 100]);
+  });
+
+  test("scatters with Math.random, by halves or in full", async () => {
+    vi.spyOn(Math, "random").mockReturnValue(0.5);
+    const wait = (jitter: "equal" | "full") =>
+      delaysOf(() =>
+        lock(scripted(LOCKED), () => 1, { key: KEY, acquisition: { jitter, maxRetries: 2 } }),
+      );
+    expect(await wait("equal")).toEqual([75, 150]);
+    vi.mocked(setTimeout).mockClear();
+    expect(await wait("full")).toEqual([50, 100]);
+  });
+
+  test("has the defaults of the contract", async () => {
+    vi.spyOn(Math, "random").mockReturnValue(0);
+    const backend = scripted(LOCKED);
+    const start = Date.now();
+    // 50, 100, … 1600 add up to 3150; the next delay of 3200 is cut to the time left.
+    expect(await delaysOf(() => lock(backend, () => 1, { key: KEY }))).toEqual([
+      50, 100, 200, 400, 800, 1600, 1850,
+    ]);
+    expect(Date.now() - start).toBe(5_000);
+    expect(backend.acquired[0]).toMatchObject({ key: KEY, ttlMs: 30_000 });
+  });
+
+  test("measures with Date.now", async () => {
+    const backend = fakeBackend({
+      acquire: async () => {
+        vi.setSystemTime(Date.now() + 10_000);
+        return LOCKED;
+      },
+    });
+    const error = await lockError(lock(backend, () => 1, { key: KEY }));
+    expect(error.code).toBe("AcquisitionTimeout");
+    expect(error.message).toMatch(/^Failed to acquire lock after /);
+    expect(backend.acquired).toHaveLength(1);
+  });
+
+  test("tries once without retries or time", async () => {
+    for (const acquisition of [{ maxRetries: 0 }, { timeoutMs: 0 }]) {
+      const backend = scripted(LOCKED);
+      const error = await lockError(lock(backend, () => 1, { key: KEY, acquisition }));
+      expect(error.code).toBe("AcquisitionTimeout");
+      expect(backend.acquired).toHaveLength(1);
+    }
+  });
+
+  test("goes on after failures that pass", async () => {
+    const backend = scripted(
+      new LockError("ServiceUnavailable"),
+      new LockError("NetworkTimeout"),
+      LOCKED,
+      grant(),
+    );
+    const result = lock(backend, ({ fence }) => fence, { key: KEY });
+    await vi.runAllTimersAsync();
+    expect(await result).toBe("000000000000001");
+    expect(backend.acquired).toHaveLength(4);
+  });
+
+  test("reports the last failure in the end", async () => {
+    const last = new LockError("NetworkTimeout", "last");
+    const backend = scripted(LOCKED, new LockError("ServiceUnavailable"), last);
+    const result = rejection(lock(backend, () => 1, { key: KEY }));
+    await vi.runAllTimersAsync();
+    expect(await result).toBe(last);
+    expect(backend.acquired.length).toBeGreaterThan(3);
+  });
+});
+
+describe("errors of a backend", () => {
+  test.each(["AuthFailed", "InvalidArgument", "RateLimited", "Aborted", "Internal", "Odd"])(
+    "%s is rethrown as it is",
+    async (code) => {
+      const failure = new LockError(code as "Internal", "as it is");
+      const backend = scripted(failure);
+      expect(await rejection(lock(backend, () => 1, { key: KEY }))).toBe(failure);
+      expect(backend.acquired).toHaveLength(1);
+    },
+  );
+
+  test("anything else becomes Internal with its cause", async () => {
+    const failure = new Error(`driver failed on ${KEY}`);
+    const error = await lockError(lock(scripted(failure), () => 1, { key: KEY }));
+    expect(error.code).toBe("Internal");
+    expect(error.cause).toBe(failure);
+    expect(error.context).toEqual({ key: KEY, cause: failure });
+    expect(error.message).not.toContain(KEY);
+  });
+
+  test("a synchronous throw becomes a rejection", async () => {
+    const backend = fakeBackend({
+      acquire: () => {
+        throw new Error("sync");
+      },
+    });
+    const pending = lock(backend, () => 1, { key: KEY });
+    expect((await lockError(pending)).code).toBe("Internal");
+  });
+
+  test.each([
+    undefined,
+    null,
+    1,
+    "ok",
+    [],
+    {},
+    { ok: 1 },
+    { ok: true },
+    { ok: true, lockId: "", expiresAtMs: 1, fence: "1" },
+    { ok: true, lockId: 7, expiresAtMs: 1, fence: "1" },
+    { ok: true, lockId: "l", expiresAtMs: Number.NaN, fence: "1" },
+    { ok: true, lockId: "l", expiresAtMs: 1 },
+    { ok: true, lockId: "l", expiresAtMs: 1, fence: 1 },
+  ])("a malformed result becomes Internal: %j", async (result) => {
+    const work = vi.fn();
+    const backend = fakeBackend({ acquire: async () => result as never });
+    const error = await lockError(lock(backend, work, { key: KEY }));
+    expect(error.code).toBe("Internal");
+    expect(error.message).toContain("malformed");
+    expect(work).not.toHaveBeenCalled();
+  });
+
+  test("a backend without fences needs none", async () => {
+    const capabilities = { supportsFencing: false, timeAuthority: "client" } as const;
+    const backend = {
+      ...fakeBackend(),
+      capabilities,
+      acquire: async () => ({ ok: true, lockId: "l", expiresAtMs: 1 }) as const,
+    };
+    expect(await lock(backend as never, ({ fence }) => fence, { key: KEY })).toBeUndefined();
+  });
+});
+
+describe("what a backend sees", () => {
+  test("key, ttlMs and signal, and nothing else", async () => {
+    const backend = fakeBackend();
+    await lock(backend, () => 1, { key: KEY, ttlMs: 7_000 });
+    const { signal } = new AbortController();
+    await lock(backend, () => 1, { key: KEY, signal });
+    await lock(backend, () => 1, { key: KEY, acquisition: { signal } });
+    expect(backend.acquired).toStrictEqual([
+      { key: KEY, ttlMs: 7_000, signal: undefined },
+      { key: KEY, ttlMs: 30_000, signal },
+      { key: KEY, ttlMs: 30_000, signal },
+    ]);
+    for (const args of backend.acquired) {
+      expect(Reflect.ownKeys({ ...args })).toEqual(["key", "ttlMs", "signal"]);
+    }
+  });
+
+  test("a release without a signal", async () => {
+    const backend = fakeBackend();
+    const controller = new AbortController();
+    const work = (): void => {
+      controller.abort();
+    };
+    await lock(backend, work, { key: KEY, signal: controller.signal });
+    expect(backend.released).toHaveLength(1);
+    expect(backend.released[0]?.signal).toBeUndefined();
+    expect(backend.held.size).toBe(0);
+  });
+
+  test("nothing, if options make no sense", async () => {
+    const backend = fakeBackend();
+    const bad: unknown[] = [
+      { key: KEY, ttlMs: 0 },
+      { key: "" },
+      { key: "k".repeat(513) },
+      { key: KEY, acquisition: { maxRetries: -1 } },
+      { key: KEY, acquisition: { backoff: "none" } },
+      { key: KEY, acquisition: 5 },
+      { key: KEY, signal: "stop" },
+      { key: KEY, onReleaseError: "log" },
+      null,
+    ];
+    for (const config of bad) {
+      const error = await lockError(lock(backend, () => 1, config as { key: string }));
+      expect(error.code).toBe("InvalidArgument");
+    }
+    expect((await lockError(lock(backend, "fn" as never, { key: KEY }))).message).toBe(
+      "fn must be a function",
+    );
+    expect((await lockError(lock({} as typeof backend, () => 1, { key: KEY }))).code).toBe(
+      "InvalidArgument",
+    );
+    expect(backend.acquired).toEqual([]);
+  });
+});
+
+describe("the core's rules", () => {
+  const { core } = createRequire(import.meta.url)("../../dist/native.js") as {
+    core: { createAcquisition: (policy: unknown) => unknown };
+  };
+
+  test("cost nothing where there is nothing to decide", async () => {
+    const create = vi.spyOn(core, "createAcquisition");
+    await lock(fakeBackend(), () => 1, { key: KEY });
+    await lock(fakeBackend(), () => 1, { key: KEY, acquisition: {} });
+    expect(create).not.toHaveBeenCalled();
+    await lock(fakeBackend(), () => 1, { key: KEY, acquisition: { timeoutMs: 1 } });
+    expect(create).toHaveBeenCalledTimes(1);
+    await lock(scripted(LOCKED, grant()), () => 1, { key: KEY });
+    expect(create).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("signals", () => {
+  const MESSAGES = {
+    user: "Operation cancelled by user signal",
+    acquisition: "Acquisition cancelled by acquisition signal",
+  };
+  const config = (which: string, signal: AbortSignal) =>
+    which === "user" ? { key: KEY, signal } : { key: KEY, acquisition: { signal } };
+
+  test.each(Object.entries(MESSAGES))("an aborted %s signal stops all", async (which, message) => {
+    const backend = fakeBackend();
+    const reason = new Error("why");
+    const error = await lockError(lock(backend, () => 1, config(which, AbortSignal.abort(reason))));
+    expect(error).toMatchObject({ code: "Aborted", message, cause: reason });
+    expect(backend.acquired).toEqual([]);
+  });
+
+  test.each(Object.entries(MESSAGES))("a %s signal ends a wait", async (which, message) => {
+    vi.useFakeTimers();
+    const { controller, signal, listeners } = countingController();
+    const result = lockError(lock(scripted(LOCKED), () => 1, config(which, signal)));
+    await vi.advanceTimersByTimeAsync(10);
+    expect(vi.getTimerCount()).toBe(1);
+    controller.abort();
+    expect(await result).toMatchObject({ code: "Aborted", message });
+    expect(vi.getTimerCount()).toBe(0);
+    expect(listeners()).toBe(0);
+  });
+
+  test.each(Object.entries(MESSAGES))(
+    "a %s signal ends an attempt of a backend that knows no signals",
+    async (which, message) => {
+      const { promise, resolve } = deferred<AcquireResult<FakeCapabilities>>();
+      const backend = fakeBackend({ acquire: () => promise });
+      const { controller, signal, listeners } = countingController();
+      const result = lockError(lock(backend, () => 1, config(which, signal)));
+      await settle();
+      controller.abort();
+      expect(await result).toMatchObject({ code: "Aborted", message });
+      expect(listeners()).toBe(0);
+      // The grant comes late, and nobody wants it.
+      expect(backend.released).toEqual([]);
+      resolve(grant("late"));
+      await until(() => backend.released.length === 1);
+      expect(backend.released).toEqual([{ lockId: "late", signal: undefined }]);
+    },
+  );
+
+  test("two signals reach the backend as one", async () => {
+    for (const first of ["user", "acquisition"] as const) {
+      const user = countingController();
+      const acquisition = countingController();
+      const backend = scripted(LOCKED);
+      const { signal } = user;
+      const result = lockError(
+        lock(backend, () => 1, { key: KEY, signal, acquisition: { signal: acquisition.signal } }),
+      );
+      await settle();
+      (first === "user" ? user : acquisition).controller.abort();
+      expect(await result).toMatchObject({ message: MESSAGES[first] });
+      expect(backend.acquired[0]?.signal?.aborted).toBe(true);
+      expect([user.listeners(), acquisition.listeners()]).toEqual([0, 0]);
+    }
+  });
+
+  test("a lock that is granted with the abort is released", async () => {
+    const controller = new AbortController();
+    const work = vi.fn();
+    const backend = fakeBackend();
+    const granting = fakeBackend({
+      acquire: async (opts) => {
+        const result = await backend.acquire(opts);
+        controller.abort();
+        return result;
+      },
+      release: backend.release,
+    });
+    const error = await lockError(lock(granting, work, { key: KEY, signal: controller.signal }));
+    expect(error.code).toBe("Aborted");
+    expect(work).not.toHaveBeenCalled();
+    await until(() => backend.held.size === 0);
+  });
+
+  test("an abort is told from an error that comes with it", async () => {
+    const controller = new AbortController();
+    const backend = fakeBackend({
+      acquire: async () => {
+        controller.abort();
+        throw new LockError("Aborted", "the backend's words");
+      },
+    });
+    const error = await lockError(lock(backend, () => 1, { key: KEY, signal: controller.signal }));
+    expect(error.message).toBe(MESSAGES.user);
+  });
+
+  test("the acquisition's signal has no say once the lock is held", async () => {
+    const controller = new AbortController();
+    const result = await lock(
+      fakeBackend(),
+      (handle) => {
+        controller.abort();
+        return handle.signal;
+      },
+      { key: KEY, acquisition: { signal: controller.signal } },
+    );
+    expect(result).toBeUndefined();
+  });
+});
+
+describe("the release", () => {
+  const failing = (thrown: unknown) => fakeBackend({ release: () => Promise.reject(thrown) });
+
+  test("hides neither result nor error of the work", async () => {
+    const onReleaseError = vi.fn();
+    const failure = new Error("down");
+    const backend = failing(failure);
+    expect(await lock(backend, () => 42, { key: KEY, onReleaseError })).toBe(42);
+    backend.held.clear();
+    const thrown = new Error("work");
+    const work = (): never => {
+      throw thrown;
+    };
+    expect(await rejection(lock(backend, work, { key: KEY, onReleaseError }))).toBe(thrown);
+    expect(onReleaseError).toHaveBeenCalledTimes(2);
+    const lockId = backend.released[0]?.lockId;
+    expect(onReleaseError.mock.calls[0]).toEqual([
+      failure,
+      { lockId, key: KEY, source: "disposal" },
+    ]);
+  });
+
+  test("goes to the default handler if there is no other", async () => {
+    vi.stubEnv("NODE_ENV", "development");
+    const log = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    await lock(failing(new LockError("NetworkTimeout")), () => 1, { key: KEY });
+    expect(log).toHaveBeenCalledWith("[SyncGuard] Lock disposal failed:", {
+      error: "NetworkTimeout",
+      errorName: "LockError",
+      source: "disposal",
+    });
+  });
+
+  test("survives a callback that throws and a thrown value that is no error", async () => {
+    const onReleaseError = vi.fn(() => {
+      throw new Error("callback");
+    });
+    expect(await lock(failing("text"), () => 1, { key: KEY, onReleaseError })).toBe(1);
+    expect(onReleaseError).toHaveBeenCalledWith(
+      expect.objectContaining({ originalError: "text" }),
+      expect.anything(),
+    );
+  });
+});
+
+describe("createAutoLock", () => {
+  test("binds a backend of one's own", async () => {
+    const backend = fakeBackend();
+    const bound = createAutoLock(backend);
+    expect(await bound(() => backend.held.size, { key: KEY })).toBe(1);
+    expect(backend.held.size).toBe(0);
+    expect(() => createAutoLock(undefined as never)).toThrow(LockError);
+  });
+});

@@ -1,0 +1,15 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  // Compiles `await using` away: Node 20 does not know it.
+  oxc: { target: "es2022" },
+  test: {
+    include: ["__test__/**/*.test.ts"],
+    // Tests load the built package by its own name, in the format that Node picks.
+    server: { deps: { external: [/\/dist\//] } },
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
+    unstubEnvs: true,
+    restoreMocks: true,
+  },
+});
