@@ -5,6 +5,7 @@ import {
   type Completions,
   type Handle,
   type NativeCapabilities,
+  type RedisConnection,
   type RedisNativeConnection,
   type RedisNativeLocks,
   type SqliteNativeOptions,
@@ -207,7 +208,10 @@ export const core = {
   createSqliteBackend: (options: SqliteNativeOptions): NativeBackend =>
     open((source) => addon.NativeBackend.sqlite(source, options)),
 
-  createRedisBackend: (connection: RedisNativeConnection, locks: RedisNativeLocks): NativeBackend =>
+  createRedisConnection: (options: RedisNativeConnection): RedisConnection =>
+    call(() => new addon.RedisConnection(options)),
+
+  createRedisBackend: (connection: RedisConnection, locks: RedisNativeLocks): NativeBackend =>
     open((source) => addon.NativeBackend.redis(source, connection, locks)),
 
   /** Every script goes through `run`: a client of the user's. */

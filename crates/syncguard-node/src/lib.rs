@@ -22,3 +22,4 @@ mod io_thread;
 mod keys;
 mod options;
 mod redis;
+mod redis_connection;
