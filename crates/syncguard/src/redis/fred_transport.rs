@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fred::bytes_utils::Str;
+use fred::bytes::Bytes;
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use fred::types::config::{
@@ -25,7 +25,7 @@ use super::config::{RedisConfig, RedisServer};
 use super::error::{Cause, describe, reply_code, to_error};
 use super::gate::Gate;
 use super::link::{Connection, Dial, Link, closed};
-use super::plan::{Plan, Text};
+use super::plan::Plan;
 use super::reply::Reply;
 use super::tls::Trust;
 use super::transport::Transport;
@@ -100,21 +100,21 @@ impl fmt::Debug for FredTransport {
     }
 }
 
+/// The arguments as slices of one buffer: fred clones each of them, which costs an allocation for
+/// every piece that has a buffer of its own.
 fn arguments(script: &'static str, plan: &Plan) -> Vec<Value> {
+    let texts = || plan.keys.iter().chain(&plan.args);
+    let mut buffer = Vec::with_capacity(texts().map(|text| text.len()).sum());
+    texts().for_each(|text| buffer.extend_from_slice(text.as_bytes()));
+    let mut rest = Bytes::from(buffer);
     let mut values = Vec::with_capacity(2 + plan.keys.len() + plan.args.len());
-    values.push(Value::String(Str::from_static(script)));
-    values.push(Value::Integer(
-        i64::try_from(plan.keys.len()).unwrap_or(i64::MAX),
-    ));
-    values.extend(plan.keys.iter().chain(&plan.args).map(value));
+    values.push(Value::Bytes(Bytes::from_static(script.as_bytes())));
+    values.push(Value::Bytes(match plan.keys.len() {
+        1 => Bytes::from_static(b"1"),
+        count => Bytes::from(count.to_string()),
+    }));
+    values.extend(texts().map(|text| Value::Bytes(rest.split_to(text.len()))));
     values
-}
-
-fn value(text: &Text) -> Value {
-    Value::String(match text {
-        Text::Borrowed(text) => Str::from_static(text),
-        Text::Owned(text) => Str::from(text.as_str()),
-    })
 }
 
 fn error_text(frame: &Resp3Frame) -> Option<&str> {

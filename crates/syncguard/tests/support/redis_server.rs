@@ -24,7 +24,7 @@ pub(crate) const ADMIN: &str = "user admin on >admin ~* &* +@all";
 pub(crate) const LOCKS_ONLY: &[&str] = &[
     ADMIN,
     "user default off",
-    "user locks on >secret ~syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +client|id +info",
+    "user locks on >secret ~syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping",
 ];
 
 /// Lines for a server with TLS, on a port of its own, that asks for client certificates.
