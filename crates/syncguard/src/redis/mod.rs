@@ -29,13 +29,15 @@ mod config;
 mod error;
 pub mod extend;
 pub mod force_release;
-mod fred_transport;
+mod fred_client;
 mod gate;
 pub mod is_locked;
 mod link;
 pub mod lookup_key;
 pub mod lookup_lock_id;
+mod native;
 mod plan;
+mod pulse;
 pub mod record;
 pub mod release;
 mod reply;
@@ -63,7 +65,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
-use fred_transport::FredTransport;
+use native::NativeTransport;
 
 /// Locks in a Redis server.
 pub struct RedisBackend {
@@ -81,7 +83,7 @@ impl RedisBackend {
     /// `InvalidArgument` that names the setting.
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
-        let transport = Arc::new(FredTransport::new(&config)?);
+        let transport = Arc::new(NativeTransport::new(&config)?);
         Ok(Self::with(transport, names, &config.locks))
     }
 
