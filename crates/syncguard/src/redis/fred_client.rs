@@ -112,8 +112,11 @@ impl Dial for FredDialer {
             internal_command_timeout: config.connect_timeout,
             max_command_attempts: 1,
             disable_cluster_health_check: true,
+            // A call that is alone leaves at once all the same. Those that come while others are on
+            // their way leave together when a reply arrives: half the CPU time for client and server,
+            // for at most one round trip more, and one server answers one after the other anyway.
             tcp: TcpConfig {
-                nodelay: Some(true),
+                nodelay: Some(false),
                 ..TcpConfig::default()
             },
             ..ConnectionConfig::default()
