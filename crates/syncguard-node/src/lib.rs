@@ -23,3 +23,4 @@ mod keys;
 mod options;
 mod redis;
 mod redis_connection;
+mod spin;
