@@ -48,7 +48,10 @@ pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOut
             expires_at_ms: reply::number(row, 2)?,
         })),
         "locked" => Ok(AcquireOutcome::Locked),
-        "exhausted" => Err(Fence::overflow()),
+        "exhausted" => Err(match Fence::after(reply::number(row, 1)?) {
+            Err(error) => error,
+            Ok(_) => reply::malformed(),
+        }),
         _ => Err(reply::malformed()),
     }
 }

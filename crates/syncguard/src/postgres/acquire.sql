@@ -1,16 +1,19 @@
 -- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms   {owner_param}
 --
 -- The snapshot of a statement is taken before its first wait, so after the wait for the advisory lock
--- no plain SELECT can be trusted. What decides is therefore the INSERT ... ON CONFLICT DO UPDATE: it
--- works on the last committed version of a row, whatever the snapshot shows, and the clock in its
--- WHERE and SET is read when it has that row. Each step takes rows from the one before it, which
--- fixes their order.
+-- no plain SELECT can be trusted. What decides are therefore the two INSERT ... ON CONFLICT DO UPDATE:
+-- they work on the last committed version of a row, whatever the snapshot shows, and the clock in
+-- their WHERE and SET is read when they have that row. Each step takes rows from the one before it,
+-- which fixes their order.
 WITH
--- A snapshot may be believed when it shows a live lock: it was held after this call began.
+-- A snapshot may be believed when it shows a live lock: the key was held after this call began.
 seen AS MATERIALIZED (
   SELECT FROM {locks}
   WHERE key = $1
     AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
+),
+counter AS MATERIALIZED (
+  SELECT fence, fence BETWEEN 0 AND 899999999999999 AS has_next FROM {fences} WHERE fence_key = $2
 ),
 -- One acquisition of a key at a time, other writers' included. A fence that a crash forgets would be
 -- given twice, so this transaction is durable even where the session's transactions are not.
@@ -21,12 +24,15 @@ gate AS MATERIALIZED (
          ELSE ''
        END AS passed
   WHERE NOT EXISTS (SELECT FROM seen)
+    AND NOT EXISTS (SELECT FROM counter WHERE NOT has_next)
 ),
+-- A counter that is not what the snapshot shows was moved by an acquisition during the wait: then the
+-- key was held after this call began, and no number is spent.
 counted AS (
-  INSERT INTO {fences} AS counter (fence_key, fence, key_debug)
+  INSERT INTO {fences} AS last (fence_key, fence, key_debug)
   SELECT $2, 1, $3 FROM gate WHERE passed IS NOT NULL
-  ON CONFLICT (fence_key) DO UPDATE SET fence = counter.fence + 1
-    WHERE counter.fence BETWEEN 0 AND 899999999999999
+  ON CONFLICT (fence_key) DO UPDATE SET fence = last.fence + 1
+    WHERE last.fence = (SELECT fence FROM counter)
   RETURNING
     lpad(fence::text, 15, '0') AS fence,
     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
@@ -48,9 +54,9 @@ granted AS (
 SELECT
   CASE
     WHEN granted.fence IS NOT NULL THEN 'acquired'
-    WHEN EXISTS (SELECT FROM seen) OR EXISTS (SELECT FROM counted) THEN 'locked'
+    WHEN EXISTS (SELECT FROM seen) OR EXISTS (SELECT FROM gate) THEN 'locked'
     ELSE 'exhausted'
   END AS outcome,
-  granted.fence,
+  coalesce(granted.fence, (SELECT fence::text FROM counter)) AS fence,
   granted.expires_at_ms::text AS expires_at_ms
 FROM (SELECT) call LEFT JOIN granted ON true

@@ -25,6 +25,12 @@ mod lifecycle;
 mod lookup;
 mod owner;
 mod ownership;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres_server.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod postgres_server;
 mod sqlite;
 mod waiting;
 
@@ -35,7 +41,18 @@ use fixture::{Needs, Stage, Store, Topic};
 use libtest_mimic::{Arguments, Trial};
 
 fn stores() -> Vec<Arc<dyn Store>> {
-    vec![Arc::new(sqlite::OnFile), Arc::new(sqlite::InMemory)]
+    vec![
+        Arc::new(sqlite::OnFile),
+        Arc::new(sqlite::InMemory),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Tcp),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Tls),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Unix),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::PgBouncer),
+    ]
 }
 
 const TOPICS: [(&str, Topic); 15] = [
