@@ -36,6 +36,12 @@ mod redis_server;
 #[cfg(feature = "redis")]
 #[path = "../support/resp.rs"]
 mod resp;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres_server.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod postgres_server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod waiting;
@@ -58,6 +64,14 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(redis::TlsWithAcl::default()),
         #[cfg(feature = "redis")]
         Arc::new(redis::BySentinel::default()),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Tcp),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Tls),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Unix),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::PgBouncer),
     ]
 }
 
