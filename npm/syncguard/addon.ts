@@ -51,6 +51,35 @@ export type RedisNativeConnection = {
   connectTimeoutMs?: number;
 };
 
+/** What locks in PostgreSQL are like, whoever talks to the server. */
+export type PostgresNativeLocks = {
+  tableName?: string;
+  fenceTableName?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+  /** Whether a release waits for the server's disk. */
+  durableReleases?: boolean;
+};
+
+/** Where a PostgreSQL server is. What stands beside a URL overrides it; without either, PG* variables count. */
+export type PostgresNativeConnection = {
+  url?: string;
+  /** Names, addresses, or folders of unix sockets. */
+  hosts?: { host: string; port?: number }[];
+  database?: string;
+  user?: string;
+  password?: string;
+  /** Certificates and keys as PEM; `mode` as libpq's sslmode. */
+  tls?: { mode?: string; ca?: string; cert?: string; key?: string; servername?: string };
+  applicationName?: string;
+  options?: string;
+  parameters?: { name: string; value: string }[];
+  targetSessionAttrs?: string;
+  poolSize?: number;
+  connectTimeoutMs?: number;
+  prepare?: boolean;
+};
+
 /** The addon's exports, as `crates/syncguard-node` defines them. */
 export interface Addon {
   constants(): {
@@ -88,6 +117,16 @@ export interface Addon {
       locks: RedisNativeLocks,
     ): Handle;
     redisOverClient(completions: Completions, client: number, locks: RedisNativeLocks): Handle;
+    postgres(
+      completions: Completions,
+      connection: PostgresNativeConnection & { passwordClient?: number },
+      locks: PostgresNativeLocks,
+    ): Handle;
+    postgresOverClient(
+      completions: Completions,
+      client: number,
+      locks: PostgresNativeLocks,
+    ): Handle;
   };
 }
 
@@ -115,6 +154,7 @@ export interface Handle {
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
   forceRelease(operation: number, cancellable: boolean, key: string): void;
   close(operation: number): void;
+  setupSchema(operation: number): void;
 }
 
 /**

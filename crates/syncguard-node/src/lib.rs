@@ -21,4 +21,5 @@ mod error;
 mod io_thread;
 mod keys;
 mod options;
+mod postgres;
 mod redis;

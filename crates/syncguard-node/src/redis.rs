@@ -80,6 +80,7 @@ impl NativeBackend {
         let backend = Arc::new(RedisBackend::new(config).map_err(thrown)?);
         Ok(Self {
             backend,
+            postgres: None,
             completions,
         })
     }
@@ -97,6 +98,7 @@ impl NativeBackend {
         let backend = RedisBackend::over(transport, ClientPrefix::Theirs, &locks);
         Ok(Self {
             backend: Arc::new(backend.map_err(thrown)?),
+            postgres: None,
             completions,
         })
     }
