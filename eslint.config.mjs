@@ -2,7 +2,8 @@ import { defineConfig, globalIgnores } from "eslint/config";
 import tseslint from "typescript-eslint";
 
 export default defineConfig(
-  globalIgnores(["dist", "target", "node_modules", "index.d.ts"]),
+  // The files in __test__/types are there for the compiler alone.
+  globalIgnores(["dist", "target", "node_modules", "index.d.ts", "__test__/types/*.{mts,cts}"]),
   {
     files: ["**/*.ts", "**/*.mts", "**/*.cts"],
     extends: [tseslint.configs.strictTypeChecked],

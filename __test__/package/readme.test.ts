@@ -44,6 +44,16 @@ describe("the examples", () => {
   );
 });
 
+it("the Rust example is one that cargo test runs", () => {
+  const docs = readFileSync(join(root, "crates/syncguard/src/sqlite/mod.rs"), "utf8");
+  const tested = docs.split("\n").map((line) => line.replace(/^\/\/! ?/, ""));
+  const [example, ...others] = blocks.filter(({ language }) => language === "rust");
+  const lines = example?.code.split("\n").filter(Boolean) ?? [];
+  expect(lines.length).toBeGreaterThan(3);
+  expect(others).toEqual([]);
+  expect(tested).toEqual(expect.arrayContaining(lines));
+});
+
 describe("the lists", () => {
   it("name scripts that exist", () => {
     const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {

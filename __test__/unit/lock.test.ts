@@ -350,6 +350,21 @@ describe("signals", () => {
     await until(() => backend.held.size === 0);
   });
 
+  test("so is one that is granted just before the abort", async () => {
+    const { promise, resolve } = deferred<AcquireResult<FakeCapabilities>>();
+    const backend = fakeBackend({ acquire: () => promise });
+    const controller = new AbortController();
+    const work = vi.fn();
+    const result = lockError(lock(backend, work, { key: KEY, signal: controller.signal }));
+    await settle();
+    resolve(grant("granted"));
+    controller.abort();
+    expect((await result).code).toBe("Aborted");
+    expect(work).not.toHaveBeenCalled();
+    await until(() => backend.released.length === 1);
+    expect(backend.released).toEqual([{ lockId: "granted", signal: undefined }]);
+  });
+
   test("an abort is told from an error that comes with it", async () => {
     const controller = new AbortController();
     const backend = fakeBackend({

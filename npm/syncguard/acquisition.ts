@@ -4,7 +4,7 @@ import { ATTEMPT_TIMEOUT_MS, checksKeys } from "./attempt.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
 import { mergeAcquisitionConfig } from "./config.js";
 import { LOCK_DEFAULTS } from "./constants.js";
-import { LockError, locate } from "./errors.js";
+import { LockError, addContext } from "./errors.js";
 import { releaseInBackground } from "./handle.js";
 import { core } from "./native.js";
 import { checkObject, checkSignal, invalid } from "./validation.js";
@@ -115,7 +115,7 @@ function decide(rules: Rules, failure: LockError | null, elapsedMs: number, key:
   try {
     delayMs = rules.after(failure && failure.code, elapsedMs, Math.random());
   } catch (error) {
-    throw locate(error, key);
+    throw addContext(error, key);
   }
   // Null: waiting on does not help against this failure.
   if (delayMs === null) throw failure ?? new LockError("Internal", "no decision", { key });
@@ -133,7 +133,7 @@ function createRules(acquisition: AcquisitionOptions | undefined, key: string): 
   try {
     return core.createAcquisition(policy);
   } catch (error) {
-    throw locate(error, key);
+    throw addContext(error, key);
   }
 }
 

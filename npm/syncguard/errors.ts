@@ -70,17 +70,13 @@ export class LockError extends Error {
 // On the prototype, so that it is there when the stack is captured.
 hide(LockError.prototype, "name", "LockError");
 
-/**
- * Adds to `error` what it is about and gives it the stack of the running async function: an error that was
- * made elsewhere knows neither. Call it where the awaited promise failed.
- */
-export function locate(error: unknown, key: string | undefined, lockId?: string): unknown {
+/** Tells an error of the native part, which knows no keys, what it is about. Returns the same error. */
+export function addContext(error: unknown, key: string | undefined, lockId?: string): unknown {
   if (error instanceof LockError) {
     const context: LockErrorContext = { ...error.context };
     if (typeof key === "string") context.key ??= key;
     if (typeof lockId === "string") context.lockId ??= lockId;
     setContext(error, context);
-    Error.captureStackTrace(error, locate);
   }
   return error;
 }

@@ -2,7 +2,7 @@
 
 import { ATTEMPT_TIMEOUT_MS, type LimitedAttempt, markChecksKeys } from "./attempt.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
-import { locate } from "./errors.js";
+import { addContext } from "./errors.js";
 import { logFenceWarning } from "./fence.js";
 import {
   createHandle,
@@ -58,7 +58,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         rememberDisposal(held, disposal);
         return held;
       } catch (error) {
-        throw locate(error, key);
+        throw addContext(error, key);
       }
     },
 
@@ -68,7 +68,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         const outcome = await native.release(lockId, signal);
         return outcome === true ? { ok: true } : failure(outcome);
       } catch (error) {
-        throw locate(error, undefined, lockId);
+        throw addContext(error, undefined, lockId);
       }
     },
 
@@ -78,7 +78,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         const outcome = await native.extend(lockId, ttlMs, signal);
         return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
       } catch (error) {
-        throw locate(error, undefined, lockId);
+        throw addContext(error, undefined, lockId);
       }
     },
 
@@ -87,7 +87,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       try {
         return await native.isLocked(key, signal);
       } catch (error) {
-        throw locate(error, key);
+        throw addContext(error, key);
       }
     },
 
@@ -106,7 +106,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         if (record.owner !== undefined) raw.owner = record.owner;
         return attachRawData(sanitizeLockInfo<C>(record, capabilities), raw);
       } catch (error) {
-        throw locate(error, key, lockId);
+        throw addContext(error, key, lockId);
       }
     },
 
@@ -115,7 +115,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         const released = await native.forceRelease(key, options?.signal);
         return released ? { ok: true } : failure("not-found");
       } catch (error) {
-        throw locate(error, key);
+        throw addContext(error, key);
       }
     },
 

@@ -1,9 +1,9 @@
-import { invalid } from "./validation.js";
 import { exposeNativeBackend } from "./native-backend.js";
 import type { SqliteNativeOptions } from "./addon.js";
 import { core } from "./native.js";
 import { sqlitePathOfUrl } from "./sqlite-url.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "./types.js";
+import { checkObject, invalid } from "./validation.js";
 
 /** One machine, one clock: `"server"` means the clock of the machine. */
 export interface SqliteCapabilities extends BackendCapabilities {
@@ -57,11 +57,8 @@ function mergeOptions(
   pathOrOptions: string | SqliteBackendOptions,
   moreOptions: SqliteBackendOptions,
 ): SqliteBackendOptions {
-  for (const options of [pathOrOptions, moreOptions]) {
-    if ((typeof options !== "object" && options !== pathOrOptions) || options === null) {
-      throw invalid("options must be an object");
-    }
-  }
+  if (typeof pathOrOptions !== "string") checkObject(pathOrOptions, "options");
+  checkObject(moreOptions, "options");
   const options: SqliteBackendOptions =
     typeof pathOrOptions === "string"
       ? { ...moreOptions, path: pathOrOptions }

@@ -24,7 +24,7 @@ export function sqlitePathOfUrl(url: string, name: string): string {
   try {
     path = decodeURIComponent(path);
   } catch {
-    throw invalid(`${name}: the percent-encoding of the path is malformed`);
+    throw invalid(`${name}: the percent-encoding of the sqlite URL is malformed`);
   }
   if (path === "" || path === "/") throw invalid(`${name}: a sqlite URL needs a path`);
   return path;

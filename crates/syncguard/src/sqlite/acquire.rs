@@ -110,4 +110,21 @@ mod tests {
             assert_eq!(left, (None, Some(counter)));
         }
     }
+
+    #[test]
+    fn a_lock_whose_fence_cannot_be_counted_is_not_written() {
+        let store = store_with_counter(41);
+        store
+            .connection()
+            .execute_batch(
+                "CREATE TRIGGER broken BEFORE UPDATE ON syncguard_fence_counters \
+                 BEGIN SELECT RAISE(ABORT, 'broken'); END",
+            )
+            .unwrap();
+        assert_eq!(attempt(&store).unwrap_err().kind(), ErrorKind::Internal);
+        // The transaction goes on, without the half that was written.
+        assert!(store.in_transaction());
+        let left = read(store.connection(), "a", "fence:a").unwrap();
+        assert_eq!(left, (None, Some(41)));
+    }
 }

@@ -1,0 +1,91 @@
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { lock } from "syncguard";
+import { createSqliteBackend } from "syncguard/sqlite";
+import { run, start } from "../support/child";
+import { lockError } from "../support/errors";
+import { temporaryFolder } from "../support/temp";
+
+let folder: ReturnType<typeof temporaryFolder>;
+let file: string;
+beforeEach(() => {
+  folder = temporaryFolder();
+  file = join(folder.path, "locks.db");
+});
+afterEach(() => {
+  folder.remove();
+});
+
+describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
+  test.each(["file", ":memory:"])("ends by itself when it is done (%s)", async (where) => {
+    const { finished, printed } = start(runtime, "use-and-end.mjs", [
+      where === "file" ? file : where,
+    ]);
+    await printed("done");
+    const { code, stdout, stderr } = await finished;
+    const endedMs = Date.now() - Number(stdout.split(" ")[1]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(endedMs).toBeLessThan(1_000);
+  });
+
+  test("lives until its operations have ended", async () => {
+    const { code, stdout, stderr } = await run(runtime, "in-flight.cjs", [file]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout.match(/acquired/g)).toHaveLength(50);
+  });
+
+  test("sees no unhandled rejection", async () => {
+    const { code, stdout, stderr } = await run(runtime, "rejections.mjs");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(JSON.parse(stdout)).toEqual({ unhandled: 0 });
+  });
+
+  test("shares one LockError and one state between ESM and CommonJS", async () => {
+    const { code, stdout, stderr } = await run(runtime, "formats.cjs");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(JSON.parse(stdout)).toEqual({
+      fences: ["000000000000001", "000000000000002"],
+      sameError: true,
+      recognised: true,
+    });
+  });
+
+  test("has the basics", async () => {
+    const { code, stdout, stderr } = await run(runtime, "basics.mjs", [file]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toBe("basics passed\n");
+  });
+});
+
+test(
+  "200 threads load the addon, use it and end, and leave nothing behind",
+  { timeout: 120_000 },
+  async () => {
+    const { code, signal, stdout, stderr } = await run("node", "workers.mjs", [file, "200"]);
+    expect({ code, signal, stderr }).toEqual({ code: 0, signal: null, stderr: "" });
+    const { grownBytes } = JSON.parse(stdout) as { grownBytes: number };
+    expect(grownBytes).toBeLessThan(48 * 1024 * 1024);
+  },
+);
+
+describe("a database that others keep busy", () => {
+  test("holds lock() up no longer than its timeout", async () => {
+    const backend = createSqliteBackend(file);
+    await backend.isLocked({ key: "some:key" });
+    const holder = start("bun", "hold-database.mjs", [file]);
+    await holder.printed("busy");
+    const started = performance.now();
+    const error = await lockError(
+      lock(backend, () => 1, { key: "some:key", acquisition: { timeoutMs: 400 } }),
+    );
+    const tookMs = performance.now() - started;
+    expect(["NetworkTimeout", "ServiceUnavailable"]).toContain(error.code);
+    expect(tookMs).toBeGreaterThan(300);
+    expect(tookMs).toBeLessThan(1_500);
+
+    // Once it is free again, so are locks.
+    holder.child.stdin.end();
+    await holder.finished;
+    expect(await lock(backend, () => "works", { key: "some:key" })).toBe("works");
+  });
+});

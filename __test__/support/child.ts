@@ -1,0 +1,80 @@
+/** Programs in processes of their own. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+
+const fixtures = fileURLToPath(new URL("../process/fixtures/", import.meta.url));
+const modules = fileURLToPath(new URL("../../node_modules/", import.meta.url));
+
+export type Finished = {
+  code: number | null;
+  signal: string | null;
+  stdout: string;
+  stderr: string;
+};
+
+/** A program that runs. It is killed when the test ends, if it has not ended before. */
+export function start(
+  runtime: "node" | "bun",
+  fixture: string,
+  args: string[] = [],
+  env: Record<string, string> = {},
+) {
+  const program = runtime === "node" ? process.execPath : bun();
+  const flags = runtime === "node" ? ["--unhandled-rejections=strict", "--expose-gc"] : [];
+  const child = spawn(program, [...flags, fixtures + fixture, ...args], {
+    env: { ...process.env, NODE_ENV: "test", ...env },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+    child.emit("line");
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  child.on("error", (error) => {
+    stderr += String(error);
+  });
+  const finished = once(child, "close").then(([code, signal]): Finished => {
+    // Whoever waits for a line waits no longer.
+    child.emit("line");
+    return { code: code as number | null, signal: signal as string | null, stdout, stderr };
+  });
+  return {
+    child,
+    finished,
+    /** Resolves once the program has printed `text`. */
+    async printed(text: string): Promise<void> {
+      while (!stdout.includes(text)) {
+        if (child.exitCode !== null || child.signalCode !== null) {
+          throw new Error(`the program ended without printing ${text}: ${stdout}${stderr}`);
+        }
+        await once(child, "line");
+      }
+    },
+  };
+}
+
+/** What becomes of a program that runs to its end. */
+export async function run(...args: Parameters<typeof start>): Promise<Finished> {
+  return await start(...args).finished;
+}
+
+/** Bun's binary: where its install script puts it, or where it comes from if such scripts do not run. */
+function bun(): string {
+  const folder = join(modules, "@oven");
+  const downloaded = readdirSync(folder)
+    .flatMap((name) => [join(folder, name, "bin", "bun"), join(folder, name, "bin", "bun.exe")])
+    .find((path) => existsSync(path));
+  return downloaded ?? join(modules, "bun", "bin", "bun.exe");
+}

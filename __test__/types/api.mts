@@ -1,0 +1,216 @@
+/** What the types promise. Compiled, never run. */
+
+import { expectTypeOf } from "vitest";
+import {
+  acquireHandle,
+  type AcquireOk,
+  type AcquireResult,
+  type AcquisitionOptions,
+  type AsyncLock,
+  type BackendCapabilities,
+  createFirestoreBackend,
+  createPostgresBackend,
+  createRedisBackend,
+  createSqliteBackend,
+  decorateAcquireResult,
+  type DisposableLockHandle,
+  type ExtendResult,
+  type Fence,
+  getByKey,
+  getByKeyRaw,
+  hasFence,
+  type HashId,
+  type HeldLock,
+  type KeyLookup,
+  type KeyOp,
+  lock,
+  type LockBackend,
+  type LockConfig,
+  LockError,
+  type LockEvent,
+  type LockInfo,
+  type LockInfoDebug,
+  type LockOp,
+  type OnReleaseError,
+  type OwnershipLookup,
+  type ReleaseResult,
+  setDefaultBackend,
+  type SyncGuardBackend,
+  type TelemetryOptions,
+  withTelemetry,
+} from "syncguard";
+import {
+  createAutoLock,
+  delay,
+  formatFence,
+  logFenceWarning,
+  mapToMutationResult,
+} from "syncguard/common";
+import type {
+  FirestoreBackendOptions,
+  FirestoreCapabilities,
+  FirestoreConfig,
+  LockDocument,
+} from "syncguard/firestore";
+import { createAtomicLock } from "syncguard/forrst";
+import {
+  createLock as createPostgresLock,
+  type PostgresBackendOptions,
+  type PostgresCapabilities,
+  type PostgresConfig,
+  setupSchema,
+} from "syncguard/postgres";
+import {
+  createLock as createRedisLock,
+  type LockData,
+  type RedisBackendOptions,
+  type RedisCapabilities,
+  type RedisConfig,
+} from "syncguard/redis";
+import { createLock, type SqliteBackendOptions, type SqliteCapabilities } from "syncguard/sqlite";
+
+interface Fencing extends BackendCapabilities {
+  supportsFencing: true;
+  timeAuthority: "client";
+}
+interface Plain extends BackendCapabilities {
+  supportsFencing: false;
+  timeAuthority: "client";
+}
+
+// A backend of one's own is a plain object with the six members.
+const plainResult: AcquireResult<Fencing> = { ok: false, reason: "locked" };
+const own: LockBackend<Fencing> = {
+  capabilities: { supportsFencing: true, timeAuthority: "client" },
+  acquire: async (opts: KeyOp & { ttlMs: number }) => (opts.ttlMs ? plainResult : plainResult),
+  release: async (opts: LockOp) => ({ ok: opts.lockId === "" }) as ReleaseResult,
+  extend: async () => ({ ok: true, expiresAtMs: 1 }) as ExtendResult,
+  isLocked: async () => false,
+  lookup: async (_: KeyLookup | OwnershipLookup) => null,
+};
+declare const plain: LockBackend<Plain>;
+const sqlite = createSqliteBackend(":memory:");
+const any: LockBackend = sqlite;
+
+// Every backend is a LockBackend, and knows what it can do.
+expectTypeOf(sqlite).toExtend<LockBackend<SqliteCapabilities>>();
+expectTypeOf(sqlite.capabilities.backend).toEqualTypeOf<"sqlite">();
+expectTypeOf(createRedisBackend).returns.toExtend<LockBackend<RedisCapabilities>>();
+expectTypeOf(createPostgresBackend).returns.toExtend<LockBackend<PostgresCapabilities>>();
+expectTypeOf(createFirestoreBackend).returns.toExtend<LockBackend<FirestoreCapabilities>>();
+expectTypeOf<FirestoreCapabilities["timeAuthority"]>().toEqualTypeOf<"client">();
+
+// Fences are there at compile time where the backend has them, and only there.
+const result = await sqlite.acquire({ key: "k", ttlMs: 1 });
+if (result.ok) {
+  expectTypeOf(result.fence).toEqualTypeOf<Fence>();
+  expectTypeOf(result.lockId).toBeString();
+  expectTypeOf(result).toExtend<DisposableLockHandle>();
+} else {
+  expectTypeOf(result.reason).toEqualTypeOf<"locked">();
+  // @ts-expect-error there is none without a lock
+  void result.fence;
+}
+const plainly = await plain.acquire({ key: "k", ttlMs: 1 });
+// @ts-expect-error this backend has no fences
+if (plainly.ok) void plainly.fence;
+const generic: AcquireResult<BackendCapabilities> = result;
+if (hasFence(generic)) expectTypeOf(generic.fence).toEqualTypeOf<Fence>();
+
+// Results of our backends can be disposed of; so can held locks.
+{
+  await using disposable = await sqlite.acquire({ key: "k", ttlMs: 1, owner: "me" });
+  await using held = await sqlite.lock("k", { ttlMs: 5, acquisition: { timeoutMs: 5 } });
+  await using handle = await acquireHandle(any, { key: "k", ttlMs: 1 });
+  expectTypeOf(held).toExtend<HeldLock<SqliteCapabilities>>();
+  expectTypeOf(held.fence).toEqualTypeOf<Fence>();
+  expectTypeOf(handle.ok).toBeBoolean();
+  expectTypeOf(disposable.release).returns.resolves.toEqualTypeOf<ReleaseResult>();
+}
+expectTypeOf(sqlite.forceRelease).parameter(0).toBeString();
+
+// lock(): the result is the function's, the handle is the backend's.
+expectTypeOf(lock(own, () => 42, { key: "k" })).resolves.toEqualTypeOf<number>();
+expectTypeOf(lock(async () => "text", { key: "k" })).resolves.toEqualTypeOf<string>();
+expectTypeOf(lock<string>(own, async () => "text", { key: "k" })).resolves.toBeString();
+await lock(sqlite, ({ fence, extend, signal }) => [fence satisfies Fence, extend(1), signal], {
+  key: "k",
+});
+await lock(({ fence }) => fence satisfies Fence, { key: "k" });
+await lock(
+  plain,
+  (handle) => {
+    expectTypeOf(handle.fence).toEqualTypeOf<Fence | undefined>();
+    // @ts-expect-error read only
+    handle.lockId = "other";
+  },
+  { key: "k" },
+);
+const onReleaseError: OnReleaseError = (error, { key, lockId, source }) => {
+  void [error.message, key, lockId, source satisfies "disposal"];
+};
+const acquisition: AcquisitionOptions = { backoff: "fixed", jitter: "none", maxRetries: 1 };
+const config: LockConfig = { key: "k", ttlMs: 1, onReleaseError, acquisition };
+await lock(own, () => undefined, config);
+// @ts-expect-error the key is needed
+await lock(own, () => undefined, {});
+// @ts-expect-error no such backoff
+await lock(own, () => undefined, { key: "k", acquisition: { backoff: "linear" } });
+
+// Bound forms.
+expectTypeOf(createAutoLock(own)).toEqualTypeOf<AsyncLock<Fencing>>();
+expectTypeOf(createLock("file", { cleanupInIsLocked: true })).toExtend<AsyncLock>();
+expectTypeOf(createLock("file")(() => 1, { key: "k" })).resolves.toEqualTypeOf<number>();
+expectTypeOf(createRedisLock).returns.toEqualTypeOf<AsyncLock<RedisCapabilities>>();
+expectTypeOf(createPostgresLock).returns.toEqualTypeOf<AsyncLock<PostgresCapabilities>>();
+expectTypeOf(setupSchema).returns.resolves.toBeVoid();
+
+// Wrappers are what they wrap.
+const telemetry: TelemetryOptions = {
+  onEvent: (event: LockEvent) => void event.keyHash,
+  includeRaw: (event) => event.type === "acquire",
+};
+expectTypeOf(withTelemetry(sqlite, telemetry)).toEqualTypeOf<
+  SyncGuardBackend<SqliteCapabilities>
+>();
+expectTypeOf(withTelemetry(own, telemetry)).toEqualTypeOf<LockBackend<Fencing>>();
+expectTypeOf(
+  decorateAcquireResult(own, plainResult, "k", onReleaseError, 5),
+).toExtend<DisposableLockHandle>();
+
+// Diagnostics.
+expectTypeOf(getByKey(sqlite, "k")).resolves.toEqualTypeOf<LockInfo<SqliteCapabilities> | null>();
+const raw = await getByKeyRaw(sqlite, "k", { signal: AbortSignal.timeout(1) });
+expectTypeOf(raw).toEqualTypeOf<LockInfoDebug<SqliteCapabilities> | null>();
+expectTypeOf(raw?.owner).toEqualTypeOf<string | undefined>();
+expectTypeOf<LockInfo<Fencing>["fence"]>().toEqualTypeOf<Fence>();
+expectTypeOf<LockInfo<Fencing>["keyHash"]>().toEqualTypeOf<HashId>();
+// @ts-expect-error a lookup names one thing
+await sqlite.lookup({});
+
+// Errors.
+const error = new LockError("Internal", "message", { key: "k", cause: 1 });
+expectTypeOf(error.context?.key).toEqualTypeOf<string | undefined>();
+// @ts-expect-error no such code
+new LockError("Oops");
+
+// The rest.
+setDefaultBackend(own);
+// @ts-expect-error the default backend must have fences
+setDefaultBackend(plain);
+expectTypeOf(createAtomicLock).parameter(0).toExtend<LockBackend>();
+expectTypeOf(formatFence).parameter(0).toEqualTypeOf<number | bigint>();
+expectTypeOf(mapToMutationResult("succeeded")).toEqualTypeOf<ReleaseResult>();
+expectTypeOf(mapToMutationResult("succeeded", { expiresAtMs: 1 })).toEqualTypeOf<ExtendResult>();
+expectTypeOf(delay(1)).resolves.toBeVoid();
+logFenceWarning("000000000000001", "k");
+expectTypeOf<AcquireOk<Plain>>().toExtend<{ ok: true; lockId: string; expiresAtMs: number }>();
+expectTypeOf<RedisBackendOptions["keyPrefix"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<PostgresBackendOptions["tableName"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<FirestoreBackendOptions["collection"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<SqliteBackendOptions["path"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<RedisConfig["keyPrefix"]>().toBeString();
+expectTypeOf<PostgresConfig["tableName"]>().toBeString();
+expectTypeOf<FirestoreConfig["collection"]>().toBeString();
+expectTypeOf<LockData["fence"]>().toBeString();
+expectTypeOf<LockDocument["fence"]>().toBeString();

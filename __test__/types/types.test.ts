@@ -1,0 +1,39 @@
+import { fileURLToPath } from "node:url";
+import ts from "typescript";
+import { expect, test } from "vitest";
+
+const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+
+/** What the compiler has to say about a file under `options` on top of the project's own. */
+function diagnose(file: string, options: ts.CompilerOptions = {}): string[] {
+  const config = ts.getParsedCommandLineOfConfigFile(path("./tsconfig.json"), options, {
+    ...ts.sys,
+    onUnRecoverableConfigFileDiagnostic: (diagnostic) => {
+      throw new Error(ts.flattenDiagnosticMessageText(diagnostic.messageText, "\n"));
+    },
+  });
+  const program = ts.createProgram([path(file)], config?.options ?? {});
+  return ts.getPreEmitDiagnostics(program).map(({ file: source, start, messageText }) => {
+    const line = source?.getLineAndCharacterOfPosition(start ?? 0).line ?? 0;
+    return `${source?.fileName}:${line + 1} ${ts.flattenDiagnosticMessageText(messageText, "\n")}`;
+  });
+}
+
+test.each(["./api.mts", "./commonjs.cts"])("the types are as %s expects", (file) => {
+  expect(diagnose(file)).toEqual([]);
+});
+
+test("the types do without exactOptionalPropertyTypes, and check their own declarations", () => {
+  const options = { exactOptionalPropertyTypes: false, skipLibCheck: false };
+  expect(diagnose("./commonjs.cts", options)).toEqual([]);
+});
+
+test("index.d.ts compiles", () => {
+  expect(diagnose("../../index.d.ts")).toEqual([]);
+});
+
+test("a mistake would be seen", () => {
+  const diagnostics = diagnose("./mistake.mts");
+  expect(diagnostics).toHaveLength(1);
+  expect(diagnostics[0]).toMatch(/mistake\.mts:.*ttlMs/s);
+});

@@ -1,0 +1,140 @@
+import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { inspect } from "node:util";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { lock, setDefaultBackend } from "syncguard";
+import { createSqliteBackend } from "syncguard/sqlite";
+import { lockError, thrownLockError } from "../support/errors";
+import { fakeBackend } from "../support/fake-backend";
+import { temporaryFolder } from "../support/temp";
+
+const KEY = "some:key";
+
+let folder: ReturnType<typeof temporaryFolder>;
+beforeEach(() => {
+  folder = temporaryFolder();
+  vi.stubEnv("SYNCGUARD_URL", undefined);
+});
+afterEach(() => {
+  setDefaultBackend(undefined);
+  folder.remove();
+});
+
+describe("SYNCGUARD_URL", () => {
+  const use = (url: string): Promise<string> => {
+    vi.stubEnv("SYNCGUARD_URL", url);
+    return lock(({ fence }) => fence, { key: KEY });
+  };
+
+  test("names a database file", async () => {
+    const file = join(folder.path, "locks.db");
+    expect(await use(`sqlite://${file}`)).toBe("000000000000001");
+    expect(await use(`sqlite:${file}`)).toBe("000000000000002");
+    expect(existsSync(file)).toBe(true);
+    const other = join(folder.path, "a b?.db");
+    expect(await use(`sqlite://${other.replace(" ", "%20").replace("?", "%3F")}`)).toBe(
+      "000000000000001",
+    );
+    expect(existsSync(other)).toBe(true);
+  });
+
+  test("may ask for a database in memory", async () => {
+    expect(await use("sqlite::memory:")).toBe("000000000000001");
+    // One backend for the whole process.
+    expect(await use("sqlite::memory:")).toBe("000000000000002");
+  });
+
+  test.each([
+    "redis://u:secret@h",
+    "rediss://h",
+    "postgres://u:secret@h",
+    "postgresql://h",
+    "REDIS://h",
+  ])("may name a server that is not built yet: %s", async (url) => {
+    const error = await lockError(use(url));
+    expect(error.code).toBe("InvalidArgument");
+    expect(error.message).toMatch(/is not built yet$/);
+    expect(inspect(error)).not.toContain("secret");
+  });
+
+  test.each([
+    "http://u:secret@h",
+    "secret",
+    "/var/secret.db",
+    "sqlite",
+    "sqlite:",
+    "sqlite:///",
+    "sqlite://secret/locks.db",
+    "sqlite:///secret?mode=ro",
+    "sqlite:///secret#x",
+    "sqlite:///secret%zz",
+  ])("is refused and not shown otherwise: %s", async (url) => {
+    const error = await lockError(use(url));
+    expect(error.code).toBe("InvalidArgument");
+    expect(error.message).toMatch(/SYNCGUARD_URL.*sqlite/);
+    expect(inspect(error)).not.toContain("secret");
+  });
+});
+
+describe("setDefaultBackend", () => {
+  test("comes before the environment", async () => {
+    vi.stubEnv("SYNCGUARD_URL", "nonsense");
+    const backend = fakeBackend();
+    setDefaultBackend(backend);
+    expect(await lock(() => backend.held.size, { key: KEY })).toBe(1);
+    setDefaultBackend(undefined);
+    expect((await lockError(lock(() => 1, { key: KEY }))).message).toContain("SYNCGUARD_URL");
+  });
+
+  test("takes backends with fences alone", () => {
+    const plain = { ...fakeBackend(), capabilities: { supportsFencing: false } };
+    for (const backend of [null, {}, "sqlite", plain]) {
+      const error = thrownLockError(() => {
+        setDefaultBackend(backend as never);
+      });
+      expect(error.code).toBe("InvalidArgument");
+    }
+  });
+});
+
+describe("without a word", () => {
+  test("is a database in the user's state folder, for the user alone", async () => {
+    // Something is in the way.
+    const blocked = join(folder.path, "file");
+    writeFileSync(blocked, "");
+    vi.stubEnv("XDG_STATE_HOME", blocked);
+    const error = await lockError(lock(() => 1, { key: KEY }));
+    expect(error.message).toMatch(/SYNCGUARD_URL.*setDefaultBackend/);
+    expect(error.cause).toHaveProperty("code", "ENOTDIR");
+
+    const state = join(folder.path, "state");
+    mkdirSync(state);
+    vi.stubEnv("XDG_STATE_HOME", state);
+    const fence = await lock((handle) => handle.fence, { key: KEY });
+    expect(fence).toBe("000000000000001");
+    const used = join(state, "syncguard");
+    expect(statSync(used).mode & 0o777).toBe(0o700);
+    expect(statSync(join(used, "locks.db")).mode & 0o777).toBe(0o600);
+    const same = createSqliteBackend(join(used, "locks.db"));
+    expect(await same.acquire({ key: KEY, ttlMs: 5_000 })).toMatchObject({
+      fence: "000000000000002",
+    });
+  });
+
+  test("the folder is the platform's", () => {
+    const { stateFolder } = createRequire(import.meta.url)("../../dist/default-backend.js") as {
+      stateFolder: (env: object, platform: string, home: string) => string;
+    };
+    expect(stateFolder({}, "linux", "/home/u")).toBe("/home/u/.local/state/syncguard");
+    expect(stateFolder({ XDG_STATE_HOME: "/s" }, "linux", "/home/u")).toBe("/s/syncguard");
+    expect(stateFolder({ XDG_STATE_HOME: "s" }, "linux", "/home/u")).toBe(
+      "/home/u/.local/state/syncguard",
+    );
+    expect(stateFolder({ XDG_STATE_HOME: "/s" }, "darwin", "/Users/u")).toBe(
+      "/Users/u/Library/Application Support/syncguard",
+    );
+    expect(stateFolder({ LOCALAPPDATA: "/l" }, "win32", "/u")).toBe("/l/syncguard");
+    expect(stateFolder({}, "win32", "/u")).toBe("/u/AppData/Local/syncguard");
+  });
+});

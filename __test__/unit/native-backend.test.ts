@@ -1,0 +1,121 @@
+import { createRequire } from "node:module";
+import { describe, expect, test, vi } from "vitest";
+import {
+  type FencingCapabilities,
+  generateLockId,
+  hashKey,
+  lock,
+  type SyncGuardBackend,
+  withTelemetry,
+} from "syncguard";
+import { lockError } from "../support/errors";
+import { until } from "../support/until";
+
+const { exposeNativeBackend } = createRequire(import.meta.url)("../../dist/native-backend.js") as {
+  exposeNativeBackend: (native: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
+};
+
+type NativeOptions = { timeoutMs?: number; signal?: AbortSignal; owner?: string };
+
+/** A native part that grants everything, and what it was asked. */
+function nativeDouble(fenceNearLimit = false) {
+  const attempts: NativeOptions[] = [];
+  const released: string[] = [];
+  const grant = {
+    lockId: generateLockId(),
+    fence: "090000000000001",
+    expiresAtMs: 5,
+    fenceNearLimit,
+  };
+  const native = {
+    capabilities: { backend: "double", supportsFencing: true, timeAuthority: "server" },
+    acquire: vi.fn(
+      async (
+        _key: string,
+        _ttlMs: number,
+        options: NativeOptions = {},
+      ): Promise<typeof grant | null> => {
+        attempts.push(options);
+        return grant;
+      },
+    ),
+    release: async (lockId: string) => {
+      released.push(lockId);
+      return true;
+    },
+  };
+  return { native, attempts, released, backend: exposeNativeBackend(native, {}) };
+}
+
+const config = (acquisition?: object) => ({ key: "some:key", ...(acquisition && { acquisition }) });
+
+describe("the limit of an attempt", () => {
+  test("is the time that lock() has left", async () => {
+    const { attempts, backend } = nativeDouble();
+    await lock(backend, () => 1, config());
+    await lock(backend, () => 1, config({ timeoutMs: 700 }));
+    await backend.lock("some:key", { acquisition: { timeoutMs: 600 } });
+    const observed = withTelemetry(backend, { onEvent: () => undefined });
+    await lock(observed, () => 1, config({ timeoutMs: 800 }));
+    expect(attempts.map(({ timeoutMs }) => timeoutMs)).toEqual([5_000, 700, 600, 800]);
+  });
+
+  test("shrinks with each attempt", async () => {
+    const { native, attempts, backend } = nativeDouble();
+    vi.useFakeTimers();
+    try {
+      native.acquire.mockImplementation(async (_key, _ttlMs, options = {}) => {
+        attempts.push(options);
+        vi.setSystemTime(Date.now() + 300);
+        return null;
+      });
+      const result = lockError(
+        lock(
+          backend,
+          () => 1,
+          config({ timeoutMs: 1_000, backoff: "fixed", jitter: "none", retryDelayMs: 100 }),
+        ),
+      );
+      await vi.runAllTimersAsync();
+      expect((await result).code).toBe("AcquisitionTimeout");
+      expect(attempts.map(({ timeoutMs }) => timeoutMs)).toEqual([1_000, 600, 200]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("is not there without lock()", async () => {
+    const { attempts, backend } = nativeDouble();
+    await backend.acquire({ key: "some:key", ttlMs: 5 });
+    expect(attempts[0]?.timeoutMs).toBeUndefined();
+  });
+});
+
+describe("a fence near its limit", () => {
+  test("is reported with the hash of the key", async () => {
+    const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
+    await nativeDouble(false).backend.acquire({ key: "some:key", ttlMs: 5 });
+    expect(warn).not.toHaveBeenCalled();
+    await nativeDouble(true).backend.acquire({ key: "some:key", ttlMs: 5 });
+    expect(warn).toHaveBeenCalledOnce();
+    const line = String(warn.mock.calls[0]?.[0]);
+    expect(line).toContain(`key=${hashKey("some:key")}`);
+    expect(line).not.toContain("some:key");
+  });
+});
+
+describe("a signal that comes with the grant", () => {
+  test("frees the lock and rejects", async () => {
+    const { native, released, backend } = nativeDouble();
+    const controller = new AbortController();
+    const { signal } = controller;
+    native.acquire.mockImplementationOnce(async () => {
+      controller.abort();
+      return { lockId: "granted", fence: "1", expiresAtMs: 5, fenceNearLimit: false };
+    });
+    const error = await lockError(backend.acquire({ key: "some:key", ttlMs: 5, signal }));
+    expect(error).toMatchObject({ code: "Aborted", message: "Operation aborted by signal" });
+    await until(() => released.length === 1);
+    expect(released).toEqual(["granted"]);
+  });
+});
