@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
 use super::config::{DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
-use super::error::{Failure, Fault, Stage, failure};
+use super::error::{Failure, Stage, failure};
+use super::fault::Fault;
 use super::statement::Operation;
 use super::tls;
 use crate::error::Error;
@@ -40,6 +41,8 @@ pub(super) struct Connector {
     operation_timeout: Duration,
     /// Where to begin: at the host that answered last.
     first: AtomicUsize,
+    /// Whether the last attempt led nowhere.
+    is_failing: AtomicBool,
     /// Set when sessions turned out to be shared, by a pooler that rejects their settings.
     is_shared: AtomicBool,
     tls: OnceCell<tls::Connector>,
@@ -61,6 +64,7 @@ impl Connector {
             config,
             operation_timeout,
             first: AtomicUsize::new(0),
+            is_failing: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
             tls: OnceCell::new(),
         })
@@ -84,13 +88,20 @@ impl Connector {
                 Ok(Ok(connection)) => {
                     std::mem::forget(turn);
                     self.first.store(index, Ordering::Relaxed);
+                    self.is_failing.store(false, Ordering::Relaxed);
                     return Ok(connection);
                 }
                 Ok(Err(failure)) => last = failure,
                 Err(_) => last = Failure::new(Fault::ConnectTimeout),
             }
         }
+        self.is_failing.store(true, Ordering::Relaxed);
         Err(last)
+    }
+
+    /// Whether the last attempt led nowhere: then it is not for their number that there are no sessions.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
     }
 
     /// All hosts must have their turn before the operation that waits for them gives up.

@@ -29,6 +29,7 @@ mod config;
 mod connect;
 mod error;
 mod extend;
+mod fault;
 mod force_release;
 mod is_locked;
 mod lookup;
@@ -59,6 +60,7 @@ mod backend;
 
 pub use backend::{PostgresBackend, PostgresOptions};
 pub use config::{Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode, Tls};
-pub use error::{Failure, Fault, classify};
+pub use error::Failure;
+pub use fault::{Fault, classify};
 pub use statement::{Call, Operation, Param, Row, Statements, Transport};
 pub use tables::Tables;

@@ -7,13 +7,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::BytesMut;
 use deadpool::Runtime;
-use deadpool::managed::{self, Manager, Metrics, Object, QueueMode, RecycleError, RecycleResult};
+use deadpool::managed::{
+    self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, TimeoutType,
+};
 use tokio::time::timeout;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::config::PostgresConfig;
 use super::connect::{Connection, Connector};
-use super::error::{Failure, Fault, Stage, failure, leaves_session_usable, pool_failure};
+use super::error::{Failure, Stage, failure, leaves_session_usable, pool_failure};
+use super::fault::Fault;
 use super::statement::{Call, Param, Row, Transport};
 use crate::error::Error;
 
@@ -42,7 +45,12 @@ impl Pool {
     }
 
     async fn lease(&self) -> Result<Lease, Failure> {
-        let session = self.sessions.get().await.map_err(pool_failure)?;
+        let session = self.sessions.get().await.map_err(|error| match error {
+            PoolError::Timeout(TimeoutType::Wait) if self.sessions.manager().0.is_failing() => {
+                Failure::new(Fault::ConnectTimeout)
+            }
+            error => pool_failure(error),
+        })?;
         Ok(Lease {
             session: Some(session),
             connector: Arc::clone(&self.sessions.manager().0),
