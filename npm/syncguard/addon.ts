@@ -49,6 +49,7 @@ export type RedisNativeConnection = {
   /** Stands before every key that is sent, as ioredis' own keyPrefix does. */
   clientKeyPrefix?: string;
   connectTimeoutMs?: number;
+  operationTimeoutMs?: number;
 };
 
 /** What locks in PostgreSQL are like, whoever talks to the server. */
@@ -80,6 +81,11 @@ export type PostgresNativeConnection = {
   prepare?: boolean;
 };
 
+/** A connection for several backends; it is made when it is needed. */
+export interface RedisConnection {
+  readonly [Symbol.toStringTag]?: "RedisConnection";
+}
+
 /** The addon's exports, as `crates/syncguard-node` defines them. */
 export interface Addon {
   constants(): {
@@ -109,13 +115,10 @@ export interface Addon {
     after(failedWith: string | null, elapsedMs: number, random: number): number | null;
     attemptTimeoutMs(elapsedMs: number): number;
   };
+  RedisConnection: new (options: RedisNativeConnection) => RedisConnection;
   NativeBackend: {
     sqlite(completions: Completions, options: SqliteNativeOptions): Handle;
-    redis(
-      completions: Completions,
-      connection: RedisNativeConnection,
-      locks: RedisNativeLocks,
-    ): Handle;
+    redis(completions: Completions, connection: RedisConnection, locks: RedisNativeLocks): Handle;
     redisOverClient(completions: Completions, client: number, locks: RedisNativeLocks): Handle;
     postgres(
       completions: Completions,

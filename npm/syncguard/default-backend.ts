@@ -4,6 +4,7 @@ import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
 import { LockError, type LockErrorCode } from "./errors.js";
+import { createRedisBackend } from "./redis-backend.js";
 import { createSqliteBackend } from "./sqlite-backend.js";
 import { sqlitePathOfUrl } from "./sqlite-url.js";
 import type { FencingCapabilities, LockBackend } from "./types.js";
@@ -41,9 +42,9 @@ export function getDefaultBackend(): Backend {
   return configured.backend;
 }
 
+const REDIS = /^(rediss?([+-]sentinel)?|(redis\+)?unix)$/;
+
 const SERVERS: Readonly<Record<string, string>> = {
-  redis: "Redis",
-  rediss: "Redis",
   postgres: "PostgreSQL",
   postgresql: "PostgreSQL",
   firestore: "Firestore",
@@ -55,9 +56,12 @@ function createFromUrl(url: string): Backend {
   if (scheme === "sqlite") {
     return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
   }
+  if (scheme !== undefined && REDIS.test(scheme)) return createRedisBackend(url);
   const server = scheme === undefined ? undefined : SERVERS[scheme];
   if (server !== undefined) throw invalid(`SYNCGUARD_URL: the ${server} backend is not built yet`);
-  throw invalid("SYNCGUARD_URL must start with sqlite:, redis:, rediss:, postgres: or postgresql:");
+  throw invalid(
+    "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, unix:, postgres: or postgresql:",
+  );
 }
 
 function createEmbedded(): Backend {

@@ -66,5 +66,5 @@ export type {
 
 export { createFirestoreBackend } from "./firestore.js";
 export { createPostgresBackend } from "./postgres.js";
-export { createRedisBackend } from "./redis.js";
+export { createRedisBackend } from "./redis-backend.js";
 export { createSqliteBackend } from "./sqlite-backend.js";

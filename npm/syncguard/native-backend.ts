@@ -33,6 +33,9 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
   const disposal: DisposalOptions = { onReleaseError, disposeTimeoutMs };
   const capabilities: Readonly<C> = Object.freeze({ ...native.capabilities }) as never;
 
+  let closing: Promise<void> | undefined;
+  const close = (): Promise<void> => (closing ??= native.close());
+
   const backend: SyncGuardBackend<C> = {
     capabilities,
 
@@ -120,7 +123,8 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     },
 
     lock: createLockMethod(() => backend),
-    close: async () => await native.close(),
+    close,
+    [Symbol.asyncDispose]: close,
   };
   return markChecksKeys(backend);
 }

@@ -7,6 +7,7 @@ import {
   type NativeCapabilities,
   type PostgresNativeConnection,
   type PostgresNativeLocks,
+  type RedisConnection,
   type RedisNativeConnection,
   type RedisNativeLocks,
   type SqliteNativeOptions,
@@ -220,7 +221,10 @@ export const core = {
   createSqliteBackend: (options: SqliteNativeOptions): NativeBackend =>
     open((source) => addon.NativeBackend.sqlite(source, options)),
 
-  createRedisBackend: (connection: RedisNativeConnection, locks: RedisNativeLocks): NativeBackend =>
+  createRedisConnection: (options: RedisNativeConnection): RedisConnection =>
+    call(() => new addon.RedisConnection(options)),
+
+  createRedisBackend: (connection: RedisConnection, locks: RedisNativeLocks): NativeBackend =>
     open((source) => addon.NativeBackend.redis(source, connection, locks)),
 
   /** Every script goes through `run`: a client of the user's. */

@@ -1,62 +1,33 @@
 /** `syncguard/redis` */
 
-import { notBuilt } from "./not-built.js";
+import { createAutoLock } from "./lock.js";
+import { createRedisBackend } from "./redis-backend.js";
 import type {
-  AsyncLock,
-  BackendCapabilities,
-  CommonBackendOptions,
-  SyncGuardBackend,
-} from "./types.js";
+  LockData,
+  RedisBackendOptions,
+  RedisCapabilities,
+  RedisClient,
+  RedisConfig,
+  RedisConnectionOptions,
+  RedisTlsOptions,
+} from "./redis-types.js";
+import type { AsyncLock } from "./types.js";
 
-/** Redis gives fencing tokens, and its clock decides. */
-export interface RedisCapabilities extends BackendCapabilities {
-  backend: "redis";
-  supportsFencing: true;
-  timeAuthority: "server";
-}
-
-/** Options of the Redis backend. */
-export interface RedisBackendOptions extends CommonBackendOptions {
-  /** Namespace of all keys. Default `"syncguard"`. */
-  keyPrefix?: string | undefined;
-}
-
-/** The options with nothing left open. */
-export interface RedisConfig {
-  keyPrefix: string;
-  cleanupInIsLocked: boolean;
-}
-
-/** A lock as Redis keeps it, in JSON. */
-export interface LockData {
-  lockId: string;
-  /** Milliseconds since the Unix epoch. */
-  expiresAtMs: number;
-  /** Milliseconds since the Unix epoch. */
-  acquiredAtMs: number;
-  key: string;
-  fence: string;
-}
-
-/**
- * A backend that keeps locks in Redis.
- *
- * @param client - an ioredis or node-redis client, a URL, or connection options
- * @throws LockError `InvalidArgument`: not built yet
- */
-export function createRedisBackend(
-  client: unknown,
-  options?: RedisBackendOptions,
-): SyncGuardBackend<RedisCapabilities>;
-export function createRedisBackend(): SyncGuardBackend<RedisCapabilities> {
-  return notBuilt("Redis");
-}
+export {
+  createRedisBackend,
+  type LockData,
+  type RedisBackendOptions,
+  type RedisCapabilities,
+  type RedisClient,
+  type RedisConfig,
+  type RedisConnectionOptions,
+  type RedisTlsOptions,
+};
 
 /** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
 export function createLock(
-  client: unknown,
+  client: RedisClient | string | RedisConnectionOptions,
   options?: RedisBackendOptions,
-): AsyncLock<RedisCapabilities>;
-export function createLock(): AsyncLock<RedisCapabilities> {
-  return notBuilt("Redis");
+): AsyncLock<RedisCapabilities> {
+  return createAutoLock(createRedisBackend(client, options));
 }

@@ -19,7 +19,7 @@ import { checkBackend, checkFunction, checkObject } from "./validation.js";
 
 type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
-  "lock" | "forceRelease" | "close"
+  "lock" | "forceRelease" | "close" | typeof Symbol.asyncDispose
 >;
 type Ids = { key?: string | undefined; lockId?: string | undefined };
 type Emit = (
@@ -137,6 +137,8 @@ export function withTelemetry<C extends BackendCapabilities>(
   if (backend.lock) observed.lock = createLockMethod(() => observed);
   if (backend.forceRelease) observed.forceRelease = backend.forceRelease;
   if (backend.close) observed.close = backend.close;
+  const dispose = backend[Symbol.asyncDispose];
+  if (dispose) observed[Symbol.asyncDispose] = async () => await dispose.call(backend);
   return checksKeys(backend) ? markChecksKeys(observed) : observed;
 }
 

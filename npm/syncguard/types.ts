@@ -218,8 +218,10 @@ export interface SyncGuardBackend<
     key: string,
     options?: { signal?: AbortSignal | undefined },
   ) => Promise<ReleaseResult>;
-  /** Frees what the backend holds open. Not needed for the process to end. */
+  /** Frees what the backend holds open; safe to repeat. Not needed for the process to end. */
   close: () => Promise<void>;
+  /** As `close()`. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** An operation as telemetry reports it. */

@@ -23,3 +23,4 @@ mod keys;
 mod options;
 mod postgres;
 mod redis;
+mod redis_connection;

@@ -18,6 +18,7 @@ use crate::bridge::Bridge;
 use crate::completion::Completions;
 use crate::error::{Code, thrown};
 use crate::options::{port, timeout, whole};
+use crate::redis_connection::RedisConnection;
 
 /// How locks are kept, whoever carries them to the server.
 #[napi(object)]
@@ -65,6 +66,8 @@ pub struct RedisConnectionOptions {
     /// ioredis' own prefix of keys.
     pub client_key_prefix: Option<String>,
     pub connect_timeout_ms: Option<f64>,
+    /// When a call counts as lost.
+    pub operation_timeout_ms: Option<f64>,
 }
 
 #[napi]
@@ -73,13 +76,12 @@ impl NativeBackend {
     #[napi(factory)]
     pub fn redis(
         completions: Reference<Completions>,
-        connection: RedisConnectionOptions,
+        connection: &RedisConnection,
         locks: RedisLockOptions,
     ) -> napi::Result<Self, Code> {
-        let config = config(connection, locks).map_err(thrown)?;
-        let backend = Arc::new(RedisBackend::new(config).map_err(thrown)?);
+        let backend = connection.backend(locks).map_err(thrown)?;
         Ok(Self {
-            backend,
+            backend: Arc::new(backend),
             postgres: None,
             completions,
         })
@@ -104,10 +106,7 @@ impl NativeBackend {
     }
 }
 
-fn config(
-    connection: RedisConnectionOptions,
-    locks: RedisLockOptions,
-) -> Result<RedisConfig, Error> {
+pub(crate) fn config(connection: RedisConnectionOptions) -> Result<RedisConfig, Error> {
     let mut config = match &connection.url {
         Some(url) => RedisConfig::from_url(url)?,
         None => RedisConfig::default(),
@@ -158,11 +157,16 @@ fn config(
     if let Some(ms) = connection.connect_timeout_ms {
         config.connect_timeout = timeout(ms, "connectTimeoutMs")?;
     }
-    config.locks = lock_settings(locks, config.locks)?;
+    if let Some(ms) = connection.operation_timeout_ms {
+        config.locks.operation_timeout = timeout(ms, "operationTimeoutMs")?;
+    }
     Ok(config)
 }
 
-fn lock_settings(options: RedisLockOptions, defaults: RedisLocks) -> Result<RedisLocks, Error> {
+pub(crate) fn lock_settings(
+    options: RedisLockOptions,
+    defaults: RedisLocks,
+) -> Result<RedisLocks, Error> {
     let operation_timeout = match options.operation_timeout_ms {
         Some(ms) => timeout(ms, "operationTimeoutMs")?,
         None => defaults.operation_timeout,
@@ -248,13 +252,6 @@ mod tests {
             connection_name: None,
             client_key_prefix: None,
             connect_timeout_ms: None,
-        }
-    }
-
-    fn locks() -> RedisLockOptions {
-        RedisLockOptions {
-            key_prefix: None,
-            cleanup_in_is_locked: None,
             operation_timeout_ms: None,
         }
     }
@@ -267,7 +264,7 @@ mod tests {
             db: Some(3.0),
             ..connection()
         };
-        let config = config(options, locks()).unwrap();
+        let config = config(options).unwrap();
         assert_eq!(
             config.server,
             RedisServer::Tcp {
@@ -318,7 +315,7 @@ mod tests {
                 "connectTimeoutMs",
             ),
         ] {
-            let error = config(options, locks()).unwrap_err();
+            let error = config(options).unwrap_err();
             assert!(error.message().starts_with(field), "{error}");
         }
     }

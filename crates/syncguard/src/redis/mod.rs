@@ -70,6 +70,16 @@ impl RedisBackend {
         Ok(Self::with(transport, names, &config.locks))
     }
 
+    /// A connection as [`new`](Self::new) makes one, for several backends to share through
+    /// [`over`](Self::over). Calls on it end by the operation timeout of `config`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn transport(config: &RedisConfig) -> Result<Arc<dyn Transport>, Error> {
+        config.validate()?;
+        Ok(Arc::new(FredTransport::new(config)?))
+    }
+
     /// Locks over a connection that somebody else keeps.
     ///
     /// # Errors

@@ -1,0 +1,130 @@
+import type { RedisConnection, RedisNativeConnection, RedisNativeLocks } from "./addon.js";
+import { exposeNativeBackend } from "./native-backend.js";
+import { core, type NativeBackend } from "./native.js";
+import { runOnClient } from "./redis-client.js";
+import { readClient } from "./redis-client-settings.js";
+import { readConnection } from "./redis-connection.js";
+import type {
+  RedisBackendOptions,
+  RedisCapabilities,
+  RedisClient,
+  RedisConnectionOptions,
+} from "./redis-types.js";
+import type { SyncGuardBackend } from "./types.js";
+import { checkDisposal, checkObject, invalid } from "./validation.js";
+
+/**
+ * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
+ *
+ * It connects at the first operation, and again when the connection is lost. An idle connection does not keep the
+ * process alive.
+ *
+ * @param client - one of
+ *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
+ *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
+ *     {@link RedisBackendOptions.transport}. Closing it stays your business.
+ *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
+ *     `redis+sentinel://host:26379,host2:26379/name/0`
+ *   - connection options
+ * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ */
+export function createRedisBackend(
+  client: RedisClient | string | RedisConnectionOptions,
+  options: RedisBackendOptions = {},
+): SyncGuardBackend<RedisCapabilities> {
+  checkOptions(options);
+  const { onReleaseError, disposeTimeoutMs } = options;
+  checkDisposal(onReleaseError, disposeTimeoutMs);
+  return exposeNativeBackend(connect(client, options), { onReleaseError, disposeTimeoutMs });
+}
+
+function connect(
+  client: RedisClient | string | RedisConnectionOptions,
+  options: RedisBackendOptions,
+): NativeBackend {
+  const { transport } = options;
+  if (!isClient(client)) {
+    if (transport === "client") throw invalid('transport "client" needs a client with eval()');
+    return connectNatively(readConnection(client), options);
+  }
+  if (transport === "client") return drive(client, options);
+  const reading = readClient(client);
+  if ("settings" in reading) return connectNatively(reading.settings, options, client);
+  if (transport === "native") {
+    throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
+  }
+  return drive(client, options);
+}
+
+function connectNatively(
+  settings: RedisNativeConnection,
+  options: RedisBackendOptions,
+  client?: RedisClient,
+): NativeBackend {
+  const { connectTimeoutMs, operationTimeoutMs } = options;
+  const all = { ...settings };
+  if (connectTimeoutMs !== undefined) all.connectTimeoutMs = connectTimeoutMs;
+  if (operationTimeoutMs !== undefined) all.operationTimeoutMs = operationTimeoutMs;
+  const connection =
+    client === undefined ? core.createRedisConnection(all) : connectionOf(client, all);
+  return core.createRedisBackend(connection, lockSettings(options));
+}
+
+/** The connections that stand in for each client, by their settings. */
+const connections = new WeakMap<RedisClient, Map<string, RedisConnection>>();
+
+function connectionOf(client: RedisClient, settings: RedisNativeConnection): RedisConnection {
+  const ofClient = connections.get(client) ?? new Map<string, RedisConnection>();
+  connections.set(client, ofClient);
+  const name = JSON.stringify(settings);
+  const connection = ofClient.get(name) ?? core.createRedisConnection(settings);
+  ofClient.set(name, connection);
+  return connection;
+}
+
+function drive(client: RedisClient, options: RedisBackendOptions): NativeBackend {
+  return core.createRedisClientBackend(runOnClient(client), lockSettings(options));
+}
+
+function lockSettings(options: RedisBackendOptions): RedisNativeLocks {
+  const { keyPrefix, cleanupInIsLocked, operationTimeoutMs } = options;
+  const locks: RedisNativeLocks = {};
+  if (keyPrefix !== undefined) locks.keyPrefix = keyPrefix;
+  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  return locks;
+}
+
+function isClient(value: unknown): value is RedisClient {
+  return (
+    ((typeof value === "object" && value !== null) || typeof value === "function") &&
+    typeof (value as Partial<RedisClient>).eval === "function"
+  );
+}
+
+function checkOptions(options: unknown): asserts options is RedisBackendOptions {
+  checkObject(options, "options");
+  const { keyPrefix, cleanupInIsLocked, operationTimeoutMs, connectTimeoutMs, transport } =
+    options as Record<keyof RedisBackendOptions, unknown>;
+  if (keyPrefix !== undefined && typeof keyPrefix !== "string") {
+    throw invalid("keyPrefix must be a string");
+  }
+  if (cleanupInIsLocked !== undefined && typeof cleanupInIsLocked !== "boolean") {
+    throw invalid("cleanupInIsLocked must be a boolean");
+  }
+  for (const [name, ms] of Object.entries({ operationTimeoutMs, connectTimeoutMs })) {
+    if (ms !== undefined && !isTimeout(ms)) {
+      throw invalid(`${name} must be from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
+    }
+  }
+  if (transport !== undefined && transport !== "native" && transport !== "client") {
+    throw invalid('transport must be "native" or "client"');
+  }
+}
+
+/** The longest that timers of Node can take. */
+const LONGEST_TIMEOUT_MS = 2_147_483_647;
+
+function isTimeout(ms: unknown): boolean {
+  return typeof ms === "number" && ms >= 1 && ms <= LONGEST_TIMEOUT_MS;
+}

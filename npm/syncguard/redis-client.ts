@@ -1,0 +1,30 @@
+/** The client transport: scripts through a client's own `eval`. */
+
+import type { RedisScriptCall } from "./native.js";
+import { isNodeRedis } from "./redis-client-settings.js";
+import type { RedisClient } from "./redis-types.js";
+
+type IoredisEval = (script: string, numKeys: number, ...rest: string[]) => unknown;
+type NodeRedisEval = (script: string, options: { keys: string[]; arguments: string[] }) => unknown;
+
+/** How to run a script on `client`. */
+export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
+  // Called as a method, and looked up each time: clients need `this`, and tests replace `eval`.
+  if (isNodeRedis(client)) {
+    // In the legacy mode of node-redis 4, what returns promises is under `v4`.
+    const modern = (client as { v4?: RedisClient }).v4 ?? client;
+    const target = modern as { eval: NodeRedisEval };
+    return async ({ script, keys, args }) =>
+      plain(await target.eval(script, { keys, arguments: args }));
+  }
+  const target = client as { eval: IoredisEval };
+  return async ({ script, keys, args }) =>
+    plain(await target.eval(script, keys.length, ...keys, ...args));
+}
+
+/** A reply in the words of JSON: some clients give bytes, or big integers. */
+function plain(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(plain);
+  if (reply instanceof Uint8Array) return Buffer.from(reply).toString();
+  return typeof reply === "bigint" ? reply.toString() : reply;
+}
