@@ -11,6 +11,7 @@ import {
   postgresOverTls,
   postgresThroughPg,
 } from "./postgres-stores";
+import { redisByClient, redisBySentinel, redisByUrl, redisOverTls } from "./redis-stores";
 import { temporaryFolder } from "./temp";
 
 export type BehaviorOptions = {
@@ -38,6 +39,11 @@ export const stores: Readonly<Record<string, Opener>> = {
   "PostgreSQL over TLS with SCRAM": postgresOverTls,
   "PostgreSQL over a unix socket": postgresOverSocket,
   "PostgreSQL behind PgBouncer": postgresBehindPgBouncer,
+  "Redis at a URL": redisByUrl,
+  "Redis by an ioredis client": () => redisByClient("native"),
+  "Redis through an ioredis client": () => redisByClient("client"),
+  "Redis over TLS with ACL": redisOverTls,
+  "Redis over Sentinel": redisBySentinel,
 };
 
 function sqliteFile(): Store {

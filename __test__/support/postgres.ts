@@ -2,9 +2,9 @@
 
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { writeCertificates } from "./certificates";
+import { freePort } from "./ports";
 import { asOwner, isRoot, owner, startSupervised, type Supervised } from "./supervised";
 import { temporaryFolder } from "./temp";
 
@@ -157,19 +157,6 @@ logfile = ${log}
     remove();
     throw error;
   }
-}
-
-/** A port that nobody listens on. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  return await new Promise((done, fail) => {
-    server.on("error", fail).listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => {
-        done(port);
-      });
-    });
-  });
 }
 
 function ownFolder(): { path: string; remove: () => void } {

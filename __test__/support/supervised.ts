@@ -3,6 +3,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync, readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import { until } from "./until";
 
 export type Supervised = {
@@ -33,15 +34,15 @@ export async function startSupervised(
   });
   closeSync(log);
   child.unref();
-  const input = child.stdin as (typeof child.stdin & { unref?: () => void }) | null;
-  input?.unref?.();
+  const input = child.stdin as Socket;
+  input.unref();
   let failure: Error | undefined;
   child.on("error", (error) => (failure = error));
   const stop = async (): Promise<void> => {
     if (child.exitCode !== null || child.signalCode !== null || failure !== undefined) return;
     child.ref();
     const ended = once(child, "exit");
-    input?.end();
+    input.end();
     await ended;
   };
   const mark = `did not get ready: ${command[0]}`;

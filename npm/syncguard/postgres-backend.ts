@@ -13,8 +13,9 @@ import type {
   PostgresConnectionOptions,
   PostgresSchemaOptions,
 } from "./postgres-types.js";
+import { checkBooleans, checkServerOptions, checkStrings } from "./server-options.js";
 import type { SyncGuardBackend } from "./types.js";
-import { checkDisposal, checkObject, invalid } from "./validation.js";
+import { checkDisposal, invalid } from "./validation.js";
 
 /**
  * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.
@@ -110,35 +111,14 @@ function lockSettings(
 }
 
 function checkOptions(options: unknown): asserts options is PostgresBackendOptions {
-  checkObject(options, "options");
-  const given = options as Record<keyof PostgresBackendOptions, unknown>;
-  for (const name of ["tableName", "fenceTableName"] as const) {
-    if (given[name] !== undefined && typeof given[name] !== "string") {
-      throw invalid(`${name} must be a string`);
-    }
-  }
-  for (const name of ["cleanupInIsLocked", "durableReleases", "prepare"] as const) {
-    if (given[name] !== undefined && typeof given[name] !== "boolean") {
-      throw invalid(`${name} must be a boolean`);
-    }
-  }
-  for (const name of ["operationTimeoutMs", "connectTimeoutMs"] as const) {
-    if (given[name] !== undefined && !isTimeout(given[name])) {
-      throw invalid(`${name} must be from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
-    }
-  }
-  const { poolSize, transport } = given;
+  checkServerOptions(options);
+  const { tableName, fenceTableName, durableReleases, prepare, poolSize } = options as Record<
+    keyof PostgresBackendOptions,
+    unknown
+  >;
+  checkStrings({ tableName, fenceTableName });
+  checkBooleans({ durableReleases, prepare });
   if (poolSize !== undefined && !isCount(poolSize)) {
     throw invalid("poolSize must be a whole number from 1 to 10000");
   }
-  if (transport !== undefined && transport !== "native" && transport !== "client") {
-    throw invalid('transport must be "native" or "client"');
-  }
-}
-
-/** The longest that timers of Node can take. */
-const LONGEST_TIMEOUT_MS = 2_147_483_647;
-
-function isTimeout(ms: unknown): boolean {
-  return typeof ms === "number" && ms >= 1 && ms <= LONGEST_TIMEOUT_MS;
 }

@@ -10,8 +10,8 @@ import { checkObject, invalid } from "./validation.js";
 const READERS: Readonly<
   Record<keyof PostgresConnectionOptions, (value: unknown, target: Target, name: string) => void>
 > = {
-  url: text("url"),
-  connectionString: text("url"),
+  url: readUrl,
+  connectionString: readUrl,
   // Read together, after the others.
   host: () => undefined,
   port: () => undefined,
@@ -70,7 +70,7 @@ const WITHOUT_MEANING: ReadonlySet<string> = new Set([
  * @throws LockError `InvalidArgument` that names the option
  */
 export function readConnection(given: unknown): Target {
-  if (typeof given === "string" && given !== "") return { connection: { url: given } };
+  if (typeof given === "string" && given !== "") return { connection: { url: withScheme(given) } };
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     throw invalid(
       "sql must be a postgres.js or pg client, a postgres:// URL or connection options",
@@ -92,8 +92,17 @@ export function readConnection(given: unknown): Target {
   return target;
 }
 
-type TextSetting =
-  "url" | "database" | "user" | "applicationName" | "options" | "targetSessionAttrs";
+function readUrl(value: unknown, { connection }: Target, name: string): void {
+  if (typeof value !== "string") throw invalid(`${name} must be a string`);
+  connection.url = withScheme(value);
+}
+
+/** Schemes are the same in capitals. */
+function withScheme(url: string): string {
+  return url.replace(/^[a-z]+:/i, (scheme) => scheme.toLowerCase());
+}
+
+type TextSetting = "database" | "user" | "applicationName" | "options" | "targetSessionAttrs";
 
 function text(setting: TextSetting) {
   return (value: unknown, { connection }: Target, name: string): void => {

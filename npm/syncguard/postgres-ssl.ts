@@ -1,7 +1,7 @@
 /** `ssl` as postgres.js and pg take it, in the native part's words. */
 
 import type { NativeTls } from "./postgres-target.js";
-import { readTls } from "./redis-tls.js";
+import { readTls } from "./tls.js";
 
 export type SslReading = { tls: NativeTls } | { obstacle: string };
 
