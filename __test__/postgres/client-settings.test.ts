@@ -127,7 +127,7 @@ describe("postgres.js", () => {
     [{ ssl: { pfx: Buffer.from("secret") } }, "ssl.pfx"],
     [{ sslnegotiation: "direct", ssl: true } as Options, "sslnegotiation"],
     [{ target_session_attrs: "prefer-standby" }, "target_session_attrs"],
-    [{ connection: { replication: "database" } as never }, "the connection parameters"],
+    [{ connection: { replication: "database" } }, "the connection parameters"],
   ])("leaves to the client: %o", (options, obstacle) => {
     expect(read(options)).toEqual({ obstacle });
   });
