@@ -24,3 +24,4 @@ mod options;
 mod postgres;
 mod redis;
 mod redis_connection;
+mod spin;
