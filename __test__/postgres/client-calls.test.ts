@@ -155,8 +155,12 @@ describe("clients on a server", () => {
   });
 
   /** Takes a lock, looks at it, and frees it. */
-  async function tryAll(client: PostgresClient): Promise<void> {
-    const backend = createPostgresBackend(client, { transport: "client" });
+  async function tryAll(
+    client: PostgresClient,
+    transport: "native" | "client" = "client",
+  ): Promise<void> {
+    const backend = createPostgresBackend(client, { transport });
+    onTestFinished(backend.close);
     const key = newKey();
     const held = await take(backend, key);
     expect(await backend.isLocked({ key })).toBe(true);
@@ -186,18 +190,20 @@ describe("clients on a server", () => {
     reserved.release();
   });
 
-  test("a client of pg", async () => {
+  test("a client of pg, also when it is connected", async () => {
     const client = new Client(at);
     await client.connect();
     onTestFinished(() => client.end());
     await tryAll(client);
+    await tryAll(client, "native");
   });
 
-  test("a client of pg's pool", async () => {
+  test("a client of pg's pool, also when it is connected", async () => {
     const pool = new Pool(at);
     onTestFinished(() => pool.end());
     const client = await pool.connect();
     await tryAll(client);
+    await tryAll(client, "native");
     client.release();
   });
 
