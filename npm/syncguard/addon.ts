@@ -52,6 +52,37 @@ export type RedisNativeConnection = {
   operationTimeoutMs?: number;
 };
 
+/** What locks in PostgreSQL are like, whoever talks to the server. */
+export type PostgresNativeLocks = {
+  tableName?: string;
+  fenceTableName?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+  /** Whether a release waits for the server's disk. */
+  durableReleases?: boolean;
+};
+
+/** Where a PostgreSQL server is. What stands beside a URL overrides it; what is not said is taken from PG* variables. */
+export type PostgresNativeConnection = {
+  /** `false`: the variables do not count. */
+  environment?: boolean;
+  url?: string;
+  /** Names, addresses, or folders of unix sockets. */
+  hosts?: { host: string; port?: number }[];
+  database?: string;
+  user?: string;
+  password?: string;
+  /** Certificates and keys as PEM; `mode` as libpq's sslmode. */
+  tls?: { mode?: string; ca?: string; cert?: string; key?: string; servername?: string };
+  applicationName?: string;
+  options?: string;
+  parameters?: { name: string; value: string }[];
+  targetSessionAttrs?: string;
+  poolSize?: number;
+  connectTimeoutMs?: number;
+  prepare?: boolean;
+};
+
 /** A connection for several backends; it is made when it is needed. */
 export interface RedisConnection {
   readonly [Symbol.toStringTag]?: "RedisConnection";
@@ -91,6 +122,16 @@ export interface Addon {
     sqlite(completions: Completions, options: SqliteNativeOptions): Handle;
     redis(completions: Completions, connection: RedisConnection, locks: RedisNativeLocks): Handle;
     redisOverClient(completions: Completions, client: number, locks: RedisNativeLocks): Handle;
+    postgres(
+      completions: Completions,
+      connection: PostgresNativeConnection & { passwordClient?: number },
+      locks: PostgresNativeLocks,
+    ): Handle;
+    postgresOverClient(
+      completions: Completions,
+      client: number,
+      locks: PostgresNativeLocks,
+    ): Handle;
   };
 }
 
@@ -118,6 +159,7 @@ export interface Handle {
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
   forceRelease(operation: number, cancellable: boolean, key: string): void;
   close(operation: number): void;
+  setupSchema(operation: number): void;
 }
 
 /**

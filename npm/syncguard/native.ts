@@ -5,6 +5,8 @@ import {
   type Completions,
   type Handle,
   type NativeCapabilities,
+  type PostgresNativeConnection,
+  type PostgresNativeLocks,
   type RedisConnection,
   type RedisNativeConnection,
   type RedisNativeLocks,
@@ -29,6 +31,12 @@ export type NativeAcquireOptions = {
 
 /** A script call for a client to carry out. */
 export type RedisScriptCall = { script: string; keys: string[]; args: string[] };
+
+/** A statement for a client to carry out: the answer is its only row, the columns in that order, or null. */
+export type PostgresStatementCall =
+  | { sql: string; params: (string | null)[]; columns: string[] }
+  /** Several statements without parameters, as one transaction. */
+  | { batch: string };
 
 export type RetryPolicy = {
   maxRetries: number;
@@ -110,10 +118,18 @@ export class NativeBackend {
     );
   }
 
+  /** Makes what is missing of the tables; PostgreSQL only. */
+  async setupSchema(): Promise<void> {
+    await run<true>(undefined, (operation) => this.handle.setupSchema(operation));
+  }
+
   async close(): Promise<void> {
     await run<true>(undefined, (operation) => this.handle.close(operation));
   }
 }
+
+/** What a backend of the addon can do, whoever stands before it. */
+export type Native = Pick<NativeBackend, keyof NativeBackend>;
 
 function checkKey(key: unknown): asserts key is string {
   if (typeof key !== "string") throw new LockError("InvalidArgument", "Key must be a string");
@@ -221,6 +237,31 @@ export const core = {
   ): NativeBackend =>
     withClient(run, (client) =>
       open((source) => addon.NativeBackend.redisOverClient(source, client, locks)),
+    ),
+
+  /** `password` is asked for at each connection that is opened. */
+  createPostgresBackend: (
+    connection: PostgresNativeConnection,
+    locks: PostgresNativeLocks,
+    password?: () => unknown,
+  ): NativeBackend =>
+    password === undefined
+      ? open((source) => addon.NativeBackend.postgres(source, connection, locks))
+      : withClient(
+          async () => await password(),
+          (passwordClient) =>
+            open((source) =>
+              addon.NativeBackend.postgres(source, { ...connection, passwordClient }, locks),
+            ),
+        ),
+
+  /** Every statement goes through `run`: a client of the user's. */
+  createPostgresClientBackend: (
+    run: (call: PostgresStatementCall) => Promise<unknown>,
+    locks: PostgresNativeLocks,
+  ): NativeBackend =>
+    withClient(run, (client) =>
+      open((source) => addon.NativeBackend.postgresOverClient(source, client, locks)),
     ),
 };
 

@@ -11,6 +11,7 @@ use napi::Env;
 use napi::bindgen_prelude::Reference;
 use napi_derive::napi;
 use syncguard::operation::{self, CallOptions};
+use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Key, LockId, Lookup,
@@ -32,6 +33,8 @@ pub struct Capabilities {
 #[napi]
 pub struct NativeBackend {
     pub(crate) backend: Arc<dyn Backend>,
+    /// The same backend, where it is PostgreSQL: it has a schema to set up.
+    pub(crate) postgres: Option<Arc<PostgresBackend>>,
     pub(crate) completions: Reference<Completions>,
 }
 
@@ -48,6 +51,7 @@ impl NativeBackend {
         let backend = Arc::new(SqliteBackend::new(config).map_err(thrown)?);
         Ok(Self {
             backend,
+            postgres: None,
             completions,
         })
     }
@@ -223,7 +227,7 @@ impl NativeBackend {
 
     /// Runs `operate` on `input` on the I/O thread, and sees to it that exactly one outcome is
     /// delivered.
-    fn submit<T, F>(
+    pub(crate) fn submit<T, F>(
         &self,
         env: Env,
         operation: u32,

@@ -21,6 +21,7 @@ mod error;
 mod io_thread;
 mod keys;
 mod options;
+mod postgres;
 mod redis;
 mod redis_connection;
 mod spin;

@@ -82,6 +82,7 @@ impl NativeBackend {
         let backend = connection.backend(locks).map_err(thrown)?;
         Ok(Self {
             backend: Arc::new(backend),
+            postgres: None,
             completions,
         })
     }
@@ -99,6 +100,7 @@ impl NativeBackend {
         let backend = RedisBackend::over(transport, ClientPrefix::Theirs, &locks);
         Ok(Self {
             backend: Arc::new(backend.map_err(thrown)?),
+            postgres: None,
             completions,
         })
     }

@@ -33,6 +33,8 @@ mod key;
 mod lock;
 mod lock_id;
 pub mod operation;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod random;
 #[cfg(feature = "redis")]
 pub mod redis;

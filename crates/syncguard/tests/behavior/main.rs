@@ -28,6 +28,12 @@ mod lifecycle;
 mod lookup;
 mod owner;
 mod ownership;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres_server.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod postgres_server;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
@@ -58,6 +64,14 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(redis::TlsWithAcl::default()),
         #[cfg(feature = "redis")]
         Arc::new(redis::BySentinel::default()),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Tcp),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Tls),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Unix),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::PgBouncer),
     ]
 }
 

@@ -1,0 +1,62 @@
+-- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms   {owner_param}
+--
+-- The snapshot of a statement is taken before its first wait, so after the wait for the advisory lock
+-- no plain SELECT can be trusted. What decides are therefore the two INSERT ... ON CONFLICT DO UPDATE:
+-- they work on the last committed version of a row, whatever the snapshot shows, and the clock in
+-- their WHERE and SET is read when they have that row. Each step takes rows from the one before it,
+-- which fixes their order.
+WITH
+-- A snapshot may be believed when it shows a live lock: the key was held after this call began.
+seen AS MATERIALIZED (
+  SELECT FROM {locks}
+  WHERE key = $1
+    AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
+),
+counter AS MATERIALIZED (
+  SELECT fence, fence BETWEEN 0 AND 899999999999999 AS has_next FROM {fences} WHERE fence_key = $2
+),
+-- One acquisition of a key at a time, other writers' included. A fence that a crash forgets would be
+-- given twice, so this transaction is durable even where the session's transactions are not.
+gate AS MATERIALIZED (
+  SELECT pg_advisory_xact_lock(hashtext($1))::text
+    || CASE current_setting('synchronous_commit')
+         WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
+         ELSE ''
+       END AS passed
+  WHERE NOT EXISTS (SELECT FROM seen)
+    AND NOT EXISTS (SELECT FROM counter WHERE NOT has_next)
+),
+-- A counter that is not what the snapshot shows was moved by an acquisition during the wait: then the
+-- key was held after this call began, and no number is spent.
+counted AS (
+  INSERT INTO {fences} AS last (fence_key, fence, key_debug)
+  SELECT $2, 1, $3 FROM gate WHERE passed IS NOT NULL
+  ON CONFLICT (fence_key) DO UPDATE SET fence = last.fence + 1
+    WHERE last.fence = (SELECT fence FROM counter)
+  RETURNING
+    lpad(fence::text, 15, '0') AS fence,
+    floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+),
+granted AS (
+  INSERT INTO {locks} AS held (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{owner_column})
+  SELECT $1, $4, now_ms + $5::bigint, now_ms, fence, $3{owner_value} FROM counted
+  ON CONFLICT (key) DO UPDATE SET
+    lock_id = excluded.lock_id,
+    (acquired_at_ms, expires_at_ms) = (
+      SELECT now_ms, now_ms + $5::bigint
+      FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms OFFSET 0) clock
+    ),
+    fence = excluded.fence,
+    user_key = excluded.user_key{owner_set}
+    WHERE held.expires_at_ms <= floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
+  RETURNING fence, expires_at_ms
+)
+SELECT
+  CASE
+    WHEN granted.fence IS NOT NULL THEN 'acquired'
+    WHEN EXISTS (SELECT FROM seen) OR EXISTS (SELECT FROM gate) THEN 'locked'
+    ELSE 'exhausted'
+  END AS outcome,
+  coalesce(granted.fence, (SELECT fence::text FROM counter)) AS fence,
+  granted.expires_at_ms::text AS expires_at_ms
+FROM (SELECT) call LEFT JOIN granted ON true

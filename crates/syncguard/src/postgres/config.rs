@@ -1,0 +1,221 @@
+//! Where the server is and how to get in.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Error;
+
+/// The port where nothing else is said.
+pub(super) const DEFAULT_PORT: u16 = 5432;
+
+/// Where the server is, who asks, and how many connections there may be.
+///
+/// [`from_url`](Self::from_url) and [`from_env`](Self::from_env) fill it the way `psql` does.
+#[derive(Clone)]
+pub struct PostgresConfig {
+    /// Servers, tried in order until one accepts writes. None stands for this machine.
+    pub hosts: Vec<Host>,
+    /// The role; that of the operating system's user by default.
+    pub user: Option<String>,
+    /// How the role proves itself.
+    pub password: Password,
+    /// The database; that of the role's name by default.
+    pub database: Option<String>,
+    /// How connections name themselves in `pg_stat_activity`.
+    pub application_name: Option<String>,
+    /// Command-line options for the session, as in `-c search_path=locks`.
+    pub options: Option<String>,
+    /// Settings for the session by name.
+    pub parameters: Vec<(String, String)>,
+    /// Encryption.
+    pub tls: Tls,
+    /// What the server must be; by default, it must accept writes where there are several to choose from.
+    pub session_attrs: SessionAttrs,
+    /// How long getting a connection may take, with all hosts.
+    pub connect_timeout: Duration,
+    /// The most connections at once. They are opened when they are needed.
+    pub pool_size: usize,
+    /// Whether statements may be prepared once per connection. It is found out by itself where this
+    /// cannot work, so turning it off is rarely necessary.
+    pub prepare: bool,
+}
+
+impl Default for PostgresConfig {
+    fn default() -> Self {
+        Self {
+            hosts: Vec::new(),
+            user: None,
+            password: Password::None,
+            database: None,
+            application_name: None,
+            options: None,
+            parameters: Vec::new(),
+            tls: Tls::default(),
+            session_attrs: SessionAttrs::Default,
+            connect_timeout: Duration::from_secs(5),
+            pool_size: 10,
+            prepare: true,
+        }
+    }
+}
+
+impl fmt::Debug for PostgresConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresConfig")
+            .field("hosts", &self.hosts.len())
+            .field("ssl_mode", &self.tls.mode)
+            .field("pool_size", &self.pool_size)
+            .field("prepare", &self.prepare)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresConfig {
+    /// Checks what can be checked without a server.
+    pub(super) fn validate(&self) -> Result<(), Error> {
+        if self.pool_size == 0 {
+            return Err(Error::invalid("poolSize must be at least 1"));
+        }
+        if self.connect_timeout.is_zero() {
+            return Err(Error::invalid("connectTimeout must be above zero"));
+        }
+        if self.hosts.iter().any(|host| host.name.is_empty()) {
+            return Err(Error::invalid("host must not be empty"));
+        }
+        if self.tls.certificate.is_some() != self.tls.key.is_some() {
+            return Err(Error::invalid("sslcert and sslkey must be given together"));
+        }
+        for (name, _) in &self.parameters {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
+            if name.is_empty() || !name.bytes().all(plain) {
+                return Err(Error::invalid(
+                    "connection parameters must be named by letters, digits, underscores and dots",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// A name, an address, or the folder of a unix socket (starting with `/`).
+    pub name: String,
+    /// Its port, also part of the name of a unix socket.
+    pub port: u16,
+}
+
+impl Host {
+    /// Whether it is the folder of a unix socket.
+    pub fn is_unix_socket(&self) -> bool {
+        self.name.starts_with('/')
+    }
+}
+
+/// How a role proves itself.
+#[derive(Clone, Default)]
+pub enum Password {
+    /// Not by a password.
+    #[default]
+    None,
+    /// By this one.
+    Text(String),
+    /// By one that is asked for at each connection, such as a token that expires.
+    Source(Arc<dyn PasswordSource>),
+}
+
+impl Password {
+    pub(super) async fn get(&self) -> Result<Option<String>, Error> {
+        match self {
+            Self::None => Ok(None),
+            Self::Text(text) => Ok(Some(text.clone())),
+            Self::Source(source) => source.password().await.map(Some),
+        }
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Text(_) => "Text(…)",
+            Self::Source(_) => "Source(…)",
+        })
+    }
+}
+
+/// Gives passwords.
+#[async_trait]
+pub trait PasswordSource: Send + Sync + 'static {
+    /// The password for a connection that is about to be opened.
+    async fn password(&self) -> Result<String, Error>;
+}
+
+/// Encryption and who must prove what.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// Whether to encrypt, and whether to check the server.
+    pub mode: SslMode,
+    /// Certificates of the authorities to trust; those of the web by default.
+    pub root: Option<Pem>,
+    /// The client's certificate.
+    pub certificate: Option<Pem>,
+    /// Its private key, not encrypted.
+    pub key: Option<Pem>,
+    /// The name to expect in the server's certificate, instead of the host's.
+    pub server_name: Option<String>,
+}
+
+/// Whether to encrypt, and whether to check the server: the modes of libpq. Unix sockets are never
+/// encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SslMode {
+    /// Never encrypt.
+    Disable,
+    /// Encrypt if the server insists.
+    Allow,
+    /// Encrypt if the server can.
+    #[default]
+    Prefer,
+    /// Encrypt; check the server's certificate only if authorities are given.
+    Require,
+    /// Encrypt, and check that the server's certificate is from a trusted authority.
+    VerifyCa,
+    /// The same, and check that it is for this host.
+    VerifyFull,
+}
+
+/// Certificates or a key in PEM form.
+#[derive(Clone)]
+pub enum Pem {
+    /// In a file, read when the first connection is opened.
+    File(PathBuf),
+    /// As they are.
+    Text(String),
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File(_) => "File(…)",
+            Self::Text(_) => "Text(…)",
+        })
+    }
+}
+
+/// What the server must be. A lock takes one that accepts writes, so the others are not offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionAttrs {
+    /// It must accept writes where there are several to choose from.
+    #[default]
+    Default,
+    /// Whatever comes first.
+    Any,
+    /// It must accept writes.
+    ReadWrite,
+}

@@ -1,0 +1,303 @@
+//! Opening a session on a server that accepts writes.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::{Client, Statement};
+
+use super::config::{DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
+use super::error::{Failure, Stage, failure};
+use super::fault::Fault;
+use super::statement::Operation;
+use super::tls;
+use crate::error::Error;
+
+/// Settings for sessions that are ours alone. Lock tables change so fast that the planner's idea of
+/// them is often wrong: an index is always right.
+const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enable_seqscan=off \
+                       -c jit=off -c plan_cache_mode=force_generic_plan";
+
+/// Asks for one of the settings above, which a pooler may have dropped, and for the server's role.
+const PROBE: &str = "SELECT current_setting('enable_seqscan') = 'off', \
+                     current_setting('transaction_read_only') = 'on'";
+
+/// A session.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    /// Moves bytes until the client is dropped and the last answer is there.
+    pub(super) driver: JoinHandle<()>,
+    /// Whether statements can be prepared in it.
+    pub(super) may_prepare: bool,
+    /// What has been prepared, by [`Operation::index`].
+    pub(super) prepared: [Option<Statement>; Operation::COUNT],
+}
+
+/// Opens sessions.
+pub(super) struct Connector {
+    config: PostgresConfig,
+    operation_timeout: Duration,
+    /// Where to begin: at the host that answered last.
+    first: AtomicUsize,
+    /// Whether the last attempt led nowhere.
+    is_failing: AtomicBool,
+    /// Set when sessions turned out to be shared, by a pooler that rejects their settings.
+    is_shared: AtomicBool,
+    tls: OnceCell<tls::Connector>,
+}
+
+impl Connector {
+    pub(super) fn new(
+        mut config: PostgresConfig,
+        operation_timeout: Duration,
+    ) -> Result<Self, Error> {
+        config.validate()?;
+        if config.hosts.is_empty() {
+            config.hosts.push(Host {
+                name: "localhost".to_owned(),
+                port: DEFAULT_PORT,
+            });
+        }
+        Ok(Self {
+            config,
+            operation_timeout,
+            first: AtomicUsize::new(0),
+            is_failing: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
+            tls: OnceCell::new(),
+        })
+    }
+
+    /// A session on the first host that takes us.
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        let hosts = &self.config.hosts;
+        let count = hosts.len();
+        let first = self.first.load(Ordering::Relaxed);
+        let mut last = Failure::new(Fault::ConnectTimeout);
+        for index in (0..count).map(|step| (first + step) % count) {
+            let Some(host) = hosts.get(index) else {
+                continue;
+            };
+            let turn = Turn {
+                connector: self,
+                next: index + 1,
+            };
+            match timeout(self.time_for_one(), self.open(host)).await {
+                Ok(Ok(connection)) => {
+                    std::mem::forget(turn);
+                    self.first.store(index, Ordering::Relaxed);
+                    self.is_failing.store(false, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Ok(Err(failure)) => last = failure,
+                Err(_) => last = Failure::new(Fault::ConnectTimeout),
+            }
+        }
+        self.is_failing.store(true, Ordering::Relaxed);
+        Err(last)
+    }
+
+    /// Whether the last attempt led nowhere: then it is not for their number that there are no sessions.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// How long one operation may take.
+    pub(super) fn operation_timeout(&self) -> Duration {
+        self.operation_timeout
+    }
+
+    /// All hosts must have their turn before the operation that waits for them gives up.
+    fn time_for_one(&self) -> Duration {
+        let count = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);
+        let all = self
+            .config
+            .connect_timeout
+            .min(self.operation_timeout * 9 / 10);
+        all / count
+    }
+
+    /// The host in use does not accept writes any more: begins with another one next time.
+    pub(super) fn turn_away(&self) {
+        self.first.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sessions are not ours alone.
+    pub(super) fn share(&self) {
+        self.is_shared.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) async fn tls(&self) -> Result<tls::Connector, Error> {
+        let connector = self
+            .tls
+            .get_or_try_init(|| async { tls::Connector::new(&self.config.tls) });
+        connector.await.cloned()
+    }
+
+    async fn open(&self, host: &Host) -> Result<Connection, Failure> {
+        let is_own = self.config.prepare && !self.is_shared.load(Ordering::Relaxed);
+        match self.open_with(host, is_own).await {
+            // Poolers that do not know the settings of a session refuse it as a violation of the protocol.
+            Err(failure) if is_own && failure.state() == Some("08P01") => {
+                self.share();
+                self.open_with(host, false).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_with(&self, host: &Host, is_own: bool) -> Result<Connection, Failure> {
+        use tokio_postgres::config::SslMode as Mode;
+        let mode = match self.config.tls.mode {
+            _ if host.is_unix_socket() => Mode::Disable,
+            SslMode::Disable | SslMode::Allow => Mode::Disable,
+            SslMode::Prefer => Mode::Prefer,
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Mode::Require,
+        };
+        match self.session(host, is_own, mode).await {
+            Err(failure)
+                if self.config.tls.mode == SslMode::Allow
+                    && !host.is_unix_socket()
+                    && failure.state().is_some_and(|state| state.starts_with("28")) =>
+            {
+                self.session(host, is_own, Mode::Require).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn session(
+        &self,
+        host: &Host,
+        is_own: bool,
+        mode: tokio_postgres::config::SslMode,
+    ) -> Result<Connection, Failure> {
+        let mut settings = self.settings(is_own);
+        settings.host(&host.name).port(host.port).ssl_mode(mode);
+        if let Some(password) = self.config.password.get().await.map_err(Failure::other)? {
+            settings.password(password);
+        }
+        let tls = self.tls().await.map_err(Failure::other)?;
+        let (client, connection) = settings
+            .connect(tls)
+            .await
+            .map_err(|error| failure(&error, Stage::Connecting))?;
+        let driver = tokio::spawn(async move {
+            // Whoever waits for an answer hears of the error too.
+            let _ = connection.await;
+        });
+        let row = client
+            .query_typed(PROBE, &[])
+            .await
+            .map_err(|error| failure(&error, Stage::Connecting))?;
+        let flag = |column| {
+            let flag = row.first().map(|row| row.try_get::<_, bool>(column));
+            flag.and_then(Result::ok)
+                .ok_or_else(|| Failure::new(Fault::Malformed))
+        };
+        let (in_force, read_only) = (flag(0)?, flag(1)?);
+        if read_only && self.needs_writes() {
+            return Err(Failure::new(Fault::State("25006")));
+        }
+        Ok(Connection {
+            client,
+            driver,
+            may_prepare: is_own && in_force,
+            prepared: Default::default(),
+        })
+    }
+
+    fn needs_writes(&self) -> bool {
+        match self.config.session_attrs {
+            SessionAttrs::Any => false,
+            SessionAttrs::ReadWrite => true,
+            SessionAttrs::Default => self.config.hosts.len() > 1,
+        }
+    }
+
+    fn settings(&self, is_own: bool) -> tokio_postgres::Config {
+        let config = &self.config;
+        let mut settings = tokio_postgres::Config::new();
+        settings.connect_timeout(self.time_for_one());
+        settings.application_name(config.application_name.as_deref().unwrap_or("syncguard"));
+        if let Some(user) = &config.user {
+            settings.user(user);
+        }
+        if let Some(database) = &config.database {
+            settings.dbname(database);
+        }
+        let options = self.options(is_own);
+        if !options.is_empty() {
+            settings.options(options);
+        }
+        settings
+    }
+
+    /// The last setting of a name counts, so the user's come after what is only a default.
+    fn options(&self, is_own: bool) -> String {
+        let mut options = Vec::new();
+        if is_own {
+            let limit = self.operation_timeout.as_millis();
+            options.push(format!("-c statement_timeout={limit}"));
+        }
+        options.extend(self.config.options.clone());
+        let parameters = self.config.parameters.iter();
+        options.extend(parameters.map(|(name, value)| format!("-c {name}={}", escaped(value))));
+        if is_own {
+            options.push(SESSION.to_owned());
+        }
+        options.join(" ")
+    }
+}
+
+/// A host's turn. When it ends without a session, because it failed, took too long, or nobody waits
+/// any more, the next attempt begins with the host after it.
+struct Turn<'a> {
+    connector: &'a Connector,
+    next: usize,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.connector.first.store(self.next, Ordering::Relaxed);
+    }
+}
+
+/// A value within command-line options, where blanks separate.
+fn escaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for character in value.chars() {
+        if character.is_whitespace() || character == '\\' {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_after_the_users_and_defaults_before() {
+        let config = PostgresConfig {
+            options: Some("-c statement_timeout=1".to_owned()),
+            parameters: vec![("search_path".to_owned(), "a, b\\".to_owned())],
+            ..PostgresConfig::default()
+        };
+        let connector = Connector::new(config, Duration::from_secs(5)).unwrap();
+        assert_eq!(
+            connector.options(true),
+            format!(
+                "-c statement_timeout=5000 -c statement_timeout=1 -c search_path=a,\\ b\\\\ {SESSION}"
+            )
+        );
+        assert_eq!(
+            connector.options(false),
+            "-c statement_timeout=1 -c search_path=a,\\ b\\\\"
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! What transports fail with. Driver errors are taken apart here and nowhere else.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+
+use deadpool::managed::{PoolError, TimeoutType};
+use tokio_postgres::error::Severity;
+
+use super::fault::{Fault, classify};
+use crate::error::Error;
+
+/// What a transport fails with: an [`Error`], and what the backend must know to go on.
+#[derive(Debug)]
+pub struct Failure {
+    error: Error,
+    state: Option<[u8; 5]>,
+}
+
+impl Failure {
+    /// A failure that left nothing behind in the database.
+    pub fn new(fault: Fault<'_>) -> Self {
+        let (kind, message) = classify(fault);
+        let state = match fault {
+            Fault::State(state) => <[u8; 5]>::try_from(state.as_bytes()).ok(),
+            _ => None,
+        };
+        let error = match state.and(fault.state()) {
+            Some(state) => Error::new(kind, format!("{message} (SQLSTATE {state})")),
+            None => Error::new(kind, message),
+        };
+        Self { error, state }
+    }
+
+    /// The same, when the statement had left and may have been committed.
+    #[must_use]
+    pub fn with_unknown_outcome(mut self) -> Self {
+        self.error = self.error.with_unknown_outcome();
+        self
+    }
+
+    /// The same with a cause, which must show no key and no credentials.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.error = self.error.with_source(source);
+        self
+    }
+
+    /// Takes an error from elsewhere as it is.
+    pub fn other(error: Error) -> Self {
+        Self { error, state: None }
+    }
+
+    /// The SQLSTATE, if the server reported one.
+    pub fn state(&self) -> Option<&str> {
+        self.state
+            .as_ref()
+            .and_then(|state| std::str::from_utf8(state).ok())
+    }
+
+    /// The error for the caller.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Whether the transaction was rolled back for a reason that another try may not meet:
+    /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
+    pub fn is_rolled_back_by_chance(&self) -> bool {
+        matches!(self.state(), Some("40001" | "40P01" | "26000" | "42P05"))
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.error
+    }
+}
+
+/// The primary message of a server's error. Its detail and context, which may show keys, are left out.
+#[derive(Debug)]
+struct ServerMessage(String);
+
+impl fmt::Display for ServerMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for ServerMessage {}
+
+/// When a driver error came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// While the session was set up.
+    Connecting,
+    /// After a statement had been handed to the connection.
+    Running,
+}
+
+/// Takes a driver's error apart.
+pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage) -> Failure {
+    if let Some(db) = error.as_db_error() {
+        let state = db.code().code();
+        let failure = Failure::new(Fault::State(state));
+        // Messages of these classes quote values.
+        let failure = match state.get(..2) {
+            Some("22" | "23") => failure,
+            _ => failure.with_source(ServerMessage(db.message().to_owned())),
+        };
+        // An error ends the transaction; a fatal one may come when it has been committed already.
+        let session_ended = matches!(
+            db.parsed_severity(),
+            Some(Severity::Fatal | Severity::Panic)
+        );
+        return if stage == Stage::Running && session_ended {
+            failure.with_unknown_outcome()
+        } else {
+            failure
+        };
+    }
+    let fault = fault_of(error, stage);
+    let failure = Failure::new(fault);
+    match stage {
+        Stage::Running => failure.with_unknown_outcome(),
+        Stage::Connecting => failure,
+    }
+}
+
+fn fault_of(error: &tokio_postgres::Error, stage: Stage) -> Fault<'static> {
+    if error.is_closed() {
+        return Fault::Closed;
+    }
+    match find_io(error) {
+        Some(io)
+            if io
+                .get_ref()
+                .is_some_and(|inner| inner.is::<rustls::Error>()) =>
+        {
+            Fault::Tls
+        }
+        Some(io) => Fault::Io(io.kind()),
+        None if stage == Stage::Connecting => Fault::Session,
+        None => Fault::Malformed,
+    }
+}
+
+fn find_io<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(io);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// Whether the session may serve another statement after `error`.
+pub(super) fn leaves_session_usable(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|db| {
+        matches!(db.parsed_severity(), Some(Severity::Error))
+            && !matches!(db.code().code(), "25006" | "26000" | "42P05")
+            && !db.code().code().starts_with("0A")
+            && !db.code().code().starts_with("XX")
+    })
+}
+
+/// Why the pool gave no connection.
+pub(super) fn pool_failure(error: PoolError<Failure>) -> Failure {
+    match error {
+        PoolError::Backend(failure) => failure,
+        PoolError::Timeout(TimeoutType::Wait) => Failure::new(Fault::PoolExhausted),
+        PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+            Failure::new(Fault::ConnectTimeout)
+        }
+        PoolError::Closed => Failure::new(Fault::PoolClosed),
+        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
+            Failure::new(Fault::Malformed)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_its_state_and_whether_to_try_again() {
+        let failure = Failure::new(Fault::State("40001"));
+        assert!(failure.is_rolled_back_by_chance());
+        assert!(failure.error().message().ends_with("(SQLSTATE 40001)"));
+        assert!(!Failure::new(Fault::Closed).is_rolled_back_by_chance());
+        assert!(
+            Failure::new(Fault::Closed)
+                .with_unknown_outcome()
+                .error()
+                .is_outcome_unknown()
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! Extending a lock.
+
+use super::reply;
+use super::statement::{Call, Operation, Param, Row, Statements};
+use crate::backend::{Absence, ExtendOutcome, Ttl};
+use crate::error::Error;
+use crate::lock_id::LockId;
+use crate::time::TIME_TOLERANCE_MS;
+
+pub(super) const SQL: &str = include_str!("extend.sql");
+
+/// The statement that makes the lock of `lock_id` end `ttl` from now, and removes it if it is expired.
+pub fn call<'a>(statements: &'a Statements, lock_id: &'a LockId, ttl: Ttl) -> Call<'a> {
+    statements.call(
+        Operation::Extend,
+        vec![
+            Param::Text(lock_id.as_str()),
+            Param::BigInt(TIME_TOLERANCE_MS),
+            Param::BigInt(ttl.as_millis()),
+        ],
+    )
+}
+
+/// What its row says.
+///
+/// # Errors
+/// `Internal` for a row that makes no sense or is another owner's.
+pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ExtendOutcome, Error> {
+    if row.is_none() {
+        return Ok(ExtendOutcome::Absent(Absence::NotFound));
+    }
+    reply::check_owner(row, lock_id)?;
+    match reply::text(row, 1)? {
+        "extended" => Ok(ExtendOutcome::Extended {
+            expires_at_ms: reply::number(row, 2)?,
+        }),
+        "expired" => Ok(ExtendOutcome::Absent(Absence::Expired)),
+        _ => Err(reply::malformed()),
+    }
+}

@@ -1,0 +1,276 @@
+//! The table of failures: what PostgreSQL and the way to it can fail with, in the words of this crate.
+
+use std::io;
+
+use crate::error::ErrorKind;
+
+/// A failure, reduced to what decides its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault<'a> {
+    /// The server said so: five characters of SQLSTATE.
+    State(&'a str),
+    /// The operating system said so.
+    Io(io::ErrorKind),
+    /// The connection ended.
+    Closed,
+    /// No connection within the time for connecting.
+    ConnectTimeout,
+    /// TLS failed: a certificate is not trusted, or both sides have nothing in common.
+    Tls,
+    /// The session could not be set up for a reason that is none of the above.
+    Session,
+    /// All connections of the pool were busy for too long.
+    PoolExhausted,
+    /// The backend has been closed.
+    PoolClosed,
+    /// A reply that the protocol does not allow.
+    Malformed,
+}
+
+/// The kind of a failure and what to say about it.
+pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
+    use ErrorKind::*;
+    match fault {
+        Fault::State(state) => classify_state(state),
+        Fault::Io(io::ErrorKind::TimedOut) => {
+            (NetworkTimeout, "the network did not answer in time")
+        }
+        Fault::Io(io::ErrorKind::PermissionDenied) => (
+            AuthFailed,
+            "the operating system refused access to the server's socket",
+        ),
+        Fault::Io(io::ErrorKind::NotFound) => (
+            ServiceUnavailable,
+            "the server's address or socket does not exist; is the server running?",
+        ),
+        Fault::Io(io::ErrorKind::ConnectionRefused) => (
+            ServiceUnavailable,
+            "connection refused; is the server running?",
+        ),
+        Fault::Io(_) => (ServiceUnavailable, "the network failed"),
+        Fault::Closed => (ServiceUnavailable, "connection closed"),
+        Fault::ConnectTimeout => (
+            NetworkTimeout,
+            "no server accepted a connection in time; see the connect timeout",
+        ),
+        Fault::Tls => (
+            AuthFailed,
+            "TLS failed: the server's certificate is not trusted or does not fit its name",
+        ),
+        Fault::Session => (
+            AuthFailed,
+            "the server and the settings for TLS or authentication do not fit together",
+        ),
+        Fault::PoolExhausted => (
+            RateLimited,
+            "all connections of the pool are busy; allow more or ask for less at once",
+        ),
+        Fault::PoolClosed => (InvalidArgument, "the backend has been closed"),
+        Fault::Malformed => (Internal, "the server's reply is malformed"),
+    }
+}
+
+fn classify_state(state: &str) -> (ErrorKind, &'static str) {
+    use ErrorKind::*;
+    match state {
+        "25006" => (
+            ServiceUnavailable,
+            "the server is read-only: a standby, or a primary that accepts no writes",
+        ),
+        "26000" | "42P05" => (
+            InvalidArgument,
+            "a prepared statement got lost: behind a transaction pooler, turn off `prepare`",
+        ),
+        "3D000" => (InvalidArgument, "the database does not exist"),
+        "42501" => (AuthFailed, "permission denied for the lock tables"),
+        "42P01" => (
+            InvalidArgument,
+            "a lock table does not exist: call setupSchema once, or check tableName and fenceTableName",
+        ),
+        "42703" | "42804" | "42P10" => (
+            InvalidArgument,
+            "a lock table does not have the columns or indexes it needs: call setupSchema",
+        ),
+        "53300" => (
+            ServiceUnavailable,
+            "the server has no connection left: raise max_connections or make pools smaller",
+        ),
+        "53400" => (ServiceUnavailable, "a limit of the server is reached"),
+        "55P03" => (
+            NetworkTimeout,
+            "another session holds the lock's row for longer than lock_timeout",
+        ),
+        "57014" => (
+            NetworkTimeout,
+            "the server ended the statement: statement_timeout, or cancelled",
+        ),
+        "57P01" | "57P02" => (ServiceUnavailable, "the server is shutting down"),
+        "57P03" => (
+            ServiceUnavailable,
+            "the server is starting, stopping or recovering",
+        ),
+        "57P04" => (ServiceUnavailable, "the database was dropped"),
+        "25P02" | "25P03" => (
+            ServiceUnavailable,
+            "the session was in a failed transaction",
+        ),
+        "58000" | "58030" => (ServiceUnavailable, "the server's file system failed"),
+        _ => match state.get(..2).unwrap_or_default() {
+            "08" => (ServiceUnavailable, "the connection failed"),
+            "0A" => (
+                InvalidArgument,
+                "the server does not support what the locks need",
+            ),
+            "22" => (InvalidArgument, "the server refused a value"),
+            "23" => (
+                InvalidArgument,
+                "a constraint of the lock tables was violated",
+            ),
+            "28" => (AuthFailed, "the server refused the credentials"),
+            "40" => (
+                ServiceUnavailable,
+                "the transaction lost against another one",
+            ),
+            "53" => (ServiceUnavailable, "the server is out of resources"),
+            "54" => (InvalidArgument, "a value is too large for the server"),
+            "57" => (ServiceUnavailable, "the server cannot serve now"),
+            _ => (Internal, "the server reported an error"),
+        },
+    }
+}
+
+impl<'a> Fault<'a> {
+    pub(super) fn state(self) -> Option<&'a str> {
+        match self {
+            Self::State(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// The fault behind the `code` property of an error of a JavaScript client: an SQLSTATE, a code
+    /// of the operating system, or one of the client's own.
+    pub fn from_code(code: &'a str) -> Option<Self> {
+        Some(match code {
+            "ECONNREFUSED" => Self::Io(io::ErrorKind::ConnectionRefused),
+            "ENOENT" | "ENOTFOUND" | "EAI_AGAIN" => Self::Io(io::ErrorKind::NotFound),
+            "EACCES" | "EPERM" => Self::Io(io::ErrorKind::PermissionDenied),
+            "ETIMEDOUT" => Self::Io(io::ErrorKind::TimedOut),
+            "ECONNRESET" | "EPIPE" | "EHOSTUNREACH" | "ENETUNREACH" | "ENETDOWN" => {
+                Self::Io(io::ErrorKind::ConnectionReset)
+            }
+            "CONNECT_TIMEOUT" => Self::ConnectTimeout,
+            "CONNECTION_CLOSED" | "CONNECTION_DESTROYED" => Self::Closed,
+            "CONNECTION_ENDED" => Self::PoolClosed,
+            "SASL_SIGNATURE_MISMATCH" | "AUTH_TYPE_NOT_IMPLEMENTED" => Self::Session,
+            state if is_state(state) => Self::State(state),
+            _ => return None,
+        })
+    }
+}
+
+fn is_state(code: &str) -> bool {
+    code.len() == 5
+        && code
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+        && code.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_have_kinds() {
+        use ErrorKind::*;
+        for (fault, kind, words) in [
+            (
+                Fault::State("08006"),
+                ServiceUnavailable,
+                "connection failed",
+            ),
+            (Fault::State("0A000"), InvalidArgument, "not support"),
+            (Fault::State("22P02"), InvalidArgument, "value"),
+            (Fault::State("23505"), InvalidArgument, "constraint"),
+            (Fault::State("25006"), ServiceUnavailable, "read-only"),
+            (Fault::State("26000"), InvalidArgument, "prepare"),
+            (Fault::State("28000"), AuthFailed, "credentials"),
+            (Fault::State("28P01"), AuthFailed, "credentials"),
+            (Fault::State("3D000"), InvalidArgument, "database"),
+            (Fault::State("40001"), ServiceUnavailable, "lost"),
+            (Fault::State("40P01"), ServiceUnavailable, "lost"),
+            (Fault::State("42501"), AuthFailed, "permission"),
+            (Fault::State("42601"), Internal, "error"),
+            (Fault::State("42703"), InvalidArgument, "setupSchema"),
+            (Fault::State("42P01"), InvalidArgument, "setupSchema"),
+            (Fault::State("53300"), ServiceUnavailable, "max_connections"),
+            (Fault::State("53100"), ServiceUnavailable, "resources"),
+            (Fault::State("54000"), InvalidArgument, "too large"),
+            (Fault::State("55P03"), NetworkTimeout, "lock_timeout"),
+            (Fault::State("57014"), NetworkTimeout, "statement_timeout"),
+            (Fault::State("57P01"), ServiceUnavailable, "shutting down"),
+            (Fault::State("57P03"), ServiceUnavailable, "starting"),
+            (Fault::State("57P05"), ServiceUnavailable, "cannot serve"),
+            (Fault::State("58030"), ServiceUnavailable, "file system"),
+            (Fault::State("XX000"), Internal, "error"),
+            (Fault::State(""), Internal, "error"),
+            (Fault::State("é"), Internal, "error"),
+            (
+                Fault::Io(io::ErrorKind::ConnectionRefused),
+                ServiceUnavailable,
+                "running",
+            ),
+            (
+                Fault::Io(io::ErrorKind::ConnectionReset),
+                ServiceUnavailable,
+                "network",
+            ),
+            (
+                Fault::Io(io::ErrorKind::TimedOut),
+                NetworkTimeout,
+                "in time",
+            ),
+            (
+                Fault::Io(io::ErrorKind::NotFound),
+                ServiceUnavailable,
+                "running",
+            ),
+            (
+                Fault::Io(io::ErrorKind::PermissionDenied),
+                AuthFailed,
+                "refused",
+            ),
+            (Fault::Closed, ServiceUnavailable, "closed"),
+            (Fault::ConnectTimeout, NetworkTimeout, "in time"),
+            (Fault::Tls, AuthFailed, "certificate"),
+            (Fault::Session, AuthFailed, "settings"),
+            (Fault::PoolExhausted, RateLimited, "busy"),
+            (Fault::PoolClosed, InvalidArgument, "closed"),
+            (Fault::Malformed, Internal, "malformed"),
+        ] {
+            let (found, message) = classify(fault);
+            assert_eq!(found, kind, "{fault:?}");
+            assert!(message.contains(words), "{fault:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn codes_of_javascript_clients_are_known() {
+        for (code, fault) in [
+            (
+                "ECONNREFUSED",
+                Some(Fault::Io(io::ErrorKind::ConnectionRefused)),
+            ),
+            ("CONNECT_TIMEOUT", Some(Fault::ConnectTimeout)),
+            ("CONNECTION_CLOSED", Some(Fault::Closed)),
+            ("CONNECTION_ENDED", Some(Fault::PoolClosed)),
+            ("40P01", Some(Fault::State("40P01"))),
+            ("EPIPE", Some(Fault::Io(io::ErrorKind::ConnectionReset))),
+            ("EBUSY", None),
+            ("UNDEFINED_VALUE", None),
+        ] {
+            assert_eq!(Fault::from_code(code), fault, "{code}");
+        }
+    }
+}

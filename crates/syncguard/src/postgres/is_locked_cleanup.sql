@@ -1,0 +1,22 @@
+-- $1 storage key   $2 tolerance ms   $3 how long past its expiry a lock stays, ms
+--
+-- Removes a lock that is long expired, and never waits for it: a row that somebody is working on is
+-- left alone. Fence counters are never removed.
+WITH
+stale AS MATERIALIZED (
+  SELECT key FROM {locks}
+  WHERE key = $1
+    AND expires_at_ms < floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $3::bigint
+  FOR UPDATE SKIP LOCKED
+),
+removed AS (
+  DELETE FROM {locks} AS lock USING stale
+  WHERE lock.key = stale.key
+    AND lock.expires_at_ms < floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $3::bigint
+)
+SELECT
+  CASE WHEN EXISTS (
+    SELECT FROM {locks}
+    WHERE key = $1
+      AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
+  ) THEN 'locked' ELSE 'free' END AS outcome

@@ -1,0 +1,13 @@
+-- $1 storage key
+--
+-- The label is read through JSON so that tables without its column, made by older versions, will do.
+SELECT
+  user_key,
+  lock_id,
+  expires_at_ms::text,
+  acquired_at_ms::text,
+  fence,
+  to_jsonb(lock) ->> 'owner' AS owner,
+  floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS now_ms
+FROM {locks} AS lock
+WHERE key = $1

@@ -1,0 +1,66 @@
+//! Locks in PostgreSQL.
+//!
+//! Two tables hold them: one row a lock, and one row a key that was ever locked for its fence counter
+//! (postgres-backend.md). [`PostgresBackend::setup_schema`] makes them. Each operation is one
+//! statement and one round trip; the statements are the `.sql` files beside the operations.
+//!
+//! # Who excludes whom
+//!
+//! An acquisition that does not see a live lock waits for the advisory lock
+//! `pg_advisory_xact_lock(hashtext(storage key))`. Writers that read and then write in a transaction,
+//! as SyncGuard for TypeScript does, take the same one, so both may share tables.
+//!
+//! # What a crash of the server may forget
+//!
+//! Acquisitions and extensions are answered when they are on disk, also where the session's
+//! `synchronous_commit` is `off`: a fence is never given twice. A release is answered before, unless
+//! [`PostgresOptions::durable_releases`] asks otherwise. A crash within a second of it may bring the
+//! lock back, which then ends with its TTL; it never brings it back after somebody else was granted it.
+//!
+//! # Poolers
+//!
+//! Named prepared statements and session settings need a session of one's own. Each new connection is
+//! asked whether its settings are in force; where they are not, as behind PgBouncer in transaction
+//! mode, statements go unnamed, with their parameters' types, still in one round trip each. What the
+//! isolation level of such a session then makes fail is tried again.
+
+mod acquire;
+mod config;
+mod connect;
+mod error;
+mod extend;
+mod fault;
+mod force_release;
+mod is_locked;
+mod lookup;
+mod names;
+mod owner;
+mod pool;
+mod release;
+mod reply;
+mod schema;
+mod statement;
+mod tables;
+mod tls;
+mod url;
+
+/// The pure half of each operation: its statement, and the meaning of its row.
+pub mod operations {
+    pub use super::acquire::{call as acquire, outcome as acquire_outcome};
+    pub use super::extend::{call as extend, outcome as extend_outcome};
+    pub use super::force_release::{call as force_release, outcome as force_release_outcome};
+    pub use super::is_locked::{call as is_locked, outcome as is_locked_outcome};
+    pub use super::lookup::outcome as lookup_outcome;
+    pub use super::lookup::{by_key as lookup_by_key, by_lock_id as lookup_by_lock_id};
+    pub use super::names::Names;
+    pub use super::release::{call as release, outcome as release_outcome};
+}
+
+mod backend;
+
+pub use backend::{PostgresBackend, PostgresOptions};
+pub use config::{Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode, Tls};
+pub use error::Failure;
+pub use fault::{Fault, classify};
+pub use statement::{Call, Operation, Param, Row, Statements, Transport};
+pub use tables::Tables;

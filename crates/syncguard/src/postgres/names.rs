@@ -1,0 +1,38 @@
+//! Under which names a key is stored.
+
+use crate::error::Error;
+use crate::key::{Key, KeySpace};
+
+/// B-tree entries may be 2,704 bytes long; the rest is left to headers and other columns
+/// (postgres-backend.md, "Lock Table Requirements").
+const KEYS: KeySpace<'static> = KeySpace {
+    prefix: "",
+    limit_bytes: 1700,
+    reserve_bytes: 0,
+};
+
+/// The primary keys of a lock and of its fence counter.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Names {
+    /// `key` in the table of locks.
+    pub lock: String,
+    /// `fence_key` in the table of fence counters.
+    pub fence: String,
+}
+
+impl Names {
+    /// Those of `key`.
+    ///
+    /// # Errors
+    /// As [`KeySpace::lock_key`]; no valid key is too long.
+    pub fn new(key: &Key) -> Result<Self, Error> {
+        let lock = lock_name(key)?;
+        let fence = KEYS.fence_key(&lock)?;
+        Ok(Self { lock, fence })
+    }
+}
+
+/// The primary key of a lock alone.
+pub(super) fn lock_name(key: &Key) -> Result<String, Error> {
+    KEYS.lock_key(key)
+}

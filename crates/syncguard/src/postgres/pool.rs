@@ -1,0 +1,269 @@
+//! Connections, opened when they are needed and used again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use deadpool::Runtime;
+use deadpool::managed::{
+    self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, TimeoutType,
+};
+use tokio::time::timeout;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+
+use super::config::PostgresConfig;
+use super::connect::{Connection, Connector};
+use super::error::{Failure, Stage, failure, leaves_session_usable, pool_failure};
+use super::fault::Fault;
+use super::statement::{Call, Param, Row, Transport};
+use crate::error::Error;
+
+/// How long a server may take to hear that a statement is not wanted any more, and to end it.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A pool of sessions.
+pub(super) struct Pool {
+    sessions: managed::Pool<Sessions>,
+}
+
+impl Pool {
+    pub(super) fn new(config: PostgresConfig, operation_timeout: Duration) -> Result<Self, Error> {
+        let size = config.pool_size;
+        let connector = Connector::new(config, operation_timeout)?;
+        let sessions = managed::Pool::builder(Sessions(Arc::new(connector)))
+            .max_size(size)
+            // Ahead of the operation's own limit, so that the caller hears what was in short supply.
+            .wait_timeout(Some(operation_timeout * 9 / 10))
+            // Those used last are warm, and those not used for long may go.
+            .queue_mode(QueueMode::Lifo)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| Error::invalid("poolSize cannot be used").with_source(error))?;
+        Ok(Self { sessions })
+    }
+
+    async fn lease(&self) -> Result<Lease, Failure> {
+        let session = self.sessions.get().await.map_err(|error| match error {
+            PoolError::Timeout(TimeoutType::Wait) if self.sessions.manager().0.is_failing() => {
+                Failure::new(Fault::ConnectTimeout)
+            }
+            error => pool_failure(error),
+        })?;
+        Ok(Lease {
+            session: Some(session),
+            connector: Arc::clone(&self.sessions.manager().0),
+        })
+    }
+
+    /// Draws the consequences of an error for the session and for the others.
+    fn conclude(&self, lease: Lease, error: &tokio_postgres::Error) -> Failure {
+        if leaves_session_usable(error) {
+            lease.give_back();
+        } else {
+            lease.discard();
+        }
+        let failure = failure(error, Stage::Running);
+        match failure.state() {
+            Some("25006") => {
+                self.sessions.manager().0.turn_away();
+                self.sessions.retain(|_, _| false);
+            }
+            Some("26000" | "42P05") => {
+                self.sessions.manager().0.share();
+                self.sessions.retain(|_, _| false);
+            }
+            _ => {}
+        }
+        failure
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("status", &self.sessions.status())
+            .finish()
+    }
+}
+
+#[async_trait]
+impl Transport for Pool {
+    async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
+        let mut lease = self.lease().await?;
+        match query(lease.session()?, call).await {
+            Ok(rows) => {
+                lease.give_back();
+                rows.first().map(texts).transpose()
+            }
+            Err(error) => Err(self.conclude(lease, &error)),
+        }
+    }
+
+    async fn batch(&self, sql: &str) -> Result<(), Failure> {
+        let mut lease = self.lease().await?;
+        match lease.session()?.client.batch_execute(sql).await {
+            Ok(()) => {
+                lease.give_back();
+                Ok(())
+            }
+            Err(error) => Err(self.conclude(lease, &error)),
+        }
+    }
+
+    async fn close(&self) {
+        self.sessions.close();
+    }
+}
+
+/// Sends the statement and, the first time in a session, its preparation for the next times along.
+async fn query(
+    session: &mut Connection,
+    call: &Call<'_>,
+) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+    let Connection {
+        client,
+        prepared,
+        may_prepare,
+        ..
+    } = session;
+    let place = prepared.get_mut(call.operation.index());
+    if let Some(Some(statement)) = &place {
+        let params: Vec<&(dyn ToSql + Sync)> = call.params.iter().map(|param| param as _).collect();
+        return client.query(statement, &params).await;
+    }
+    let params: Vec<_> = call
+        .params
+        .iter()
+        .map(|param| (param as &(dyn ToSql + Sync), param.sql_type()))
+        .collect();
+    let now = client.query_typed(call.sql, &params);
+    let Some(place) = place.filter(|_| *may_prepare) else {
+        return now.await;
+    };
+    let types: Vec<_> = call.params.iter().map(Param::sql_type).collect();
+    let (rows, statement) = tokio::join!(now, client.prepare_typed(call.sql, &types));
+    *place = statement.ok();
+    rows
+}
+
+fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
+    (0..row.len())
+        .map(|column| {
+            row.try_get(column)
+                .map_err(|_| Failure::new(Fault::Malformed))
+        })
+        .collect()
+}
+
+impl Param<'_> {
+    fn sql_type(&self) -> Type {
+        match self {
+            Self::Text(_) => Type::TEXT,
+            Self::BigInt(_) => Type::INT8,
+        }
+    }
+}
+
+impl ToSql for Param<'_> {
+    fn to_sql(
+        &self,
+        sql_type: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Text(text) => text.to_sql(sql_type, out),
+            Self::BigInt(number) => number.to_sql(sql_type, out),
+        }
+    }
+
+    fn accepts(sql_type: &Type) -> bool {
+        *sql_type == Type::TEXT || *sql_type == Type::INT8
+    }
+
+    to_sql_checked!();
+}
+
+/// A session in use. When it is dropped before its answer is there, as operations that are cancelled
+/// drop it, the server is asked to stop, and nobody else gets the session.
+struct Lease {
+    session: Option<Object<Sessions>>,
+    connector: Arc<Connector>,
+}
+
+impl Lease {
+    fn session(&mut self) -> Result<&mut Connection, Failure> {
+        let session = self.session.as_deref_mut();
+        session.ok_or_else(|| Failure::new(Fault::Closed))
+    }
+
+    fn give_back(mut self) {
+        self.session = None;
+    }
+
+    fn discard(mut self) {
+        if let Some(session) = self.session.take() {
+            drop(Object::take(session));
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        let session = Object::take(session);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(abandon(session, Arc::clone(&self.connector)))),
+            Err(_) => session.driver.abort(),
+        }
+    }
+}
+
+/// Has the server stop what it does in the session, then ends the session.
+///
+/// A pooler is not asked: PgBouncer 1.18, which Debian 12 has, dies of such a request when its sender
+/// goes. There, the statement comes to its own end.
+async fn abandon(session: Connection, connector: Arc<Connector>) {
+    let Connection {
+        client,
+        mut driver,
+        may_prepare: is_own,
+        ..
+    } = session;
+    let patience = if is_own {
+        if let Ok(tls) = connector.tls().await {
+            // The server does not say whether it did, and may be out of reach.
+            let _ = timeout(CANCEL_TIMEOUT, client.cancel_token().cancel_query(tls)).await;
+        }
+        CANCEL_TIMEOUT
+    } else {
+        connector.operation_timeout()
+    };
+    // The driver waits for outstanding answers before it ends.
+    drop(client);
+    if timeout(patience, &mut driver).await.is_err() {
+        driver.abort();
+    }
+}
+
+/// Makes sessions and looks at them before they are used again.
+struct Sessions(Arc<Connector>);
+
+impl Manager for Sessions {
+    type Type = Connection;
+    type Error = Failure;
+
+    async fn create(&self) -> Result<Connection, Failure> {
+        self.0.connect().await
+    }
+
+    async fn recycle(&self, session: &mut Connection, _: &Metrics) -> RecycleResult<Failure> {
+        if session.client.is_closed() {
+            return Err(RecycleError::message("closed by the server"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Making the tables.
+
+use std::time::Duration;
+
+use super::error::Failure;
+use super::reply;
+use super::statement::{Operation, Param, Statements, Transport};
+use super::tables::{MAX_NAME_BYTES, Tables};
+use crate::error::{Error, ErrorKind};
+
+pub(super) const INSPECT_SQL: &str = include_str!("schema_inspect.sql");
+const SQL: &str = include_str!("schema.sql");
+
+const NAME_SQL: &str = "ALTER TABLE {fences} ADD COLUMN IF NOT EXISTS key_debug TEXT;";
+const LABEL_SQL: &str = "ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS owner TEXT;";
+
+/// Serialises those who set up. PostgreSQL's own `IF NOT EXISTS` does not hold against a simultaneous
+/// `CREATE`. The number is "syncgrd!" in ASCII.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(8320803159760069665);";
+
+/// Others who create the same tables without that lock can still get in between.
+const MAX_RETRIES: u32 = 10;
+
+/// How long setting up may take: others may have long transactions on the tables.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(super) fn timed_out() -> Error {
+    Error::new(
+        ErrorKind::NetworkTimeout,
+        "setupSchema took too long: another session may hold the tables",
+    )
+}
+
+/// Makes what is missing; says whether there is a column for labels.
+pub(super) async fn setup(
+    transport: &dyn Transport,
+    statements: &Statements,
+    tables: &Tables,
+) -> Result<bool, Error> {
+    let names = Names::new(tables)?;
+    let mut tries = 0;
+    loop {
+        let there = inspect(transport, statements, &names).await?;
+        let sql = match there {
+            There {
+                complete: false, ..
+            } => names.tables_sql(),
+            There { named: false, .. } => names.under_lock(NAME_SQL),
+            There {
+                labelled: false, ..
+            } => names.under_lock(LABEL_SQL),
+            _ => return Ok(true),
+        };
+        match transport.batch(&sql).await {
+            Ok(()) => {}
+            // Only their owner may alter tables. They do without labels.
+            Err(failure) if there.complete && there.named && failure.state() == Some("42501") => {
+                return Ok(false);
+            }
+            Err(failure) if was_made_meanwhile(&failure) && tries < MAX_RETRIES => {}
+            Err(failure) => return Err(failure.into()),
+        }
+        tries += 1;
+        if tries > MAX_RETRIES {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "the tables exist in another form: compare them with the documented schema",
+            ));
+        }
+    }
+}
+
+/// Somebody else made the same thing at the same moment.
+fn was_made_meanwhile(failure: &Failure) -> bool {
+    matches!(
+        failure.state(),
+        Some("23505" | "42P07" | "42710" | "42701" | "40001" | "40P01" | "XX000")
+    )
+}
+
+async fn inspect(
+    transport: &dyn Transport,
+    statements: &Statements,
+    names: &Names<'_>,
+) -> Result<There, Error> {
+    let [locks, fences] = [names.tables.locks(), names.tables.fences()].map(quoted);
+    let params = [&locks, &fences, &names.lock_id_index, &names.expires_index];
+    let call = statements.call(
+        Operation::InspectSchema,
+        params.map(|name| Param::Text(name)).to_vec(),
+    );
+    let row = transport.run(&call).await?;
+    let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
+    Ok(There {
+        complete: is(0)?,
+        named: is(1)?,
+        labelled: is(2)?,
+    })
+}
+
+/// What of the schema is there.
+#[derive(Clone, Copy)]
+struct There {
+    /// Both tables and the indexes.
+    complete: bool,
+    /// The column in which fence counters have their key in clear.
+    named: bool,
+    /// The column for labels.
+    labelled: bool,
+}
+
+/// The names of the indexes, as they are quoted.
+struct Names<'a> {
+    tables: &'a Tables,
+    lock_id_index: String,
+    expires_index: String,
+}
+
+impl<'a> Names<'a> {
+    fn new(tables: &'a Tables) -> Result<Self, Error> {
+        let name = |suffix| {
+            let mut name = format!("idx_{}_{suffix}", tables.locks());
+            // As the server does, and so as others that leave it to the server.
+            name.truncate(MAX_NAME_BYTES);
+            quoted(&name)
+        };
+        let (lock_id_index, expires_index) = (name("lock_id"), name("expires"));
+        if lock_id_index == expires_index {
+            return Err(Error::invalid(
+                "tableName must not exceed 57 bytes: longer ones give both indexes the same name",
+            ));
+        }
+        Ok(Self {
+            tables,
+            lock_id_index,
+            expires_index,
+        })
+    }
+
+    fn tables_sql(&self) -> String {
+        let sql = SQL
+            .replace("{lock_id_index}", &self.lock_id_index)
+            .replace("{expires_index}", &self.expires_index);
+        self.under_lock(&sql)
+    }
+
+    fn under_lock(&self, sql: &str) -> String {
+        self.tables.write_into(&format!("{LOCK}\n{sql}"))
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{name}\"")
+}

@@ -1,0 +1,18 @@
+CREATE TABLE IF NOT EXISTS {locks} (
+  key TEXT PRIMARY KEY,
+  lock_id TEXT NOT NULL,
+  expires_at_ms BIGINT NOT NULL,
+  acquired_at_ms BIGINT NOT NULL,
+  fence TEXT NOT NULL,
+  user_key TEXT NOT NULL,
+  -- The label after the id of the lock that it belongs to. Writers that do not know it leave it alone.
+  owner TEXT
+);
+CREATE UNIQUE INDEX IF NOT EXISTS {lock_id_index} ON {locks} (lock_id);
+CREATE INDEX IF NOT EXISTS {expires_index} ON {locks} (expires_at_ms);
+-- Its rows are never deleted: a fence must not come twice.
+CREATE TABLE IF NOT EXISTS {fences} (
+  fence_key TEXT PRIMARY KEY,
+  fence BIGINT NOT NULL DEFAULT 0,
+  key_debug TEXT
+);

@@ -1,0 +1,328 @@
+//! Settings from a URL and from the environment, as libpq reads them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use super::config::{DEFAULT_PORT, Host, Password, Pem, PostgresConfig, SessionAttrs, SslMode};
+use crate::error::Error;
+
+/// One of libpq's variables, and the parameter it is a default for.
+const VARIABLES: [(&str, &str); 13] = [
+    ("PGHOST", "host"),
+    ("PGPORT", "port"),
+    ("PGUSER", "user"),
+    ("PGPASSWORD", "password"),
+    ("PGDATABASE", "dbname"),
+    ("PGAPPNAME", "application_name"),
+    ("PGOPTIONS", "options"),
+    ("PGSSLMODE", "sslmode"),
+    ("PGSSLROOTCERT", "sslrootcert"),
+    ("PGSSLCERT", "sslcert"),
+    ("PGSSLKEY", "sslkey"),
+    ("PGCONNECT_TIMEOUT", "connect_timeout"),
+    ("PGTARGETSESSIONATTRS", "target_session_attrs"),
+];
+
+impl PostgresConfig {
+    /// Reads `postgres://user:password@host:port,host2:port2/database?parameter=value`. What it does
+    /// not say is left to the environment, see [`from_env`](Self::from_env).
+    ///
+    /// Parameters: host, port, user, password, dbname, application_name, options, sslmode,
+    /// sslrootcert, sslcert, sslkey, connect_timeout (seconds), target_session_attrs. Others, which
+    /// other clients understand, are passed over.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the part that cannot be read, and never quotes it.
+    pub fn from_url(url: &str) -> Result<Self, Error> {
+        Self::from_url_and(url, |name| std::env::var(name).ok())
+    }
+
+    /// Reads PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE, PGAPPNAME, PGOPTIONS, PGSSLMODE,
+    /// PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT and PGTARGETSESSIONATTRS.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names what cannot be read.
+    pub fn from_env() -> Result<Self, Error> {
+        Parts::default().finish(|name| std::env::var(name).ok())
+    }
+
+    fn from_url_and(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        Parts::parse(url)?.finish(variable)
+    }
+}
+
+/// Parameters by name, before they mean anything.
+#[derive(Default)]
+struct Parts(Vec<(String, String)>);
+
+impl Parts {
+    fn parse(url: &str) -> Result<Self, Error> {
+        let rest = url
+            .strip_prefix("postgres://")
+            .or_else(|| url.strip_prefix("postgresql://"))
+            .ok_or_else(|| Error::invalid("url must start with postgres:// or postgresql://"))?;
+        let mut parts = Self::default();
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+        parts.add("user", decode("user", user)?);
+        parts.add("password", decode("password", password)?);
+        parts.add("dbname", decode("database", database)?);
+        parts.add_hosts(hosts)?;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode("parameter", name)?;
+            let value = decode("parameter", &value.replace('+', "%20"))?;
+            parts.add(&name, value);
+        }
+        Ok(parts)
+    }
+
+    fn add_hosts(&mut self, hosts: &str) -> Result<(), Error> {
+        let mut names = Vec::new();
+        let mut ports = Vec::new();
+        for host in hosts.split(',') {
+            // The colons of an IPv6 address are within brackets.
+            let after_address = host.rfind(']').map_or(0, |end| end + 1);
+            let (name, port) = match host.get(after_address..).and_then(|rest| rest.rfind(':')) {
+                Some(colon) => (
+                    host.get(..after_address + colon).unwrap_or_default(),
+                    host.get(after_address + colon + 1..).unwrap_or_default(),
+                ),
+                None => (host, ""),
+            };
+            let name = name
+                .strip_prefix('[')
+                .map_or(name, |name| name.trim_end_matches(']'));
+            names.push(decode("host", name)?);
+            ports.push(port.to_owned());
+        }
+        self.add("host", names.join(","));
+        self.add("port", ports.join(","));
+        Ok(())
+    }
+
+    /// The last one counts; empty is as good as not there.
+    fn add(&mut self, name: &str, value: String) {
+        if value.bytes().any(|byte| byte != b',') {
+            self.0.push((name.to_owned(), value));
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().rev().find(|(found, _)| found == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn finish(
+        mut self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<PostgresConfig, Error> {
+        for (variable_name, name) in VARIABLES {
+            if self.get(name).is_none()
+                && let Some(value) = variable(variable_name)
+            {
+                self.add(name, value);
+            }
+        }
+        let text = |name| self.get(name).map(str::to_owned);
+        let file = |name| self.get(name).map(|path| Pem::File(PathBuf::from(path)));
+        let mut config = PostgresConfig {
+            hosts: self.hosts()?,
+            user: text("user"),
+            password: text("password").map_or(Password::None, Password::Text),
+            database: text("dbname").or_else(|| text("database")),
+            application_name: text("application_name"),
+            options: text("options"),
+            ..PostgresConfig::default()
+        };
+        if let Some(mode) = self.get("sslmode").or_else(|| self.get("ssl")) {
+            config.tls.mode = ssl_mode(mode)?;
+        }
+        // Those of the web come with us.
+        if self.get("sslrootcert") != Some("system") {
+            config.tls.root = file("sslrootcert");
+        }
+        config.tls.certificate = file("sslcert");
+        config.tls.key = file("sslkey");
+        if let Some(attrs) = self.get("target_session_attrs") {
+            config.session_attrs = session_attrs(attrs)?;
+        }
+        if let Some(seconds) = self.get("connect_timeout") {
+            let seconds: u64 = seconds
+                .parse()
+                .map_err(|_| Error::invalid("connect_timeout must be a number of seconds"))?;
+            // libpq: zero waits forever. Here the time limit of the operation remains.
+            if seconds > 0 {
+                config.connect_timeout = Duration::from_secs(seconds);
+            }
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn hosts(&self) -> Result<Vec<Host>, Error> {
+        let names: Vec<_> = self.get("host").unwrap_or("").split(',').collect();
+        let ports: Vec<_> = self.get("port").unwrap_or("").split(',').collect();
+        if ports.len() > 1 && ports.len() != names.len() {
+            return Err(Error::invalid(
+                "port must be one for all hosts or one for each",
+            ));
+        }
+        let port_of = |index: usize| match ports.get(index).or_else(|| ports.first()) {
+            None | Some(&"") => Ok(DEFAULT_PORT),
+            Some(port) => port
+                .parse()
+                .map_err(|_| Error::invalid("port must be a number from 0 to 65535")),
+        };
+        let named = names.iter().enumerate().map(|(index, name)| {
+            Ok(Host {
+                name: if name.is_empty() { "localhost" } else { name }.to_owned(),
+                port: port_of(index)?,
+            })
+        });
+        named.collect()
+    }
+}
+
+fn ssl_mode(mode: &str) -> Result<SslMode, Error> {
+    Ok(match mode {
+        "disable" | "false" | "0" => SslMode::Disable,
+        "allow" => SslMode::Allow,
+        "prefer" => SslMode::Prefer,
+        "require" | "no-verify" => SslMode::Require,
+        "verify-ca" => SslMode::VerifyCa,
+        "verify-full" | "true" | "1" => SslMode::VerifyFull,
+        _ => {
+            return Err(Error::invalid(
+                "sslmode must be disable, allow, prefer, require, verify-ca or verify-full",
+            ));
+        }
+    })
+}
+
+fn session_attrs(attrs: &str) -> Result<SessionAttrs, Error> {
+    match attrs {
+        "any" => Ok(SessionAttrs::Any),
+        "read-write" | "primary" => Ok(SessionAttrs::ReadWrite),
+        _ => Err(Error::invalid(
+            "target_session_attrs must be any, read-write or primary: locks need a server that accepts writes",
+        )),
+    }
+}
+
+fn decode(part: &str, text: &str) -> Result<String, Error> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    let decoded = decoded.map_err(|_| Error::invalid(format!("{part} in url is not UTF-8")))?;
+    if decoded.contains('\0') {
+        return Err(Error::invalid(format!(
+            "{part} in url contains a zero byte"
+        )));
+    }
+    Ok(decoded.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn parse(url: &str) -> Result<PostgresConfig, Error> {
+        PostgresConfig::from_url_and(url, |_| None)
+    }
+
+    fn hosts(config: &PostgresConfig) -> Vec<(&str, u16)> {
+        let hosts = config.hosts.iter();
+        hosts.map(|host| (host.name.as_str(), host.port)).collect()
+    }
+
+    fn password(config: &PostgresConfig) -> &str {
+        match &config.password {
+            Password::Text(text) => text,
+            _ => panic!("no password"),
+        }
+    }
+
+    #[test]
+    fn a_url_says_where_and_who() {
+        let config = parse(
+            "postgres://us%40er:p%3Aw:x@db.example:6432/my%20db?sslmode=verify-full&application_name=a+b\
+             &options=-c%20search_path%3Dx&sslrootcert=/ca.pem&connect_timeout=3&unknown=1",
+        )
+        .unwrap();
+        assert_eq!(hosts(&config), [("db.example", 6432)]);
+        assert_eq!(config.user.as_deref(), Some("us@er"));
+        assert_eq!(password(&config), "p:w:x");
+        assert_eq!(config.database.as_deref(), Some("my db"));
+        assert_eq!(config.application_name.as_deref(), Some("a b"));
+        assert_eq!(config.options.as_deref(), Some("-c search_path=x"));
+        assert_eq!(config.tls.mode, SslMode::VerifyFull);
+        assert!(matches!(&config.tls.root, Some(Pem::File(path)) if path.ends_with("ca.pem")));
+        assert_eq!(config.connect_timeout, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn there_may_be_several_hosts_and_unix_sockets() {
+        let config = parse("postgresql://a:1,b,[::1]:3/d?target_session_attrs=read-write").unwrap();
+        assert_eq!(hosts(&config), [("a", 1), ("b", 5432), ("::1", 3)]);
+        assert_eq!(config.session_attrs, SessionAttrs::ReadWrite);
+        let config = parse("postgres:///d?host=/run/pg&port=6000").unwrap();
+        assert_eq!(hosts(&config), [("/run/pg", 6000)]);
+        assert!(config.hosts[0].is_unix_socket());
+        let config = parse("postgres://%2Frun%2Fpg/d").unwrap();
+        assert_eq!(hosts(&config), [("/run/pg", 5432)]);
+        assert_eq!(hosts(&parse("postgres://").unwrap()), [("localhost", 5432)]);
+        let config = parse("postgres://?host=a,b&port=7").unwrap();
+        assert_eq!(hosts(&config), [("a", 7), ("b", 7)]);
+    }
+
+    #[test]
+    fn the_environment_fills_gaps() {
+        let variable = |name: &str| {
+            let value = match name {
+                "PGHOST" => "h",
+                "PGPORT" => "99",
+                "PGUSER" => "u",
+                "PGPASSWORD" => "secret",
+                "PGDATABASE" => "d",
+                "PGSSLMODE" => "require",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let config = PostgresConfig::from_url_and("postgres://me@there/", variable).unwrap();
+        assert_eq!(hosts(&config), [("there", 99)]);
+        assert_eq!(config.user.as_deref(), Some("me"));
+        assert_eq!(password(&config), "secret");
+        assert_eq!(config.database.as_deref(), Some("d"));
+        assert_eq!(config.tls.mode, SslMode::Require);
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+
+    #[test]
+    fn bad_parts_are_named_and_not_quoted() {
+        for (url, field) in [
+            ("mysql://secret@h/", "url must start"),
+            ("postgres://h:secret/", "port"),
+            ("postgres://a:1,b:2/?port=1,2,3", "port"),
+            ("postgres://h/?sslmode=secret", "sslmode"),
+            (
+                "postgres://h/?target_session_attrs=standby",
+                "target_session_attrs",
+            ),
+            ("postgres://h/?connect_timeout=secret", "connect_timeout"),
+            ("postgres://h/?sslcert=secret", "sslcert and sslkey"),
+            ("postgres://u:%FFsecret@h/", "password"),
+            ("postgres://u:%00secret@h/", "password"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().starts_with(field), "{error}");
+            assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Getting in, and not getting in.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use syncguard::operation::{self, CallOptions};
+use syncguard::postgres::{
+    Host, Password, PasswordSource, Pem, PostgresBackend, PostgresConfig, SslMode, Tls,
+};
+use syncguard::{Backend, Error, ErrorKind};
+
+use crate::postgres_server::{DATABASE, PASSWORD, PgBouncer, PostgresServer, USER};
+use crate::support::{key, options, own_tables, server, sessions, tests};
+
+tests![
+    a_url_is_enough,
+    passwords_are_proved_in_every_way,
+    a_password_can_be_asked_for_each_time,
+    tls_modes_mean_what_they_say,
+    a_client_certificate_opens_the_door,
+    wrong_credentials_are_refused_and_not_shown,
+    what_is_not_there_is_said,
+    too_many_connections_are_said,
+    settings_of_the_session_are_carried_over,
+    a_pooler_is_noticed,
+    a_silent_host_is_passed_over,
+    a_standby_is_passed_over,
+];
+
+/// Whether a session can be had: asks for tables that do not exist.
+async fn enters(config: PostgresConfig) -> Result<(), Error> {
+    let backend = PostgresBackend::new(config, options(&own_tables())).unwrap();
+    match backend.is_locked(&key("k")).await {
+        Err(error) if error.message().contains("setupSchema") => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+fn with_role(name: &str, config: PostgresConfig) -> PostgresConfig {
+    PostgresConfig {
+        user: Some(name.to_owned()),
+        ..config
+    }
+}
+
+async fn role(name: &str) {
+    let sql = format!("CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'");
+    server().client().await.batch_execute(&sql).await.unwrap();
+}
+
+async fn a_url_is_enough() {
+    let port = server().port();
+    let password = "a%20pass%3Aword%2Fwith%40signs";
+    for url in [
+        format!("postgres://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"),
+        format!("postgresql://{USER}:{password}@localhost:{port}/{DATABASE}?sslmode=require"),
+        format!(
+            "postgres://{USER}@/{DATABASE}?host={}&port={port}",
+            server().socket_folder()
+        ),
+        format!(
+            "postgres://{USER}:{password}@127.0.0.1:{port}/{DATABASE}?sslmode=verify-full&sslrootcert={}",
+            server().certificates.authority.display()
+        ),
+    ] {
+        enters(PostgresConfig::from_url(&url).unwrap())
+            .await
+            .unwrap();
+    }
+}
+
+async fn passwords_are_proved_in_every_way() {
+    server()
+        .client()
+        .await
+        .batch_execute(&format!(
+            "SET password_encryption = md5; CREATE ROLE digested LOGIN PASSWORD '{PASSWORD}'"
+        ))
+        .await
+        .unwrap();
+    role("trusted").await;
+    enters(with_role("digested", server().tcp())).await.unwrap();
+    enters(PostgresConfig {
+        password: Password::None,
+        ..with_role("trusted", server().tcp())
+    })
+    .await
+    .unwrap();
+    enters(server().tcp()).await.unwrap();
+}
+
+struct Tokens(AtomicUsize);
+
+#[async_trait]
+impl PasswordSource for Tokens {
+    async fn password(&self) -> Result<String, Error> {
+        // The first is wrong.
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok("wrong".to_owned()),
+            _ => Ok(PASSWORD.to_owned()),
+        }
+    }
+}
+
+async fn a_password_can_be_asked_for_each_time() {
+    let tokens = Arc::new(Tokens(AtomicUsize::new(0)));
+    let config = PostgresConfig {
+        password: Password::Source(Arc::clone(&tokens) as _),
+        ..server().tcp()
+    };
+    let backend = PostgresBackend::new(config, options(&own_tables())).unwrap();
+    let error = backend.is_locked(&key("k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed);
+    let error = backend.is_locked(&key("k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(tokens.0.load(Ordering::Relaxed), 2);
+}
+
+async fn tls_modes_mean_what_they_say() {
+    use SslMode::*;
+    role("encrypted").await;
+    let tls = |mode, root: Option<&std::path::Path>, host: &str| PostgresConfig {
+        hosts: vec![Host {
+            name: host.to_owned(),
+            port: server().port(),
+        }],
+        tls: Tls {
+            mode,
+            root: root.map(|path| Pem::File(path.to_owned())),
+            ..Tls::default()
+        },
+        ..with_role("encrypted", server().tcp())
+    };
+    let ours = Some(server().certificates.authority.as_path());
+    let stranger = Some(server().certificates.stranger.as_path());
+    for (mode, root, host, enters_it) in [
+        (Disable, None, "127.0.0.1", false),
+        (Allow, None, "127.0.0.1", true),
+        (Prefer, None, "127.0.0.1", true),
+        (Prefer, stranger, "127.0.0.1", true),
+        (Require, None, "127.0.0.1", true),
+        (Require, ours, "127.0.0.1", true),
+        (Require, stranger, "127.0.0.1", false),
+        (VerifyCa, ours, "127.0.0.2", true),
+        (VerifyCa, stranger, "127.0.0.1", false),
+        (VerifyCa, None, "127.0.0.1", false),
+        (VerifyFull, ours, "127.0.0.1", true),
+        (VerifyFull, ours, "localhost", true),
+        (VerifyFull, stranger, "localhost", false),
+        (VerifyFull, None, "localhost", false),
+    ] {
+        // 127.0.0.2 is not in the certificate, and the server does not listen there: a name that is
+        // expected instead stands for it.
+        let mut config = tls(mode, root, "127.0.0.1");
+        if host == "127.0.0.2" {
+            config.tls.server_name = Some("other.example".to_owned());
+        } else {
+            config.hosts[0].name = host.to_owned();
+        }
+        match enters(config).await {
+            Ok(()) => assert!(enters_it, "{mode:?} {root:?} {host}"),
+            Err(error) => {
+                assert!(!enters_it, "{mode:?} {root:?} {host}: {error:?}");
+                assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+            }
+        }
+    }
+    let mut elsewhere = tls(VerifyFull, ours, "127.0.0.1");
+    elsewhere.tls.server_name = Some("other.example".to_owned());
+    let error = enters(elsewhere).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed);
+    assert!(error.message().contains("certificate"), "{error}");
+}
+
+async fn a_client_certificate_opens_the_door() {
+    role("certified").await;
+    let certificates = &server().certificates;
+    let mut config = PostgresConfig {
+        password: Password::None,
+        ..with_role("certified", server().tls())
+    };
+    let error = enters(config.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed);
+    config.tls.certificate = Some(Pem::File(certificates.client.clone()));
+    let key = std::fs::read_to_string(&certificates.client_key).unwrap();
+    config.tls.key = Some(Pem::Text(key));
+    enters(config).await.unwrap();
+}
+
+async fn wrong_credentials_are_refused_and_not_shown() {
+    for config in [
+        PostgresConfig {
+            password: Password::Text("a wrong secret".to_owned()),
+            ..server().tcp()
+        },
+        PostgresConfig {
+            password: Password::None,
+            ..server().tcp()
+        },
+        with_role("nobody_here", server().unix()),
+    ] {
+        let error = enters(config).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+        assert!(!format!("{error:?}").contains("secret"));
+    }
+}
+
+async fn what_is_not_there_is_said() {
+    let error = enters(PostgresConfig {
+        database: Some("nowhere".to_owned()),
+        ..server().unix()
+    })
+    .await
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("database"), "{error}");
+    let mut config = server().tcp();
+    config.hosts[0].port = 1;
+    let error = enters(config.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+    assert!(!error.is_outcome_unknown());
+    config.hosts[0].name = "/nonexistent".to_owned();
+    let error = enters(config).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+}
+
+async fn too_many_connections_are_said() {
+    let sql = "CREATE ROLE crowded LOGIN CONNECTION LIMIT 0";
+    server().client().await.batch_execute(sql).await.unwrap();
+    let error = enters(with_role("crowded", server().unix()))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    assert!(error.message().contains("max_connections"), "{error}");
+}
+
+async fn settings_of_the_session_are_carried_over() {
+    let client = server().client().await;
+    client.batch_execute("CREATE SCHEMA \"a b\"").await.unwrap();
+    let tables = own_tables();
+    let config = PostgresConfig {
+        application_name: Some("my app".to_owned()),
+        parameters: vec![("search_path".to_owned(), "\"a b\"".to_owned())],
+        ..server().unix()
+    };
+    let backend = PostgresBackend::new(config, options(&tables)).unwrap();
+    backend.setup_schema().await.unwrap();
+    let sql = "SELECT schemaname FROM pg_tables WHERE tablename = $1";
+    let schema: String = client
+        .query_one(sql, &[&tables.locks()])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(schema, "a b");
+    assert_eq!(sessions(&client, "my app").await.0, 1);
+}
+
+/// Behind a pooler that refuses settings, and one that drops them, nothing is prepared.
+async fn a_pooler_is_noticed() {
+    for ignores in [false, true] {
+        let bouncer = PgBouncer::start(server(), ignores);
+        let tables = own_tables();
+        let backend = PostgresBackend::new(bouncer.config(), options(&tables)).unwrap();
+        backend.setup_schema().await.unwrap();
+        for _ in 0..20 {
+            let grant = crate::support::acquire(&backend, "k").await;
+            backend.release(&grant.lock_id).await.unwrap();
+        }
+    }
+}
+
+async fn a_silent_host_is_passed_over() {
+    // Takes connections and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = server().tcp();
+    let host = Host {
+        name: "127.0.0.1".to_owned(),
+        port: silent.local_addr().unwrap().port(),
+    };
+    config.hosts.insert(0, host);
+    let backend = PostgresBackend::new(config, options(&own_tables())).unwrap();
+    let backend: Arc<dyn Backend> = Arc::new(backend);
+    let (call, key) = (CallOptions::default(), key("k"));
+    let asked = operation::is_locked(&backend, &key, call, pending()).await;
+    let error = asked.unwrap_err();
+    assert!(error.message().contains("setupSchema"), "{error}");
+}
+
+async fn a_standby_is_passed_over() {
+    let reader = PostgresServer::start_with(&["fsync=off", "default_transaction_read_only=on"]);
+    let tables = own_tables();
+    let mut config = server().unix();
+    config.hosts.insert(0, reader.unix().hosts[0].clone());
+    let backend = PostgresBackend::new(config, options(&tables)).unwrap();
+    backend.setup_schema().await.unwrap();
+    crate::support::acquire(&backend, "k").await;
+    // Alone, it says what it is.
+    let backend = PostgresBackend::new(reader.unix(), options(&tables)).unwrap();
+    let error = backend.setup_schema().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    assert!(error.message().contains("read-only"), "{error}");
+}

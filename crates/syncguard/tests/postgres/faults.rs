@@ -1,0 +1,437 @@
+//! What goes wrong: it is said in the right words, in time, and leaves nothing behind.
+
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use syncguard::operation::{self, CallOptions};
+use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Grant, ReleaseOutcome, Ttl,
+};
+use tokio::task::JoinSet;
+
+use crate::postgres_server::PostgresServer;
+use crate::support::{
+    acquire, eventually, key, options, own_tables, server, sessions, tests, until_waiting,
+};
+
+tests![
+    sessions_that_are_terminated_under_load,
+    a_server_that_crashes_and_comes_back,
+    a_full_pool,
+    a_statement_timeout,
+    a_lock_timeout,
+    a_row_that_somebody_else_has_locked,
+    an_advisory_lock_that_somebody_else_has,
+    a_server_that_does_not_answer,
+    a_dropped_operation_does_not_keep_its_session,
+    a_primary_that_becomes_read_only,
+    a_session_that_does_not_wait_for_the_disk,
+];
+
+const CALL: CallOptions = CallOptions { timeout: None };
+const TIMEOUT: Duration = Duration::from_millis(1000);
+/// For work that must outlast connecting again on a busy machine.
+const LONG: Duration = Duration::from_secs(10);
+/// How much later than its time limit an operation may end.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// The answer of `operation`, which must come before `limit` and a grace have passed. A machine that is
+/// too busy delays both clocks.
+async fn in_time<T>(limit: Duration, operation: impl Future<Output = T>) -> T {
+    let answer = tokio::time::timeout(limit + GRACE, operation).await;
+    answer.expect("it hangs")
+}
+
+struct Scene {
+    backend: Arc<dyn Backend>,
+    tables: Tables,
+    client: tokio_postgres::Client,
+}
+
+/// A backend with sessions called `name`, a pool of four and a time limit of a second.
+async fn scene(server: &PostgresServer, name: &str, config: PostgresConfig) -> Scene {
+    scene_with(server, name, config, TIMEOUT).await
+}
+
+async fn scene_with(
+    server: &PostgresServer,
+    name: &str,
+    config: PostgresConfig,
+    operation_timeout: Duration,
+) -> Scene {
+    let tables = own_tables();
+    let config = PostgresConfig {
+        application_name: Some(name.to_owned()),
+        pool_size: config.pool_size.min(4),
+        ..config
+    };
+    let options = PostgresOptions {
+        operation_timeout,
+        ..options(&tables)
+    };
+    let backend = PostgresBackend::new(config, options).unwrap();
+    backend.setup_schema().await.unwrap();
+    Scene {
+        backend: Arc::new(backend),
+        tables,
+        client: server.client().await,
+    }
+}
+
+impl Scene {
+    async fn until_idle(&self, name: &str) {
+        eventually(
+            "all sessions are idle, and no more than the pool's",
+            async || {
+                let (all, busy) = sessions(&self.client, name).await;
+                busy == 0 && all <= 4
+            },
+        )
+        .await;
+    }
+
+    async fn try_acquire(&self, name: &str) -> Result<AcquireOutcome, Error> {
+        let request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
+        operation::acquire(&self.backend, request, CALL, pending()).await
+    }
+
+    async fn release(&self, grant: &Grant) -> Result<ReleaseOutcome, Error> {
+        operation::release(&self.backend, &grant.lock_id, CALL, pending()).await
+    }
+
+    async fn lock_rows(&self) -> tokio_postgres::Client {
+        let client = server().client().await;
+        let sql = format!("BEGIN; SELECT FROM {} FOR UPDATE", self.tables.locks());
+        client.batch_execute(&sql).await.unwrap();
+        client
+    }
+}
+
+fn is_transient(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ServiceUnavailable | ErrorKind::NetworkTimeout
+    )
+}
+
+/// Acquires and releases in 8 tasks on 4 keys until told to stop; checks that errors are passing ones,
+/// that fences grow, and that operations end in time. Counts pairs.
+fn load(scene: &Arc<Scene>, stop: &Arc<AtomicBool>, pairs: &Arc<AtomicU64>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for number in 0..8 {
+        let (scene, stop, pairs) = (Arc::clone(scene), Arc::clone(stop), Arc::clone(pairs));
+        tasks.spawn(async move {
+            let name = format!("k{}", number % 4);
+            let mut last_fence = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let attempt = scene.try_acquire(&name);
+                let grant = match in_time(scene.backend.operation_timeout(), attempt).await {
+                    Ok(AcquireOutcome::Acquired(grant)) => grant,
+                    Ok(AcquireOutcome::Locked) => continue,
+                    Err(error) => {
+                        assert!(is_transient(&error), "{error:?}");
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                };
+                assert!(grant.fence.get() > last_fence, "a fence came twice");
+                last_fence = grant.fence.get();
+                // A lock whose release failed is released again, or its key would stay locked.
+                while let Err(error) = scene.release(&grant).await {
+                    assert!(is_transient(&error), "{error:?}");
+                    tokio::task::yield_now().await;
+                }
+                pairs.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    tasks
+}
+
+async fn no_lock_is_left(scene: &Scene) {
+    let sql = format!("SELECT count(*) FROM {}", scene.tables.locks());
+    eventually("no lock is left", async || {
+        let count: i64 = scene.client.query_one(&sql, &[]).await.unwrap().get(0);
+        count == 0
+    })
+    .await;
+}
+
+async fn sessions_that_are_terminated_under_load() {
+    let scene = Arc::new(scene_with(server(), "terminated", server().tcp(), LONG).await);
+    let (stop, pairs) = (Arc::default(), Arc::default());
+    let tasks = load(&scene, &stop, &pairs);
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE application_name = 'terminated'";
+    let mut ended = 0;
+    for round in 1..=10 {
+        eventually("work goes on", async || {
+            pairs.load(Ordering::Relaxed) >= round * 10
+        })
+        .await;
+        ended += scene
+            .client
+            .query_one(sql, &[])
+            .await
+            .unwrap()
+            .get::<_, i64>(0);
+    }
+    assert!(ended >= 10);
+    let before = pairs.load(Ordering::Relaxed);
+    eventually("it recovers", async || {
+        pairs.load(Ordering::Relaxed) > before + 20
+    })
+    .await;
+    stop.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    no_lock_is_left(&scene).await;
+    scene.until_idle("terminated").await;
+}
+
+async fn a_server_that_crashes_and_comes_back() {
+    let own = PostgresServer::start_with(&["fsync=on"]);
+    let mut scene = Arc::new(scene_with(&own, "crashed", own.tcp(), LONG).await);
+    let (stop, pairs) = (Arc::default(), Arc::default());
+    let mut tasks = load(&scene, &stop, &pairs);
+    for round in 1..=2 {
+        eventually("work goes on", async || {
+            pairs.load(Ordering::Relaxed) >= round * 30
+        })
+        .await;
+        tokio::task::block_in_place(|| {
+            own.stop();
+            own.run();
+        });
+    }
+    let before = pairs.load(Ordering::Relaxed);
+    // A release that the crash has forgotten leaves one key locked; the others go on.
+    eventually("it recovers", async || {
+        pairs.load(Ordering::Relaxed) > before + 20
+    })
+    .await;
+    stop.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    drop(tasks);
+    let client = own.client().await;
+    Arc::get_mut(&mut scene).unwrap().client = client;
+    scene.until_idle("crashed").await;
+}
+
+async fn a_full_pool() {
+    // The server must not make room before the wait for a session is over.
+    let config = PostgresConfig {
+        parameters: vec![("statement_timeout".to_owned(), "0".to_owned())],
+        ..server().unix()
+    };
+    let scene = scene(server(), "full", config).await;
+    let grant = acquire(&*scene.backend, "k").await;
+    let blocker = scene.lock_rows().await;
+    let mut waiting = JoinSet::new();
+    for _ in 0..4 {
+        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id.clone());
+        waiting.spawn(async move { backend.release(&id).await });
+    }
+    until_waiting(&scene.client, "full", 4).await;
+    let error = in_time(TIMEOUT, scene.backend.is_locked(&key("k")))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited, "{error:?}");
+    assert!(!error.is_outcome_unknown());
+    blocker.batch_execute("COMMIT").await.unwrap();
+    waiting.join_all().await;
+    scene.until_idle("full").await;
+    assert_eq!(sessions(&scene.client, "full").await.0, 4);
+}
+
+async fn a_statement_timeout() {
+    let config = PostgresConfig {
+        parameters: vec![("statement_timeout".to_owned(), "200ms".to_owned())],
+        ..server().tcp()
+    };
+    let scene = scene(server(), "hurried", config).await;
+    let grant = acquire(&*scene.backend, "k").await;
+    let blocker = scene.lock_rows().await;
+    let error = scene.backend.release(&grant.lock_id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    assert!(error.message().contains("statement_timeout"), "{error}");
+    assert!(!error.is_outcome_unknown());
+    blocker.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(
+        scene.release(&grant).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    // The session has survived.
+    assert_eq!(sessions(&scene.client, "hurried").await.0, 1);
+}
+
+async fn a_lock_timeout() {
+    let config = PostgresConfig {
+        options: Some("-c lock_timeout=100ms".to_owned()),
+        ..server().tcp()
+    };
+    let scene = scene(server(), "impatient", config).await;
+    let grant = acquire(&*scene.backend, "k").await;
+    let blocker = scene.lock_rows().await;
+    let error = scene.backend.release(&grant.lock_id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    assert!(error.message().contains("lock_timeout"), "{error}");
+    blocker.batch_execute("COMMIT").await.unwrap();
+}
+
+async fn a_row_that_somebody_else_has_locked() {
+    let scene = scene(server(), "blocked", server().tcp()).await;
+    let grant = acquire(&*scene.backend, "k").await;
+    let blocker = scene.lock_rows().await;
+    let error = in_time(TIMEOUT, scene.release(&grant)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    // The row is locked still, and nobody of ours waits for it.
+    scene.until_idle("blocked").await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(
+        scene.release(&grant).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+}
+
+async fn an_advisory_lock_that_somebody_else_has() {
+    let scene = scene(server(), "queued", server().tcp()).await;
+    let blocker = server().client().await;
+    let advisory = "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))";
+    blocker.batch_execute(advisory).await.unwrap();
+    let error = in_time(TIMEOUT, scene.try_acquire("k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    scene.until_idle("queued").await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    no_lock_is_left(&scene).await;
+    assert!(matches!(
+        scene.try_acquire("k").await.unwrap(),
+        AcquireOutcome::Acquired(_)
+    ));
+}
+
+/// Sends `signal` to the processes behind the sessions called `name`.
+async fn signal(scene: &Scene, name: &str, signal: &str) {
+    let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = $1";
+    for row in scene.client.query(sql, &[&name]).await.unwrap() {
+        let pid = row.get::<_, i32>(0).to_string();
+        let sent = std::process::Command::new("kill")
+            .args([signal, &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+async fn a_server_that_does_not_answer() {
+    let scene = scene(server(), "frozen", server().tcp()).await;
+    let grant = acquire(&*scene.backend, "k").await;
+    signal(&scene, "frozen", "-STOP").await;
+    let error = in_time(TIMEOUT, scene.release(&grant)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    // Another session takes over, though the frozen one is still there.
+    let outcome = scene.try_acquire("l").await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Acquired(_)));
+    signal(&scene, "frozen", "-CONT").await;
+    eventually("the frozen session is gone", async || {
+        sessions(&scene.client, "frozen").await == (1, 0)
+    })
+    .await;
+}
+
+async fn a_dropped_operation_does_not_keep_its_session() {
+    for prepare in [true, false] {
+        let config = PostgresConfig {
+            prepare,
+            ..server().tls()
+        };
+        let scene = scene(server(), "dropped", config).await;
+        let grant = acquire(&*scene.backend, "k").await;
+        let blocker = scene.lock_rows().await;
+        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id.clone());
+        let waiting = tokio::spawn(async move { backend.release(&id).await });
+        until_waiting(&scene.client, "dropped", 1).await;
+        waiting.abort();
+        scene.until_idle("dropped").await;
+        blocker.batch_execute("COMMIT").await.unwrap();
+        assert!(scene.backend.is_locked(&key("k")).await.unwrap());
+        assert_eq!(sessions(&scene.client, "dropped").await.0, 1);
+        scene.backend.close().await;
+        eventually("sessions end with the backend", async || {
+            sessions(&scene.client, "dropped").await.0 == 0
+        })
+        .await;
+    }
+}
+
+async fn a_primary_that_becomes_read_only() {
+    let (first, second) = (PostgresServer::start(), PostgresServer::start());
+    let mut config = first.unix();
+    config.hosts.extend(second.unix().hosts);
+    let scene = scene(&first, "switched", config).await;
+    let beside = PostgresBackend::new(second.unix(), options(&scene.tables)).unwrap();
+    beside.setup_schema().await.unwrap();
+    acquire(&*scene.backend, "k").await;
+    let demote = "ALTER SYSTEM SET default_transaction_read_only = on";
+    scene.client.batch_execute(demote).await.unwrap();
+    let reload = "SELECT pg_reload_conf()";
+    scene.client.batch_execute(reload).await.unwrap();
+    eventually("the server is read-only", async || {
+        let show = "SHOW default_transaction_read_only";
+        let row = scene.client.query_one(show, &[]).await.unwrap();
+        row.get::<_, String>(0) == "on"
+    })
+    .await;
+    let error = loop {
+        match scene.try_acquire("fresh").await {
+            Err(error) => break error,
+            Ok(AcquireOutcome::Acquired(grant)) => drop(scene.release(&grant).await),
+            Ok(AcquireOutcome::Locked) => panic!("locked"),
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    assert!(error.message().contains("read-only"), "{error}");
+    let outcome = scene.try_acquire("k").await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Acquired(_)));
+    assert!(beside.is_locked(&key("k")).await.unwrap());
+}
+
+/// Acquisitions and extensions wait for the disk even where the role does not, and releases only
+/// where they are told to. Seen by whether the log was flushed when the answer came.
+async fn a_session_that_does_not_wait_for_the_disk() {
+    // The writer that flushes in the background is too slow to interfere.
+    let own = PostgresServer::start_with(&[
+        "wal_writer_delay=10s",
+        "synchronous_commit=off",
+        "wal_level=minimal",
+        "max_wal_senders=0",
+        "autovacuum=off",
+    ]);
+    let client = own.client().await;
+    let lag = async || -> bool {
+        let sql = "SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()";
+        client.query_one(sql, &[]).await.unwrap().get(0)
+    };
+    for (durable_releases, level) in [(false, "on"), (true, "on"), (false, "off")] {
+        let tables = own_tables();
+        let config = PostgresConfig {
+            parameters: vec![("synchronous_commit".to_owned(), level.to_owned())],
+            ..own.unix()
+        };
+        let options = PostgresOptions {
+            durable_releases,
+            ..options(&tables)
+        };
+        let backend = PostgresBackend::new(config, options).unwrap();
+        backend.setup_schema().await.unwrap();
+        let grant = acquire(&backend, "k").await;
+        assert!(!lag().await, "an acquisition did not wait");
+        backend.extend(&grant.lock_id, Ttl::DEFAULT).await.unwrap();
+        assert!(!lag().await, "an extension did not wait");
+        backend.release(&grant.lock_id).await.unwrap();
+        assert_eq!(lag().await, !durable_releases, "release, {level}");
+    }
+}

@@ -1,0 +1,267 @@
+//! Who excludes whom, with the writers of postgres-backend.md among them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, ReleaseOutcome};
+use tokio::task::JoinSet;
+
+use crate::canonical::Canonical;
+use crate::postgres_server::PgBouncer;
+use crate::support::{backend, key, options, server, tests, ttl, until_waiting};
+
+tests![
+    a_mixed_fleet_on_one_key,
+    a_mixed_fleet_through_a_pooler,
+    a_mixed_fleet_where_transactions_are_serializable,
+    a_mixed_fleet_takes_over_expired_locks,
+    a_stale_snapshot_grants_nothing,
+    a_stale_snapshot_does_not_hide_a_first_grant,
+    a_release_during_the_wait_is_not_an_obstacle,
+];
+
+/// Counts holders, and notes fences in the order of the grants.
+#[derive(Default)]
+struct Witness {
+    holders: AtomicI64,
+    fences: std::sync::Mutex<Vec<i64>>,
+}
+
+impl Witness {
+    fn enter(&self, fence: i64) {
+        assert_eq!(
+            self.holders.fetch_add(1, Ordering::SeqCst),
+            0,
+            "two holders"
+        );
+        self.fences.lock().unwrap().push(fence);
+    }
+
+    fn leave(&self) {
+        self.holders.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn check(&self, count: usize) {
+        let fences = self.fences.lock().unwrap();
+        assert_eq!(fences.len(), count);
+        assert!(fences.is_sorted_by(|earlier, later| earlier < later));
+    }
+}
+
+const ROUNDS: usize = 100;
+
+/// Two of our backends with three tasks each, and three canonical writers, on one key.
+async fn mixed_fleet(config: PostgresConfig) {
+    let (first, tables) = backend(config.clone()).await;
+    let second = PostgresBackend::new(config, options(&tables)).unwrap();
+    let witness = Arc::new(Witness::default());
+    let mut tasks = JoinSet::new();
+    for ours in [Arc::new(first), Arc::new(second)] {
+        for _ in 0..3 {
+            let (ours, witness) = (Arc::clone(&ours), Arc::clone(&witness));
+            tasks.spawn(async move {
+                for _ in 0..ROUNDS {
+                    let grant = loop {
+                        let request = AcquireRequest::new(key("k"), ttl(60_000)).unwrap();
+                        if let AcquireOutcome::Acquired(grant) =
+                            ours.acquire(&request).await.unwrap()
+                        {
+                            break grant;
+                        }
+                    };
+                    witness.enter(i64::try_from(grant.fence.get()).unwrap());
+                    tokio::task::yield_now().await;
+                    witness.leave();
+                    let released = ours.release(&grant.lock_id).await.unwrap();
+                    assert_eq!(released, ReleaseOutcome::Released);
+                }
+            });
+        }
+    }
+    for _ in 0..3 {
+        let mut other = Canonical::new(server().client().await, &tables);
+        let witness = Arc::clone(&witness);
+        tasks.spawn(async move {
+            for _ in 0..ROUNDS {
+                let held = loop {
+                    // A deadlock or a serialization failure is another chance.
+                    if let Ok(Some(held)) = other.acquire(&key("k"), 60_000).await {
+                        break held;
+                    }
+                };
+                witness.enter(held.fence);
+                tokio::task::yield_now().await;
+                witness.leave();
+                assert!(other.release(&held.lock_id).await.unwrap());
+            }
+        });
+    }
+    tasks.join_all().await;
+    witness.check(9 * ROUNDS);
+}
+
+async fn a_mixed_fleet_on_one_key() {
+    mixed_fleet(server().tcp()).await;
+}
+
+async fn a_mixed_fleet_through_a_pooler() {
+    let bouncer = PgBouncer::start(server(), false);
+    mixed_fleet(bouncer.config()).await;
+}
+
+/// A role whose transactions are serializable, in a session that says nothing else.
+async fn a_mixed_fleet_where_transactions_are_serializable() {
+    let client = server().client().await;
+    let sql = "CREATE ROLE strict SUPERUSER LOGIN; \
+               ALTER ROLE strict SET default_transaction_isolation = 'serializable'";
+    client.batch_execute(sql).await.unwrap();
+    for prepare in [true, false] {
+        mixed_fleet(PostgresConfig {
+            user: Some("strict".to_owned()),
+            prepare,
+            ..server().unix()
+        })
+        .await;
+    }
+}
+
+/// Nobody releases: each grant waits for the one before it to expire, the tolerance included.
+async fn a_mixed_fleet_takes_over_expired_locks() {
+    let (ours, tables) = backend(server().unix()).await;
+    let ours = Arc::new(ours);
+    let mut tasks = JoinSet::new();
+    let taken = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for number in 0..8 {
+        let (ours, taken, tables) = (Arc::clone(&ours), Arc::clone(&taken), tables.clone());
+        tasks.spawn(async move {
+            let mut other = Canonical::new(server().client().await, &tables);
+            while taken.lock().unwrap().len() < 5 {
+                let grant = if number % 2 == 0 {
+                    let request = AcquireRequest::new(key("k"), ttl(1)).unwrap();
+                    match ours.acquire(&request).await.unwrap() {
+                        AcquireOutcome::Acquired(grant) => {
+                            let fence = i64::try_from(grant.fence.get()).unwrap();
+                            (fence, grant.expires_at_ms)
+                        }
+                        AcquireOutcome::Locked => continue,
+                    }
+                } else {
+                    match other.acquire(&key("k"), 1).await.unwrap() {
+                        Some(held) => (held.fence, held.expires_at_ms),
+                        None => continue,
+                    }
+                };
+                taken.lock().unwrap().push(grant);
+            }
+        });
+    }
+    tasks.join_all().await;
+    let mut taken = taken.lock().unwrap();
+    taken.sort_unstable();
+    for pair in taken.windows(2) {
+        let [(earlier, expiry), (later, next_expiry)] = pair else {
+            unreachable!()
+        };
+        assert!(earlier < later, "a fence came twice");
+        // Locks of one millisecond.
+        assert!(*next_expiry > expiry + 1000, "taken before its time");
+    }
+}
+
+/// A backend whose sessions have a name of their own.
+async fn named(name: &str) -> (Arc<PostgresBackend>, Tables) {
+    let (ours, tables) = backend(PostgresConfig {
+        application_name: Some(name.to_owned()),
+        ..server().unix()
+    })
+    .await;
+    (Arc::new(ours), tables)
+}
+
+/// Ours takes its snapshot of a free key and waits for the advisory lock, while the holder of the
+/// advisory lock writes a lock and commits.
+async fn a_stale_snapshot_grants_nothing() {
+    for counter_exists in [false, true] {
+        let (ours, tables) = named("stale").await;
+        if counter_exists {
+            let grant = crate::support::acquire(&*ours, "k").await;
+            ours.release(&grant.lock_id).await.unwrap();
+        }
+        let mut writer = server().client().await;
+        let watcher = server().client().await;
+        let t = writer.transaction().await.unwrap();
+        let advisory = "SELECT pg_advisory_xact_lock(hashtext('k'))";
+        t.execute(advisory, &[]).await.unwrap();
+        let mut waiters = JoinSet::new();
+        for _ in 0..3 {
+            let ours = Arc::clone(&ours);
+            waiters.spawn(async move { crate::support::try_acquire(&*ours, "k").await.unwrap() });
+        }
+        until_waiting(&watcher, "stale", 3).await;
+        let fence = if counter_exists { 2 } else { 1 };
+        let write = format!(
+            "INSERT INTO {0} VALUES ('fence:k', 1) ON CONFLICT (fence_key) DO UPDATE SET fence = 2; \
+             INSERT INTO {1} VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', \
+             floor(extract(epoch FROM now()) * 1000) + 60000, 0, '00000000000000{fence}', 'k')",
+            tables.fences(),
+            tables.locks(),
+        );
+        t.batch_execute(&write).await.unwrap();
+        t.commit().await.unwrap();
+        for outcome in waiters.join_all().await {
+            assert_eq!(outcome, AcquireOutcome::Locked);
+        }
+        let counter = format!("SELECT fence FROM {}", tables.fences());
+        let counter: i64 = watcher.query_one(&counter, &[]).await.unwrap().get(0);
+        assert_eq!(counter, fence, "a refused attempt spent a number");
+    }
+}
+
+/// A lock row that was written without a counter, or beside it, still stops us.
+async fn a_stale_snapshot_does_not_hide_a_first_grant() {
+    let (ours, tables) = named("hidden").await;
+    let mut writer = server().client().await;
+    let watcher = server().client().await;
+    let t = writer.transaction().await.unwrap();
+    let advisory = "SELECT pg_advisory_xact_lock(hashtext('k'))";
+    t.execute(advisory, &[]).await.unwrap();
+    let waiter = {
+        let ours = Arc::clone(&ours);
+        tokio::spawn(async move { crate::support::try_acquire(&*ours, "k").await.unwrap() })
+    };
+    until_waiting(&watcher, "hidden", 1).await;
+    let write = format!(
+        "INSERT INTO {} VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', \
+         floor(extract(epoch FROM now()) * 1000) + 60000, 0, '000000000000001', 'k')",
+        tables.locks(),
+    );
+    t.batch_execute(&write).await.unwrap();
+    t.commit().await.unwrap();
+    assert_eq!(waiter.await.unwrap(), AcquireOutcome::Locked);
+    let lookup = syncguard::Lookup::Key(key("k"));
+    let held = ours.lookup(&lookup).await.unwrap().unwrap();
+    assert_eq!(held.lock_id.as_str(), "AAAAAAAAAAAAAAAAAAAAAA");
+}
+
+/// Ours waits to write over an expired row that a release is about to delete.
+async fn a_release_during_the_wait_is_not_an_obstacle() {
+    let (ours, tables) = named("deleted").await;
+    let write = format!(
+        "INSERT INTO {} VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', 1, 0, '000000000000001', 'k')",
+        tables.locks(),
+    );
+    let mut writer = server().client().await;
+    let watcher = server().client().await;
+    writer.batch_execute(&write).await.unwrap();
+    let t = writer.transaction().await.unwrap();
+    let delete = format!("DELETE FROM {}", tables.locks());
+    t.batch_execute(&delete).await.unwrap();
+    let waiter = {
+        let ours = Arc::clone(&ours);
+        tokio::spawn(async move { crate::support::try_acquire(&*ours, "k").await.unwrap() })
+    };
+    until_waiting(&watcher, "deleted", 1).await;
+    t.commit().await.unwrap();
+    assert!(matches!(waiter.await.unwrap(), AcquireOutcome::Acquired(_)));
+}

@@ -1,0 +1,205 @@
+//! Setting up, and who may.
+
+use syncguard::ErrorKind;
+use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
+use tokio::task::JoinSet;
+
+use crate::canonical::Canonical;
+use crate::support::{acquire, backend, key, options, own_tables, server, tests, try_acquire};
+
+tests![
+    it_makes_what_the_specification_names,
+    it_can_be_repeated_by_many_at_once,
+    older_writers_work_on_it,
+    a_role_without_rights_needs_none_when_all_is_there,
+    a_role_that_may_create_can_set_up,
+    a_role_that_may_not_create_is_told_so,
+    missing_indexes_and_columns_are_added,
+    names_are_case_sensitive_and_may_be_reserved_words,
+    names_whose_indexes_would_collide_are_refused,
+    a_missing_table_is_explained,
+];
+
+async fn it_makes_what_the_specification_names() {
+    let (_, tables) = backend(server().unix()).await;
+    let client = server().client().await;
+    let columns = "SELECT string_agg(column_name || ' ' || data_type || ' ' || is_nullable, ', ' \
+                   ORDER BY ordinal_position) FROM information_schema.columns WHERE table_name = $1";
+    let of = async |table: &str| -> String {
+        client.query_one(columns, &[&table]).await.unwrap().get(0)
+    };
+    assert_eq!(
+        of(tables.locks()).await,
+        "key text NO, lock_id text NO, expires_at_ms bigint NO, acquired_at_ms bigint NO, \
+         fence text NO, user_key text NO, owner text YES"
+    );
+    assert_eq!(
+        of(tables.fences()).await,
+        "fence_key text NO, fence bigint NO, key_debug text YES"
+    );
+    let indexes = "SELECT string_agg(indexdef, '; ' ORDER BY indexname) FROM pg_indexes \
+                   WHERE tablename = $1 AND indexname LIKE 'idx%'";
+    let locks = tables.locks();
+    let indexes: String = client.query_one(indexes, &[&locks]).await.unwrap().get(0);
+    assert_eq!(
+        indexes,
+        format!(
+            "CREATE INDEX idx_{locks}_expires ON public.{locks} USING btree (expires_at_ms); \
+             CREATE UNIQUE INDEX idx_{locks}_lock_id ON public.{locks} USING btree (lock_id)"
+        )
+    );
+}
+
+async fn it_can_be_repeated_by_many_at_once() {
+    for _ in 0..3 {
+        let tables = own_tables();
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            let backend = PostgresBackend::new(server().unix(), options(&tables)).unwrap();
+            tasks.spawn(async move { backend.setup_schema().await });
+        }
+        // Someone who knows nothing of our lock.
+        let (client, locks) = (server().client().await, tables.locks().to_owned());
+        tasks.spawn(async move {
+            let sql = format!(
+                "CREATE TABLE IF NOT EXISTS {locks} (key TEXT PRIMARY KEY, lock_id TEXT NOT NULL, \
+                 expires_at_ms BIGINT NOT NULL, acquired_at_ms BIGINT NOT NULL, \
+                 fence TEXT NOT NULL, user_key TEXT NOT NULL)"
+            );
+            let _ = client.batch_execute(&sql).await;
+            Ok(())
+        });
+        for result in tasks.join_all().await {
+            result.unwrap();
+        }
+        let backend = PostgresBackend::new(server().unix(), options(&tables)).unwrap();
+        backend.setup_schema().await.unwrap();
+        acquire(&backend, "k").await;
+    }
+}
+
+async fn older_writers_work_on_it() {
+    let (ours, tables) = backend(server().unix()).await;
+    let mut older = Canonical::new(server().client().await, &tables);
+    let held = older.acquire(&key("k"), 60_000).await.unwrap().unwrap();
+    assert_eq!(
+        try_acquire(&ours, "k").await.unwrap(),
+        syncguard::AcquireOutcome::Locked
+    );
+    assert!(older.release(&held.lock_id).await.unwrap());
+    assert_eq!(acquire(&ours, "k").await.fence.get(), 2);
+    assert!(older.acquire(&key("k"), 60_000).await.unwrap().is_none());
+}
+
+/// A role that may log in, and read and write the tables of locks, and nothing else.
+async fn poor_role(name: &str, tables: &Tables) -> PostgresConfig {
+    let sql = format!(
+        "CREATE ROLE {name} LOGIN; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON {}, {} TO {name}",
+        tables.locks(),
+        tables.fences()
+    );
+    server().client().await.batch_execute(&sql).await.unwrap();
+    PostgresConfig {
+        user: Some(name.to_owned()),
+        ..server().unix()
+    }
+}
+
+async fn a_role_without_rights_needs_none_when_all_is_there() {
+    let (_, tables) = backend(server().unix()).await;
+    let config = poor_role("poor_reader", &tables).await;
+    let poor = PostgresBackend::new(config, options(&tables)).unwrap();
+    poor.setup_schema().await.unwrap();
+    acquire(&poor, "k").await;
+    // Without the column for labels, which only the tables' owner can add.
+    let drop = format!("ALTER TABLE {} DROP COLUMN owner", tables.locks());
+    server().client().await.batch_execute(&drop).await.unwrap();
+    poor.setup_schema().await.unwrap();
+    acquire(&poor, "l").await;
+}
+
+async fn a_role_that_may_create_can_set_up() {
+    let client = server().client().await;
+    let sql = "CREATE ROLE builder LOGIN; CREATE SCHEMA AUTHORIZATION builder";
+    client.batch_execute(sql).await.unwrap();
+    let (backend, tables) = backend(PostgresConfig {
+        user: Some("builder".to_owned()),
+        ..server().unix()
+    })
+    .await;
+    acquire(&backend, "k").await;
+    let sql = "SELECT schemaname FROM pg_tables WHERE tablename = $1";
+    let schema: String = client
+        .query_one(sql, &[&tables.locks()])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(schema, "builder");
+}
+
+async fn a_role_that_may_not_create_is_told_so() {
+    let (_, there) = backend(server().unix()).await;
+    let config = poor_role("poor_builder", &there).await;
+    let missing = own_tables();
+    let poor = PostgresBackend::new(config, options(&missing)).unwrap();
+    let error = poor.setup_schema().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error}");
+}
+
+async fn missing_indexes_and_columns_are_added() {
+    let (backend, tables) = backend(server().unix()).await;
+    let client = server().client().await;
+    let (locks, fences) = (tables.locks(), tables.fences());
+    for sql in [
+        format!("DROP INDEX idx_{locks}_lock_id"),
+        format!("DROP INDEX idx_{locks}_expires"),
+        format!("ALTER TABLE {fences} DROP COLUMN key_debug"),
+        format!("ALTER TABLE {locks} DROP COLUMN owner"),
+        format!("DROP TABLE {fences}"),
+    ] {
+        client.batch_execute(&sql).await.unwrap();
+        backend.setup_schema().await.unwrap();
+        // What is there already cannot be dropped a second time unless it came back.
+        client.batch_execute(&sql).await.unwrap();
+        backend.setup_schema().await.unwrap();
+    }
+    acquire(&backend, "k").await;
+}
+
+async fn names_are_case_sensitive_and_may_be_reserved_words() {
+    let tables = Tables::new("Select", "Order").unwrap();
+    let backend = PostgresBackend::new(server().unix(), options(&tables)).unwrap();
+    backend.setup_schema().await.unwrap();
+    acquire(&backend, "k").await;
+    let sql = "SELECT count(*) FROM \"Select\" JOIN \"Order\" ON key_debug = user_key";
+    let count: i64 = server()
+        .client()
+        .await
+        .query_one(sql, &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(count, 1);
+}
+
+async fn names_whose_indexes_would_collide_are_refused() {
+    let setup = async |length: usize| {
+        let tables = Tables::new(&"l".repeat(length), &"f".repeat(63)).unwrap();
+        let backend = PostgresBackend::new(server().unix(), options(&tables)).unwrap();
+        backend.setup_schema().await
+    };
+    setup(57).await.unwrap();
+    setup(57).await.unwrap();
+    let error = setup(58).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().starts_with("tableName"), "{error}");
+}
+
+async fn a_missing_table_is_explained() {
+    let backend = PostgresBackend::new(server().unix(), options(&own_tables())).unwrap();
+    let error = try_acquire(&backend, "k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("setupSchema"), "{error}");
+    assert!(!error.is_outcome_unknown());
+}

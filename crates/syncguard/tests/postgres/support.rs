@@ -1,0 +1,111 @@
+//! What the tests share: a server, and short forms that fail the test.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, Grant, Key, Ttl};
+
+use crate::postgres_server::PostgresServer;
+
+pub(crate) type Tests = &'static [(&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>)];
+
+/// Lists tests by name.
+macro_rules! tests {
+    ($($test:ident),+ $(,)?) => {
+        pub(crate) const TESTS: crate::support::Tests = &[$((
+            stringify!($test),
+            || Box::pin($test()),
+        )),+];
+    };
+}
+pub(crate) use tests;
+
+static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+
+/// The server of the tests that do it no harm.
+pub(crate) fn server() -> &'static PostgresServer {
+    SERVER.get_or_init(PostgresServer::start)
+}
+
+pub(crate) fn stop() {
+    if let Some(server) = SERVER.get() {
+        server.end();
+    }
+}
+
+/// Tables that no other test uses.
+pub(crate) fn own_tables() -> Tables {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    Tables::new(&format!("locks_{number}"), &format!("fences_{number}")).unwrap()
+}
+
+pub(crate) fn options(tables: &Tables) -> PostgresOptions {
+    PostgresOptions {
+        tables: tables.clone(),
+        ..PostgresOptions::default()
+    }
+}
+
+/// A backend on tables of its own, which are there.
+pub(crate) async fn backend(config: PostgresConfig) -> (PostgresBackend, Tables) {
+    let tables = own_tables();
+    let backend = PostgresBackend::new(config, options(&tables)).unwrap();
+    backend.setup_schema().await.unwrap();
+    (backend, tables)
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub(crate) fn ttl(ms: i64) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+pub(crate) async fn try_acquire(
+    backend: &dyn Backend,
+    name: &str,
+) -> Result<AcquireOutcome, Error> {
+    let request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
+    backend.acquire(&request).await
+}
+
+pub(crate) async fn acquire(backend: &dyn Backend, name: &str) -> Grant {
+    match try_acquire(backend, name).await.unwrap() {
+        AcquireOutcome::Acquired(grant) => grant,
+        AcquireOutcome::Locked => panic!("the key is locked"),
+    }
+}
+
+/// Asks until the answer is yes; fails after 20 s.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// How many sessions called `application` there are, and how many of them are at work.
+pub(crate) async fn sessions(client: &tokio_postgres::Client, application: &str) -> (i64, i64) {
+    let sql = "SELECT count(*), count(*) FILTER (WHERE state <> 'idle') \
+               FROM pg_stat_activity WHERE application_name = $1";
+    let row = client.query_one(sql, &[&application]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+/// Waits until a session called `application` waits for a lock of the server's.
+pub(crate) async fn until_waiting(client: &tokio_postgres::Client, application: &str, count: i64) {
+    let sql = "SELECT count(*) FROM pg_stat_activity \
+               WHERE application_name = $1 AND wait_event_type = 'Lock'";
+    eventually("a session waits for a lock", async || {
+        let row = client.query_one(sql, &[&application]).await.unwrap();
+        row.get::<_, i64>(0) >= count
+    })
+    .await;
+}

@@ -1,0 +1,421 @@
+//! Private PostgreSQL servers for tests, and PgBouncer before them.
+//!
+//! A server lives in a temporary folder, on free ports of 127.0.0.1, and ends with the process that
+//! started it, however that ends: a shell waits for its standard input to close.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use syncguard::postgres::{Host, Password, Pem, PostgresConfig, SslMode, Tls};
+use tempfile::TempDir;
+
+/// The superuser. Over TCP it must know the password.
+pub(crate) const USER: &str = "locker";
+pub(crate) const PASSWORD: &str = "a pass:word/with@signs";
+pub(crate) const DATABASE: &str = "postgres";
+
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A role over TCP: everybody by SCRAM, encrypted or not, but for these.
+const HBA: &str = "local all all trust\n\
+                   host all digested 127.0.0.1/32 md5\n\
+                   host all trusted 127.0.0.1/32 trust\n\
+                   hostssl all certified 127.0.0.1/32 cert\n\
+                   hostssl all encrypted 127.0.0.1/32 scram-sha-256\n\
+                   hostnossl all encrypted 127.0.0.1/32 reject\n\
+                   host all all 127.0.0.1/32 scram-sha-256\n";
+
+/// A cluster of its own, and the process that serves it.
+pub(crate) struct PostgresServer {
+    folder: TempDir,
+    port: u16,
+    settings: Vec<String>,
+    process: Mutex<Option<Child>>,
+    pub(crate) certificates: Certificates,
+}
+
+impl PostgresServer {
+    /// Starts a server that does not wait for the disk.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&["fsync=off"])
+    }
+
+    /// Starts a server with further settings.
+    pub(crate) fn start_with(settings: &[&str]) -> Self {
+        let folder = private_folder();
+        let certificates = Certificates::write_to(folder.path());
+        let data = folder.path().join("data");
+        let password = folder.path().join("password");
+        private_file(&password, PASSWORD);
+        let initdb = as_user(&program("initdb"))
+            .arg("-D")
+            .arg(&data)
+            .args(["-U", USER, "-A", "scram-sha-256", "-E", "UTF8"])
+            .args(["--locale=C", "--no-sync", "--pwfile"])
+            .arg(&password)
+            .output()
+            .expect("initdb cannot be run: install PostgreSQL 15");
+        assert!(
+            initdb.status.success(),
+            "initdb failed: {}",
+            String::from_utf8_lossy(&initdb.stderr)
+        );
+        fs::write(data.join("pg_hba.conf"), HBA).unwrap();
+        let server = Self {
+            port: free_port(),
+            settings: settings
+                .iter()
+                .map(|setting| (*setting).to_owned())
+                .collect(),
+            process: Mutex::new(None),
+            certificates,
+            folder,
+        };
+        server.run();
+        server
+    }
+
+    /// Serves, after the start or after a stop.
+    pub(crate) fn run(&self) {
+        let path = self.folder.path();
+        let ssl = |name: &str| path.join(name).display().to_string();
+        let mut command = supervised(&program("postgres"), "QUIT");
+        command.arg("-D").arg(path.join("data"));
+        command.arg("-k").arg(path);
+        let mut settings = vec![
+            format!("port={}", self.port),
+            "listen_addresses=127.0.0.1".to_owned(),
+            "max_connections=200".to_owned(),
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", ssl("server.pem")),
+            format!("ssl_key_file={}", ssl("server.key")),
+            format!("ssl_ca_file={}", ssl("ca.pem")),
+        ];
+        settings.extend(self.settings.iter().cloned());
+        for setting in settings {
+            command.args(["-c", &setting]);
+        }
+        let log = fs::File::create(path.join("log")).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let child = command.spawn().unwrap();
+        *self.process.lock().unwrap() = Some(child);
+        wait_for("the server", &path.join("log"), || {
+            let status = fs::read_to_string(path.join("data/postmaster.pid")).unwrap_or_default();
+            status
+                .lines()
+                .nth(7)
+                .is_some_and(|line| line.trim() == "ready")
+        });
+    }
+
+    /// Ends the server at once, as a crash would, and waits until it is gone.
+    pub(crate) fn stop(&self) {
+        if let Some(mut process) = self.process.lock().unwrap().take() {
+            drop(process.stdin.take());
+            process.wait().unwrap();
+            // What a crash leaves, and what would look like a server that is ready.
+            let _ = fs::remove_file(self.folder.path().join("data/postmaster.pid"));
+        }
+    }
+
+    /// Ends the server and removes what it has left: for servers in statics, which nobody drops.
+    pub(crate) fn end(&self) {
+        self.stop();
+        let _ = fs::remove_dir_all(self.folder.path());
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder of the unix socket.
+    pub(crate) fn socket_folder(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
+    /// Over TCP, not encrypted, with SCRAM.
+    pub(crate) fn tcp(&self) -> PostgresConfig {
+        PostgresConfig {
+            hosts: vec![Host {
+                name: "127.0.0.1".to_owned(),
+                port: self.port,
+            }],
+            password: Password::Text(PASSWORD.to_owned()),
+            tls: Tls {
+                mode: SslMode::Disable,
+                ..Tls::default()
+            },
+            ..self.unix()
+        }
+    }
+
+    /// Over TLS with everything checked, with SCRAM.
+    pub(crate) fn tls(&self) -> PostgresConfig {
+        PostgresConfig {
+            tls: Tls {
+                mode: SslMode::VerifyFull,
+                root: Some(Pem::File(self.certificates.authority.clone())),
+                ..Tls::default()
+            },
+            ..self.tcp()
+        }
+    }
+
+    /// Over the unix socket.
+    pub(crate) fn unix(&self) -> PostgresConfig {
+        PostgresConfig {
+            hosts: vec![Host {
+                name: self.socket_folder(),
+                port: self.port,
+            }],
+            user: Some(USER.to_owned()),
+            database: Some(DATABASE.to_owned()),
+            ..PostgresConfig::default()
+        }
+    }
+
+    /// A session beside the backend.
+    pub(crate) async fn client(&self) -> tokio_postgres::Client {
+        let (client, connection) = tokio_postgres::Config::new()
+            .host_path(self.folder.path())
+            .port(self.port)
+            .user(USER)
+            .dbname(DATABASE)
+            .application_name("test")
+            .connect(tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        client
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A transaction pooler before a server.
+pub(crate) struct PgBouncer {
+    port: u16,
+    process: Mutex<Option<Child>>,
+    folder: TempDir,
+}
+
+impl PgBouncer {
+    /// Starts one. It refuses settings for sessions, or, when it `ignores` them, drops them.
+    pub(crate) fn start(server: &PostgresServer, ignores: bool) -> Self {
+        let folder = private_folder();
+        let port = free_port();
+        let ignored = if ignores {
+            "options"
+        } else {
+            "extra_float_digits"
+        };
+        private_file(&folder.path().join("users"), &format!("\"{USER}\" \"\"\n"));
+        let log = folder.path().join("log");
+        let settings = folder.path().join("settings.ini");
+        private_file(
+            &settings,
+            &format!(
+                "[databases]\n* = host={} port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+                 listen_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {}\n\
+                 pool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 500\n\
+                 ignore_startup_parameters = {ignored}\nlogfile = {}\n",
+                server.socket_folder(),
+                server.port(),
+                folder.path().join("users").display(),
+                log.display(),
+            ),
+        );
+        let mut command = supervised(Path::new("pgbouncer"), "TERM");
+        command
+            .arg(&settings)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        wait_for("PgBouncer", &log, || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            log.contains("process up")
+        });
+        Self {
+            port,
+            process: Mutex::new(Some(child)),
+            folder,
+        }
+    }
+
+    pub(crate) fn config(&self) -> PostgresConfig {
+        PostgresConfig {
+            hosts: vec![Host {
+                name: "127.0.0.1".to_owned(),
+                port: self.port,
+            }],
+            user: Some(USER.to_owned()),
+            database: Some(DATABASE.to_owned()),
+            tls: Tls {
+                mode: SslMode::Disable,
+                ..Tls::default()
+            },
+            ..PostgresConfig::default()
+        }
+    }
+
+    /// Ends it and removes what it has left.
+    pub(crate) fn end(&self) {
+        if let Some(mut process) = self.process.lock().unwrap().take() {
+            drop(process.stdin.take());
+            process.wait().unwrap();
+            let _ = fs::remove_dir_all(self.folder.path());
+        }
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// An authority, and what it has signed. In the folder: ca.pem, server.pem and server.key (for
+/// localhost and 127.0.0.1), client.pem and client.key (for the role `certified`).
+pub(crate) struct Certificates {
+    pub(crate) authority: PathBuf,
+    /// One that has signed nothing.
+    pub(crate) stranger: PathBuf,
+    pub(crate) client: PathBuf,
+    pub(crate) client_key: PathBuf,
+}
+
+impl Certificates {
+    fn write_to(folder: &Path) -> Self {
+        let path = |name: &str| folder.join(name);
+        let authority = |name: &str| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::default();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.distinguished_name.push(DnType::CommonName, name);
+            private_file(&path(name), &params.self_signed(&key).unwrap().pem());
+            Issuer::new(params, key)
+        };
+        let issuer = authority("ca.pem");
+        authority("stranger.pem");
+        for (file, name, hosts) in [
+            (
+                "server",
+                "server",
+                vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            ),
+            ("client", "certified", vec![]),
+        ] {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(hosts).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            let certificate = params.signed_by(&key, &issuer).unwrap();
+            private_file(&path(&format!("{file}.pem")), &certificate.pem());
+            private_file(&path(&format!("{file}.key")), &key.serialize_pem());
+        }
+        Self {
+            authority: path("ca.pem"),
+            stranger: path("stranger.pem"),
+            client: path("client.pem"),
+            client_key: path("client.key"),
+        }
+    }
+}
+
+/// Who runs servers: PostgreSQL refuses root.
+fn owner() -> Option<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let ids = |name: &str| {
+        let line = users
+            .lines()
+            .find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    let me = Command::new("id").arg("-u").output().unwrap().stdout;
+    if String::from_utf8_lossy(&me).trim() != "0" {
+        return None;
+    }
+    Some(
+        ids("postgres")
+            .or_else(|| ids("nobody"))
+            .expect("no user to run PostgreSQL"),
+    )
+}
+
+fn as_user(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = owner() {
+        command.uid(user).gid(group);
+    }
+    command.current_dir("/");
+    command
+}
+
+/// `program`, ended with `signal` when the standard input of the returned command closes.
+fn supervised(program: &Path, signal: &str) -> Command {
+    let mut command = as_user(Path::new("sh"));
+    let script = format!("\"$@\" & child=$!; read line; kill -{signal} $child; wait $child");
+    command.arg("-c").arg(script).arg("sh").arg(program);
+    command.stdin(Stdio::piped());
+    command
+}
+
+fn private_folder() -> TempDir {
+    let folder = tempfile::Builder::new().prefix("sg-pg").tempdir().unwrap();
+    hand_over(folder.path());
+    folder
+}
+
+fn private_file(path: &Path, text: &str) {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options
+        .open(path)
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    hand_over(path);
+}
+
+fn hand_over(path: &Path) {
+    if let Some((user, group)) = owner() {
+        chown(path, Some(user), Some(group)).unwrap();
+    }
+}
+
+/// A program of PostgreSQL's; Debian keeps them off the path.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let folder = Command::new("pg_config").arg("--bindir").output();
+    let folder = folder.expect("pg_config cannot be run: install PostgreSQL 15");
+    Path::new(String::from_utf8_lossy(&folder.stdout).trim()).join(name)
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn wait_for(what: &str, log: &Path, mut is_there: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_there() {
+        assert!(
+            start.elapsed() < START_TIMEOUT,
+            "{what} did not start: {}",
+            fs::read_to_string(log).unwrap_or_default()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
