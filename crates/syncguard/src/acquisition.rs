@@ -364,7 +364,7 @@ mod tests {
             };
             match acquisition.after(LOCKED, elapsed, random) {
                 Step::Wait { delay_ms } => {
-                    prop_assert!(delay_ms >= 0.0 && delay_ms <= LONGEST_WAIT_MS);
+                    prop_assert!((0.0..=LONGEST_WAIT_MS).contains(&delay_ms));
                     prop_assert!(elapsed + delay_ms <= timeout + 1e-9);
                 }
                 Step::GiveUp(_) => prop_assert!(elapsed >= timeout),

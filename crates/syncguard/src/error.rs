@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// What went wrong, in the eight words that every backend uses (interface.md, "Error Handling").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,15 +70,18 @@ impl fmt::Display for ErrorKind {
 
 /// An error with its [`ErrorKind`] and its cause.
 ///
-/// Messages and causes never hold a lock's key, a password or a connection string.
+/// Messages and causes never hold a lock's key, a password or a connection string. A clone shares
+/// the cause: one failure can end many operations.
+#[derive(Clone)]
 pub struct Error {
     inner: Box<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
     outcome_unknown: bool,
 }
 
@@ -102,7 +106,7 @@ impl Error {
     /// The same error with `source` as its cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.inner.source = Some(source.into());
+        self.inner.source = Some(Arc::from(source.into()));
         self
     }
 

@@ -1,0 +1,61 @@
+use rusqlite::{Connection, params};
+
+use super::KEYS;
+use super::error::from_sqlite;
+use super::store::Store;
+use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
+
+const READ: &str = include_str!("acquire_read.sql");
+const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
+const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
+
+/// Takes the lock unless somebody holds it. All that can be refused is refused before the first write.
+pub(super) fn acquire(store: &Store, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+    let lock_key = KEYS.lock_key(&request.key)?;
+    let fence_key = KEYS.fence_key(&lock_key)?;
+    // Within the transaction: the write lock is ours, whatever it took to get it.
+    let now_ms = store.now_ms();
+    let (expires_at_ms, counter) = read(store.connection(), &lock_key, &fence_key)?;
+    if expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)) {
+        return Ok(AcquireOutcome::Locked);
+    }
+    let fence = Fence::after(counter.unwrap_or(0))?;
+    let expires_at_ms = now_ms + request.ttl.as_millis();
+    store.whole(|connection| {
+        connection.prepare_cached(WRITE_LOCK)?.execute(params![
+            lock_key,
+            request.lock_id.as_str(),
+            expires_at_ms,
+            now_ms,
+            fence.to_string(),
+            request.key.as_str(),
+            request.owner.as_ref().map(|owner| owner.as_str()),
+        ])?;
+        connection.prepare_cached(WRITE_FENCE)?.execute(params![
+            fence_key,
+            fence.get().cast_signed(),
+            request.key.as_str(),
+        ])
+    })?;
+    Ok(AcquireOutcome::Acquired(Grant {
+        lock_id: request.lock_id.clone(),
+        fence,
+        expires_at_ms,
+    }))
+}
+
+fn read(
+    connection: &Connection,
+    lock_key: &str,
+    fence_key: &str,
+) -> Result<(Option<i64>, Option<i64>), Error> {
+    connection
+        .prepare_cached(READ)
+        .and_then(|mut read| {
+            read.query_one([lock_key, fence_key], |row| Ok((row.get(0)?, row.get(1)?)))
+        })
+        .map_err(from_sqlite)
+}

@@ -1,0 +1,11 @@
+-- The expired lock of another, if there is one, gives way.
+INSERT INTO syncguard_locks
+  (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key, owner)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT (key) DO UPDATE SET
+  lock_id = excluded.lock_id,
+  expires_at_ms = excluded.expires_at_ms,
+  acquired_at_ms = excluded.acquired_at_ms,
+  fence = excluded.fence,
+  user_key = excluded.user_key,
+  owner = excluded.owner;

@@ -1,0 +1,26 @@
+use rusqlite::params;
+
+use super::error::from_sqlite;
+use super::owned::owned;
+use super::store::Store;
+use crate::backend::{ExtendOutcome, Ttl};
+use crate::error::Error;
+use crate::lock_id::LockId;
+
+const UPDATE: &str = include_str!("extend.sql");
+
+/// Makes the lock that `lock_id` owns end `ttl` from now.
+pub(super) fn extend(store: &Store, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+    let now_ms = store.now_ms();
+    let lock_key = match owned(store, lock_id, now_ms)? {
+        Err(absence) => return Ok(ExtendOutcome::Absent(absence)),
+        Ok(lock_key) => lock_key,
+    };
+    let expires_at_ms = now_ms + ttl.as_millis();
+    store
+        .connection()
+        .prepare_cached(UPDATE)
+        .and_then(|mut update| update.execute(params![lock_key, lock_id.as_str(), expires_at_ms]))
+        .map_err(from_sqlite)?;
+    Ok(ExtendOutcome::Extended { expires_at_ms })
+}

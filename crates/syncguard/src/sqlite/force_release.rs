@@ -1,0 +1,22 @@
+use rusqlite::OptionalExtension;
+
+use super::KEYS;
+use super::error::from_sqlite;
+use super::store::Store;
+use crate::error::Error;
+use crate::key::Key;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
+
+const DELETE: &str = include_str!("force_release.sql");
+
+/// Frees `key` whoever holds it; `true` if somebody did. The fence counter stays.
+pub(super) fn force_release(store: &Store, key: &Key) -> Result<bool, Error> {
+    let lock_key = KEYS.lock_key(key)?;
+    let now_ms = store.now_ms();
+    let expires_at_ms: Option<i64> = store
+        .connection()
+        .prepare_cached(DELETE)
+        .and_then(|mut delete| delete.query_one([lock_key], |row| row.get(0)).optional())
+        .map_err(from_sqlite)?;
+    Ok(expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)))
+}

@@ -1,0 +1,53 @@
+use rusqlite::{OptionalExtension, params};
+
+use super::KEYS;
+use super::error::from_sqlite;
+use super::store::Store;
+use crate::error::Error;
+use crate::key::Key;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
+
+const READ: &str = include_str!("is_locked.sql");
+const CLEAN_UP: &str = include_str!("is_locked_cleanup.sql");
+
+/// How long a lock must have been expired before it is cleaned up: interface.md, "IsLocked Operation
+/// Requirements".
+const CLEANUP_GUARD_MS: i64 = 2000;
+
+/// What is known of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Locked,
+    Free,
+    /// Free, with a row left over that may be deleted.
+    LeftOver,
+}
+
+/// Whether somebody holds `key`.
+pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
+    let lock_key = KEYS.lock_key(key)?;
+    let expires_at_ms: Option<i64> = store
+        .connection()
+        .prepare_cached(READ)
+        .and_then(|mut read| read.query_one([lock_key], |row| row.get(0)).optional())
+        .map_err(from_sqlite)?;
+    let now_ms = store.now_ms();
+    Ok(match expires_at_ms {
+        None => State::Free,
+        Some(at) if is_live(at, now_ms, TIME_TOLERANCE_MS) => State::Locked,
+        Some(at) if at < now_ms - CLEANUP_GUARD_MS => State::LeftOver,
+        Some(_) => State::Free,
+    })
+}
+
+/// Deletes the row of a lock that is long expired; never the fence counter.
+pub(super) fn clean_up(store: &Store, key: &Key) -> Result<(), Error> {
+    let lock_key = KEYS.lock_key(key)?;
+    let before_ms = store.now_ms() - CLEANUP_GUARD_MS;
+    store
+        .connection()
+        .prepare_cached(CLEAN_UP)
+        .and_then(|mut delete| delete.execute(params![lock_key, before_ms]))
+        .map_err(from_sqlite)?;
+    Ok(())
+}

@@ -1,0 +1,1 @@
+SELECT expires_at_ms FROM syncguard_locks WHERE key = ?1;

@@ -1,0 +1,74 @@
+use rusqlite::{OptionalExtension, Row};
+
+use super::KEYS;
+use super::error::{from_sqlite, malformed};
+use super::store::Store;
+use crate::backend::{LockRecord, Lookup, Owner};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::key::Key;
+use crate::lock_id::LockId;
+
+const BY_KEY: &str = include_str!("lookup_by_key.sql");
+const BY_LOCK_ID: &str = include_str!("lookup_by_lock_id.sql");
+
+/// The live lock that fits.
+pub(super) fn lookup(store: &Store, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+    let (sql, name) = match lookup {
+        Lookup::Key(key) => (BY_KEY, KEYS.lock_key(key)?),
+        Lookup::LockId(lock_id) => (BY_LOCK_ID, lock_id.as_str().to_owned()),
+    };
+    let columns = store
+        .connection()
+        .prepare_cached(sql)
+        .and_then(|mut read| read.query_one([name], Columns::read).optional())
+        .map_err(from_sqlite)?;
+    let Some(columns) = columns else {
+        return Ok(None);
+    };
+    let record = columns.into_record(store.now_ms())?;
+    let owned = match lookup {
+        Lookup::Key(_) => true,
+        Lookup::LockId(lock_id) => record.lock_id == *lock_id,
+    };
+    Ok((owned && record.is_live()).then_some(record))
+}
+
+struct Columns {
+    user_key: String,
+    lock_id: String,
+    expires_at_ms: i64,
+    acquired_at_ms: i64,
+    fence: String,
+    owner: Option<String>,
+}
+
+impl Columns {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            user_key: row.get(0)?,
+            lock_id: row.get(1)?,
+            expires_at_ms: row.get(2)?,
+            acquired_at_ms: row.get(3)?,
+            fence: row.get(4)?,
+            owner: row.get(5)?,
+        })
+    }
+
+    fn into_record(self, read_at_ms: i64) -> Result<LockRecord, Error> {
+        Ok(LockRecord {
+            key: Key::new(&self.user_key).map_err(|_| malformed())?,
+            // The reason would show the text.
+            lock_id: LockId::parse(&self.lock_id).map_err(|_| malformed())?,
+            expires_at_ms: self.expires_at_ms,
+            acquired_at_ms: self.acquired_at_ms,
+            fence: Fence::parse(&self.fence)?,
+            owner: self
+                .owner
+                .map(Owner::new)
+                .transpose()
+                .map_err(|_| malformed())?,
+            read_at_ms,
+        })
+    }
+}

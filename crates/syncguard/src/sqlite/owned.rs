@@ -1,0 +1,42 @@
+//! The lock that a lock id owns: where release and extend begin.
+
+use rusqlite::OptionalExtension;
+
+use super::error::from_sqlite;
+use super::release::delete;
+use super::store::Store;
+use crate::backend::Absence;
+use crate::error::Error;
+use crate::lock_id::LockId;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
+
+const READ: &str = include_str!("owned.sql");
+
+/// The storage key of the live lock that `lock_id` owns. An expired one is deleted.
+pub(super) fn owned(
+    store: &Store,
+    lock_id: &LockId,
+    now_ms: i64,
+) -> Result<Result<String, Absence>, Error> {
+    let row: Option<(String, String, i64)> = store
+        .connection()
+        .prepare_cached(READ)
+        .and_then(|mut read| {
+            read.query_one([lock_id.as_str()], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .optional()
+        })
+        .map_err(from_sqlite)?;
+    let Some((lock_key, owner_id, expires_at_ms)) = row else {
+        return Ok(Err(Absence::NotFound));
+    };
+    if owner_id != lock_id.as_str() {
+        return Ok(Err(Absence::NotFound));
+    }
+    if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS) {
+        delete(store, &lock_key, lock_id)?;
+        return Ok(Err(Absence::Expired));
+    }
+    Ok(Ok(lock_key))
+}

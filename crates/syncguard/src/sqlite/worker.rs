@@ -1,0 +1,237 @@
+//! The thread that runs a backend's operations, many in one transaction.
+
+use std::iter::once;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::config::Location;
+use super::store::{Durability, Store, held_by_others};
+use crate::error::{Error, ErrorKind};
+use crate::time::Clock;
+
+/// The most operations in one transaction: a bound for how long other processes wait.
+const LARGEST_BATCH: usize = 512;
+
+/// What an operation does to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing; it needs no transaction.
+    Read,
+    /// It writes what need not outlive the machine.
+    ///
+    /// When the machine stops, all holders stop with it. A release, an extension or a clean-up that
+    /// is lost then leaves a lock that nobody uses, which ends with its TTL.
+    Write(Durability),
+}
+
+/// An operation on its way to the worker.
+pub(super) struct Job {
+    effect: Effect,
+    deadline: Instant,
+    work: Box<dyn Work>,
+}
+
+impl Job {
+    /// `operation`, and where its answer is to be sent.
+    pub(super) fn new<T: Send + 'static>(
+        effect: Effect,
+        deadline: Instant,
+        operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
+        let (reply, answer) = oneshot::channel();
+        let work = Box::new(Task {
+            operation: Some(operation),
+            result: None,
+            reply,
+        });
+        let job = Self {
+            effect,
+            deadline,
+            work,
+        };
+        (job, answer)
+    }
+
+    fn fail(self, error: Error) {
+        self.work.settle(Err(error));
+    }
+}
+
+trait Work: Send {
+    /// Does it; the error says whether something is wrong with the database.
+    fn run(&mut self, store: &Store) -> Result<(), Error>;
+    /// Sends the result, or the error when the transaction failed.
+    fn settle(self: Box<Self>, end: Result<(), Error>);
+    fn is_awaited(&self) -> bool;
+}
+
+struct Task<F, T> {
+    operation: Option<F>,
+    result: Option<Result<T, Error>>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<F, T> Work for Task<F, T>
+where
+    F: FnOnce(&Store) -> Result<T, Error> + Send,
+    T: Send,
+{
+    fn run(&mut self, store: &Store) -> Result<(), Error> {
+        let Some(operation) = self.operation.take() else {
+            return Ok(());
+        };
+        let result = operation(store);
+        let error = result.as_ref().err().cloned();
+        self.result = Some(result);
+        error.map_or(Ok(()), Err)
+    }
+
+    fn settle(self: Box<Self>, end: Result<(), Error>) {
+        let answer = match (self.result, end) {
+            // What failed by itself has its own reason.
+            (Some(Err(error)), _) | (_, Err(error)) => Err(error),
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (None, Ok(())) => Err(Error::new(ErrorKind::Internal, "operation was not run")),
+        };
+        // Nobody waits any more: an acquisition then is undone by who gave it up.
+        let _ = self.reply.send(answer);
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.reply.is_closed()
+    }
+}
+
+/// Runs jobs until all senders are gone. What has queued up while one transaction was written to the
+/// disk shares the next: that is what makes many locks at a time cheap.
+pub(super) fn serve(location: &Location, clock: &Arc<dyn Clock>, jobs: &Receiver<Job>) {
+    let mut store = None;
+    while let Ok(first) = jobs.recv() {
+        let batch: Vec<Job> = once(first)
+            .chain(jobs.try_iter())
+            .take(LARGEST_BATCH)
+            .collect();
+        let Some(mut open) = open(location, clock, &mut store, batch) else {
+            continue;
+        };
+        let sound = run(&mut open.store, open.batch);
+        if sound || !open.store.is_file() {
+            store = Some(open.store);
+        } else {
+            // The next operation opens the file again and sees what has become of it.
+            open.store.abandon();
+        }
+    }
+}
+
+struct Open {
+    store: Store,
+    batch: Vec<Job>,
+}
+
+/// The store that is open, or a new one; when there is none to have, the batch gets the error.
+fn open(
+    location: &Location,
+    clock: &Arc<dyn Clock>,
+    store: &mut Option<Store>,
+    batch: Vec<Job>,
+) -> Option<Open> {
+    let opened = match store.take() {
+        Some(store) => Ok(store),
+        None => Store::open(location, Arc::clone(clock), earliest_deadline(&batch)),
+    };
+    match opened {
+        Ok(store) => Some(Open { store, batch }),
+        Err(error) => {
+            fail_all(batch, &error);
+            None
+        }
+    }
+}
+
+/// Runs the reads, then the writes in one transaction. `false` if the connection should not be used again.
+fn run(store: &mut Store, batch: Vec<Job>) -> bool {
+    let (reads, writes): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|job| job.effect == Effect::Read);
+    let mut sound = true;
+    for mut job in reads {
+        if job.work.is_awaited() {
+            sound &= is_sound(&job.work.run(store));
+            job.work.settle(Ok(()));
+        }
+    }
+    sound & write(store, writes)
+}
+
+fn write(store: &mut Store, mut jobs: Vec<Job>) -> bool {
+    // Jobs whose time is over get their error; the others go on waiting for the write lock.
+    loop {
+        jobs = fail_late(jobs);
+        let Some(durability) = jobs.iter().filter_map(durability).max() else {
+            return true;
+        };
+        match store.begin(durability, earliest_deadline(&jobs)) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(error) => {
+                fail_all(jobs, &error);
+                return false;
+            }
+        }
+    }
+    let mut sound = true;
+    for job in &mut jobs {
+        let done = job.work.run(store);
+        sound &= is_sound(&done);
+        if let (Err(error), false) = (done, store.in_transaction()) {
+            // SQLite has rolled back what the others did, too.
+            fail_all(jobs, &error);
+            return false;
+        }
+    }
+    let end = store.commit();
+    let committed = end.is_ok();
+    for job in jobs {
+        job.work.settle(end.clone());
+    }
+    sound & committed
+}
+
+/// Whether the database is fine: errors of the caller's making say nothing about it.
+fn is_sound(done: &Result<(), Error>) -> bool {
+    done.as_ref().map_or_else(
+        |error| error.kind() == ErrorKind::InvalidArgument,
+        |()| true,
+    )
+}
+
+fn durability(job: &Job) -> Option<Durability> {
+    match job.effect {
+        Effect::Read => None,
+        Effect::Write(durability) => Some(durability),
+    }
+}
+
+fn earliest_deadline(jobs: &[Job]) -> Instant {
+    jobs.iter()
+        .map(|job| job.deadline)
+        .min()
+        .unwrap_or_else(Instant::now)
+}
+
+fn fail_late(jobs: Vec<Job>) -> Vec<Job> {
+    let now = Instant::now();
+    let (late, on_time) = jobs.into_iter().partition(|job| job.deadline <= now);
+    fail_all(late, &held_by_others());
+    on_time
+}
+
+fn fail_all(jobs: Vec<Job>, error: &Error) {
+    for job in jobs {
+        job.fail(error.clone());
+    }
+}

@@ -1,0 +1,177 @@
+//! What `operation` adds: an attempt that was given up leaves no lock.
+
+use std::future::{pending, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use syncguard::operation::{self, CallOptions};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, ReleaseOutcome};
+use tokio::sync::Semaphore;
+
+use crate::faulty::{Fault, Faulty};
+use crate::fixture::{Context, LONG, Stage, tests};
+
+tests![
+    an_answer_in_time_is_kept,
+    a_cancelled_attempt_leaves_no_lock,
+    an_attempt_cancelled_at_once_leaves_no_lock,
+    a_timed_out_attempt_leaves_no_lock,
+    a_dropped_attempt_leaves_no_lock,
+    a_lost_answer_leaves_no_lock,
+    giving_up_on_a_held_key_leaves_its_holder_alone,
+    attempts_dropped_under_load_leave_no_lock,
+    the_other_operations_can_be_cancelled,
+];
+
+const CALL: CallOptions = CallOptions { timeout: None };
+
+/// A backend whose store acquires and keeps the answer until the semaphore has a permit.
+fn held_back(t: &Context) -> (Arc<Faulty>, Arc<dyn Backend>, Arc<Semaphore>) {
+    let permits = Arc::new(Semaphore::new(0));
+    let faulty = Faulty::new(&t.backend, Fault::HeldBack(Arc::clone(&permits)));
+    (Arc::clone(&faulty), faulty, permits)
+}
+
+fn request(key: &Key) -> AcquireRequest {
+    AcquireRequest::new(key.clone(), LONG).unwrap()
+}
+
+async fn an_answer_in_time_is_kept(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let outcome = operation::acquire(&t.backend, request(&key), CALL, pending()).await;
+    let AcquireOutcome::Acquired(grant) = outcome.unwrap() else {
+        panic!("locked");
+    };
+    assert!(t.is_locked(&key).await);
+    let released = operation::release(&t.backend, &grant.lock_id, CALL, pending()).await;
+    assert_eq!(released.unwrap(), ReleaseOutcome::Released);
+}
+
+async fn a_cancelled_attempt_leaves_no_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let (faulty, backend, permits) = held_back(&t);
+    let granted = async { faulty.done.acquire().await.unwrap().forget() };
+    let error = operation::acquire(&backend, request(&key), CALL, granted)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Aborted);
+    permits.add_permits(1);
+    t.until_free(&key).await;
+}
+
+async fn an_attempt_cancelled_at_once_leaves_no_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let (_, backend, permits) = held_back(&t);
+    let error = operation::acquire(&backend, request(&key), CALL, ready(()))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Aborted);
+    permits.add_permits(1);
+    t.until_free(&key).await;
+}
+
+async fn a_timed_out_attempt_leaves_no_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let (_, backend, permits) = held_back(&t);
+    let call = CallOptions {
+        timeout: Some(Duration::from_millis(50)),
+    };
+    let error = operation::acquire(&backend, request(&key), call, pending())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    permits.add_permits(1);
+    t.until_free(&key).await;
+}
+
+async fn a_dropped_attempt_leaves_no_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let (faulty, backend, permits) = held_back(&t);
+    let wanted = request(&key);
+    let attempt =
+        tokio::spawn(async move { operation::acquire(&backend, wanted, CALL, pending()).await });
+    faulty.done.acquire().await.unwrap().forget();
+    assert!(t.is_locked(&key).await);
+    attempt.abort();
+    permits.add_permits(1);
+    t.until_free(&key).await;
+}
+
+async fn a_lost_answer_leaves_no_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let backend: Arc<dyn Backend> = Faulty::new(&t.backend, Fault::AnswerLost);
+    let error = operation::acquire(&backend, request(&key), CALL, pending())
+        .await
+        .unwrap_err();
+    assert!(error.is_outcome_unknown());
+    t.until_free(&key).await;
+}
+
+async fn giving_up_on_a_held_key_leaves_its_holder_alone(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let holder = t.acquire(&key, LONG).await;
+    let (faulty, backend, permits) = held_back(&t);
+    let refused = async { faulty.done.acquire().await.unwrap().forget() };
+    operation::acquire(&backend, request(&key), CALL, refused)
+        .await
+        .unwrap_err();
+    permits.add_permits(1);
+    // A second attempt over the same backend comes after whatever the first does in the background.
+    assert_eq!(t.try_acquire(&key, LONG).await, AcquireOutcome::Locked);
+    assert_eq!(t.by_key(&key).await.unwrap().lock_id, holder.lock_id);
+}
+
+async fn attempts_dropped_under_load_leave_no_lock(stage: Stage) {
+    let t = stage.open().await;
+    let keys: Vec<_> = (0..32).map(|number| t.key(&number.to_string())).collect();
+    let mut attempts = tokio::task::JoinSet::new();
+    for key in &keys {
+        let (backend, wanted) = (Arc::clone(&t.backend), request(key));
+        attempts.spawn(async move {
+            // Given up somewhere on the way, or not at all.
+            let attempt = operation::acquire(&backend, wanted, CALL, pending());
+            let lucky = tokio::time::timeout(Duration::from_micros(200), attempt).await;
+            if let Ok(Ok(AcquireOutcome::Acquired(grant))) = lucky {
+                backend.release(&grant.lock_id).await.unwrap();
+            }
+        });
+    }
+    attempts.join_all().await;
+    for key in &keys {
+        t.until_free(key).await;
+    }
+}
+
+async fn the_other_operations_can_be_cancelled(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let grant = t.acquire(&key, LONG).await;
+    let silent: Arc<dyn Backend> = Faulty::new(&t.backend, Fault::Silence);
+    let (backend, id) = (&silent, &grant.lock_id);
+    let lookup = syncguard::Lookup::Key(key.clone());
+    let errors = [
+        operation::is_locked(backend, &key, CALL, ready(()))
+            .await
+            .err(),
+        operation::lookup(backend, &lookup, CALL, ready(()))
+            .await
+            .err(),
+        operation::extend(backend, id, LONG, CALL, ready(()))
+            .await
+            .err(),
+        operation::release(backend, id, CALL, ready(())).await.err(),
+        operation::force_release(backend, &key, CALL, ready(()))
+            .await
+            .err(),
+    ];
+    for error in errors {
+        assert_eq!(error.unwrap().kind(), ErrorKind::Aborted);
+    }
+}

@@ -1,0 +1,71 @@
+use syncguard::{AcquireOutcome, AcquireRequest};
+
+use crate::fixture::{LONG, Stage, tests, ttl};
+
+tests![
+    a_held_key_is_refused,
+    a_holder_cannot_take_its_key_again,
+    a_refused_attempt_changes_nothing,
+    another_backend_sees_the_lock,
+    another_backend_can_release,
+];
+
+async fn a_held_key_is_refused(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    t.acquire(&key, LONG).await;
+    for _ in 0..3 {
+        assert_eq!(t.try_acquire(&key, LONG).await, AcquireOutcome::Locked);
+    }
+}
+
+async fn a_holder_cannot_take_its_key_again(stage: Stage) {
+    let t = stage.open().await;
+    let request = AcquireRequest::new(t.key("a"), LONG).unwrap();
+    let first = t.backend.acquire(&request).await.unwrap();
+    assert!(matches!(first, AcquireOutcome::Acquired(_)));
+    let again = t.backend.acquire(&request).await.unwrap();
+    assert_eq!(again, AcquireOutcome::Locked);
+}
+
+async fn a_refused_attempt_changes_nothing(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let grant = t.acquire(&key, LONG).await;
+    let before = t.by_key(&key).await.unwrap();
+    t.try_acquire(&key, ttl(90_000)).await;
+    let mut after = t.by_key(&key).await.unwrap();
+    after.read_at_ms = before.read_at_ms;
+    assert_eq!(after, before);
+    // The fence was not counted on.
+    t.backend.release(&grant.lock_id).await.unwrap();
+    let next = t.acquire(&key, LONG).await;
+    assert_eq!(next.fence.get(), grant.fence.get() + 1);
+}
+
+async fn another_backend_sees_the_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    t.acquire(&key, LONG).await;
+    let peer = t.fixture.peer();
+    assert!(peer.is_locked(&key).await.unwrap());
+    let request = AcquireRequest::new(key, LONG).unwrap();
+    assert_eq!(
+        peer.acquire(&request).await.unwrap(),
+        AcquireOutcome::Locked
+    );
+}
+
+async fn another_backend_can_release(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let grant = t.acquire(&key, LONG).await;
+    let peer = t.fixture.peer();
+    peer.release(&grant.lock_id).await.unwrap();
+    assert!(!t.is_locked(&key).await);
+    let request = AcquireRequest::new(key, LONG).unwrap();
+    let AcquireOutcome::Acquired(next) = peer.acquire(&request).await.unwrap() else {
+        panic!("still locked");
+    };
+    assert!(next.fence > grant.fence);
+}

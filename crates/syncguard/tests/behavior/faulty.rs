@@ -1,0 +1,118 @@
+//! A backend with faults, around a sound one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Capabilities, Error, ErrorKind, ExtendOutcome, Key,
+    LockId, LockRecord, Lookup, ReleaseOutcome, Ttl,
+};
+use tokio::sync::Semaphore;
+
+/// What goes wrong; all but silence concerns acquisitions alone.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The first so many fail like this, before the store sees them.
+    First(usize, ErrorKind),
+    /// The store does it, and its answer is kept until the semaphore has a permit.
+    HeldBack(Arc<Semaphore>),
+    /// The store does it, and its answer is lost.
+    AnswerLost,
+    /// No operation is ever answered.
+    Silence,
+}
+
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    inner: Arc<dyn Backend>,
+    fault: Fault,
+    acquisitions: AtomicUsize,
+    /// Gets a permit for each acquisition that the store has done.
+    pub done: Semaphore,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: &Arc<dyn Backend>, fault: Fault) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            fault,
+            acquisitions: AtomicUsize::new(0),
+            done: Semaphore::new(0),
+        })
+    }
+
+    async fn speak(&self) {
+        if matches!(self.fault, Fault::Silence) {
+            std::future::pending().await
+        }
+    }
+
+    pub(crate) fn acquisitions(&self) -> usize {
+        self.acquisitions.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Backend for Faulty {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        self.inner.operation_timeout()
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        self.speak().await;
+        let number = self.acquisitions.fetch_add(1, Ordering::SeqCst);
+        if let Fault::First(count, kind) = self.fault
+            && number < count
+        {
+            return Err(Error::new(kind, "the store is not well"));
+        }
+        let answer = self.inner.acquire(request).await;
+        self.done.add_permits(1);
+        match &self.fault {
+            Fault::First(..) | Fault::Silence => answer,
+            Fault::HeldBack(permits) => {
+                permits.acquire().await.unwrap().forget();
+                answer
+            }
+            Fault::AnswerLost => {
+                let error = Error::new(ErrorKind::ServiceUnavailable, "connection was lost");
+                Err(error.with_unknown_outcome())
+            }
+        }
+    }
+
+    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+        self.speak().await;
+        self.inner.release(lock_id).await
+    }
+
+    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        self.speak().await;
+        self.inner.extend(lock_id, ttl).await
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        self.speak().await;
+        self.inner.is_locked(key).await
+    }
+
+    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+        self.speak().await;
+        self.inner.lookup(lookup).await
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
+        self.speak().await;
+        self.inner.force_release(key).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

@@ -1,0 +1,204 @@
+//! What the suite needs of a backend, and what a test gets.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use syncguard::{
+    Absence, AcquireOutcome, AcquireRequest, Backend, DEFAULT_OPERATION_TIMEOUT, Grant, Key,
+    LockId, LockRecord, Lookup, TIME_TOLERANCE_MS, Ttl,
+};
+
+/// How a backend is to be made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub cleanup_in_is_locked: bool,
+    pub operation_timeout: Duration,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            cleanup_in_is_locked: false,
+            operation_timeout: DEFAULT_OPERATION_TIMEOUT,
+        }
+    }
+}
+
+/// A kind of store, or one way to reach it. Servers are started by the first `open` and shared.
+#[async_trait]
+pub(crate) trait Store: Send + Sync + 'static {
+    fn name(&self) -> &'static str;
+
+    /// Whether its fixtures can look into the store beside the backend. Without it, the tests that
+    /// say so do not apply.
+    fn can_be_inspected(&self) -> bool {
+        true
+    }
+
+    /// A fixture for one test, on the runtime that calls. Panics when there is none to have.
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture>;
+
+    /// Ends what `open` has started, after all tests.
+    fn stop(&self) {}
+}
+
+/// One test's access to a store.
+#[async_trait]
+pub(crate) trait Fixture: Send + Sync + 'static {
+    /// The backend under test.
+    fn backend(&self) -> Arc<dyn Backend>;
+
+    /// Another backend on the same locks, as another process would have it. The same one where there
+    /// cannot be another.
+    fn peer(&self) -> Arc<dyn Backend>;
+
+    /// Lets time pass on the store's clock.
+    async fn pass(&self, time: Duration);
+
+    /// Writes the fence counter of `key` as the store keeps it.
+    async fn set_fence_counter(&self, key: &Key, counter: i64);
+
+    /// Whether the store holds a record of a lock on `key`, live or not.
+    async fn has_record(&self, key: &Key) -> bool;
+
+    /// What release and extend say of a lock whose time is over.
+    fn absence_of_expired(&self) -> Absence {
+        Absence::Expired
+    }
+}
+
+pub(crate) type Test = fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) type Topic = &'static [(&'static str, Needs, Test)];
+
+/// What a test needs beside the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    /// `set_fence_counter` and `has_record`.
+    Inspection,
+}
+
+/// Lists tests by name, with what they need.
+macro_rules! tests {
+    ($needs:ident: $($test:ident),+ $(,)?) => {
+        pub(crate) const TESTS: crate::fixture::Topic = &[$((
+            stringify!($test),
+            crate::fixture::Needs::$needs,
+            |stage| Box::pin($test(stage)),
+        )),+];
+    };
+    ($($test:ident),+ $(,)?) => {
+        crate::fixture::tests!(Nothing: $($test),+);
+    };
+}
+pub(crate) use tests;
+
+/// Where a test takes place: its store, and names that no other test uses.
+pub(crate) struct Stage {
+    store: Arc<dyn Store>,
+    namespace: String,
+}
+
+impl Stage {
+    pub(crate) fn new(store: Arc<dyn Store>, test: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Short: keys of the greatest length must fit behind it.
+        let hash = syncguard::hash_key(test);
+        Self {
+            store,
+            namespace: format!("{number}-{}-{}", std::process::id(), &hash[..8]),
+        }
+    }
+
+    pub(crate) async fn open(self) -> Context {
+        self.open_with(Setup::default()).await
+    }
+
+    pub(crate) async fn open_with(self, setup: Setup) -> Context {
+        let fixture = self.store.open(setup).await;
+        Context {
+            backend: fixture.backend(),
+            fixture,
+            namespace: self.namespace,
+        }
+    }
+}
+
+/// What a test works with. The short forms fail the test when the backend fails.
+pub(crate) struct Context {
+    pub fixture: Box<dyn Fixture>,
+    pub backend: Arc<dyn Backend>,
+    pub namespace: String,
+}
+
+/// Long enough that no test sees the end of it.
+pub(crate) const LONG: Ttl = Ttl::DEFAULT;
+
+pub(crate) fn ttl(ms: i64) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+impl Context {
+    /// A key of this test.
+    pub(crate) fn key(&self, name: &str) -> Key {
+        Key::new(&format!("{}:{name}", self.namespace)).unwrap()
+    }
+
+    pub(crate) async fn acquire(&self, key: &Key, ttl: Ttl) -> Grant {
+        match self.try_acquire(key, ttl).await {
+            AcquireOutcome::Acquired(grant) => grant,
+            AcquireOutcome::Locked => panic!("the key is locked"),
+        }
+    }
+
+    pub(crate) async fn try_acquire(&self, key: &Key, ttl: Ttl) -> AcquireOutcome {
+        let request = AcquireRequest::new(key.clone(), ttl).unwrap();
+        self.backend.acquire(&request).await.unwrap()
+    }
+
+    pub(crate) async fn is_locked(&self, key: &Key) -> bool {
+        self.backend.is_locked(key).await.unwrap()
+    }
+
+    pub(crate) async fn by_key(&self, key: &Key) -> Option<LockRecord> {
+        let lookup = Lookup::Key(key.clone());
+        self.backend.lookup(&lookup).await.unwrap()
+    }
+
+    pub(crate) async fn by_id(&self, lock_id: &LockId) -> Option<LockRecord> {
+        let lookup = Lookup::LockId(lock_id.clone());
+        self.backend.lookup(&lookup).await.unwrap()
+    }
+
+    /// Lets `ms` milliseconds pass on the store's clock.
+    pub(crate) async fn pass_ms(&self, ms: u64) {
+        self.fixture.pass(Duration::from_millis(ms)).await;
+    }
+
+    /// Takes `key` and lets the lock expire, the tolerance included.
+    pub(crate) async fn acquire_and_expire(&self, key: &Key) -> Grant {
+        let grant = self.acquire(key, ttl(50)).await;
+        self.pass_ms(50 + TIME_TOLERANCE_MS.unsigned_abs() + 50)
+            .await;
+        grant
+    }
+
+    /// Waits until nobody holds `key`, for what happens in the background.
+    pub(crate) async fn until_free(&self, key: &Key) {
+        eventually(async || !self.is_locked(key).await).await;
+    }
+}
+
+/// Asks until the answer is yes; fails after 20 s.
+pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never came");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

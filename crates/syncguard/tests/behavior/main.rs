@@ -1,0 +1,86 @@
+//! What every backend must do, run against each of them: `cargo test --test behavior`.
+//!
+//! The tests are in one file per topic and know no backend. A new backend implements `Store` and
+//! `Fixture` (see `fixture.rs`) and gets one line in [`stores`]; so does each further way to reach it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod cancellation;
+mod close;
+mod concurrency;
+mod contention;
+mod expiration;
+mod faulty;
+mod fence;
+mod fence_limit;
+mod fixture;
+mod force_release;
+mod is_locked;
+mod keys;
+mod lifecycle;
+mod lookup;
+mod owner;
+mod ownership;
+mod sqlite;
+mod waiting;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use fixture::{Needs, Stage, Store, Topic};
+use libtest_mimic::{Arguments, Trial};
+
+fn stores() -> Vec<Arc<dyn Store>> {
+    vec![Arc::new(sqlite::OnFile), Arc::new(sqlite::InMemory)]
+}
+
+const TOPICS: [(&str, Topic); 15] = [
+    ("lifecycle", lifecycle::TESTS),
+    ("contention", contention::TESTS),
+    ("expiration", expiration::TESTS),
+    ("ownership", ownership::TESTS),
+    ("fence", fence::TESTS),
+    ("fence_limit", fence_limit::TESTS),
+    ("lookup", lookup::TESTS),
+    ("is_locked", is_locked::TESTS),
+    ("force_release", force_release::TESTS),
+    ("owner", owner::TESTS),
+    ("keys", keys::TESTS),
+    ("cancellation", cancellation::TESTS),
+    ("waiting", waiting::TESTS),
+    ("concurrency", concurrency::TESTS),
+    ("close", close::TESTS),
+];
+
+fn main() -> ExitCode {
+    let stores = stores();
+    let mut trials = Vec::new();
+    for store in &stores {
+        for (topic, tests) in TOPICS {
+            for (name, needs, test) in tests {
+                if *needs == Needs::Inspection && !store.can_be_inspected() {
+                    continue;
+                }
+                let name = format!("{}::{topic}::{name}", store.name());
+                let stage = Stage::new(Arc::clone(store), &name);
+                trials.push(Trial::test(name, move || {
+                    tokio::runtime::Builder::new_multi_thread()
+                        .worker_threads(2)
+                        .enable_all()
+                        .build()?
+                        .block_on(test(stage));
+                    Ok(())
+                }));
+            }
+        }
+    }
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    for store in stores {
+        store.stop();
+    }
+    conclusion.exit_code()
+}
