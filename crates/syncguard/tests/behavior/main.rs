@@ -17,6 +17,8 @@ mod expiration;
 mod faulty;
 mod fence;
 mod fence_limit;
+#[cfg(feature = "firestore")]
+mod firestore;
 mod fixture;
 mod force_release;
 mod is_locked;
@@ -35,7 +37,12 @@ use fixture::{Needs, Stage, Store, Topic};
 use libtest_mimic::{Arguments, Trial};
 
 fn stores() -> Vec<Arc<dyn Store>> {
-    vec![Arc::new(sqlite::OnFile), Arc::new(sqlite::InMemory)]
+    vec![
+        Arc::new(sqlite::OnFile),
+        Arc::new(sqlite::InMemory),
+        #[cfg(feature = "firestore")]
+        Arc::new(firestore::OnEmulator::default()),
+    ]
 }
 
 const TOPICS: [(&str, Topic); 15] = [
