@@ -218,9 +218,10 @@ fn channel(config: &FirestoreConfig) -> Result<Channel, Error> {
         .map_err(|_| Error::invalid("host must be host or host:port"))?
         .connect_timeout(config.operation_timeout)
         .tcp_keepalive(Some(Duration::from_secs(60)))
-        // Finds out that the other side is gone while a call waits for it.
+        // Finds out that the other side is gone, also before a call has to.
         .http2_keep_alive_interval(Duration::from_secs(60))
-        .keep_alive_timeout(Duration::from_secs(20));
+        .keep_alive_timeout(Duration::from_secs(20))
+        .keep_alive_while_idle(true);
     if tls {
         endpoint = endpoint
             .tls_config(ClientTlsConfig::new().with_webpki_roots())

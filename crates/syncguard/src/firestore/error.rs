@@ -44,10 +44,11 @@ pub(super) enum Step {
 pub(super) fn from_status(status: &Status, step: Step) -> Error {
     let code = code_of(status);
     let (kind, may_be_done) = classify(code.into());
-    let mut error = Error::new(
-        kind,
-        format!("firestore answered {}{}", name(code), advice(code)),
-    );
+    let message = match status.source() {
+        Some(_) if code == Code::Unavailable => "firestore cannot be reached".to_owned(),
+        _ => format!("firestore answered {}{}", name(code), advice(code)),
+    };
+    let mut error = Error::new(kind, message);
     if let Some(cause) = status.source() {
         error = error.with_source(causes(cause));
     }
@@ -179,6 +180,7 @@ mod tests {
         let status = Status::from_error(Box::new(std::io::Error::other("connection reset")));
         let error = from_status(&status, Step::Read);
         assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+        assert_eq!(error.message(), "firestore cannot be reached");
         assert!(
             error
                 .source()

@@ -56,6 +56,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Semaphore;
 
 use self::client::{Client, ReadSet};
 pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
@@ -80,7 +81,11 @@ pub struct FirestoreBackend {
     config: FirestoreConfig,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// How many more deletions of expired locks may run; past that, they are left to later calls.
+    cleanups: Arc<Semaphore>,
 }
+
+const CLEANUPS_AT_ONCE: usize = 4;
 
 enum State {
     NotStarted,
@@ -107,6 +112,7 @@ impl FirestoreBackend {
             config: config.validated(|name| std::env::var(name).ok())?,
             clock: Arc::new(clock),
             state: Mutex::new(State::NotStarted),
+            cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
         })
     }
 
@@ -198,10 +204,12 @@ impl Backend for FirestoreBackend {
         if state == is_locked::State::LeftOver
             && self.config.cleanup_in_is_locked
             && let Some(delete) = found.delete_unchanged()
+            && let Ok(permit) = Arc::clone(&self.cleanups).try_acquire_owned()
         {
             // Nobody waits for it, the answer does not depend on it, and who is refused was late.
             let limit = self.config.operation_timeout;
             tokio::spawn(async move {
+                let _permit = permit;
                 let _ = tokio::time::timeout(limit, client.commit(Vec::new(), vec![delete])).await;
             });
         }
