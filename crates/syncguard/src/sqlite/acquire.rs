@@ -59,3 +59,72 @@ fn read(
         })
         .map_err(from_sqlite)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use super::super::config::Location;
+    use super::super::store::Durability;
+    use super::*;
+    use crate::backend::Ttl;
+    use crate::error::ErrorKind;
+    use crate::key::Key;
+    use crate::time::SystemClock;
+
+    const LIMIT: i64 = 900_000_000_000_000;
+
+    fn store_with_counter(counter: i64) -> Store {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let clock = Arc::new(SystemClock);
+        let mut store = Store::open(&Location::Memory, clock, deadline).unwrap();
+        assert!(store.begin(Durability::ForGood, deadline).unwrap());
+        store
+            .connection()
+            .execute(WRITE_FENCE, params!["fence:a", counter, "a"])
+            .unwrap();
+        store
+    }
+
+    fn attempt(store: &Store) -> Result<AcquireOutcome, Error> {
+        let request = AcquireRequest::new(Key::new("a")?, Ttl::DEFAULT)?;
+        acquire(store, &request)
+    }
+
+    #[test]
+    fn the_last_fence_is_given_in_memory_too() {
+        let store = store_with_counter(LIMIT - 1);
+        let AcquireOutcome::Acquired(grant) = attempt(&store).unwrap() else {
+            panic!("locked");
+        };
+        assert_eq!(grant.fence, Fence::MAX);
+    }
+
+    #[test]
+    fn at_the_limit_nothing_is_written_in_memory_either() {
+        for counter in [LIMIT, i64::MAX, -1] {
+            let store = store_with_counter(counter);
+            assert_eq!(attempt(&store).unwrap_err().kind(), ErrorKind::Internal);
+            let left = read(store.connection(), "a", "fence:a").unwrap();
+            assert_eq!(left, (None, Some(counter)));
+        }
+    }
+
+    #[test]
+    fn a_lock_whose_fence_cannot_be_counted_is_not_written() {
+        let store = store_with_counter(41);
+        store
+            .connection()
+            .execute_batch(
+                "CREATE TRIGGER broken BEFORE UPDATE ON syncguard_fence_counters \
+                 BEGIN SELECT RAISE(ABORT, 'broken'); END",
+            )
+            .unwrap();
+        assert_eq!(attempt(&store).unwrap_err().kind(), ErrorKind::Internal);
+        // The transaction goes on, without the half that was written.
+        assert!(store.in_transaction());
+        let left = read(store.connection(), "a", "fence:a").unwrap();
+        assert_eq!(left, (None, Some(41)));
+    }
+}

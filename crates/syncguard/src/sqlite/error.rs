@@ -6,8 +6,8 @@ use rusqlite::ffi;
 
 use crate::error::{Error, ErrorKind};
 
-const DAMAGED: &str = "the lock file is damaged: stop the processes that use it, then restore it, or \
-     move it away with its -wal and -shm files (the fences of a new file start at 1)";
+const DAMAGED: &str = "the lock file is damaged: stop the processes that use it, then restore it or \
+     move it away, together with its -wal and -shm files (the fences of a new file start at 1)";
 
 /// What the caller gets for a failure of SQLite.
 pub(super) fn from_sqlite(error: rusqlite::Error) -> Error {

@@ -4,6 +4,9 @@
 //! reading the header of a file that another backend of this process has open would take away the
 //! locks of that backend's connection. SQLite knows this about its own descriptors; this list is for
 //! ours. A file on it was checked when it was put there.
+//!
+//! Files are opened and closed while the list is locked: a file that is gone from the disk has its
+//! number on the list as long as it is open, and no other file can have that number until then.
 
 use std::collections::HashMap;
 use std::io;
@@ -44,20 +47,32 @@ impl OpenFiles {
         }
         Ok(OpenFile(id))
     }
+
+    /// Takes an entry off the list; the connection must be closed.
+    pub(super) fn remove(&mut self, mut file: OpenFile) {
+        if let Some(id) = file.0.take() {
+            remove(&mut self.0, id);
+        }
+    }
 }
 
-/// An entry of the list. Drop it after the connection.
+/// An entry of the list.
 pub(super) struct OpenFile(Option<FileId>);
 
+/// For a thread that panics; everybody else uses [`OpenFiles::remove`].
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        let Some(id) = self.0 else { return };
-        let mut open = guard();
-        if let Some(count) = open.get_mut(&id) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&id);
-            }
+        if let Some(id) = self.0.take() {
+            remove(&mut guard(), id);
+        }
+    }
+}
+
+fn remove(open: &mut HashMap<FileId, usize>, id: FileId) {
+    if let Some(count) = open.get_mut(&id) {
+        *count -= 1;
+        if *count == 0 {
+            open.remove(&id);
         }
     }
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::config::Location;
 use super::error::{from_sqlite, is_busy};
-use super::open_files::OpenFile;
+use super::open_files::{self, OpenFile};
 use super::{file, schema};
 use crate::error::{Error, ErrorKind};
 use crate::random;
@@ -34,7 +34,7 @@ pub(super) struct Store {
     /// Until when to wait for other processes; the busy handler reads it.
     deadline: Arc<Mutex<Instant>>,
     durability: Durability,
-    /// `None` in memory. Its place after the connection makes it be dropped after it.
+    /// `None` in memory.
     file: Option<OpenFile>,
 }
 
@@ -45,24 +45,36 @@ impl Store {
         clock: Arc<dyn Clock>,
         deadline: Instant,
     ) -> Result<Self, Error> {
-        // On failure, too, the entry of the file must go after the connection.
-        let (file, mut connection) = match location {
+        let (file, connection) = match location {
             Location::Memory => (None, Connection::open_in_memory().map_err(from_sqlite)?),
             Location::File(path) => {
                 let (file, connection) = file::open(path, connect)?;
                 (Some(file), connection)
             }
         };
-        let deadline = wait_for_others(&mut connection, deadline).map_err(from_sqlite)?;
-        until_free(&deadline, || prepare(&mut connection, file.is_some()))?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(Self {
+        let mut store = Self {
             connection,
             clock,
-            deadline,
+            deadline: Arc::new(Mutex::new(deadline)),
             durability: Durability::ForGood,
             file,
-        })
+        };
+        match store.prepare() {
+            Ok(()) => Ok(store),
+            Err(error) => {
+                store.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
+        wait_for_others(&mut self.connection, &self.deadline).map_err(from_sqlite)?;
+        let is_file = self.is_file();
+        until_free(&self.deadline, || prepare(&mut self.connection, is_file))?;
+        self.connection
+            .set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(())
     }
 
     /// For statements of an operation.
@@ -134,6 +146,16 @@ impl Store {
         let _ = self
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        self.close();
+    }
+
+    /// Closes the connection. The last one on a file brings all of it into the one file.
+    pub(super) fn close(self) {
+        let mut open_files = open_files::lock();
+        drop(self.connection);
+        if let Some(file) = self.file {
+            open_files.remove(file);
+        }
     }
 
     fn set_durability(&mut self, durability: Durability) -> Result<(), Error> {
@@ -180,17 +202,15 @@ fn prepare(connection: &mut Connection, is_file: bool) -> Result<(), schema::Fai
     Ok(())
 }
 
-/// Sets a busy handler that waits until a deadline, and gives the deadline.
+/// Sets a busy handler that waits until the deadline.
 ///
 /// SQLite's own sleeps up to 100 ms at a time, and so loses against processes that come back sooner.
 fn wait_for_others(
     connection: &mut Connection,
-    deadline: Instant,
-) -> rusqlite::Result<Arc<Mutex<Instant>>> {
-    let deadline = Arc::new(Mutex::new(deadline));
-    let shared = Arc::clone(&deadline);
-    connection.busy_handler(Some(move |_| pause(&shared)))?;
-    Ok(deadline)
+    deadline: &Arc<Mutex<Instant>>,
+) -> rusqlite::Result<()> {
+    let deadline = Arc::clone(deadline);
+    connection.busy_handler(Some(move |_| pause(&deadline)))
 }
 
 /// Repeats `step` while others are in the way and time is left: some steps fail at once without

@@ -125,6 +125,9 @@ pub(super) fn serve(location: &Location, clock: &Arc<dyn Clock>, jobs: &Receiver
             open.store.abandon();
         }
     }
+    if let Some(store) = store {
+        store.close();
+    }
 }
 
 struct Open {
