@@ -148,7 +148,7 @@ async fn a_lost_reply_is_an_unknown_outcome_and_a_refusal_is_not() {
 async fn statuses_become_kinds_in_every_operation() {
     let server = Server::start();
     let backend = server.backend_with(|config| {
-        config.operation_timeout = Duration::from_millis(100);
+        config.operation_timeout = Duration::from_millis(400);
     });
     let lock_id = acquire(&backend, &key("a")).await.lock_id;
     for (refusal, kind) in [

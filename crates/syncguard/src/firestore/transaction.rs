@@ -31,33 +31,34 @@ pub(super) async fn transact<T>(
     warn: impl Fn(&Warning),
 ) -> Result<T, Error> {
     let deadline = Instant::now() + limit;
-    let committing = AtomicBool::new(false);
-    let attempts = async {
-        let mut repeated = Vec::new();
-        let mut longest_wait = FIRST_WAIT;
-        loop {
-            let conflict = match attempt(client, what, &mut repeated, &decide, &committing).await? {
-                Ok(decision) => {
-                    if let Some(warning) = &decision.warning {
-                        warn(warning);
-                    }
-                    return Ok(decision.answer);
+    let mut repeated = Vec::new();
+    let mut longest_wait = FIRST_WAIT;
+    let mut conflict = None;
+    loop {
+        let committing = AtomicBool::new(false);
+        let attempt = attempt(client, what, &mut repeated, &decide, &committing);
+        let outcome = match timeout_at(deadline, attempt).await {
+            Ok(outcome) => outcome?,
+            Err(_) if committing.into_inner() => return Err(timed_out(limit, Step::Commit)),
+            // What used the time up says more than that it is over.
+            Err(_) => return Err(conflict.unwrap_or_else(|| timed_out(limit, Step::Read))),
+        };
+        let last_conflict = match outcome {
+            Ok(decision) => {
+                if let Some(warning) = &decision.warning {
+                    warn(warning);
                 }
-                Err(conflict) => conflict,
-            };
-            let wait = longest_wait.mul_f64(random::unit()?);
-            if Instant::now() + wait >= deadline {
-                return Err(conflict);
+                return Ok(decision.answer);
             }
-            committing.store(false, Ordering::Relaxed);
-            sleep(wait).await;
-            longest_wait = (longest_wait * 2).min(LONGEST_WAIT);
+            Err(last_conflict) => last_conflict,
+        };
+        let wait = longest_wait.mul_f64(random::unit()?);
+        if Instant::now() + wait >= deadline {
+            return Err(last_conflict);
         }
-    };
-    match timeout_at(deadline, attempts).await {
-        Ok(answer) => answer,
-        Err(_) if committing.into_inner() => Err(timed_out(limit, Step::Commit)),
-        Err(_) => Err(timed_out(limit, Step::Read)),
+        conflict = Some(last_conflict);
+        sleep(wait).await;
+        longest_wait = (longest_wait * 2).min(LONGEST_WAIT);
     }
 }
 
