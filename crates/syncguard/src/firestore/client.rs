@@ -1,0 +1,278 @@
+//! The connection: Firestore's four calls that locks need.
+
+use std::time::Duration;
+
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::batch_get_documents_request::ConsistencySelector as BatchFrom;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::ConsistencySelector as QueryFrom;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::transaction_options::{
+    Mode, ReadWrite,
+};
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
+    self as api, BatchGetDocumentsRequest, CommitRequest, RollbackRequest, RunQueryRequest,
+    TransactionOptions,
+};
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::transport::{Channel, ClientTlsConfig};
+use tonic::{Code, Extensions, Request, Status};
+
+use super::config::FirestoreConfig;
+use super::token::{Key, Token};
+use super::wire::{Layout, Reply};
+use crate::error::{Error, ErrorKind};
+
+const PUBLIC_HOST: &str = "firestore.googleapis.com";
+
+/// What to read.
+pub(super) enum ReadSet {
+    /// A key's lock.
+    Lock(String),
+    /// A key's lock and its counter.
+    LockAndCounter(String, String),
+    /// All locks that carry a lock id.
+    Owned(String),
+}
+
+/// Whether a read starts a transaction.
+pub(super) enum Begin {
+    /// It stands alone.
+    No,
+    /// It does; the id is that of the attempt that this one repeats, or empty.
+    ReadWrite(Vec<u8>),
+}
+
+/// Why a call failed.
+pub(super) enum Failure {
+    /// The server, or the way to it, says so.
+    Status(Status),
+    /// The request was never sent.
+    Unsent(Error),
+}
+
+impl Failure {
+    /// Whether another transaction was in the way, and nothing was written.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Status(status) if status.code() == Code::Aborted)
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// A connection to one database. It connects when it is used, and again after it broke.
+pub(super) struct Client {
+    grpc: FirestoreClient<Channel>,
+    layout: Layout,
+    routing: MetadataMap,
+    token: Option<Token>,
+}
+
+impl Client {
+    /// Reads the credentials, and prepares the connection without making it.
+    pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
+        let key = match config.emulator_host {
+            None => Some(Key::load(&config.credentials)?),
+            Some(_) => None,
+        };
+        let known = config.project_id.as_deref();
+        let project = known
+            .or_else(|| key.as_ref()?.project_id())
+            .filter(|project| !project.is_empty())
+            .ok_or_else(|| {
+                Error::invalid("projectId is missing: set it, or GOOGLE_CLOUD_PROJECT")
+            })?;
+        let database = format!("projects/{project}/databases/{}", config.database_id);
+        let mut routing = MetadataMap::new();
+        for (name, value) in [
+            ("google-cloud-resource-prefix", database.clone()),
+            ("x-goog-request-params", format!("database={database}")),
+        ] {
+            let value = MetadataValue::try_from(value)
+                .map_err(|_| Error::invalid("projectId or databaseId is not an id"))?;
+            routing.insert(name, value);
+        }
+        if config.emulator_host.is_some() {
+            // Emulators take this for somebody who may do everything.
+            routing.insert("authorization", MetadataValue::from_static("Bearer owner"));
+        }
+        Ok(Self {
+            grpc: FirestoreClient::new(channel(config)?),
+            layout: Layout::new(database, config),
+            routing,
+            token: key.map(Key::into_token).transpose()?,
+        })
+    }
+
+    /// Reads, and starts a transaction if told so.
+    pub(super) async fn read(&self, what: &ReadSet, begin: Begin) -> Result<Reply, Failure> {
+        let options = match begin {
+            Begin::No => None,
+            Begin::ReadWrite(retry_transaction) => Some(TransactionOptions {
+                mode: Some(Mode::ReadWrite(ReadWrite { retry_transaction })),
+            }),
+        };
+        let mut reply = Reply::default();
+        match what {
+            ReadSet::Owned(lock_id) => {
+                let request = self
+                    .request(RunQueryRequest {
+                        parent: self.layout.documents(),
+                        query_type: Some(self.layout.by_lock_id(lock_id)),
+                        consistency_selector: options.map(QueryFrom::NewTransaction),
+                        explain_options: None,
+                    })
+                    .await?;
+                let mut parts = self.grpc.clone().run_query(request).await?.into_inner();
+                while let Some(part) = parts.message().await? {
+                    reply.begun(part.transaction);
+                    if let Some(document) = part.document {
+                        reply.add(&self.layout, document);
+                    }
+                }
+            }
+            ReadSet::Lock(_) | ReadSet::LockAndCounter(..) => {
+                let documents = match what {
+                    ReadSet::LockAndCounter(lock, counter) => {
+                        vec![self.layout.lock(lock), self.layout.counter(counter)]
+                    }
+                    ReadSet::Lock(id) | ReadSet::Owned(id) => vec![self.layout.lock(id)],
+                };
+                let request = self
+                    .request(BatchGetDocumentsRequest {
+                        database: self.layout.database().to_owned(),
+                        documents,
+                        mask: None,
+                        consistency_selector: options.map(BatchFrom::NewTransaction),
+                    })
+                    .await?;
+                let mut parts = self
+                    .grpc
+                    .clone()
+                    .batch_get_documents(request)
+                    .await?
+                    .into_inner();
+                while let Some(part) = parts.message().await? {
+                    use api::batch_get_documents_response::Result::Found;
+                    reply.begun(part.transaction);
+                    if let Some(Found(document)) = part.result {
+                        reply.add(&self.layout, document);
+                    }
+                }
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Commits, in the transaction of that id unless it is empty.
+    pub(super) async fn commit(
+        &self,
+        transaction: Vec<u8>,
+        writes: Vec<api::Write>,
+    ) -> Result<(), Failure> {
+        let request = CommitRequest {
+            database: self.layout.database().to_owned(),
+            writes,
+            transaction,
+        };
+        let request = self.request(request).await?;
+        self.grpc.clone().commit(request).await?;
+        Ok(())
+    }
+
+    /// Ends a transaction, so that Firestore does not keep others waiting for it.
+    pub(super) async fn rollback(&self, transaction: Vec<u8>) -> Result<(), Failure> {
+        let request = RollbackRequest {
+            database: self.layout.database().to_owned(),
+            transaction,
+        };
+        let request = self.request(request).await?;
+        self.grpc.clone().rollback(request).await?;
+        Ok(())
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
+        let mut metadata = self.routing.clone();
+        if let Some(token) = &self.token {
+            let headers = token.headers().await.map_err(Failure::Unsent)?;
+            metadata.as_mut().extend(headers);
+        }
+        Ok(Request::from_parts(metadata, Extensions::new(), message))
+    }
+}
+
+fn channel(config: &FirestoreConfig) -> Result<Channel, Error> {
+    let (host, tls) = match (&config.emulator_host, &config.endpoint) {
+        (Some(host), _) => (host.as_str(), false),
+        (None, Some(endpoint)) => (endpoint.host.as_str(), endpoint.tls),
+        (None, None) => (PUBLIC_HOST, true),
+    };
+    let scheme = if tls { "https" } else { "http" };
+    let mut endpoint = Channel::from_shared(format!("{scheme}://{host}"))
+        .map_err(|_| Error::invalid("host must be host or host:port"))?
+        .connect_timeout(config.operation_timeout)
+        .tcp_keepalive(Some(Duration::from_secs(60)))
+        // Finds out that the other side is gone, also before a call has to.
+        .http2_keep_alive_interval(Duration::from_secs(60))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .keep_alive_while_idle(true);
+    if tls {
+        endpoint = endpoint
+            .tls_config(ClientTlsConfig::new().with_webpki_roots())
+            .map_err(|error| {
+                Error::new(ErrorKind::Internal, "TLS could not be set up").with_source(error)
+            })?;
+    }
+    Ok(endpoint.connect_lazy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::firestore::Credentials;
+
+    #[test]
+    fn without_a_project_the_first_operation_says_so() {
+        for (emulator_host, credentials) in [
+            (
+                Some("127.0.0.1:1".to_owned()),
+                Credentials::ApplicationDefault,
+            ),
+            (None, Credentials::Json("{}".to_owned())),
+        ] {
+            let config = FirestoreConfig {
+                emulator_host,
+                credentials,
+                ..FirestoreConfig::default()
+            };
+            let Err(error) = Client::new(&config) else {
+                panic!("a client of no project");
+            };
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert_eq!(
+                error.message(),
+                "projectId is missing: set it, or GOOGLE_CLOUD_PROJECT"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_project_can_come_from_the_key() {
+        let text = r#"{"client_email":"a@b","private_key":"k","project_id":"from-key"}"#;
+        let config = FirestoreConfig {
+            credentials: Credentials::Json(text.to_owned()),
+            ..FirestoreConfig::default()
+        };
+        let client = Client::new(&config).unwrap();
+        assert_eq!(
+            client.layout().database(),
+            "projects/from-key/databases/(default)"
+        );
+    }
+}
