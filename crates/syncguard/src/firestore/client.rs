@@ -1,7 +1,10 @@
 //! The connection: Firestore's four calls that locks need.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::batch_get_documents_request::ConsistencySelector as BatchFrom;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::ConsistencySelector as QueryFrom;
@@ -14,53 +17,20 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
 };
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::transport::{Channel, ClientTlsConfig};
-use tonic::{Code, Extensions, Request, Status};
+use tonic::{Extensions, Request};
 
 use super::config::FirestoreConfig;
+use super::decision::Write;
+use super::error::Failure;
 use super::token::{Key, Token};
+use super::transport::{Begun, Documents, ReadSet, Transport};
 use super::wire::{Layout, Reply};
 use crate::error::{Error, ErrorKind};
 
 const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
-/// What to read.
-pub(super) enum ReadSet {
-    /// A key's lock.
-    Lock(String),
-    /// A key's lock and its counter.
-    LockAndCounter(String, String),
-    /// All locks that carry a lock id.
-    Owned(String),
-}
-
-/// Whether a read starts a transaction.
-pub(super) enum Begin {
-    /// It stands alone.
-    No,
-    /// It does; the id is that of the attempt that this one repeats, or empty.
-    ReadWrite(Vec<u8>),
-}
-
-/// Why a call failed.
-pub(super) enum Failure {
-    /// The server, or the way to it, says so.
-    Status(Status),
-    /// The request was never sent.
-    Unsent(Error),
-}
-
-impl Failure {
-    /// Whether another transaction was in the way, and nothing was written.
-    pub(super) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Status(status) if status.code() == Code::Aborted)
-    }
-}
-
-impl From<Status> for Failure {
-    fn from(status: Status) -> Self {
-        Self::Status(status)
-    }
-}
+/// How long to try to end a transaction that nobody waits for.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection to one database. It connects when it is used, and again after it broke.
 pub(super) struct Client {
@@ -106,17 +76,15 @@ impl Client {
         })
     }
 
-    /// Reads, and starts a transaction if told so.
-    pub(super) async fn read(&self, what: &ReadSet, begin: Begin) -> Result<Reply, Failure> {
-        let options = match begin {
-            Begin::No => None,
-            Begin::ReadWrite(retry_transaction) => Some(TransactionOptions {
-                mode: Some(Mode::ReadWrite(ReadWrite { retry_transaction })),
-            }),
-        };
+    /// Reads, and starts a transaction if there are options for one.
+    async fn fetch(
+        &self,
+        what: &ReadSet,
+        options: Option<TransactionOptions>,
+    ) -> Result<Reply, Failure> {
         let mut reply = Reply::default();
         match what {
-            ReadSet::Owned(lock_id) => {
+            ReadSet::Owned { lock_id } => {
                 let request = self
                     .request(RunQueryRequest {
                         parent: self.layout.documents(),
@@ -133,57 +101,45 @@ impl Client {
                     }
                 }
             }
-            ReadSet::Lock(_) | ReadSet::LockAndCounter(..) => {
-                let documents = match what {
-                    ReadSet::LockAndCounter(lock, counter) => {
-                        vec![self.layout.lock(lock), self.layout.counter(counter)]
-                    }
-                    ReadSet::Lock(id) | ReadSet::Owned(id) => vec![self.layout.lock(id)],
-                };
-                let request = self
-                    .request(BatchGetDocumentsRequest {
-                        database: self.layout.database().to_owned(),
-                        documents,
-                        mask: None,
-                        consistency_selector: options.map(BatchFrom::NewTransaction),
-                    })
-                    .await?;
-                let mut parts = self
-                    .grpc
-                    .clone()
-                    .batch_get_documents(request)
-                    .await?
-                    .into_inner();
-                while let Some(part) = parts.message().await? {
-                    use api::batch_get_documents_response::Result::Found;
-                    reply.begun(part.transaction);
-                    if let Some(Found(document)) = part.result {
-                        reply.add(&self.layout, document);
-                    }
-                }
+            ReadSet::Lock { lock } => {
+                let documents = vec![self.layout.lock(lock)];
+                self.fetch_documents(documents, options, &mut reply).await?;
+            }
+            ReadSet::LockAndCounter { lock, counter } => {
+                let documents = vec![self.layout.lock(lock), self.layout.counter(counter)];
+                self.fetch_documents(documents, options, &mut reply).await?;
             }
         }
         Ok(reply)
     }
 
-    /// Commits, in the transaction of that id unless it is empty.
-    pub(super) async fn commit(
+    async fn fetch_documents(
         &self,
-        transaction: Vec<u8>,
-        writes: Vec<api::Write>,
+        documents: Vec<String>,
+        options: Option<TransactionOptions>,
+        reply: &mut Reply,
     ) -> Result<(), Failure> {
-        let request = CommitRequest {
-            database: self.layout.database().to_owned(),
-            writes,
-            transaction,
-        };
-        let request = self.request(request).await?;
-        self.grpc.clone().commit(request).await?;
+        use api::batch_get_documents_response::Result::Found;
+        let request = self
+            .request(BatchGetDocumentsRequest {
+                database: self.layout.database().to_owned(),
+                documents,
+                mask: None,
+                consistency_selector: options.map(BatchFrom::NewTransaction),
+            })
+            .await?;
+        let mut grpc = self.grpc.clone();
+        let mut parts = grpc.batch_get_documents(request).await?.into_inner();
+        while let Some(part) = parts.message().await? {
+            reply.begun(part.transaction);
+            if let Some(Found(document)) = part.result {
+                reply.add(&self.layout, document);
+            }
+        }
         Ok(())
     }
 
-    /// Ends a transaction, so that Firestore does not keep others waiting for it.
-    pub(super) async fn rollback(&self, transaction: Vec<u8>) -> Result<(), Failure> {
+    async fn rollback(&self, transaction: Vec<u8>) -> Result<(), Failure> {
         let request = RollbackRequest {
             database: self.layout.database().to_owned(),
             transaction,
@@ -193,17 +149,60 @@ impl Client {
         Ok(())
     }
 
-    pub(super) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
         let mut metadata = self.routing.clone();
         if let Some(token) = &self.token {
-            let headers = token.headers().await.map_err(Failure::Unsent)?;
+            let headers = token.headers().await.map_err(Failure::unsent)?;
             metadata.as_mut().extend(headers);
         }
         Ok(Request::from_parts(metadata, Extensions::new(), message))
+    }
+}
+
+#[async_trait]
+impl Transport for Client {
+    async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
+        Ok(self.fetch(what, None).await?.found)
+    }
+
+    async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<Begun, Failure> {
+        let options = TransactionOptions {
+            mode: Some(Mode::ReadWrite(ReadWrite {
+                retry_transaction: repeats,
+            })),
+        };
+        let reply = self.fetch(what, Some(options)).await?;
+        Ok(Begun {
+            transaction: reply.transaction,
+            found: reply.found,
+        })
+    }
+
+    async fn commit(&self, transaction: &[u8], writes: Vec<Write>) -> Result<(), Failure> {
+        let writes = writes.into_iter();
+        let request = CommitRequest {
+            database: self.layout.database().to_owned(),
+            writes: writes.map(|write| self.layout.write(write)).collect(),
+            transaction: transaction.to_vec(),
+        };
+        let request = self.request(request).await?;
+        self.grpc.clone().commit(request).await?;
+        Ok(())
+    }
+
+    fn abandon(self: Arc<Self>, transaction: Vec<u8>) {
+        // Without a runtime, Firestore ends it after a minute.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = tokio::time::timeout(ROLLBACK_LIMIT, self.rollback(transaction)).await;
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
     }
 }
 
@@ -271,7 +270,7 @@ mod tests {
         };
         let client = Client::new(&config).unwrap();
         assert_eq!(
-            client.layout().database(),
+            client.layout.database(),
             "projects/from-key/databases/(default)"
         );
     }

@@ -39,23 +39,103 @@ pub(super) enum Step {
     Commit,
 }
 
-/// The error for a failed call. A status' own text is left out: it holds names of documents, which are
-/// keys.
-pub(super) fn from_status(status: &Status, step: Step) -> Error {
-    let code = code_of(status);
-    let (kind, may_be_done) = classify(code.into());
-    let message = match status.source() {
-        Some(_) if code == Code::Unavailable => "firestore cannot be reached".to_owned(),
-        _ => format!("firestore answered {}{}", name(code), advice(code)),
-    };
-    let mut error = Error::new(kind, message);
-    if let Some(cause) = status.source() {
-        error = error.with_source(causes(cause));
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Failure {
+    error: Error,
+    conflict: bool,
+    may_be_done: bool,
+}
+
+impl Failure {
+    /// Firestore answered with that gRPC status code. Its own text is left out: it holds names of
+    /// documents, which are keys.
+    pub fn from_code(code: i32) -> Self {
+        let code = Code::from_i32(code);
+        let message = format!("firestore answered {}{}", name(code), advice(code));
+        Self::new(code, message)
     }
-    if may_be_done && step == Step::Commit {
-        error = error.with_unknown_outcome();
+
+    /// Firestore cannot be reached, for the reason that `source` gives; whether the request was sent is
+    /// not known.
+    pub fn unreachable(source: Option<Box<dyn StdError + Send + Sync>>) -> Self {
+        let failure = Self::new(Code::Unavailable, "firestore cannot be reached".to_owned());
+        match source {
+            Some(source) => Self {
+                error: failure.error.with_source(source),
+                ..failure
+            },
+            None => failure,
+        }
     }
-    error
+
+    /// The request was never sent.
+    pub fn unsent(error: Error) -> Self {
+        Self {
+            error,
+            conflict: false,
+            may_be_done: false,
+        }
+    }
+
+    /// Something else went wrong, and nobody knows what was done.
+    pub fn other(error: Error) -> Self {
+        Self {
+            error,
+            conflict: false,
+            may_be_done: true,
+        }
+    }
+
+    /// Whether another transaction was in the way, and nothing was written.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.conflict
+    }
+
+    /// What the caller of an operation gets to see, if that is where it ends.
+    pub(super) fn into_error(self, step: Step) -> Error {
+        if self.may_be_done && step == Step::Commit {
+            self.error.with_unknown_outcome()
+        } else {
+            self.error
+        }
+    }
+
+    fn new(code: Code, message: String) -> Self {
+        let (kind, may_be_done) = classify(code.into());
+        Self {
+            error: Error::new(kind, message),
+            conflict: code == Code::Aborted,
+            may_be_done,
+        }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let Some(cause) = status.source() else {
+            return Self::from_code(status.code().into());
+        };
+        let cause = causes(cause);
+        match status.code() {
+            // A status without a server behind it has a source: the connection broke.
+            Code::Unknown | Code::Unavailable => Self::unreachable(Some(cause.into())),
+            code => {
+                let failure = Self::from_code(code.into());
+                Self {
+                    error: failure.error.with_source(cause),
+                    ..failure
+                }
+            }
+        }
+    }
+}
+
+/// The number of a gRPC status code that is given by its name: `PERMISSION_DENIED`, or
+/// `permission-denied` as Firebase writes it.
+pub fn code_from_name(text: &str) -> Option<i32> {
+    let wanted = text.replace('-', "_").to_ascii_uppercase();
+    (1..=16).find(|code| name(Code::from_i32(*code)) == wanted)
 }
 
 /// The error for an operation that took too long.
@@ -78,14 +158,6 @@ pub(super) fn from_credentials(source: CredentialsError) -> Error {
         ErrorKind::AuthFailed
     };
     Error::new(kind, "no access token could be had for firestore").with_source(source)
-}
-
-/// A status without a server behind it has a source: the connection broke.
-fn code_of(status: &Status) -> Code {
-    match status.code() {
-        Code::Unknown if status.source().is_some() => Code::Unavailable,
-        code => code,
-    }
 }
 
 /// What a chain of transport errors says, e.g. `transport error: tcp connect error: …`.
@@ -168,17 +240,41 @@ mod tests {
 
     #[test]
     fn only_a_commit_can_have_an_unknown_outcome() {
-        let status = Status::unavailable("x");
-        assert!(from_status(&status, Step::Commit).is_outcome_unknown());
-        assert!(!from_status(&status, Step::Read).is_outcome_unknown());
-        let status = Status::aborted("x");
-        assert!(!from_status(&status, Step::Commit).is_outcome_unknown());
+        let unknown = |code, step| Failure::from_code(code).into_error(step).is_outcome_unknown();
+        assert!(unknown(14, Step::Commit));
+        assert!(!unknown(14, Step::Read));
+        assert!(!unknown(10, Step::Commit));
+        let own = || Failure::other(Error::new(ErrorKind::Internal, "x"));
+        assert!(own().into_error(Step::Commit).is_outcome_unknown());
+        let unsent = Failure::unsent(Error::new(ErrorKind::Internal, "x"));
+        assert!(!unsent.into_error(Step::Commit).is_outcome_unknown());
+    }
+
+    #[test]
+    fn only_aborted_is_a_conflict() {
+        for code in 0..=16 {
+            assert_eq!(Failure::from_code(code).is_conflict(), code == 10, "{code}");
+        }
+    }
+
+    #[test]
+    fn codes_have_names() {
+        for (text, code) in [
+            ("ABORTED", Some(10)),
+            ("permission-denied", Some(7)),
+            ("UNAUTHENTICATED", Some(16)),
+            ("OK", None),
+            ("ECONNRESET", None),
+            ("", None),
+        ] {
+            assert_eq!(code_from_name(text), code, "{text}");
+        }
     }
 
     #[test]
     fn a_broken_connection_is_no_defect() {
         let status = Status::from_error(Box::new(std::io::Error::other("connection reset")));
-        let error = from_status(&status, Step::Read);
+        let error = Failure::from(status).into_error(Step::Read);
         assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
         assert_eq!(error.message(), "firestore cannot be reached");
         assert!(
@@ -189,13 +285,13 @@ mod tests {
                 .contains("connection reset")
         );
         let status = Status::unknown("a defect of the server");
-        assert_eq!(from_status(&status, Step::Read).kind(), ErrorKind::Internal);
+        assert_eq!(Failure::from(status).into_error(Step::Read).kind(), ErrorKind::Internal);
     }
 
     #[test]
     fn the_servers_text_is_not_shown() {
         let status = Status::not_found("No document: locks/secret");
-        let error = from_status(&status, Step::Commit);
+        let error = Failure::from(status).into_error(Step::Commit);
         assert!(!format!("{error:?} {error}").contains("secret"));
     }
 }

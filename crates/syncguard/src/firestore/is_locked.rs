@@ -1,6 +1,8 @@
 //! Asking whether somebody holds a key.
 
+use super::decision::Decision;
 use super::documents::LockState;
+use super::owned::delete;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// How much longer than the tolerance an expired lock stays before it is cleaned up, in milliseconds:
@@ -14,8 +16,7 @@ pub enum State {
     Locked,
     /// Nobody does.
     Free,
-    /// Nobody does, and the document is old enough to be deleted, provided that it is still the one
-    /// that was read.
+    /// Nobody does, and the document is old enough to be deleted.
     LeftOver,
 }
 
@@ -28,6 +29,19 @@ pub fn decide(lock: Option<&LockState>, now_ms: i64) -> State {
             State::LeftOver
         }
         Some(_) => State::Free,
+    }
+}
+
+/// Deletes a lock that is left over: given its document and the time of the attempt.
+pub(super) fn decide_cleanup(lock: Option<&LockState>, now_ms: i64) -> Decision<()> {
+    let writes = match lock {
+        Some(found) if decide(lock, now_ms) == State::LeftOver => vec![delete(found)],
+        _ => Vec::new(),
+    };
+    Decision {
+        answer: (),
+        writes,
+        warning: None,
     }
 }
 
@@ -50,6 +64,8 @@ mod tests {
             (12_001, State::LeftOver),
         ] {
             assert_eq!(decide(Some(&lock), now_ms), state);
+            let deleted = decide_cleanup(Some(&lock), now_ms).writes.len();
+            assert_eq!(deleted == 1, state == State::LeftOver, "{now_ms}");
         }
         assert_eq!(decide(None, 0), State::Free);
     }

@@ -49,6 +49,7 @@ mod owned;
 pub mod release;
 mod token;
 mod transaction;
+mod transport;
 mod wire;
 
 use std::fmt;
@@ -58,15 +59,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-use self::client::{Client, ReadSet};
+use self::client::Client;
 pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
 pub use self::decision::{Decision, Warning, Write};
 pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
 };
-pub use self::error::classify;
+pub use self::error::{Failure, classify, code_from_name};
 pub use self::ids::DocumentIds;
 use self::transaction::{read, transact};
+pub use self::transport::{Begun, Document, Documents, ReadSet, Transport};
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
     ReleaseOutcome, TimeAuthority, Ttl,
@@ -89,7 +91,7 @@ const CLEANUPS_AT_ONCE: usize = 4;
 
 enum State {
     NotStarted,
-    Started(Arc<Client>),
+    Started(Arc<dyn Transport>),
     Closed,
 }
 
@@ -116,16 +118,30 @@ impl FirestoreBackend {
         })
     }
 
+    /// A backend over `transport`, which alone decides where to: what `config` says of that, and the
+    /// environment, do not count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn over(transport: Arc<dyn Transport>, config: FirestoreConfig) -> Result<Self, Error> {
+        Ok(Self {
+            config: config.validated(|_| None)?,
+            clock: Arc::new(SystemClock),
+            state: Mutex::new(State::Started(transport)),
+            cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
+        })
+    }
+
     /// The connection, prepared by the first operation. A failure is tried again by the next.
-    fn client(&self) -> Result<Arc<Client>, Error> {
+    fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Started(client) => Ok(Arc::clone(client)),
+            State::Started(transport) => Ok(Arc::clone(transport)),
             State::Closed => Err(Error::invalid("backend is closed")),
             State::NotStarted => {
-                let client = Arc::new(Client::new(&self.config)?);
-                *state = State::Started(Arc::clone(&client));
-                Ok(client)
+                let transport: Arc<dyn Transport> = Arc::new(Client::new(&self.config)?);
+                *state = State::Started(Arc::clone(&transport));
+                Ok(transport)
             }
         }
     }
@@ -133,20 +149,43 @@ impl FirestoreBackend {
     async fn transact<T>(
         &self,
         what: &ReadSet,
-        decide: impl Fn(&wire::Reply, i64) -> Result<Decision<T>, Error>,
+        decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
     ) -> Result<T, Error> {
         transact(
-            &self.client()?,
+            &self.transport()?,
             self.config.operation_timeout,
             what,
-            |reply| decide(reply, self.clock.now_ms()),
+            |found| decide(found, now_ms(found, &*self.clock)),
             |warning| self.warn(warning),
         )
         .await
     }
 
-    async fn read(&self, client: &Client, what: &ReadSet) -> Result<wire::Reply, Error> {
-        read(client, self.config.operation_timeout, what).await
+    async fn read(&self, what: &ReadSet) -> Result<(Documents, i64), Error> {
+        let found = read(&self.transport()?, self.config.operation_timeout, what).await?;
+        let now_ms = now_ms(&found, &*self.clock);
+        Ok((found, now_ms))
+    }
+
+    /// Deletes a lock that is long over, in the background: nobody waits for it, the answer does not
+    /// depend on it, and who is refused was late. The transaction sees for itself what is there.
+    fn clean_up(&self, what: ReadSet) {
+        let (Ok(permit), Ok(transport)) = (
+            Arc::clone(&self.cleanups).try_acquire_owned(),
+            self.transport(),
+        ) else {
+            return;
+        };
+        let limit = self.config.operation_timeout;
+        let clock = Arc::clone(&self.clock);
+        tokio::spawn(async move {
+            let _permit = permit;
+            let decide = |found: &Documents| {
+                let now_ms = now_ms(found, &*clock);
+                Ok(is_locked::decide_cleanup(found.lock()?.as_ref(), now_ms))
+            };
+            let _ = transact(&transport, limit, &what, decide, |_| {}).await;
+        });
     }
 
     fn warn(&self, warning: &Warning) {
@@ -172,7 +211,10 @@ impl Backend for FirestoreBackend {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let ids = DocumentIds::of(&request.key)?;
-        let what = ReadSet::LockAndCounter(ids.lock.clone(), ids.counter.clone());
+        let what = ReadSet::LockAndCounter {
+            lock: ids.lock.clone(),
+            counter: ids.counter.clone(),
+        };
         self.transact(&what, |found, now_ms| {
             let (lock, counter) = (found.lock()?, found.counter()?);
             acquire::decide(&ids, request, lock.as_ref(), counter.as_ref(), now_ms)
@@ -181,7 +223,7 @@ impl Backend for FirestoreBackend {
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let what = ReadSet::Owned(lock_id.as_str().to_owned());
+        let what = owned_by(lock_id);
         self.transact(&what, |found, now_ms| {
             Ok(release::decide(lock_id, &found.locks()?, now_ms))
         })
@@ -189,7 +231,7 @@ impl Backend for FirestoreBackend {
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let what = ReadSet::Owned(lock_id.as_str().to_owned());
+        let what = owned_by(lock_id);
         self.transact(&what, |found, now_ms| {
             Ok(extend::decide(lock_id, ttl, &found.locks()?, now_ms))
         })
@@ -197,38 +239,24 @@ impl Backend for FirestoreBackend {
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let client = self.client()?;
-        let what = ReadSet::Lock(DocumentIds::of(key)?.lock);
-        let found = self.read(&client, &what).await?;
-        let state = is_locked::decide(found.lock()?.as_ref(), self.clock.now_ms());
-        if state == is_locked::State::LeftOver
-            && self.config.cleanup_in_is_locked
-            && let Some(delete) = found.delete_unchanged()
-            && let Ok(permit) = Arc::clone(&self.cleanups).try_acquire_owned()
-        {
-            // Nobody waits for it, the answer does not depend on it, and who is refused was late.
-            let limit = self.config.operation_timeout;
-            tokio::spawn(async move {
-                let _permit = permit;
-                let _ = tokio::time::timeout(limit, client.commit(Vec::new(), vec![delete])).await;
-            });
+        let what = lock_on(key)?;
+        let (found, now_ms) = self.read(&what).await?;
+        let state = is_locked::decide(found.lock()?.as_ref(), now_ms);
+        if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
+            self.clean_up(what);
         }
         Ok(state == is_locked::State::Locked)
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let client = self.client()?;
         match lookup {
             Lookup::Key(key) => {
-                let what = ReadSet::Lock(DocumentIds::of(key)?.lock);
-                let lock = self.read(&client, &what).await?.lock_document()?;
-                Ok(lookup::decide_by_key(lock, self.clock.now_ms()))
+                let (found, now_ms) = self.read(&lock_on(key)?).await?;
+                Ok(lookup::decide_by_key(found.lock_document()?, now_ms))
             }
             Lookup::LockId(lock_id) => {
-                let what = ReadSet::Owned(lock_id.as_str().to_owned());
-                let found = self.read(&client, &what).await?;
+                let (found, now_ms) = self.read(&owned_by(lock_id)).await?;
                 let document = |id: &str| found.lock_document_of(id);
-                let now_ms = self.clock.now_ms();
                 let decision =
                     lookup::decide_by_lock_id(lock_id, &found.locks()?, document, now_ms)?;
                 if let Some(warning) = &decision.warning {
@@ -240,7 +268,7 @@ impl Backend for FirestoreBackend {
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let what = ReadSet::Lock(DocumentIds::of(key)?.lock);
+        let what = lock_on(key)?;
         self.transact(&what, |found, now_ms| {
             Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
         })
@@ -250,6 +278,22 @@ impl Backend for FirestoreBackend {
     async fn close(&self) {
         // The connection ends when the last operation that uses it does.
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Closed;
+    }
+}
+
+/// The time of a decision: the transport's own, where it has a clock, else the backend's, taken now.
+fn now_ms(found: &Documents, clock: &dyn Clock) -> i64 {
+    found.read_at_ms.unwrap_or_else(|| clock.now_ms())
+}
+
+fn lock_on(key: &Key) -> Result<ReadSet, Error> {
+    let lock = DocumentIds::of(key)?.lock;
+    Ok(ReadSet::Lock { lock })
+}
+
+fn owned_by(lock_id: &LockId) -> ReadSet {
+    ReadSet::Owned {
+        lock_id: lock_id.as_str().to_owned(),
     }
 }
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::client::{Begin, Client, Failure, ReadSet};
 use super::decision::{Decision, Warning};
-use super::error::{Step, from_status, timed_out};
-use super::wire::Reply;
+use super::error::{Failure, Step, timed_out};
+use super::transport::{Documents, ReadSet, Transport};
 use crate::error::Error;
 use crate::random;
 
@@ -17,17 +16,14 @@ use crate::random;
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
 
-/// How long to try to end a transaction that nobody waits for.
-const ROLLBACK_LIMIT: Duration = Duration::from_secs(5);
-
 /// Reads `what`, lets `decide` decide, and commits what it wants written; all of it again while other
 /// transactions are in the way and `limit` lasts. `decide` sees each attempt's own documents, and must
 /// take the time itself, so that it is the attempt's own too.
 pub(super) async fn transact<T>(
-    client: &Arc<Client>,
+    transport: &Arc<dyn Transport>,
     limit: Duration,
     what: &ReadSet,
-    decide: impl Fn(&Reply) -> Result<Decision<T>, Error>,
+    decide: impl Fn(&Documents) -> Result<Decision<T>, Error>,
     warn: impl Fn(&Warning),
 ) -> Result<T, Error> {
     let deadline = Instant::now() + limit;
@@ -36,7 +32,7 @@ pub(super) async fn transact<T>(
     let mut conflict = None;
     loop {
         let committing = AtomicBool::new(false);
-        let attempt = attempt(client, what, &mut repeated, &decide, &committing);
+        let attempt = attempt(transport, what, &mut repeated, &decide, &committing);
         let outcome = match timeout_at(deadline, attempt).await {
             Ok(outcome) => outcome?,
             Err(_) if committing.into_inner() => return Err(timed_out(limit, Step::Commit)),
@@ -63,10 +59,14 @@ pub(super) async fn transact<T>(
 }
 
 /// Reads outside of a transaction.
-pub(super) async fn read(client: &Client, limit: Duration, what: &ReadSet) -> Result<Reply, Error> {
-    match tokio::time::timeout(limit, client.read(what, Begin::No)).await {
-        Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(failure)) => Err(error(failure, Step::Read)),
+pub(super) async fn read(
+    transport: &Arc<dyn Transport>,
+    limit: Duration,
+    what: &ReadSet,
+) -> Result<Documents, Error> {
+    match tokio::time::timeout(limit, transport.read(what)).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(failure)) => Err(failure.into_error(Step::Read)),
         Err(_) => Err(timed_out(limit, Step::Read)),
     }
 }
@@ -74,32 +74,27 @@ pub(super) async fn read(client: &Client, limit: Duration, what: &ReadSet) -> Re
 /// One attempt; the inner error is a conflict. `repeated` is the id of the attempt before, and then of
 /// this one: Firestore lets a transaction that says which one it repeats go first.
 async fn attempt<T>(
-    client: &Arc<Client>,
+    transport: &Arc<dyn Transport>,
     what: &ReadSet,
     repeated: &mut Vec<u8>,
-    decide: &impl Fn(&Reply) -> Result<Decision<T>, Error>,
+    decide: &impl Fn(&Documents) -> Result<Decision<T>, Error>,
     committing: &AtomicBool,
 ) -> Result<Result<Decision<T>, Error>, Error> {
-    let begin = Begin::ReadWrite(std::mem::take(repeated));
-    let reply = match client.read(what, begin).await {
-        Ok(reply) => reply,
+    let begun = match transport.begin(what, std::mem::take(repeated)).await {
+        Ok(begun) => begun,
         Err(failure) => return failed(failure, Step::Read),
     };
     let open = Open {
-        client,
-        id: reply.transaction.clone(),
+        transport,
+        id: begun.transaction,
     };
-    let mut decision = decide(&reply)?;
+    let mut decision = decide(&begun.found)?;
     if decision.writes.is_empty() {
         return Ok(Ok(decision));
     }
     let writes = std::mem::take(&mut decision.writes);
-    let writes = writes
-        .into_iter()
-        .map(|write| client.layout().write(write))
-        .collect();
     committing.store(true, Ordering::Relaxed);
-    match client.commit(open.id.clone(), writes).await {
+    match transport.commit(&open.id, writes).await {
         Ok(()) => {
             open.ended();
             Ok(Ok(decision))
@@ -115,22 +110,14 @@ async fn attempt<T>(
 
 fn failed<T>(failure: Failure, step: Step) -> Result<Result<T, Error>, Error> {
     let conflict = failure.is_conflict();
-    let error = error(failure, step);
+    let error = failure.into_error(step);
     if conflict { Ok(Err(error)) } else { Err(error) }
 }
 
-fn error(failure: Failure, step: Step) -> Error {
-    match failure {
-        Failure::Status(status) => from_status(&status, step),
-        Failure::Unsent(error) => error,
-    }
-}
-
-/// A transaction that is not known to have ended. Dropping it rolls it back in the background: until
-/// then Firestore may keep others waiting for what it has read. A commit whose answer nobody waits for
-/// any more, or did not come, is in doubt; if it was carried out, the rollback does nothing.
+/// A transaction that is not known to have ended: dropping it abandons it. A commit whose answer nobody
+/// waits for any more, or did not come, is in doubt; if it was carried out, that does nothing.
 struct Open<'a> {
-    client: &'a Arc<Client>,
+    transport: &'a Arc<dyn Transport>,
     id: Vec<u8>,
 }
 
@@ -143,16 +130,8 @@ impl Open<'_> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        if self.id.is_empty() {
-            return;
-        }
-        // Without a runtime, Firestore ends it after a minute.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let client = Arc::clone(self.client);
-            let id = std::mem::take(&mut self.id);
-            runtime.spawn(async move {
-                let _ = tokio::time::timeout(ROLLBACK_LIMIT, client.rollback(id)).await;
-            });
+        if !self.id.is_empty() {
+            Arc::clone(self.transport).abandon(std::mem::take(&mut self.id));
         }
     }
 }

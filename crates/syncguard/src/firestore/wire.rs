@@ -15,10 +15,8 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
 
 use super::config::FirestoreConfig;
 use super::decision::Write;
-use super::documents::{
-    CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
-};
-use crate::error::Error;
+use super::documents::{CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD};
+use super::transport::{self, Documents};
 
 /// Where the documents are.
 pub(super) struct Layout {
@@ -121,14 +119,7 @@ impl Layout {
 pub(super) struct Reply {
     /// Its id; empty if there is none.
     pub(super) transaction: Vec<u8>,
-    locks: Vec<Found>,
-    counter: Option<Document>,
-}
-
-/// A lock's document.
-struct Found {
-    id: String,
-    document: Document,
+    pub(super) found: Documents,
 }
 
 impl Reply {
@@ -138,72 +129,27 @@ impl Reply {
         }
     }
 
-    pub(super) fn add(&mut self, layout: &Layout, document: Document) {
-        if let Some(id) = document.name.strip_prefix(&layout.locks) {
+    pub(super) fn add(&mut self, layout: &Layout, found: Document) {
+        let fields = found.fields.into_iter();
+        let fields = fields
+            .filter_map(|(name, value)| Some((name, field(value)?)))
+            .collect();
+        if let Some(id) = found.name.strip_prefix(&layout.locks) {
             let id = id.to_owned();
-            self.locks.push(Found { id, document });
-        } else {
-            self.counter = Some(document);
+            self.found.locks.push(transport::Document { id, fields });
+        } else if let Some(id) = found.name.strip_prefix(&layout.counters) {
+            let id = id.to_owned();
+            self.found.counter = Some(transport::Document { id, fields });
         }
     }
-
-    /// The one lock that was asked for by name.
-    pub(super) fn lock(&self) -> Result<Option<LockState>, Error> {
-        self.locks.first().map(Found::state).transpose()
-    }
-
-    /// The same, whole.
-    pub(super) fn lock_document(&self) -> Result<Option<LockDocument>, Error> {
-        self.locks.first().map(Found::lock).transpose()
-    }
-
-    /// All locks.
-    pub(super) fn locks(&self) -> Result<Vec<LockState>, Error> {
-        self.locks.iter().map(Found::state).collect()
-    }
-
-    /// One of the locks, whole.
-    pub(super) fn lock_document_of(&self, id: &str) -> Result<LockDocument, Error> {
-        let found = self.locks.iter().find(|found| found.id == id);
-        found.ok_or_else(super::documents::malformed)?.lock()
-    }
-
-    pub(super) fn counter(&self) -> Result<Option<CounterDocument>, Error> {
-        self.counter
-            .as_ref()
-            .map(|document| CounterDocument::read(|name| field(document, name)))
-            .transpose()
-    }
-
-    /// Deletes the one lock that was asked for by name, if it is still as it was read.
-    pub(super) fn delete_unchanged(&self) -> Option<api::Write> {
-        let document = &self.locks.first()?.document;
-        Some(api::Write {
-            operation: Some(Operation::Delete(document.name.clone())),
-            current_document: Some(Precondition {
-                condition_type: Some(ConditionType::UpdateTime(document.update_time?)),
-            }),
-            ..api::Write::default()
-        })
-    }
 }
 
-impl Found {
-    fn state(&self) -> Result<LockState, Error> {
-        LockState::read(&self.id, |name| field(&self.document, name))
-    }
-
-    fn lock(&self) -> Result<LockDocument, Error> {
-        LockDocument::read(|name| field(&self.document, name))
-    }
-}
-
-fn field(document: &Document, name: &str) -> Option<Field> {
-    match document.fields.get(name)?.value_type.as_ref()? {
-        ValueType::StringValue(text) => Some(Field::Text(text.clone())),
+fn field(value: Value) -> Option<Field> {
+    match value.value_type? {
+        ValueType::StringValue(text) => Some(Field::Text(text)),
         // Exact for all times and fences.
-        ValueType::IntegerValue(number) => Some(Field::Number(*number as f64)),
-        ValueType::DoubleValue(number) => Some(Field::Number(*number)),
+        ValueType::IntegerValue(number) => Some(Field::Number(number as f64)),
+        ValueType::DoubleValue(number) => Some(Field::Number(number)),
         _ => None,
     }
 }
@@ -240,22 +186,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cleanup_deletes_only_the_version_that_was_read() {
+    fn documents_go_to_their_collections() {
         let layout = Layout::new(
             "projects/p/databases/d".into(),
             &FirestoreConfig::project("p"),
         );
-        let mut read = document(layout.lock("k"), Vec::new());
         let mut reply = Reply::default();
-        reply.add(&layout, read.clone());
-        assert!(reply.delete_unchanged().is_none());
-
-        read.update_time = Some(std::time::SystemTime::UNIX_EPOCH.into());
-        let mut reply = Reply::default();
-        reply.add(&layout, read.clone());
-        let write = reply.delete_unchanged().unwrap();
-        assert_eq!(write.operation, Some(Operation::Delete(read.name)));
-        let condition = write.current_document.unwrap().condition_type;
-        assert_eq!(condition, read.update_time.map(ConditionType::UpdateTime));
+        let fields = vec![("fence", Field::Text("1".into()))];
+        reply.add(&layout, document(layout.lock("k"), Vec::new()));
+        reply.add(&layout, document(layout.counter("fence:k"), fields));
+        reply.add(&layout, document("elsewhere".into(), Vec::new()));
+        let ids = |found: &[transport::Document]| found.iter().map(|it| it.id.clone()).collect();
+        let locks: Vec<String> = ids(&reply.found.locks);
+        assert_eq!(locks, ["k"]);
+        let counter = reply.found.counter.unwrap();
+        assert_eq!(counter.id, "fence:k");
+        assert_eq!(counter.fields, [("fence".to_owned(), Field::Text("1".into()))]);
     }
 }
