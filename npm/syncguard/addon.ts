@@ -81,6 +81,28 @@ export type PostgresNativeConnection = {
   prepare?: boolean;
 };
 
+/** How locks are kept in Firestore, whoever carries them there. */
+export type FirestoreNativeLocks = {
+  collection?: string;
+  fenceCollection?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+};
+
+/** Which Firestore database, and who we are to it. What is not said is taken from the environment. */
+export type FirestoreNativeConnection = {
+  projectId?: string;
+  databaseId?: string;
+  /** The JSON of a key file. */
+  credentials?: string;
+  keyFilename?: string;
+  /** Another server than Google's: `host` or `host:port`. */
+  host?: string;
+  /** Whether that server speaks TLS; it does if this is not said. */
+  ssl?: boolean;
+  emulatorHost?: string;
+};
+
 /** A connection for several backends; it is made when it is needed. */
 export interface RedisConnection {
   readonly [Symbol.toStringTag]?: "RedisConnection";
@@ -129,6 +151,17 @@ export interface Addon {
       completions: Completions,
       client: number,
       locks: PostgresNativeLocks,
+    ): Handle;
+    firestore(
+      completions: Completions,
+      connection: FirestoreNativeConnection,
+      locks: FirestoreNativeLocks,
+      warn: number,
+    ): Handle;
+    firestoreOverClient(
+      completions: Completions,
+      client: number,
+      locks: FirestoreNativeLocks,
     ): Handle;
   };
 }

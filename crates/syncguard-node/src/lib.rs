@@ -18,6 +18,8 @@ mod bridge;
 mod cancel;
 mod completion;
 mod error;
+mod firestore;
+mod firestore_client;
 mod io_thread;
 mod keys;
 mod options;

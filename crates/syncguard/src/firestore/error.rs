@@ -240,7 +240,11 @@ mod tests {
 
     #[test]
     fn only_a_commit_can_have_an_unknown_outcome() {
-        let unknown = |code, step| Failure::from_code(code).into_error(step).is_outcome_unknown();
+        let unknown = |code, step| {
+            Failure::from_code(code)
+                .into_error(step)
+                .is_outcome_unknown()
+        };
         assert!(unknown(14, Step::Commit));
         assert!(!unknown(14, Step::Read));
         assert!(!unknown(10, Step::Commit));
@@ -285,7 +289,10 @@ mod tests {
                 .contains("connection reset")
         );
         let status = Status::unknown("a defect of the server");
-        assert_eq!(Failure::from(status).into_error(Step::Read).kind(), ErrorKind::Internal);
+        assert_eq!(
+            Failure::from(status).into_error(Step::Read).kind(),
+            ErrorKind::Internal
+        );
     }
 
     #[test]

@@ -201,6 +201,9 @@ mod tests {
         assert_eq!(locks, ["k"]);
         let counter = reply.found.counter.unwrap();
         assert_eq!(counter.id, "fence:k");
-        assert_eq!(counter.fields, [("fence".to_owned(), Field::Text("1".into()))]);
+        assert_eq!(
+            counter.fields,
+            [("fence".to_owned(), Field::Text("1".into()))]
+        );
     }
 }
