@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
+import { redisByClient, redisBySentinel, redisByUrl, redisOverTls } from "./redis-stores";
 import { temporaryFolder } from "./temp";
 
 export type BehaviorOptions = {
@@ -23,6 +24,11 @@ type Opener = () => Promise<Store> | Store;
 export const stores: Readonly<Record<string, Opener>> = {
   "SQLite file": sqliteFile,
   "SQLite in memory": () => shared((options) => createSqliteBackend(":memory:", options)),
+  "Redis at a URL": redisByUrl,
+  "Redis by an ioredis client": () => redisByClient("native"),
+  "Redis through an ioredis client": () => redisByClient("client"),
+  "Redis over TLS with ACL": redisOverTls,
+  "Redis over Sentinel": redisBySentinel,
 };
 
 function sqliteFile(): Store {

@@ -56,12 +56,20 @@ function createFromUrl(url: string): Backend {
   if (scheme === "sqlite") {
     return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
   }
-  if (scheme !== undefined && REDIS.test(scheme)) return createRedisBackend(url);
+  if (scheme !== undefined && REDIS.test(scheme)) return createOnRedis(url);
   const server = scheme === undefined ? undefined : SERVERS[scheme];
   if (server !== undefined) throw invalid(`SYNCGUARD_URL: the ${server} backend is not built yet`);
   throw invalid(
     "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, unix:, postgres: or postgresql:",
   );
+}
+
+function createOnRedis(url: string): Backend {
+  try {
+    return createRedisBackend(url);
+  } catch (error) {
+    throw invalid(`SYNCGUARD_URL: ${(error as Error).message}`);
+  }
 }
 
 function createEmbedded(): Backend {

@@ -3,7 +3,11 @@
 import { needPrograms } from "./debian.mjs";
 
 // One line per server: { command: "name", packages: ["debian-package"], why: "which suite" }
-const servers = [];
+const servers = [
+  { command: "redis-server", packages: ["redis-server"], why: "suites of the Redis backend" },
+  { command: "redis-sentinel", packages: ["redis-sentinel"], why: "Redis over Sentinel" },
+  { command: "openssl", packages: ["openssl"], why: "certificates for Redis over TLS" },
+];
 
 /** Makes sure that every server program is there. */
 export function needServers() {
