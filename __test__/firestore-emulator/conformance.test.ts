@@ -1,24 +1,33 @@
 /**
- * What @google-cloud/firestore sees of whatever listens at FIRESTORE_EMULATOR_HOST: the guarantees
+ * What @google-cloud/firestore sees of the emulator, or of whatever listens at FIRESTORE_EMULATOR_HOST: the guarantees
  * that a lock needs, and the status codes that go with them.
  */
-import { Firestore, FieldValue, Timestamp, type DocumentReference } from "@google-cloud/firestore";
+import {
+  type Firestore,
+  FieldValue,
+  Timestamp,
+  type DocumentReference,
+} from "@google-cloud/firestore";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { anyEmulator, type Emulator, googleClient, newProject } from "../support/firestore";
 
 let run = 0;
+let emulator: Pick<Emulator, "host" | "stop">;
 let clients: Firestore[];
 let db: Firestore;
 let collection: string;
 
-beforeAll(() => {
-  if (!process.env.FIRESTORE_EMULATOR_HOST) {
-    throw new Error("FIRESTORE_EMULATOR_HOST is not set: these tests need a Firestore emulator");
-  }
-  clients = Array.from({ length: 2 }, () => new Firestore({ projectId: "conformance" }));
-  [db] = clients;
+beforeAll(async () => {
+  emulator = await anyEmulator();
+  const projectId = newProject();
+  clients = Array.from({ length: 2 }, () => googleClient(emulator.host, projectId));
+  db = clients[0]!;
 });
 
-afterAll(() => Promise.all(clients.map((client) => client.terminate())));
+afterAll(async () => {
+  await Promise.all(clients.map((client) => client.terminate()));
+  await emulator.stop();
+});
 
 beforeEach(() => {
   collection = `c${Date.now()}x${run++}`;
@@ -44,25 +53,31 @@ describe("documents", () => {
     const doc = db.collection(collection).doc("a");
     const first = await doc.set({ n: 1 });
     const second = await doc.set({ n: 2 });
-    await expect(doc.update({ n: 3 }, { lastUpdateTime: first.writeTime })).rejects.toMatchObject({ code: 9 });
-    await expect(doc.delete({ lastUpdateTime: first.writeTime })).rejects.toMatchObject({ code: 9 });
+    await expect(doc.update({ n: 3 }, { lastUpdateTime: first.writeTime })).rejects.toMatchObject({
+      code: 9,
+    });
+    await expect(doc.delete({ lastUpdateTime: first.writeTime })).rejects.toMatchObject({
+      code: 9,
+    });
     await doc.update({ n: 3 }, { lastUpdateTime: second.writeTime });
     expect((await doc.get()).get("n")).toBe(3);
   });
 
   test("a failed batch leaves nothing", async () => {
-    const [a, b] = ["a", "b"].map((id) => db.collection(collection).doc(id));
-    await expect(db.batch().set(a, { n: 1 }).update(b, { n: 1 }).commit()).rejects.toMatchObject({ code: 5 });
+    const [a, b] = [db.collection(collection).doc("a"), db.collection(collection).doc("b")];
+    await expect(db.batch().set(a, { n: 1 }).update(b, { n: 1 }).commit()).rejects.toMatchObject({
+      code: 5,
+    });
     expect((await a.get()).exists).toBe(false);
   });
 
   test("a bulk writer's writes stand alone", async () => {
-    const [a, b] = ["a", "b"].map((id) => db.collection(collection).doc(id));
+    const [a, b] = [db.collection(collection).doc("a"), db.collection(collection).doc("b")];
     await b.create({ n: 1 });
     const writer = db.bulkWriter();
     const failed = writer.create(b, { n: 2 }).then(
       () => undefined,
-      (error) => error.code,
+      (error: unknown) => (error as { code: number }).code,
     );
     void writer.set(a, { n: 1 });
     await writer.close();
@@ -94,7 +109,7 @@ describe("transactions", () => {
           await client.runTransaction(
             async (transaction) => {
               const stored = await transaction.get(doc);
-              transaction.update(doc, { n: stored.get("n") + 1 });
+              transaction.update(doc, { n: (stored.get("n") as number) + 1 });
             },
             { maxAttempts: 20 },
           );
@@ -130,7 +145,7 @@ describe("transactions", () => {
   }, 60_000);
 
   test("reads are of one moment, in read-only transactions too", async () => {
-    const [a, b] = ["a", "b"].map((id) => db.collection(collection).doc(id));
+    const [a, b] = [db.collection(collection).doc("a"), db.collection(collection).doc("b")];
     await db.batch().set(a, { n: 0 }).set(b, { n: 0 }).commit();
     for (const readOnly of [true, false]) {
       let attempts = 0;
@@ -140,9 +155,13 @@ describe("transactions", () => {
           const first = await transaction.get(a);
           if (attempts === 1) {
             const next = Date.now();
-            await clients[1].batch().set(other(a), { n: next }).set(other(b), { n: next }).commit();
+            await clients[1]!
+              .batch()
+              .set(other(a), { n: next })
+              .set(other(b), { n: next })
+              .commit();
           }
-          return [first.get("n"), (await transaction.get(b)).get("n")];
+          return [first.get("n"), (await transaction.get(b)).get("n")] as number[];
         },
         readOnly ? { readOnly } : {},
       );
@@ -167,7 +186,11 @@ describe("listening", () => {
     const doc = db.collection(collection).doc("a");
     const seen: (number | null)[] = [];
     await listen<number | null>(
-      (next, fail) => doc.onSnapshot((snapshot) => next(snapshot.exists ? snapshot.get("n") : null), fail),
+      (next, fail) =>
+        doc.onSnapshot(
+          (snapshot) => next(snapshot.exists ? (snapshot.get("n") as number) : null),
+          fail,
+        ),
       seen,
       async (until) => {
         await until((values) => values.length === 1);
@@ -207,7 +230,7 @@ describe("listening", () => {
 
 /** The same document, seen by the second client. */
 function other(doc: DocumentReference): DocumentReference {
-  return clients[1].doc(doc.path);
+  return clients[1]!.doc(doc.path);
 }
 
 /** Two attempts of each client at the same time. */
@@ -223,7 +246,7 @@ async function listen<T>(
   seen: T[],
   act: (until: (done: (values: T[]) => boolean) => Promise<void>) => Promise<void>,
 ): Promise<void> {
-  let wake = () => {};
+  let wake = (): void => undefined;
   let failure: Error | undefined;
   const stop = subscribe(
     (value) => {

@@ -94,7 +94,7 @@ impl RedisBackend {
     /// As [`new`](Self::new).
     pub fn transport(config: &RedisConfig) -> Result<Arc<dyn Transport>, Error> {
         config.validate()?;
-        Ok(Arc::new(FredTransport::new(config)?))
+        Ok(Arc::new(NativeTransport::new(config)?))
     }
 
     /// Locks over a connection that somebody else keeps.
