@@ -108,6 +108,11 @@ export interface RedisConnection {
   readonly [Symbol.toStringTag]?: "RedisConnection";
 }
 
+/** The same for Firestore. */
+export interface FirestoreConnection {
+  readonly [Symbol.toStringTag]?: "FirestoreConnection";
+}
+
 /** The addon's exports, as `crates/syncguard-node` defines them. */
 export interface Addon {
   constants(): {
@@ -137,6 +142,7 @@ export interface Addon {
     after(failedWith: string | null, elapsedMs: number, random: number): number | null;
     attemptTimeoutMs(elapsedMs: number): number;
   };
+  FirestoreConnection: new (options: FirestoreNativeConnection) => FirestoreConnection;
   RedisConnection: new (options: RedisNativeConnection) => RedisConnection;
   NativeBackend: {
     sqlite(completions: Completions, options: SqliteNativeOptions): Handle;
@@ -154,7 +160,7 @@ export interface Addon {
     ): Handle;
     firestore(
       completions: Completions,
-      connection: FirestoreNativeConnection,
+      connection: FirestoreConnection,
       locks: FirestoreNativeLocks,
       warn: number,
     ): Handle;

@@ -1,4 +1,4 @@
-import type { FirestoreNativeConnection, FirestoreNativeLocks } from "./addon.js";
+import type { FirestoreConnection, FirestoreNativeLocks } from "./addon.js";
 import { driveClient, warnOfDuplicates } from "./firestore-client.js";
 import { readClient } from "./firestore-client-settings.js";
 import { readConnection } from "./firestore-connection.js";
@@ -10,6 +10,7 @@ import type {
 } from "./firestore-types.js";
 import { exposeNativeBackend } from "./native-backend.js";
 import { core, type NativeBackend } from "./native.js";
+import { shareConnections } from "./shared-connections.js";
 import type { SyncGuardBackend } from "./types.js";
 import { checkDisposal, checkObject, invalid } from "./validation.js";
 
@@ -47,11 +48,13 @@ function connect(
     if (transport === "client") {
       throw invalid('transport "client" needs a client with runTransaction() and collection()');
     }
-    return connectNatively(readConnection(db), options);
+    return connectNatively(core.createFirestoreConnection(readConnection(db)), options);
   }
   if (transport === "client") return drive(db, options);
   const reading = readClient(db);
-  if ("settings" in reading) return connectNatively(reading.settings, options);
+  if ("settings" in reading) {
+    return connectNatively(connectionOf(db, reading.settings), options);
+  }
   if (transport === "native") {
     throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
   }
@@ -59,11 +62,13 @@ function connect(
 }
 
 function connectNatively(
-  connection: FirestoreNativeConnection,
+  connection: FirestoreConnection,
   options: FirestoreBackendOptions,
 ): NativeBackend {
   return core.createFirestoreBackend(connection, lockSettings(options), warnOfDuplicates);
 }
+
+const connectionOf = shareConnections(core.createFirestoreConnection);
 
 function drive(db: FirestoreClient, options: FirestoreBackendOptions): NativeBackend {
   return core.createFirestoreClientBackend(driveClient(db), lockSettings(options));

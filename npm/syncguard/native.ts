@@ -3,6 +3,7 @@
 import {
   addon,
   type Completions,
+  type FirestoreConnection,
   type FirestoreNativeConnection,
   type FirestoreNativeLocks,
   type Handle,
@@ -290,9 +291,12 @@ export const core = {
       open((source) => addon.NativeBackend.postgresOverClient(source, client, locks)),
     ),
 
+  createFirestoreConnection: (options: FirestoreNativeConnection): FirestoreConnection =>
+    call(() => new addon.FirestoreConnection(options)),
+
   /** `warn` hears of what no correct client does. */
   createFirestoreBackend: (
-    connection: FirestoreNativeConnection,
+    connection: FirestoreConnection,
     locks: FirestoreNativeLocks,
     warn: (warning: FirestoreWarning) => Promise<unknown>,
   ): NativeBackend =>

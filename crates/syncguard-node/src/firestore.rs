@@ -13,6 +13,7 @@ use crate::bridge::Bridge;
 use crate::completion::Completions;
 use crate::error::{Code, thrown};
 use crate::firestore_client::ClientTransport;
+use crate::firestore_connection::FirestoreConnection;
 use crate::options::timeout;
 
 /// How locks are kept, whoever carries them to Firestore.
@@ -46,13 +47,14 @@ impl NativeBackend {
     #[napi(factory)]
     pub fn firestore(
         completions: Reference<Completions>,
-        connection: FirestoreConnectionOptions,
+        connection: &FirestoreConnection,
         locks: FirestoreLockOptions,
         warn: u32,
     ) -> napi::Result<Self, Code> {
-        let bridge = Bridge::new(Arc::clone(&completions.mailbox), warn);
-        let config = config(connection, locks, Arc::new(bridge)).map_err(thrown)?;
-        let backend = FirestoreBackend::new(config).map_err(thrown)?;
+        let bridge = Arc::new(Bridge::new(Arc::clone(&completions.mailbox), warn));
+        let config = locks_config(locks, bridge).map_err(thrown)?;
+        let connection = Arc::clone(&connection.shared);
+        let backend = FirestoreBackend::on(connection, config).map_err(thrown)?;
         Ok(Self::of_firestore(backend, completions))
     }
 
@@ -79,25 +81,21 @@ impl NativeBackend {
     }
 }
 
-fn config(
-    connection: FirestoreConnectionOptions,
-    locks: FirestoreLockOptions,
-    warn: Arc<Bridge>,
-) -> Result<FirestoreConfig, Error> {
-    let mut config = locks_config(locks, warn)?;
-    config.project_id = connection.project_id;
-    if let Some(id) = connection.database_id {
-        config.database_id = id;
+pub(crate) fn connection_config(options: FirestoreConnectionOptions) -> FirestoreConfig {
+    let defaults = FirestoreConfig::default();
+    let tls = options.ssl.unwrap_or(true);
+    FirestoreConfig {
+        project_id: options.project_id,
+        database_id: options.database_id.unwrap_or(defaults.database_id),
+        credentials: match (options.credentials, options.key_filename) {
+            (Some(json), _) => Credentials::Json(json),
+            (None, Some(path)) => Credentials::KeyFile(path.into()),
+            (None, None) => Credentials::ApplicationDefault,
+        },
+        endpoint: options.host.map(|host| Endpoint { host, tls }),
+        emulator_host: options.emulator_host,
+        ..FirestoreConfig::default()
     }
-    config.credentials = match (connection.credentials, connection.key_filename) {
-        (Some(json), _) => Credentials::Json(json),
-        (None, Some(path)) => Credentials::KeyFile(path.into()),
-        (None, None) => Credentials::ApplicationDefault,
-    };
-    let tls = connection.ssl.unwrap_or(true);
-    config.endpoint = connection.host.map(|host| Endpoint { host, tls });
-    config.emulator_host = connection.emulator_host;
-    Ok(config)
 }
 
 fn locks_config(locks: FirestoreLockOptions, warn: Arc<Bridge>) -> Result<FirestoreConfig, Error> {

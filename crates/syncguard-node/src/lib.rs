@@ -20,6 +20,7 @@ mod completion;
 mod error;
 mod firestore;
 mod firestore_client;
+mod firestore_connection;
 mod io_thread;
 mod keys;
 mod options;

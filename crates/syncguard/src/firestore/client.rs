@@ -33,14 +33,14 @@ const PUBLIC_HOST: &str = "firestore.googleapis.com";
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection to one database. It connects when it is used, and again after it broke.
-pub(super) struct Client {
+pub(super) struct Line {
     grpc: FirestoreClient<Channel>,
-    layout: Layout,
+    database: String,
     routing: MetadataMap,
     token: Option<Token>,
 }
 
-impl Client {
+impl Line {
     /// Reads the credentials, and prepares the connection without making it.
     pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
         let key = match config.emulator_host {
@@ -70,10 +70,32 @@ impl Client {
         }
         Ok(Self {
             grpc: FirestoreClient::new(channel(config)?),
-            layout: Layout::new(database, config),
+            database,
             routing,
             token: key.map(Key::into_token).transpose()?,
         })
+    }
+
+    async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
+        let mut metadata = self.routing.clone();
+        if let Some(token) = &self.token {
+            let headers = token.headers().await.map_err(Failure::unsent)?;
+            metadata.as_mut().extend(headers);
+        }
+        Ok(Request::from_parts(metadata, Extensions::new(), message))
+    }
+}
+
+/// The collections of one backend, over a connection.
+pub(super) struct Client {
+    line: Arc<Line>,
+    layout: Layout,
+}
+
+impl Client {
+    pub(super) fn new(line: Arc<Line>, config: &FirestoreConfig) -> Self {
+        let layout = Layout::new(line.database.clone(), config);
+        Self { line, layout }
     }
 
     /// Reads, and starts a transaction if there are options for one.
@@ -86,6 +108,7 @@ impl Client {
         match what {
             ReadSet::Owned { lock_id } => {
                 let request = self
+                    .line
                     .request(RunQueryRequest {
                         parent: self.layout.documents(),
                         query_type: Some(self.layout.by_lock_id(lock_id)),
@@ -93,7 +116,13 @@ impl Client {
                         explain_options: None,
                     })
                     .await?;
-                let mut parts = self.grpc.clone().run_query(request).await?.into_inner();
+                let mut parts = self
+                    .line
+                    .grpc
+                    .clone()
+                    .run_query(request)
+                    .await?
+                    .into_inner();
                 while let Some(part) = parts.message().await? {
                     reply.begun(part.transaction);
                     if let Some(document) = part.document {
@@ -121,6 +150,7 @@ impl Client {
     ) -> Result<(), Failure> {
         use api::batch_get_documents_response::Result::Found;
         let request = self
+            .line
             .request(BatchGetDocumentsRequest {
                 database: self.layout.database().to_owned(),
                 documents,
@@ -128,7 +158,7 @@ impl Client {
                 consistency_selector: options.map(BatchFrom::NewTransaction),
             })
             .await?;
-        let mut grpc = self.grpc.clone();
+        let mut grpc = self.line.grpc.clone();
         let mut parts = grpc.batch_get_documents(request).await?.into_inner();
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
@@ -144,18 +174,9 @@ impl Client {
             database: self.layout.database().to_owned(),
             transaction,
         };
-        let request = self.request(request).await?;
-        self.grpc.clone().rollback(request).await?;
+        let request = self.line.request(request).await?;
+        self.line.grpc.clone().rollback(request).await?;
         Ok(())
-    }
-
-    async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
-        let mut metadata = self.routing.clone();
-        if let Some(token) = &self.token {
-            let headers = token.headers().await.map_err(Failure::unsent)?;
-            metadata.as_mut().extend(headers);
-        }
-        Ok(Request::from_parts(metadata, Extensions::new(), message))
     }
 }
 
@@ -185,8 +206,8 @@ impl Transport for Client {
             writes: writes.map(|write| self.layout.write(write)).collect(),
             transaction: transaction.to_vec(),
         };
-        let request = self.request(request).await?;
-        self.grpc.clone().commit(request).await?;
+        let request = self.line.request(request).await?;
+        self.line.grpc.clone().commit(request).await?;
         Ok(())
     }
 
@@ -250,8 +271,8 @@ mod tests {
                 credentials,
                 ..FirestoreConfig::default()
             };
-            let Err(error) = Client::new(&config) else {
-                panic!("a client of no project");
+            let Err(error) = Line::new(&config) else {
+                panic!("a connection to no project");
             };
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert_eq!(
@@ -268,10 +289,7 @@ mod tests {
             credentials: Credentials::Json(text.to_owned()),
             ..FirestoreConfig::default()
         };
-        let client = Client::new(&config).unwrap();
-        assert_eq!(
-            client.layout.database(),
-            "projects/from-key/databases/(default)"
-        );
+        let line = Line::new(&config).unwrap();
+        assert_eq!(line.database, "projects/from-key/databases/(default)");
     }
 }

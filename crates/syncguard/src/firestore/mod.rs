@@ -37,6 +37,7 @@
 pub mod acquire;
 mod client;
 mod config;
+mod connection;
 mod decision;
 mod documents;
 mod error;
@@ -61,6 +62,7 @@ use tokio::sync::Semaphore;
 
 use self::client::Client;
 pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
+pub use self::connection::FirestoreConnection;
 pub use self::decision::{Decision, Warning, Write};
 pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
@@ -90,7 +92,7 @@ pub struct FirestoreBackend {
 const CLEANUPS_AT_ONCE: usize = 4;
 
 enum State {
-    NotStarted,
+    NotStarted(Arc<FirestoreConnection>),
     Started(Arc<dyn Transport>),
     Closed,
 }
@@ -110,12 +112,20 @@ impl FirestoreBackend {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_clock(config: FirestoreConfig, clock: impl Clock) -> Result<Self, Error> {
-        Ok(Self {
-            config: config.validated(|name| std::env::var(name).ok())?,
-            clock: Arc::new(clock),
-            state: Mutex::new(State::NotStarted),
-            cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
-        })
+        let connection = Arc::new(FirestoreConnection::new(config.clone())?);
+        Self::starting(State::NotStarted(connection), config, clock)
+    }
+
+    /// A backend over a connection that it may share: what `config` says of the database and the way to
+    /// it, and the environment, do not count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on(
+        connection: Arc<FirestoreConnection>,
+        config: FirestoreConfig,
+    ) -> Result<Self, Error> {
+        Self::starting(State::NotStarted(connection), config, SystemClock)
     }
 
     /// A backend over `transport`, which alone decides where to: what `config` says of that, and the
@@ -124,10 +134,14 @@ impl FirestoreBackend {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn over(transport: Arc<dyn Transport>, config: FirestoreConfig) -> Result<Self, Error> {
+        Self::starting(State::Started(transport), config, SystemClock)
+    }
+
+    fn starting(state: State, config: FirestoreConfig, clock: impl Clock) -> Result<Self, Error> {
         Ok(Self {
             config: config.validated(|_| None)?,
-            clock: Arc::new(SystemClock),
-            state: Mutex::new(State::Started(transport)),
+            clock: Arc::new(clock),
+            state: Mutex::new(state),
             cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
         })
     }
@@ -138,8 +152,9 @@ impl FirestoreBackend {
         match &*state {
             State::Started(transport) => Ok(Arc::clone(transport)),
             State::Closed => Err(Error::invalid("backend is closed")),
-            State::NotStarted => {
-                let transport: Arc<dyn Transport> = Arc::new(Client::new(&self.config)?);
+            State::NotStarted(connection) => {
+                let line = connection.line()?;
+                let transport: Arc<dyn Transport> = Arc::new(Client::new(line, &self.config));
                 *state = State::Started(Arc::clone(&transport));
                 Ok(transport)
             }
