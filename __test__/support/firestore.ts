@@ -26,8 +26,9 @@ export type Emulator = {
   readonly host: string;
   /** Puts these faults in force instead of those before. */
   setFaults: (...faults: Fault[]) => Promise<void>;
-  /** The calls since the last time, by their names. */
+  /** How often each call was made since `resetCalls`. */
   calls: () => Promise<Record<string, number>>;
+  resetCalls: () => Promise<void>;
   stop: () => Promise<void>;
 };
 
@@ -63,10 +64,9 @@ export async function startEmulator(): Promise<Emulator> {
     setFaults: async (...faults) => {
       await order(`faults ${JSON.stringify(faults)}`);
     },
-    calls: async () => {
-      const calls = JSON.parse(await order("calls")) as Record<string, number>;
+    calls: async () => JSON.parse(await order("calls")) as Record<string, number>,
+    resetCalls: async () => {
       await order("reset-calls");
-      return calls;
     },
     stop: async () => {
       child.stdin.end();
