@@ -30,7 +30,8 @@
 //   validateLockId withTelemetry
 //
 // syncguard/redis
-//   LockData RedisBackendOptions RedisCapabilities RedisConfig createLock createRedisBackend
+//   LockData RedisBackendOptions RedisCapabilities RedisClient RedisConfig RedisConnectionOptions
+//   RedisTlsOptions createLock createRedisBackend
 //
 // syncguard/postgres
 //   PostgresBackendOptions PostgresCapabilities PostgresConfig createLock createPostgresBackend
@@ -272,8 +273,10 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
     forceRelease: (key: string, options?: {
         signal?: AbortSignal | undefined;
     }) => Promise<ReleaseResult>;
-    /** Frees what the backend holds open. Not needed for the process to end. */
+    /** Frees what the backend holds open; safe to repeat. Not needed for the process to end. */
     close: () => Promise<void>;
+    /** As `close()`. */
+    [Symbol.asyncDispose](): Promise<void>;
 }
 /** An operation as telemetry reports it. */
 type LockEvent = {
@@ -643,7 +646,7 @@ declare namespace postgres {
   export type { postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresConfig as PostgresConfig };
 }
 
-/** `syncguard/redis` */
+/** What users see of the Redis backend. */
 
 /** Redis gives fencing tokens, and its clock decides. */
 interface RedisCapabilities extends BackendCapabilities {
@@ -651,10 +654,84 @@ interface RedisCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "server";
 }
+/**
+ * A client of yours: ioredis, node-redis, or anything with their `eval`.
+ *
+ * - ioredis and its like: `eval(script, numKeys, ...keys, ...args)`, all but `numKeys` strings
+ * - node-redis: `eval(script, { keys, arguments })`
+ */
+interface RedisClient {
+    eval: (...args: never[]) => unknown;
+}
+/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+interface RedisTlsOptions {
+    /** The certificates to trust. Default: those of the operating system. */
+    ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** The certificate to show, with those that vouch for it. */
+    cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** Its private key, without a passphrase. */
+    key?: string | Uint8Array | undefined;
+    /** The name that the server's certificate must have. Default: the host. */
+    servername?: string | undefined;
+    /** Whether a certificate that cannot be trusted ends the connection. Default true. */
+    rejectUnauthorized?: boolean | undefined;
+}
+/** Where a Redis server is, in the words of ioredis. What stands beside `url` overrides it. */
+interface RedisConnectionOptions {
+    /** As {@link createRedisBackend} takes it. */
+    url?: string | undefined;
+    /** A name or an address. Default `"localhost"`. */
+    host?: string | undefined;
+    /** Default 6379. */
+    port?: number | undefined;
+    /** A socket in the file system, instead of host and port. */
+    path?: string | undefined;
+    /** The number of the database. Default 0. */
+    db?: number | undefined;
+    /** The ACL user; needs a password. Default: the default user. */
+    username?: string | undefined;
+    /** The password. */
+    password?: string | undefined;
+    /** TLS, or `true` for TLS with the operating system's certificates. */
+    tls?: RedisTlsOptions | boolean | undefined;
+    /** Sentinels to ask for the primary, instead of host and port. With TLS, they must speak it too. */
+    sentinels?: readonly {
+        host: string;
+        port?: number | undefined;
+    }[] | undefined;
+    /** The name under which the Sentinels know the primary. */
+    name?: string | undefined;
+    /** The ACL user of the Sentinels themselves. */
+    sentinelUsername?: string | undefined;
+    /** The password of the Sentinels themselves. */
+    sentinelPassword?: string | undefined;
+    /** What `CLIENT LIST` calls the connection. */
+    connectionName?: string | undefined;
+    /** Stands before every key, as the option `keyPrefix` of ioredis does; not the backend's `keyPrefix`. */
+    clientKeyPrefix?: string | undefined;
+    /** Milliseconds that making a connection may take. Default 5000. */
+    connectTimeout?: number | undefined;
+}
 /** Options of the Redis backend. */
 interface RedisBackendOptions extends CommonBackendOptions {
     /** Namespace of all keys. Default `"syncguard"`. */
     keyPrefix?: string | undefined;
+    /**
+     * Milliseconds after which an operation fails with `NetworkTimeout` or `ServiceUnavailable`. Default: `commandTimeout`
+     * of an ioredis client, else 5000.
+     */
+    operationTimeoutMs?: number | undefined;
+    /** Milliseconds that making a connection may take. Default: the client's `connectTimeout`, else 5000. */
+    connectTimeoutMs?: number | undefined;
+    /**
+     * Who carries operations to the server.
+     *
+     * - `"native"`: a connection of this package. From a client only its settings are read.
+     * - `"client"`: the client's own `eval`.
+     *
+     * Default: native wherever all settings that matter can be carried over, else the client.
+     */
+    transport?: "native" | "client" | undefined;
 }
 /** The options with nothing left open. */
 interface RedisConfig {
@@ -671,25 +748,23 @@ interface LockData {
     key: string;
     fence: string;
 }
-/**
- * A backend that keeps locks in Redis.
- *
- * @param client - an ioredis or node-redis client, a URL, or connection options
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function createRedisBackend(client: unknown, options?: RedisBackendOptions): SyncGuardBackend<RedisCapabilities>;
-/** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
-declare function createLock$1(client: unknown, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
 
-type redis_LockData = LockData;
-type redis_RedisBackendOptions = RedisBackendOptions;
-type redis_RedisCapabilities = RedisCapabilities;
-type redis_RedisConfig = RedisConfig;
-declare const redis_createRedisBackend: typeof createRedisBackend;
-declare namespace redis {
-  export { createLock$1 as createLock, redis_createRedisBackend as createRedisBackend };
-  export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisConfig as RedisConfig };
-}
+/**
+ * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
+ *
+ * It connects at the first operation, and again when the connection is lost. An idle connection does not keep the
+ * process alive.
+ *
+ * @param client - one of
+ *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
+ *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
+ *     {@link RedisBackendOptions.transport}. Closing it stays your business.
+ *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
+ *     `redis+sentinel://host:26379,host2:26379/name/0`
+ *   - connection options
+ * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ */
+declare function createRedisBackend(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): SyncGuardBackend<RedisCapabilities>;
 
 /** One machine, one clock: `"server"` means the clock of the machine. */
 interface SqliteCapabilities extends BackendCapabilities {
@@ -774,6 +849,24 @@ declare function checkAborted(signal?: AbortSignal): void;
  * @throws LockError `Aborted`
  */
 declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
+
+/** `syncguard/redis` */
+
+/** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
+declare function createLock$1(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
+
+type redis_LockData = LockData;
+type redis_RedisBackendOptions = RedisBackendOptions;
+type redis_RedisCapabilities = RedisCapabilities;
+type redis_RedisClient = RedisClient;
+type redis_RedisConfig = RedisConfig;
+type redis_RedisConnectionOptions = RedisConnectionOptions;
+type redis_RedisTlsOptions = RedisTlsOptions;
+declare const redis_createRedisBackend: typeof createRedisBackend;
+declare namespace redis {
+  export { createLock$1 as createLock, redis_createRedisBackend as createRedisBackend };
+  export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisClient as RedisClient, redis_RedisConfig as RedisConfig, redis_RedisConnectionOptions as RedisConnectionOptions, redis_RedisTlsOptions as RedisTlsOptions };
+}
 
 /** `syncguard/sqlite` */
 

@@ -4,6 +4,7 @@
 import { parseArgs } from "node:util";
 import { build } from "../scripts/lib/build.mjs";
 import { main } from "../scripts/lib/run.mjs";
+import { needServers } from "../scripts/lib/servers.mjs";
 
 const suites = { redis: () => import("./redis/suite.mjs") };
 
@@ -19,5 +20,6 @@ await main(async () => {
     }
   }
   if (!values.built) await build();
+  await needServers();
   for (const name of names) await (await suites[name]()).run();
 });

@@ -14,9 +14,10 @@ use fred::types::config::{
     Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TcpConfig, TlsConfig,
     TlsConnector, TlsHostMapping,
 };
-use fred::types::{ClusterHash, CustomCommand, Resp3Frame, Value};
+use fred::types::{ClusterHash, ConnectHandle, CustomCommand, Resp3Frame, Value};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::config::{RedisConfig, RedisServer};
 use super::error::{Cause, describe, to_error};
@@ -131,8 +132,7 @@ impl Dial for FredDialer {
             .init()
             .await
             .map_err(|error| to_error(describe(&error), false))?;
-        let connection =
-            FredConnection::start(client, task.abort_handle(), config.locks.operation_timeout);
+        let connection = FredConnection::start(client, task, config.locks.operation_timeout);
         if let Some(name) = &config.connection_name {
             let arguments = vec!["SETNAME".into(), name.as_str().into()];
             // A refusal, as of a user who may not, is no reason not to serve.
@@ -170,22 +170,29 @@ pub(super) struct FredConnection {
     task: AbortHandle,
     pulse: Arc<Pulse>,
     watch: AbortHandle,
+    ended: CancellationToken,
 }
 
 impl FredConnection {
-    fn start(client: Client, task: AbortHandle, operation_timeout: Duration) -> Self {
+    fn start(client: Client, mut running: ConnectHandle, operation_timeout: Duration) -> Self {
         let pulse = Arc::new(Pulse::default());
-        let (patience, own, end) = (operation_timeout / 2, client.clone(), task.clone());
-        let watched = Arc::clone(&pulse);
+        let (patience, own) = (operation_timeout / 2, client.clone());
+        let (task, watched) = (running.abort_handle(), Arc::clone(&pulse));
+        let ended = CancellationToken::new();
+        let end = ended.clone();
         let watch = tokio::spawn(async move {
-            watched.stops(patience, || is_alive(&own, patience)).await;
-            end.abort();
+            tokio::select! {
+                _ = &mut running => {}
+                () = watched.stops(patience, || is_alive(&own, patience)) => running.abort(),
+            }
+            end.cancel();
         });
         Self {
             client,
             task,
             pulse,
             watch: watch.abort_handle(),
+            ended,
         }
     }
 
@@ -199,7 +206,12 @@ impl FredConnection {
         }
         self.pulse.sent();
         let command = CustomCommand::new_static(command, ClusterHash::Random, false);
-        let answer = self.client.custom_raw(command, arguments).await;
+        // fred keeps what comes while it ends a connection for the next one, which there will not be.
+        let answer = tokio::select! {
+            biased;
+            answer = self.client.custom_raw(command, arguments) => answer,
+            () = self.ended.cancelled() => return Err(to_error(Cause::Closed, true)),
+        };
         self.pulse.answered();
         // What fred says of a broken connection it says of one that was never made, too.
         answer.map_err(|error| match describe(&error) {
