@@ -34,12 +34,13 @@
 //   RedisTlsOptions createLock createRedisBackend
 //
 // syncguard/postgres
-//   PostgresBackendOptions PostgresCapabilities PostgresConfig createLock createPostgresBackend
-//   setupSchema
+//   PgClient PostgresBackendOptions PostgresCapabilities PostgresClient PostgresConfig
+//   PostgresConnectionOptions PostgresJsClient PostgresSchemaOptions PostgresSslOptions createLock
+//   createPostgresBackend setupSchema
 //
 // syncguard/firestore
-//   FirestoreBackendOptions FirestoreCapabilities FirestoreConfig LockDocument
-//   createFirestoreBackend createLock
+//   FirestoreBackendOptions FirestoreCapabilities FirestoreClient FirestoreConfig
+//   FirestoreConnectionOptions LockDocument createFirestoreBackend createLock
 //
 // syncguard/sqlite
 //   SqliteBackendOptions SqliteCapabilities createLock createSqliteBackend
@@ -548,7 +549,7 @@ declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number)
 /** Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings. */
 declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
 
-/** `syncguard/firestore` */
+/** What users see of the Firestore backend. */
 
 /** Firestore gives fencing tokens; the clock of the client decides. */
 interface FirestoreCapabilities extends BackendCapabilities {
@@ -556,12 +557,53 @@ interface FirestoreCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "client";
 }
+/** A client of yours: an instance of `Firestore` of `@google-cloud/firestore`, or anything with its methods. */
+interface FirestoreClient {
+    collection: (...args: never[]) => unknown;
+    runTransaction: (...args: never[]) => unknown;
+}
+/**
+ * Which database, and who you are to it, in the words of `@google-cloud/firestore`. What is not said is taken from the
+ * environment.
+ */
+interface FirestoreConnectionOptions {
+    /** The Google Cloud project. Default: GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, else that of the credentials. */
+    projectId?: string | undefined;
+    /** The database in the project. Default `"(default)"`. */
+    databaseId?: string | undefined;
+    /**
+     * The content of a key file; `client_email` and `private_key` are enough. Default: Application Default Credentials,
+     * that is the file in GOOGLE_APPLICATION_CREDENTIALS, that of `gcloud`, or the machine's own account.
+     */
+    credentials?: Readonly<Record<string, unknown>> | undefined;
+    /** The path of a key file, instead of `credentials`. It is read by the first operation. */
+    keyFilename?: string | undefined;
+    /** `host:port` of an emulator, which asks for no credentials. Default: FIRESTORE_EMULATOR_HOST. */
+    emulatorHost?: string | undefined;
+    /** Another server than Google's public one: `host` or `host:port`. */
+    host?: string | undefined;
+    /** Whether `host` speaks TLS. Default true. */
+    ssl?: boolean | undefined;
+}
 /** Options of the Firestore backend. */
 interface FirestoreBackendOptions extends CommonBackendOptions {
     /** The collection of locks. Default `"locks"`. */
     collection?: string | undefined;
-    /** The collection of fence counters. Default `"fence_counters"`. */
+    /** The collection of fence counters; another one than that of locks. Default `"fence_counters"`. */
     fenceCollection?: string | undefined;
+    /**
+     * Milliseconds after which an operation fails, its retries after conflicts included; at most an hour. Default 5000.
+     */
+    operationTimeoutMs?: number | undefined;
+    /**
+     * Who carries operations to Firestore.
+     *
+     * - `"native"`: a connection of this package. From a client only its settings are read.
+     * - `"client"`: the client's own transactions.
+     *
+     * Default: native wherever all settings that matter can be carried over, else the client.
+     */
+    transport?: "native" | "client" | undefined;
 }
 /** The options with nothing left open. */
 interface FirestoreConfig {
@@ -579,27 +621,42 @@ interface LockDocument {
     key: string;
     fence: string;
 }
+
 /**
- * A backend that keeps locks in Firestore.
+ * A backend that keeps locks in Google Cloud Firestore.
  *
- * @param db - a Firestore client, or connection options
- * @throws LockError `InvalidArgument`: not built yet
+ * Each client's own clock decides when locks end: keep clocks synchronised. The backend connects at the first operation,
+ * and again when the connection is lost. An idle connection does not keep the process alive.
+ *
+ * @param db - one of
+ *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
+ *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
+ *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. Ending it stays your business.
+ *   - connection options
+ *   - nothing: the environment says it all
+ * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or
+ *   credentials that do not work are found out by the first operation.
  */
-declare function createFirestoreBackend(db: unknown, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
+declare function createFirestoreBackend(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
+
+/** `syncguard/firestore` */
+
 /** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
-declare function createLock$3(db: unknown, options?: FirestoreBackendOptions): AsyncLock<FirestoreCapabilities>;
+declare function createLock$3(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): AsyncLock<FirestoreCapabilities>;
 
 type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
 type firestore_FirestoreCapabilities = FirestoreCapabilities;
+type firestore_FirestoreClient = FirestoreClient;
 type firestore_FirestoreConfig = FirestoreConfig;
+type firestore_FirestoreConnectionOptions = FirestoreConnectionOptions;
 type firestore_LockDocument = LockDocument;
 declare const firestore_createFirestoreBackend: typeof createFirestoreBackend;
 declare namespace firestore {
   export { firestore_createFirestoreBackend as createFirestoreBackend, createLock$3 as createLock };
-  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreConfig as FirestoreConfig, firestore_LockDocument as LockDocument };
+  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_LockDocument as LockDocument };
 }
 
-/** `syncguard/postgres` */
+/** What users see of the PostgreSQL backend. */
 
 /** PostgreSQL gives fencing tokens, and its clock decides. */
 interface PostgresCapabilities extends BackendCapabilities {
@@ -607,44 +664,143 @@ interface PostgresCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "server";
 }
+/** A client of yours with postgres.js' `unsafe(text, params)`, which gives the rows. */
+interface PostgresJsClient {
+    unsafe: (...args: never[]) => unknown;
+}
+/** A client of yours with pg's `query(text, params)`, which gives `{ rows }`. */
+interface PgClient {
+    query: (...args: never[]) => unknown;
+}
+/** A client of yours: postgres.js, a pg `Pool` or `Client`, or anything with their call for queries. */
+type PostgresClient = PostgresJsClient | PgClient;
+/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+interface PostgresSslOptions {
+    /** The certificates to trust. Default: those of the web. */
+    ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** The certificate to show, with those that vouch for it. */
+    cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** Its private key, without a passphrase. */
+    key?: string | Uint8Array | undefined;
+    /** The name that the server's certificate must have. Default: the host. */
+    servername?: string | undefined;
+    /** Whether a certificate that cannot be trusted ends the connection. Default true. */
+    rejectUnauthorized?: boolean | undefined;
+}
+/**
+ * Where a PostgreSQL server is, in the words of postgres.js and of pg. What stands beside `url` overrides it; what is not
+ * said is taken from the variables PGHOST, PGUSER and so on.
+ */
+interface PostgresConnectionOptions {
+    /** As {@link createPostgresBackend} takes it. */
+    url?: string | undefined;
+    /** The same, in pg's word. */
+    connectionString?: string | undefined;
+    /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
+    host?: string | readonly string[] | undefined;
+    /** One for all hosts, or one for each. Default 5432. */
+    port?: number | readonly number[] | undefined;
+    /** A unix socket, such as `/run/postgresql/.s.PGSQL.5432`, instead of host and port. */
+    path?: string | undefined;
+    /** Default: the name of the role. */
+    database?: string | undefined;
+    /** The role. Default: the name of the operating system's user. */
+    user?: string | undefined;
+    /** The same. */
+    username?: string | undefined;
+    /** The password, or what gives one for each connection, such as a token that expires. */
+    password?: string | (() => string | PromiseLike<string>) | undefined;
+    /** The same. */
+    pass?: string | (() => string | PromiseLike<string>) | undefined;
+    /** `true` stands for `"verify-full"`, `false` for `"disable"`; the words are libpq's. Default `"prefer"`. */
+    ssl?: boolean | "disable" | "allow" | "prefer" | "require" | "verify-ca" | "verify-full" | PostgresSslOptions | undefined;
+    /** The most connections at once. Default 10. */
+    max?: number | undefined;
+    /** Seconds that getting a connection may take. Default 5. */
+    connect_timeout?: number | undefined;
+    /** The same in milliseconds, in pg's word. */
+    connectionTimeoutMillis?: number | undefined;
+    /** What `pg_stat_activity` calls the connections. Default `"syncguard"`. */
+    application_name?: string | undefined;
+    /** Command-line options of the sessions, such as `-c search_path=locks`. */
+    options?: string | undefined;
+    /** Settings of the sessions by name. */
+    connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
+    /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
+    statement_timeout?: number | undefined;
+    /** Milliseconds that a statement may wait for another session's lock. */
+    lock_timeout?: number | undefined;
+    /** What a server must be. Default: with several hosts, it must accept writes. */
+    target_session_attrs?: "any" | "read-write" | "primary" | undefined;
+    /** Whether statements are prepared, see {@link PostgresBackendOptions.prepare}. */
+    prepare?: boolean | undefined;
+}
 /** Options of the PostgreSQL backend. */
 interface PostgresBackendOptions extends CommonBackendOptions {
     /** The table of locks. Default `"syncguard_locks"`. */
     tableName?: string | undefined;
     /** The table of fence counters. Default `"syncguard_fence_counters"`. */
     fenceTableName?: string | undefined;
+    /** Milliseconds after which an operation fails. Default: `query_timeout` of a pg client, else 5000. */
+    operationTimeoutMs?: number | undefined;
+    /** Milliseconds that getting a connection may take. Default: the client's own, else 5000. */
+    connectTimeoutMs?: number | undefined;
+    /** The most native connections at once; they are opened when they are needed. Default: the client's `max`, else 10. */
+    poolSize?: number | undefined;
+    /**
+     * Whether a release is answered only when it is on the server's disk. Without, it is faster, and a crash of the
+     * server may bring the lock back until its TTL ends it. Acquisitions always wait for the disk. Default false.
+     */
+    durableReleases?: boolean | undefined;
+    /**
+     * Whether statements are prepared once per native connection. Where a pooler makes that impossible, this is found out.
+     * Default: the client's, else true.
+     */
+    prepare?: boolean | undefined;
+    /**
+     * Who carries operations to the server.
+     *
+     * - `"native"`: connections of this package. From a client only its settings are read.
+     * - `"client"`: the client's own `unsafe` or `query`.
+     *
+     * Default: native wherever all settings that matter can be carried over, else the client.
+     */
+    transport?: "native" | "client" | undefined;
 }
+/** Options of {@link setupSchema}: those of the backend that have to do with tables and connections. */
+type PostgresSchemaOptions = Pick<PostgresBackendOptions, "tableName" | "fenceTableName" | "connectTimeoutMs" | "transport">;
 /** The options with nothing left open. */
 interface PostgresConfig {
     tableName: string;
     fenceTableName: string;
     cleanupInIsLocked: boolean;
 }
-/**
- * A backend that keeps locks in PostgreSQL.
- *
- * @param sql - a postgres.js or pg client, a URL, or connection options
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function createPostgresBackend(sql: unknown, options?: PostgresBackendOptions): SyncGuardBackend<PostgresCapabilities>;
-/** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
-declare function createLock$2(sql: unknown, options?: PostgresBackendOptions): AsyncLock<PostgresCapabilities>;
-/**
- * Creates the tables and indexes, if they are not there. Call it once, before the first lock.
- *
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function setupSchema(sql: unknown, options?: Pick<PostgresBackendOptions, "tableName" | "fenceTableName">): Promise<void>;
 
-type postgres_PostgresBackendOptions = PostgresBackendOptions;
-type postgres_PostgresCapabilities = PostgresCapabilities;
-type postgres_PostgresConfig = PostgresConfig;
-declare const postgres_createPostgresBackend: typeof createPostgresBackend;
-declare const postgres_setupSchema: typeof setupSchema;
-declare namespace postgres {
-  export { createLock$2 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
-  export type { postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresConfig as PostgresConfig };
-}
+/**
+ * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.
+ *
+ * It connects at the first operation, and again when connections are lost. Idle connections do not keep the process
+ * alive.
+ *
+ * @param sql - one of
+ *   - a postgres.js instance, or a pg `Pool` or `Client`: its settings are read, and the backend makes connections of
+ *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their call for
+ *     queries: see {@link PostgresBackendOptions.transport}. Closing it stays your business.
+ *   - a URL, as `psql` takes it: `postgres://user:password@host:5432/database?sslmode=verify-full`
+ *   - connection options; `{}` leaves all to the variables PGHOST, PGUSER and so on
+ * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ */
+declare function createPostgresBackend(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): SyncGuardBackend<PostgresCapabilities>;
+/**
+ * Creates what is missing of the tables and indexes. Call it before the first lock, as often as you like, in as many
+ * processes as you like; it also works on tables that the TypeScript library made.
+ *
+ * Needs the right to create tables, and none when all is there.
+ *
+ * @param sql - as for {@link createPostgresBackend}
+ * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and whatever connections fail with
+ */
+declare function setupSchema(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresSchemaOptions): Promise<void>;
 
 /** What users see of the Redis backend. */
 
@@ -853,7 +1009,7 @@ declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
 /** `syncguard/redis` */
 
 /** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
-declare function createLock$1(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
+declare function createLock$2(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
 
 type redis_LockData = LockData;
 type redis_RedisBackendOptions = RedisBackendOptions;
@@ -864,8 +1020,29 @@ type redis_RedisConnectionOptions = RedisConnectionOptions;
 type redis_RedisTlsOptions = RedisTlsOptions;
 declare const redis_createRedisBackend: typeof createRedisBackend;
 declare namespace redis {
-  export { createLock$1 as createLock, redis_createRedisBackend as createRedisBackend };
+  export { createLock$2 as createLock, redis_createRedisBackend as createRedisBackend };
   export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisClient as RedisClient, redis_RedisConfig as RedisConfig, redis_RedisConnectionOptions as RedisConnectionOptions, redis_RedisTlsOptions as RedisTlsOptions };
+}
+
+/** `syncguard/postgres` */
+
+/** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
+declare function createLock$1(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): AsyncLock<PostgresCapabilities>;
+
+type postgres_PgClient = PgClient;
+type postgres_PostgresBackendOptions = PostgresBackendOptions;
+type postgres_PostgresCapabilities = PostgresCapabilities;
+type postgres_PostgresClient = PostgresClient;
+type postgres_PostgresConfig = PostgresConfig;
+type postgres_PostgresConnectionOptions = PostgresConnectionOptions;
+type postgres_PostgresJsClient = PostgresJsClient;
+type postgres_PostgresSchemaOptions = PostgresSchemaOptions;
+type postgres_PostgresSslOptions = PostgresSslOptions;
+declare const postgres_createPostgresBackend: typeof createPostgresBackend;
+declare const postgres_setupSchema: typeof setupSchema;
+declare namespace postgres {
+  export { createLock$1 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
+  export type { postgres_PgClient as PgClient, postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresClient as PostgresClient, postgres_PostgresConfig as PostgresConfig, postgres_PostgresConnectionOptions as PostgresConnectionOptions, postgres_PostgresJsClient as PostgresJsClient, postgres_PostgresSchemaOptions as PostgresSchemaOptions, postgres_PostgresSslOptions as PostgresSslOptions };
 }
 
 /** `syncguard/sqlite` */

@@ -6,7 +6,10 @@ import { build } from "../scripts/lib/build.mjs";
 import { main } from "../scripts/lib/run.mjs";
 import { needServers } from "../scripts/lib/servers.mjs";
 
-const suites = { redis: () => import("./redis/suite.mjs") };
+const suites = {
+  postgres: () => import("./postgres/suite.mjs"),
+  redis: () => import("./redis/suite.mjs"),
+};
 
 await main(async () => {
   const { values, positionals } = parseArgs({

@@ -1,11 +1,13 @@
 /** Private Redis servers: each on a free port, in a temporary folder, and ended with its tests. */
 
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
-import { connect, createServer, type AddressInfo } from "node:net";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { RedisConnectionOptions } from "syncguard/redis";
+import { writeCertificates } from "./certificates";
+import { freePort } from "./ports";
 import { temporaryFolder } from "./temp";
 import { until } from "./until";
 
@@ -109,7 +111,8 @@ const USERS = [
 export async function startTlsRedis(): Promise<
   RedisServer & { readonly connection: RedisConnectionOptions }
 > {
-  const certificates = makeCertificates();
+  const certificates = temporaryFolder();
+  writeCertificates(certificates.path, "redis.test");
   const path = (name: string): string => join(certificates.path, name);
   const server = await startRedis({
     portOption: "tls-port",
@@ -176,19 +179,6 @@ export async function startSentinelSet(): Promise<SentinelSet> {
   };
 }
 
-/** A port that nobody listens on. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  return await new Promise((done, fail) => {
-    server.on("error", fail).listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => {
-        done(port);
-      });
-    });
-  });
-}
-
 async function launch(
   program: string,
   file: string,
@@ -234,28 +224,4 @@ async function end(child: ChildProcess): Promise<void> {
     child.once("exit", ended);
     child.kill("SIGKILL");
   });
-}
-
-/** An authority, and what it says of a server at 127.0.0.1 and of a client. */
-function makeCertificates(): { path: string; remove: () => void } {
-  const folder = temporaryFolder();
-  const openssl = (...args: string[]): void => {
-    execFileSync("openssl", args, { cwd: folder.path, stdio: "pipe" });
-  };
-  const newKey = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-  try {
-    openssl("req", "-x509", ...newKey, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"); // prettier-ignore
-    for (const name of ["server", "client"]) {
-      openssl("req", ...newKey, "-subj", `/CN=${name}`, "-keyout", `${name}.key`, "-out", `${name}.csr`); // prettier-ignore
-      writeFileSync(
-        join(folder.path, `${name}.ext`),
-        "basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1,DNS:redis.test\n",
-      );
-      openssl("x509", "-req", "-days", "2", "-in", `${name}.csr`, "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", `${name}.ext`, "-out", `${name}.pem`); // prettier-ignore
-    }
-    return folder;
-  } catch (error) {
-    folder.remove();
-    throw error;
-  }
 }

@@ -10,9 +10,10 @@ import type {
 } from "./firestore-types.js";
 import { exposeNativeBackend } from "./native-backend.js";
 import { core, type NativeBackend } from "./native.js";
+import { checkServerOptions, checkStrings } from "./server-options.js";
 import { shareConnections } from "./shared-connections.js";
 import type { SyncGuardBackend } from "./types.js";
-import { checkDisposal, checkObject, invalid } from "./validation.js";
+import { checkDisposal, invalid } from "./validation.js";
 
 /**
  * A backend that keeps locks in Google Cloud Firestore.
@@ -91,21 +92,7 @@ function isClient(value: unknown): value is FirestoreClient {
 }
 
 function checkOptions(options: unknown): asserts options is FirestoreBackendOptions {
-  checkObject(options, "options");
-  const given = options as Record<keyof FirestoreBackendOptions, unknown>;
-  for (const name of ["collection", "fenceCollection"] as const) {
-    if (given[name] !== undefined && typeof given[name] !== "string") {
-      throw invalid(`${name} must be a string`);
-    }
-  }
-  const { cleanupInIsLocked, operationTimeoutMs, transport } = given;
-  if (cleanupInIsLocked !== undefined && typeof cleanupInIsLocked !== "boolean") {
-    throw invalid("cleanupInIsLocked must be a boolean");
-  }
-  if (operationTimeoutMs !== undefined && typeof operationTimeoutMs !== "number") {
-    throw invalid("operationTimeoutMs must be a positive number of milliseconds");
-  }
-  if (transport !== undefined && transport !== "native" && transport !== "client") {
-    throw invalid('transport must be "native" or "client"');
-  }
+  checkServerOptions(options);
+  const { collection, fenceCollection } = options as Partial<Record<string, unknown>>;
+  checkStrings({ collection, fenceCollection });
 }
