@@ -39,8 +39,8 @@
 //   createPostgresBackend setupSchema
 //
 // syncguard/firestore
-//   FirestoreBackendOptions FirestoreCapabilities FirestoreConfig LockDocument
-//   createFirestoreBackend createLock
+//   FirestoreBackendOptions FirestoreCapabilities FirestoreClient FirestoreConfig
+//   FirestoreConnectionOptions LockDocument createFirestoreBackend createLock
 //
 // syncguard/sqlite
 //   SqliteBackendOptions SqliteCapabilities createLock createSqliteBackend
@@ -549,7 +549,7 @@ declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number)
 /** Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings. */
 declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
 
-/** `syncguard/firestore` */
+/** What users see of the Firestore backend. */
 
 /** Firestore gives fencing tokens; the clock of the client decides. */
 interface FirestoreCapabilities extends BackendCapabilities {
@@ -557,12 +557,53 @@ interface FirestoreCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "client";
 }
+/** A client of yours: an instance of `Firestore` of `@google-cloud/firestore`, or anything with its methods. */
+interface FirestoreClient {
+    collection: (...args: never[]) => unknown;
+    runTransaction: (...args: never[]) => unknown;
+}
+/**
+ * Which database, and who you are to it, in the words of `@google-cloud/firestore`. What is not said is taken from the
+ * environment.
+ */
+interface FirestoreConnectionOptions {
+    /** The Google Cloud project. Default: GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, else that of the credentials. */
+    projectId?: string | undefined;
+    /** The database in the project. Default `"(default)"`. */
+    databaseId?: string | undefined;
+    /**
+     * The content of a key file; `client_email` and `private_key` are enough. Default: Application Default Credentials,
+     * that is the file in GOOGLE_APPLICATION_CREDENTIALS, that of `gcloud`, or the machine's own account.
+     */
+    credentials?: Readonly<Record<string, unknown>> | undefined;
+    /** The path of a key file, instead of `credentials`. It is read by the first operation. */
+    keyFilename?: string | undefined;
+    /** `host:port` of an emulator, which asks for no credentials. Default: FIRESTORE_EMULATOR_HOST. */
+    emulatorHost?: string | undefined;
+    /** Another server than Google's public one: `host` or `host:port`. */
+    host?: string | undefined;
+    /** Whether `host` speaks TLS. Default true. */
+    ssl?: boolean | undefined;
+}
 /** Options of the Firestore backend. */
 interface FirestoreBackendOptions extends CommonBackendOptions {
     /** The collection of locks. Default `"locks"`. */
     collection?: string | undefined;
-    /** The collection of fence counters. Default `"fence_counters"`. */
+    /** The collection of fence counters; another one than that of locks. Default `"fence_counters"`. */
     fenceCollection?: string | undefined;
+    /**
+     * Milliseconds after which an operation fails, its retries after conflicts included; at most an hour. Default 5000.
+     */
+    operationTimeoutMs?: number | undefined;
+    /**
+     * Who carries operations to Firestore.
+     *
+     * - `"native"`: a connection of this package. From a client only its settings are read.
+     * - `"client"`: the client's own transactions.
+     *
+     * Default: native wherever all settings that matter can be carried over, else the client.
+     */
+    transport?: "native" | "client" | undefined;
 }
 /** The options with nothing left open. */
 interface FirestoreConfig {
@@ -580,24 +621,39 @@ interface LockDocument {
     key: string;
     fence: string;
 }
+
 /**
- * A backend that keeps locks in Firestore.
+ * A backend that keeps locks in Google Cloud Firestore.
  *
- * @param db - a Firestore client, or connection options
- * @throws LockError `InvalidArgument`: not built yet
+ * Each client's own clock decides when locks end: keep clocks synchronised. The backend connects at the first operation,
+ * and again when the connection is lost. An idle connection does not keep the process alive.
+ *
+ * @param db - one of
+ *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
+ *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
+ *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. Ending it stays your business.
+ *   - connection options
+ *   - nothing: the environment says it all
+ * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or
+ *   credentials that do not work are found out by the first operation.
  */
-declare function createFirestoreBackend(db: unknown, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
+declare function createFirestoreBackend(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
+
+/** `syncguard/firestore` */
+
 /** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
-declare function createLock$3(db: unknown, options?: FirestoreBackendOptions): AsyncLock<FirestoreCapabilities>;
+declare function createLock$3(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): AsyncLock<FirestoreCapabilities>;
 
 type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
 type firestore_FirestoreCapabilities = FirestoreCapabilities;
+type firestore_FirestoreClient = FirestoreClient;
 type firestore_FirestoreConfig = FirestoreConfig;
+type firestore_FirestoreConnectionOptions = FirestoreConnectionOptions;
 type firestore_LockDocument = LockDocument;
 declare const firestore_createFirestoreBackend: typeof createFirestoreBackend;
 declare namespace firestore {
   export { firestore_createFirestoreBackend as createFirestoreBackend, createLock$3 as createLock };
-  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreConfig as FirestoreConfig, firestore_LockDocument as LockDocument };
+  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_LockDocument as LockDocument };
 }
 
 /** What users see of the PostgreSQL backend. */

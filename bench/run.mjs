@@ -7,6 +7,7 @@ import { main } from "../scripts/lib/run.mjs";
 import { needServers } from "../scripts/lib/servers.mjs";
 
 const suites = {
+  firestore: () => import("./firestore/suite.mjs"),
   postgres: () => import("./postgres/suite.mjs"),
   redis: () => import("./redis/suite.mjs"),
 };

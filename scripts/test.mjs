@@ -4,7 +4,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { build } from "./lib/build.mjs";
+import { build, buildEmulator } from "./lib/build.mjs";
 import { cargoCounts, complaint, vitestCounts } from "./lib/counts.mjs";
 import { main, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
@@ -40,6 +40,7 @@ async function cargoTest() {
 }
 
 async function vitest() {
+  await buildEmulator();
   const folder = mkdtempSync(join(tmpdir(), "syncguard-vitest-"));
   try {
     const file = join(folder, "report.json");

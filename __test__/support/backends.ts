@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
+import { firestoreByClient, firestoreByOptions } from "./firestore-stores";
 import {
   postgresBehindPgBouncer,
   postgresByPostgresJs,
@@ -44,6 +45,9 @@ export const stores: Readonly<Record<string, Opener>> = {
   "Redis through an ioredis client": () => redisByClient("client"),
   "Redis over TLS with ACL": redisOverTls,
   "Redis over Sentinel": redisBySentinel,
+  "Firestore by options": firestoreByOptions,
+  "Firestore by a client of Google": () => firestoreByClient("native"),
+  "Firestore through a client of Google": () => firestoreByClient("client"),
 };
 
 function sqliteFile(): Store {

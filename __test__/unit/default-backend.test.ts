@@ -9,6 +9,7 @@ import { createSqliteBackend } from "syncguard/sqlite";
 import { lockError, thrownLockError } from "../support/errors";
 import { fakeBackend } from "../support/fake-backend";
 import { startPostgres } from "../support/postgres";
+import { startEmulator } from "../support/firestore";
 import { startRedis } from "../support/redis";
 import { temporaryFolder } from "../support/temp";
 
@@ -64,7 +65,20 @@ describe("SYNCGUARD_URL", () => {
     expect(await use(server.url.replace("postgres:", "PostgreSQL:"))).toBe("000000000000002");
   });
 
+  test("may name a Firestore database", async () => {
+    const emulator = await startEmulator();
+    onTestFinished(emulator.stop);
+    vi.stubEnv("FIRESTORE_EMULATOR_HOST", emulator.host);
+    expect(await use("firestore://my-project")).toBe("000000000000001");
+    expect(await use("FireStore://my-project/(default)")).toBe("000000000000002");
+    expect(await use("firestore://my-project/other")).toBe("000000000000001");
+    vi.stubEnv("GOOGLE_CLOUD_PROJECT", "my-project");
+    expect(await use("firestore:")).toBe("000000000000003");
+  });
+
   test.each([
+    "firestore://u:secret@h",
+    "firestore://project/database/secret",
     "redis://u:secret@h:port",
     "redis+sentinel://u:secret@h",
     "unix://secret",

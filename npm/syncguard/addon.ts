@@ -83,9 +83,36 @@ export type PostgresNativeConnection = {
   prepare?: boolean;
 };
 
+/** How locks are kept in Firestore, whoever carries them there. */
+export type FirestoreNativeLocks = {
+  collection?: string;
+  fenceCollection?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+};
+
+/** Which Firestore database, and who we are to it. What is not said is taken from the environment. */
+export type FirestoreNativeConnection = {
+  projectId?: string;
+  databaseId?: string;
+  /** The JSON of a key file. */
+  credentials?: string;
+  keyFilename?: string;
+  /** Another server than Google's: `host` or `host:port`. */
+  host?: string;
+  /** Whether that server speaks TLS; it does if this is not said. */
+  ssl?: boolean;
+  emulatorHost?: string;
+};
+
 /** A connection for several backends; it is made when it is needed. */
 export interface RedisConnection {
   readonly [Symbol.toStringTag]?: "RedisConnection";
+}
+
+/** The same for Firestore. */
+export interface FirestoreConnection {
+  readonly [Symbol.toStringTag]?: "FirestoreConnection";
 }
 
 /** The addon's exports, as `crates/syncguard-node` defines them. */
@@ -117,6 +144,7 @@ export interface Addon {
     after(failedWith: string | null, elapsedMs: number, random: number): number | null;
     attemptTimeoutMs(elapsedMs: number): number;
   };
+  FirestoreConnection: new (options: FirestoreNativeConnection) => FirestoreConnection;
   RedisConnection: new (options: RedisNativeConnection) => RedisConnection;
   NativeBackend: {
     sqlite(completions: Completions, options: SqliteNativeOptions): Handle;
@@ -131,6 +159,17 @@ export interface Addon {
       completions: Completions,
       client: number,
       locks: PostgresNativeLocks,
+    ): Handle;
+    firestore(
+      completions: Completions,
+      connection: FirestoreConnection,
+      locks: FirestoreNativeLocks,
+      warn: number,
+    ): Handle;
+    firestoreOverClient(
+      completions: Completions,
+      client: number,
+      locks: FirestoreNativeLocks,
     ): Handle;
   };
 }

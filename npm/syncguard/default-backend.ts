@@ -4,6 +4,8 @@ import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
 import { LockError, type LockErrorCode } from "./errors.js";
+import { createFirestoreBackend } from "./firestore-backend.js";
+import { connectionOfUrl } from "./firestore-url.js";
 import { createPostgresBackend } from "./postgres-backend.js";
 import { createRedisBackend } from "./redis-backend.js";
 import { createSqliteBackend } from "./sqlite-backend.js";
@@ -47,10 +49,6 @@ const REDIS = /^(rediss?([+-]sentinel)?|(redis\+)?unix)$/;
 
 const POSTGRES = /^postgres(ql)?$/;
 
-const SERVERS: Readonly<Record<string, string>> = {
-  firestore: "Firestore",
-};
-
 function createFromUrl(url: string): Backend {
   // The scheme alone may appear in errors: the rest can hold a password.
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
@@ -61,10 +59,11 @@ function createFromUrl(url: string): Backend {
   if (scheme !== undefined && POSTGRES.test(scheme)) {
     return createOnServer(createPostgresBackend, url);
   }
-  const server = scheme === undefined ? undefined : SERVERS[scheme];
-  if (server !== undefined) throw invalid(`SYNCGUARD_URL: the ${server} backend is not built yet`);
+  if (scheme === "firestore") {
+    return createOnServer((at) => createFirestoreBackend(connectionOfUrl(at)), url);
+  }
   throw invalid(
-    "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, unix:, postgres: or postgresql:",
+    "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, unix:, postgres:, postgresql: or firestore:",
   );
 }
 

@@ -3,6 +3,9 @@
 import {
   addon,
   type Completions,
+  type FirestoreConnection,
+  type FirestoreNativeConnection,
+  type FirestoreNativeLocks,
   type Handle,
   type NativeCapabilities,
   type PostgresNativeConnection,
@@ -37,6 +40,33 @@ export type PostgresStatementCall =
   | { sql: string; params: (string | null)[]; columns: string[] }
   /** Several statements without parameters, as one transaction. */
   | { batch: string };
+
+export type FirestoreRef = { collection: string; id: string };
+
+/** Documents by name, or all whose field has that value. */
+export type FirestoreReads =
+  { documents: FirestoreRef[] } | { collection: string; field: string; equals: string };
+
+export type FirestoreWrite =
+  | { set: FirestoreRef; fields: Record<string, string | number> }
+  | { update: FirestoreRef; fields: Record<string, string | number> }
+  | { delete: FirestoreRef };
+
+/**
+ * A call for a Firestore client to carry out. Reads are answered with the time and the documents. A transaction that
+ * `open` started, by a number, waits for `commit` or `rollback`, at most for its limit.
+ */
+export type FirestoreCall =
+  | { read: FirestoreReads }
+  | { open: number; read: FirestoreReads; limitMs: number }
+  | { commit: number; writes: FirestoreWrite[] }
+  | { rollback: number }
+  | FirestoreWarning;
+
+/** Several documents carry one lock id. */
+export type FirestoreWarning = {
+  duplicate: { lockIdHash: string; live: number; expired: number };
+};
 
 export type RetryPolicy = {
   maxRetries: number;
@@ -262,6 +292,28 @@ export const core = {
   ): NativeBackend =>
     withClient(run, (client) =>
       open((source) => addon.NativeBackend.postgresOverClient(source, client, locks)),
+    ),
+
+  createFirestoreConnection: (options: FirestoreNativeConnection): FirestoreConnection =>
+    call(() => new addon.FirestoreConnection(options)),
+
+  /** `warn` hears of what no correct client does. */
+  createFirestoreBackend: (
+    connection: FirestoreConnection,
+    locks: FirestoreNativeLocks,
+    warn: (warning: FirestoreWarning) => Promise<unknown>,
+  ): NativeBackend =>
+    withClient(warn, (client) =>
+      open((source) => addon.NativeBackend.firestore(source, connection, locks, client)),
+    ),
+
+  /** Every transaction and every read goes through `run`: a client of the user's. */
+  createFirestoreClientBackend: (
+    run: (call: FirestoreCall) => Promise<unknown>,
+    locks: FirestoreNativeLocks,
+  ): NativeBackend =>
+    withClient(run, (client) =>
+      open((source) => addon.NativeBackend.firestoreOverClient(source, client, locks)),
     ),
 };
 

@@ -195,7 +195,8 @@ function ask(source: Completions, question: number, client: number, json: string
       source.reject(
         question,
         typeof name === "string" ? name : "",
-        typeof code === "string" ? code : undefined,
+        // gRPC's are numbers.
+        typeof code === "string" || typeof code === "number" ? String(code) : undefined,
         typeof message === "string" ? message : String(error),
       );
     });

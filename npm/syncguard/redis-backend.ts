@@ -1,4 +1,4 @@
-import type { RedisConnection, RedisNativeConnection, RedisNativeLocks } from "./addon.js";
+import type { RedisNativeConnection, RedisNativeLocks } from "./addon.js";
 import { exposeNativeBackend } from "./native-backend.js";
 import { core, type NativeBackend } from "./native.js";
 import { runOnClient } from "./redis-client.js";
@@ -10,6 +10,7 @@ import type {
   RedisClient,
   RedisConnectionOptions,
 } from "./redis-types.js";
+import { shareConnections } from "./shared-connections.js";
 import { checkServerOptions, checkStrings } from "./server-options.js";
 import type { SyncGuardBackend } from "./types.js";
 import { checkDisposal, invalid } from "./validation.js";
@@ -71,17 +72,7 @@ function connectNatively(
   return core.createRedisBackend(connection, lockSettings(options));
 }
 
-/** The connections that stand in for each client, by their settings. */
-const connections = new WeakMap<RedisClient, Map<string, RedisConnection>>();
-
-function connectionOf(client: RedisClient, settings: RedisNativeConnection): RedisConnection {
-  const ofClient = connections.get(client) ?? new Map<string, RedisConnection>();
-  connections.set(client, ofClient);
-  const name = JSON.stringify(settings);
-  const connection = ofClient.get(name) ?? core.createRedisConnection(settings);
-  ofClient.set(name, connection);
-  return connection;
-}
+const connectionOf = shareConnections(core.createRedisConnection);
 
 function drive(client: RedisClient, options: RedisBackendOptions): NativeBackend {
   return core.createRedisClientBackend(runOnClient(client), lockSettings(options));

@@ -54,6 +54,19 @@ export async function buildAddon() {
   place(join(target, "release", libraryName()), addon);
 }
 
+/** The Firestore emulator, for tests that start it; with the features that `cargo test` builds. */
+export async function buildEmulator() {
+  const args = [
+    "build",
+    "--workspace",
+    "--all-features",
+    "--locked",
+    "--bin",
+    "firestore-emulator",
+  ];
+  await must("cargo", args, { quiet: true });
+}
+
 /** dist/, if a source of it changed. */
 export async function buildTypeScript() {
   const sources = [

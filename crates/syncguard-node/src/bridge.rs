@@ -17,7 +17,7 @@ use crate::completion::{Mailbox, Outcome};
 pub(crate) struct Rejection {
     /// The error's `name`.
     pub(crate) name: String,
-    /// The error's `code`, if it has one.
+    /// The error's `code`, if it has one; numbers as decimal digits.
     pub(crate) code: Option<String>,
     /// The error's `message`.
     pub(crate) message: String,
@@ -79,6 +79,17 @@ impl Bridge {
                 message: "the environment of the client has ended".to_owned(),
             })
         })
+    }
+
+    /// Tells the client something that it does not answer.
+    pub(crate) fn tell(&self, message: &impl Serialize) {
+        // The number of no question: the answer will find nobody.
+        let question = self.mailbox.questions.next.fetch_add(1, Ordering::Relaxed);
+        if let Ok(text) = serde_json::to_string(message) {
+            let client = self.client;
+            self.mailbox
+                .deliver(question, Outcome::Ask { client, text });
+        }
     }
 }
 

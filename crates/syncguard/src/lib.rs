@@ -28,6 +28,8 @@ mod acquisition;
 mod backend;
 mod error;
 mod fence;
+#[cfg(feature = "firestore")]
+pub mod firestore;
 mod hash;
 mod key;
 mod lock;

@@ -20,6 +20,8 @@ mod expiration;
 mod faulty;
 mod fence;
 mod fence_limit;
+#[cfg(feature = "firestore")]
+mod firestore;
 mod fixture;
 mod force_release;
 mod is_locked;
@@ -72,6 +74,8 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(postgres::Postgres::Unix),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::PgBouncer),
+        #[cfg(feature = "firestore")]
+        Arc::new(firestore::OnEmulator::default()),
     ]
 }
 

@@ -1,0 +1,55 @@
+//! Orders to a running emulator, one a line: how a test in another process sets faults.
+
+use crate::emulator::Emulator;
+use crate::faults::Fault;
+
+impl Emulator {
+    /// Carries out one order and returns the answer, one line without its end.
+    ///
+    /// `faults JSON` sets the list of [`Fault`]s; `calls` answers the count of calls as JSON;
+    /// `reset-calls` starts counting anew; `clear` deletes all documents. Answers are `ok`, JSON, or
+    /// `error` and why.
+    pub fn order(&self, line: &str) -> String {
+        let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        match word {
+            "faults" => match serde_json::from_str::<Vec<Fault>>(rest) {
+                Ok(faults) => {
+                    self.faults().set(faults);
+                    "ok".to_owned()
+                }
+                Err(error) => format!("error {error}"),
+            },
+            "calls" => match serde_json::to_string(&self.faults().calls()) {
+                Ok(calls) => calls,
+                Err(error) => format!("error {error}"),
+            },
+            "reset-calls" => {
+                self.faults().reset_calls();
+                "ok".to_owned()
+            }
+            "clear" => {
+                self.clear();
+                "ok".to_owned()
+            }
+            _ => "error expected faults, calls, reset-calls or clear".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Emulator, Options};
+
+    #[test]
+    fn orders_are_answered() {
+        let emulator = Emulator::start(Options::default()).unwrap();
+        assert_eq!(emulator.order("calls"), "{}");
+        assert_eq!(
+            emulator.order(r#"faults [{"effect":{"status":"ABORTED"},"rate":0.5}]"#),
+            "ok"
+        );
+        assert!(emulator.order("faults {}").starts_with("error "));
+        assert!(emulator.order("dance").starts_with("error "));
+        assert_eq!(emulator.order("clear"), "ok");
+    }
+}

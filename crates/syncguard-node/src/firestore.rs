@@ -1,0 +1,126 @@
+//! Firestore: its options, and the transport over a client in JavaScript.
+
+use std::sync::Arc;
+
+use napi::bindgen_prelude::Reference;
+use napi_derive::napi;
+use serde_json::json;
+use syncguard::Error;
+use syncguard::firestore::{Credentials, Endpoint, FirestoreBackend, FirestoreConfig, Warning};
+
+use crate::backend::NativeBackend;
+use crate::bridge::Bridge;
+use crate::completion::Completions;
+use crate::error::{Code, thrown};
+use crate::firestore_client::ClientTransport;
+use crate::firestore_connection::FirestoreConnection;
+use crate::options::timeout;
+
+/// How locks are kept, whoever carries them to Firestore.
+#[napi(object)]
+pub struct FirestoreLockOptions {
+    pub collection: Option<String>,
+    pub fence_collection: Option<String>,
+    pub cleanup_in_is_locked: Option<bool>,
+    pub operation_timeout_ms: Option<f64>,
+}
+
+/// Which database, and who we are to it. What is not said is taken from the environment.
+#[napi(object)]
+pub struct FirestoreConnectionOptions {
+    pub project_id: Option<String>,
+    pub database_id: Option<String>,
+    /// The JSON of a key file.
+    pub credentials: Option<String>,
+    pub key_filename: Option<String>,
+    /// Another server than Google's: `host` or `host:port`.
+    pub host: Option<String>,
+    /// Whether that server speaks TLS: yes if this is not said.
+    pub ssl: Option<bool>,
+    pub emulator_host: Option<String>,
+}
+
+#[napi]
+impl NativeBackend {
+    /// Over a connection of the core's own. JavaScript knows by the number `warn` who hears of
+    /// warnings.
+    #[napi(factory)]
+    pub fn firestore(
+        completions: Reference<Completions>,
+        connection: &FirestoreConnection,
+        locks: FirestoreLockOptions,
+        warn: u32,
+    ) -> napi::Result<Self, Code> {
+        let bridge = Arc::new(Bridge::new(Arc::clone(&completions.mailbox), warn));
+        let config = locks_config(locks, bridge).map_err(thrown)?;
+        let connection = Arc::clone(&connection.shared);
+        let backend = FirestoreBackend::on(connection, config).map_err(thrown)?;
+        Ok(Self::of_firestore(backend, completions))
+    }
+
+    /// Over the client that JavaScript knows by the number `client`, which also hears of warnings.
+    #[napi(factory)]
+    pub fn firestore_over_client(
+        completions: Reference<Completions>,
+        client: u32,
+        locks: FirestoreLockOptions,
+    ) -> napi::Result<Self, Code> {
+        let bridge = Arc::new(Bridge::new(Arc::clone(&completions.mailbox), client));
+        let config = locks_config(locks, Arc::clone(&bridge)).map_err(thrown)?;
+        let transport = Arc::new(ClientTransport::new(bridge, &config));
+        let backend = FirestoreBackend::over(transport, config).map_err(thrown)?;
+        Ok(Self::of_firestore(backend, completions))
+    }
+
+    fn of_firestore(backend: FirestoreBackend, completions: Reference<Completions>) -> Self {
+        Self {
+            backend: Arc::new(backend),
+            postgres: None,
+            completions,
+        }
+    }
+}
+
+pub(crate) fn connection_config(options: FirestoreConnectionOptions) -> FirestoreConfig {
+    let defaults = FirestoreConfig::default();
+    let tls = options.ssl.unwrap_or(true);
+    FirestoreConfig {
+        project_id: options.project_id,
+        database_id: options.database_id.unwrap_or(defaults.database_id),
+        credentials: match (options.credentials, options.key_filename) {
+            (Some(json), _) => Credentials::Json(json),
+            (None, Some(path)) => Credentials::KeyFile(path.into()),
+            (None, None) => Credentials::ApplicationDefault,
+        },
+        endpoint: options.host.map(|host| Endpoint { host, tls }),
+        emulator_host: options.emulator_host,
+        ..FirestoreConfig::default()
+    }
+}
+
+fn locks_config(locks: FirestoreLockOptions, warn: Arc<Bridge>) -> Result<FirestoreConfig, Error> {
+    let mut config = FirestoreConfig::default();
+    if let Some(name) = locks.collection {
+        config.collection = name;
+    }
+    if let Some(name) = locks.fence_collection {
+        config.fence_collection = name;
+    }
+    if let Some(cleanup) = locks.cleanup_in_is_locked {
+        config.cleanup_in_is_locked = cleanup;
+    }
+    if let Some(ms) = locks.operation_timeout_ms {
+        config.operation_timeout = timeout(ms, "operationTimeoutMs")?;
+    }
+    config.on_warning = Some(Arc::new(move |warning| {
+        let Warning::DuplicateLockId {
+            lock_id_hash,
+            live,
+            expired,
+        } = warning;
+        warn.tell(&json!({
+            "duplicate": { "lockIdHash": lock_id_hash, "live": live, "expired": expired }
+        }));
+    }));
+    Ok(config)
+}

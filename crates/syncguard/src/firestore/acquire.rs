@@ -1,0 +1,121 @@
+//! Taking a lock.
+
+use super::decision::{Decision, Write};
+use super::documents::{CounterDocument, LockDocument, LockState};
+use super::ids::DocumentIds;
+use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
+use crate::error::Error;
+use crate::fence::Fence;
+
+/// Takes the lock if nobody holds it: given the documents of [`DocumentIds`] of the request's key and
+/// the time of the attempt. The fence's limit is checked before anything is to be written.
+///
+/// # Errors
+/// `Internal` when the counter has no fence left to give.
+pub fn decide(
+    ids: &DocumentIds,
+    request: &AcquireRequest,
+    lock: Option<&LockState>,
+    counter: Option<&CounterDocument>,
+    now_ms: i64,
+) -> Result<Decision<AcquireOutcome>, Error> {
+    if lock.is_some_and(|lock| lock.is_live(now_ms)) {
+        return Ok(Decision::answer(AcquireOutcome::Locked));
+    }
+    let fence = Fence::after(counter.map_or(0, |counter| counter.fence))?;
+    let expires_at_ms = now_ms.saturating_add(request.ttl.as_millis());
+    let lock = LockDocument {
+        lock_id: request.lock_id.clone(),
+        expires_at_ms,
+        acquired_at_ms: now_ms,
+        key: request.key.clone(),
+        fence,
+        owner: request.owner.clone(),
+    };
+    Ok(Decision {
+        answer: AcquireOutcome::Acquired(Grant {
+            lock_id: request.lock_id.clone(),
+            fence,
+            expires_at_ms,
+        }),
+        writes: vec![
+            Write::SetCounter {
+                document_id: ids.counter.clone(),
+                fence,
+                key: request.key.clone(),
+            },
+            Write::SetLock {
+                document_id: ids.lock.clone(),
+                lock,
+            },
+        ],
+        warning: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Ttl;
+    use crate::error::ErrorKind;
+    use crate::key::Key;
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    fn run(
+        expires_at_ms: Option<i64>,
+        counter: Option<i64>,
+    ) -> Result<Decision<AcquireOutcome>, Error> {
+        let key = Key::new("k").unwrap();
+        let ids = DocumentIds::of(&key).unwrap();
+        let request = AcquireRequest::new(key, Ttl::DEFAULT).unwrap();
+        let lock = expires_at_ms.map(|expires_at_ms| LockState {
+            document_id: ids.lock.clone(),
+            lock_id: "another".into(),
+            expires_at_ms,
+        });
+        let counter = counter.map(|fence| CounterDocument { fence });
+        decide(&ids, &request, lock.as_ref(), counter.as_ref(), NOW)
+    }
+
+    #[test]
+    fn a_live_lock_is_left_alone() {
+        for expires_at_ms in [NOW + 1, NOW, NOW - 999] {
+            let decision = run(Some(expires_at_ms), Some(7)).unwrap();
+            assert_eq!(decision.answer, AcquireOutcome::Locked);
+            assert!(decision.writes.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_free_key_is_taken_with_the_next_fence() {
+        for (expires_at_ms, counter, fence) in [
+            (None, None, 1),
+            (None, Some(0), 1),
+            (Some(NOW - 1000), Some(41), 42),
+        ] {
+            let decision = run(expires_at_ms, counter).unwrap();
+            let AcquireOutcome::Acquired(grant) = decision.answer else {
+                panic!("not acquired");
+            };
+            assert_eq!(grant.fence.get(), fence);
+            assert_eq!(grant.expires_at_ms, NOW + 30_000);
+            assert!(matches!(
+                decision.writes.as_slice(),
+                [Write::SetCounter { fence: counted, .. }, Write::SetLock { lock, .. }]
+                    if *counted == grant.fence && lock.fence == grant.fence
+                        && lock.acquired_at_ms == NOW && lock.expires_at_ms == grant.expires_at_ms
+            ));
+        }
+    }
+
+    #[test]
+    fn an_exhausted_counter_is_an_error_before_any_write() {
+        for counter in [900_000_000_000_000, 999_999_999_999_999] {
+            let Err(error) = run(None, Some(counter)) else {
+                panic!("a fence past the limit");
+            };
+            assert_eq!(error.kind(), ErrorKind::Internal);
+        }
+    }
+}

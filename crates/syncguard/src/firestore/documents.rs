@@ -1,0 +1,224 @@
+//! The documents that locks are made of, and their fields.
+
+use crate::backend::{LockRecord, Owner};
+use crate::error::{Error, ErrorKind};
+use crate::fence::Fence;
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
+
+/// The field that says who owns a lock, by which release and extend find it.
+pub const LOCK_ID_FIELD: &str = "lockId";
+
+/// The field that says when a lock ends: all that extend writes.
+pub const EXPIRES_AT_FIELD: &str = "expiresAtMs";
+
+/// The value of a field, as far as locks have such.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Field {
+    /// A string.
+    Text(String),
+    /// A number; Firestore's integers, and doubles as JavaScript may write them.
+    Number(f64),
+}
+
+/// What decides about a lock: who has it and until when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockState {
+    /// The id of the document.
+    pub document_id: String,
+    /// The lock id, as stored.
+    pub lock_id: String,
+    /// When it ends, in milliseconds since the Unix epoch.
+    pub expires_at_ms: i64,
+}
+
+impl LockState {
+    /// Reads it from the document of that id, whose fields `field` gives.
+    ///
+    /// # Errors
+    /// `Internal` when a field is missing or of another type: such a document is not overwritten.
+    pub fn read(
+        document_id: impl Into<String>,
+        field: impl Fn(&str) -> Option<Field>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            document_id: document_id.into(),
+            lock_id: text(&field, LOCK_ID_FIELD)?,
+            expires_at_ms: number(&field, EXPIRES_AT_FIELD)?,
+        })
+    }
+
+    /// Whether somebody holds it at `now_ms`.
+    pub fn is_live(&self, now_ms: i64) -> bool {
+        is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)
+    }
+}
+
+/// A lock, whole.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LockDocument {
+    /// Who owns it.
+    pub lock_id: LockId,
+    /// When it ends.
+    pub expires_at_ms: i64,
+    /// When it was granted.
+    pub acquired_at_ms: i64,
+    /// What it locks.
+    pub key: Key,
+    /// Its fencing token.
+    pub fence: Fence,
+    /// Its label.
+    pub owner: Option<Owner>,
+}
+
+impl LockDocument {
+    /// Reads it from a document whose fields `field` gives.
+    ///
+    /// # Errors
+    /// `Internal` when a field is missing or makes no sense.
+    pub fn read(field: impl Fn(&str) -> Option<Field>) -> Result<Self, Error> {
+        // The reasons of the checks would show the text.
+        Ok(Self {
+            lock_id: LockId::parse(&text(&field, LOCK_ID_FIELD)?).map_err(|_| malformed())?,
+            expires_at_ms: number(&field, EXPIRES_AT_FIELD)?,
+            acquired_at_ms: number(&field, "acquiredAtMs")?,
+            key: Key::new(&text(&field, "key")?).map_err(|_| malformed())?,
+            fence: Fence::parse(&text(&field, "fence")?)?,
+            owner: match field("owner") {
+                Some(Field::Text(label)) => Owner::new(label).ok(),
+                _ => None,
+            },
+        })
+    }
+
+    /// All its fields, in the form of `firestore-backend.md`, "Lock Documents Requirements"; `owner` is
+    /// an addition that other writers drop when they write the document anew.
+    pub fn fields(&self) -> Vec<(&'static str, Field)> {
+        let mut fields = vec![
+            (LOCK_ID_FIELD, Field::Text(self.lock_id.as_str().to_owned())),
+            (EXPIRES_AT_FIELD, Field::Number(self.expires_at_ms as f64)),
+            ("acquiredAtMs", Field::Number(self.acquired_at_ms as f64)),
+            ("key", Field::Text(self.key.as_str().to_owned())),
+            ("fence", Field::Text(self.fence.to_string())),
+        ];
+        if let Some(owner) = &self.owner {
+            fields.push(("owner", Field::Text(owner.as_str().to_owned())));
+        }
+        fields
+    }
+
+    /// The lock as callers see it, read at that time.
+    pub fn into_record(self, read_at_ms: i64) -> LockRecord {
+        LockRecord {
+            key: self.key,
+            lock_id: self.lock_id,
+            expires_at_ms: self.expires_at_ms,
+            acquired_at_ms: self.acquired_at_ms,
+            fence: self.fence,
+            owner: self.owner,
+            read_at_ms,
+        }
+    }
+}
+
+/// A fence counter. It is never deleted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CounterDocument {
+    /// The last fence given; 0 for none yet.
+    pub fence: i64,
+}
+
+impl CounterDocument {
+    /// Reads it from a document whose fields `field` gives.
+    ///
+    /// # Errors
+    /// `Internal` when it holds no number of 15 digits.
+    pub fn read(field: impl Fn(&str) -> Option<Field>) -> Result<Self, Error> {
+        let digits = text(&field, "fence")?;
+        if digits.len() != 15 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(malformed());
+        }
+        Ok(Self {
+            fence: digits.parse().map_err(|_| malformed())?,
+        })
+    }
+
+    /// The fields of a counter that stands at `fence`, which belongs to `key`.
+    pub fn fields(fence: Fence, key: &Key) -> Vec<(&'static str, Field)> {
+        vec![
+            ("fence", Field::Text(fence.to_string())),
+            ("keyDebug", Field::Text(key.as_str().to_owned())),
+        ]
+    }
+}
+
+/// For a stored document that no client of this format writes.
+pub(super) fn malformed() -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "a document in the collections of locks is malformed",
+    )
+}
+
+fn text(field: &impl Fn(&str) -> Option<Field>, name: &str) -> Result<String, Error> {
+    match field(name) {
+        Some(Field::Text(text)) => Ok(text),
+        _ => Err(malformed()),
+    }
+}
+
+/// Milliseconds that JavaScript writes as an integer or a double; a fraction is cut.
+fn number(field: &impl Fn(&str) -> Option<Field>, name: &str) -> Result<i64, Error> {
+    match field(name) {
+        Some(Field::Number(number)) if number.is_finite() => Ok(number as i64),
+        _ => Err(malformed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_read_as_it_was_written() {
+        let lock = LockDocument {
+            lock_id: LockId::generate().unwrap(),
+            expires_at_ms: 1_700_000_030_000,
+            acquired_at_ms: 1_700_000_000_000,
+            key: Key::new("k").unwrap(),
+            fence: Fence::after(41).unwrap(),
+            owner: Some(Owner::new("me").unwrap()),
+        };
+        let fields = lock.fields();
+        let field = |name: &str| {
+            let found = fields.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        assert!(LockDocument::read(field).unwrap() == lock);
+        let state = LockState::read("k", field).unwrap();
+        assert_eq!(state.lock_id, lock.lock_id.as_str());
+        assert!(LockState::read("k", |name| field(name).filter(|_| name != "lockId")).is_err());
+        assert!(LockDocument::read(|_| Some(Field::Number(1.0))).is_err());
+    }
+
+    #[test]
+    fn counters_are_fifteen_digits() {
+        let read = |text: &str| {
+            CounterDocument::read(|_| Some(Field::Text(text.to_owned())))
+                .map(|counter| counter.fence)
+        };
+        assert_eq!(read("000000000000000").unwrap(), 0);
+        assert_eq!(read("999999999999999").unwrap(), 999_999_999_999_999);
+        for bad in [
+            "",
+            "1",
+            "00000000000000x",
+            "-00000000000001",
+            "0000000000000001",
+        ] {
+            assert_eq!(read(bad).unwrap_err().kind(), ErrorKind::Internal);
+        }
+        assert!(CounterDocument::read(|_| Some(Field::Number(1.0))).is_err());
+    }
+}

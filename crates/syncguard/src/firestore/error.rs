@@ -1,0 +1,304 @@
+//! From Firestore's failures to ours.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use google_cloud_auth::errors::CredentialsError;
+use tonic::{Code, Status};
+
+use crate::error::{Error, ErrorKind};
+
+/// What a gRPC status code means: its kind, and whether the server may have done what was asked.
+///
+/// From `firestore-backend.md`, "Error Handling"; codes it does not list are those of a wrong
+/// configuration, of a broken connection, or of a defect.
+pub fn classify(code: i32) -> (ErrorKind, bool) {
+    use ErrorKind::*;
+    match Code::from_i32(code) {
+        // Nobody here cancels a call and waits for its answer: the connection was reset.
+        Code::Cancelled => (ServiceUnavailable, true),
+        Code::InvalidArgument | Code::FailedPrecondition => (InvalidArgument, false),
+        Code::DeadlineExceeded => (NetworkTimeout, true),
+        // Documents that are not there are no error in the calls made here: it is the database.
+        Code::NotFound => (InvalidArgument, false),
+        Code::PermissionDenied | Code::Unauthenticated => (AuthFailed, false),
+        Code::ResourceExhausted => (RateLimited, false),
+        Code::Aborted => (ServiceUnavailable, false),
+        Code::Internal | Code::Unavailable => (ServiceUnavailable, true),
+        Code::AlreadyExists | Code::OutOfRange | Code::Unimplemented => (Internal, false),
+        Code::Ok | Code::Unknown | Code::DataLoss => (Internal, true),
+    }
+}
+
+/// Which part of a transaction failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing can have been written.
+    Read,
+    /// Something may have been.
+    Commit,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Failure {
+    error: Error,
+    conflict: bool,
+    may_be_done: bool,
+}
+
+impl Failure {
+    /// Firestore answered with that gRPC status code. Its own text is left out: it holds names of
+    /// documents, which are keys.
+    pub fn from_code(code: i32) -> Self {
+        let code = Code::from_i32(code);
+        let message = format!("firestore answered {}{}", name(code), advice(code));
+        Self::new(code, message)
+    }
+
+    /// Firestore cannot be reached, for the reason that `source` gives; whether the request was sent is
+    /// not known.
+    pub fn unreachable(source: Option<Box<dyn StdError + Send + Sync>>) -> Self {
+        let failure = Self::new(Code::Unavailable, "firestore cannot be reached".to_owned());
+        match source {
+            Some(source) => Self {
+                error: failure.error.with_source(source),
+                ..failure
+            },
+            None => failure,
+        }
+    }
+
+    /// The request was never sent.
+    pub fn unsent(error: Error) -> Self {
+        Self {
+            error,
+            conflict: false,
+            may_be_done: false,
+        }
+    }
+
+    /// Something else went wrong, and nobody knows what was done.
+    pub fn other(error: Error) -> Self {
+        Self {
+            error,
+            conflict: false,
+            may_be_done: true,
+        }
+    }
+
+    /// Whether another transaction was in the way, and nothing was written.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.conflict
+    }
+
+    /// What the caller of an operation gets to see, if that is where it ends.
+    pub(super) fn into_error(self, step: Step) -> Error {
+        if self.may_be_done && step == Step::Commit {
+            self.error.with_unknown_outcome()
+        } else {
+            self.error
+        }
+    }
+
+    fn new(code: Code, message: String) -> Self {
+        let (kind, may_be_done) = classify(code.into());
+        Self {
+            error: Error::new(kind, message),
+            conflict: code == Code::Aborted,
+            may_be_done,
+        }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let Some(cause) = status.source() else {
+            return Self::from_code(status.code().into());
+        };
+        let cause = causes(cause);
+        match status.code() {
+            // A status without a server behind it has a source: the connection broke.
+            Code::Unknown | Code::Unavailable => Self::unreachable(Some(cause.into())),
+            code => {
+                let failure = Self::from_code(code.into());
+                Self {
+                    error: failure.error.with_source(cause),
+                    ..failure
+                }
+            }
+        }
+    }
+}
+
+/// The number of a gRPC status code that is given by its name: `PERMISSION_DENIED`, or
+/// `permission-denied` as Firebase writes it.
+pub fn code_from_name(text: &str) -> Option<i32> {
+    let wanted = text.replace('-', "_").to_ascii_uppercase();
+    (1..=16).find(|code| name(Code::from_i32(*code)) == wanted)
+}
+
+/// The error for an operation that took too long.
+pub(super) fn timed_out(limit: Duration, step: Step) -> Error {
+    let error = Error::new(
+        ErrorKind::NetworkTimeout,
+        format!("firestore did not answer within {} ms", limit.as_millis()),
+    );
+    match step {
+        Step::Read => error,
+        Step::Commit => error.with_unknown_outcome(),
+    }
+}
+
+/// The error for credentials that give no token.
+pub(super) fn from_credentials(source: CredentialsError) -> Error {
+    let kind = if source.is_transient() {
+        ErrorKind::ServiceUnavailable
+    } else {
+        ErrorKind::AuthFailed
+    };
+    Error::new(kind, "no access token could be had for firestore").with_source(source)
+}
+
+/// What a chain of transport errors says, e.g. `transport error: tcp connect error: …`.
+fn causes(first: &(dyn StdError + 'static)) -> String {
+    let mut text = first.to_string();
+    let mut next = first.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+fn advice(code: Code) -> &'static str {
+    match code {
+        Code::NotFound => ": does the database exist?",
+        Code::FailedPrecondition => {
+            ": is the database in native mode, with an index on the field lockId?"
+        }
+        Code::PermissionDenied => ": may these credentials read and write documents?",
+        Code::Aborted => ": too many transactions wrote the same documents",
+        _ => "",
+    }
+}
+
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_kind() {
+        use ErrorKind::*;
+        for (code, kind, may_be_done) in [
+            (0, Internal, true),
+            (1, ServiceUnavailable, true),
+            (2, Internal, true),
+            (3, InvalidArgument, false),
+            (4, NetworkTimeout, true),
+            (5, InvalidArgument, false),
+            (6, Internal, false),
+            (7, AuthFailed, false),
+            (8, RateLimited, false),
+            (9, InvalidArgument, false),
+            (10, ServiceUnavailable, false),
+            (11, Internal, false),
+            (12, Internal, false),
+            (13, ServiceUnavailable, true),
+            (14, ServiceUnavailable, true),
+            (15, Internal, true),
+            (16, AuthFailed, false),
+            (99, Internal, true),
+            (-1, Internal, true),
+        ] {
+            assert_eq!(classify(code), (kind, may_be_done), "{code}");
+        }
+    }
+
+    #[test]
+    fn only_a_commit_can_have_an_unknown_outcome() {
+        let unknown = |code, step| {
+            Failure::from_code(code)
+                .into_error(step)
+                .is_outcome_unknown()
+        };
+        assert!(unknown(14, Step::Commit));
+        assert!(!unknown(14, Step::Read));
+        assert!(!unknown(10, Step::Commit));
+        let own = || Failure::other(Error::new(ErrorKind::Internal, "x"));
+        assert!(own().into_error(Step::Commit).is_outcome_unknown());
+        let unsent = Failure::unsent(Error::new(ErrorKind::Internal, "x"));
+        assert!(!unsent.into_error(Step::Commit).is_outcome_unknown());
+    }
+
+    #[test]
+    fn only_aborted_is_a_conflict() {
+        for code in 0..=16 {
+            assert_eq!(Failure::from_code(code).is_conflict(), code == 10, "{code}");
+        }
+    }
+
+    #[test]
+    fn codes_have_names() {
+        for (text, code) in [
+            ("ABORTED", Some(10)),
+            ("permission-denied", Some(7)),
+            ("UNAUTHENTICATED", Some(16)),
+            ("OK", None),
+            ("ECONNRESET", None),
+            ("", None),
+        ] {
+            assert_eq!(code_from_name(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_is_no_defect() {
+        let status = Status::from_error(Box::new(std::io::Error::other("connection reset")));
+        let error = Failure::from(status).into_error(Step::Read);
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+        assert_eq!(error.message(), "firestore cannot be reached");
+        assert!(
+            error
+                .source()
+                .unwrap()
+                .to_string()
+                .contains("connection reset")
+        );
+        let status = Status::unknown("a defect of the server");
+        assert_eq!(
+            Failure::from(status).into_error(Step::Read).kind(),
+            ErrorKind::Internal
+        );
+    }
+
+    #[test]
+    fn the_servers_text_is_not_shown() {
+        let status = Status::not_found("No document: locks/secret");
+        let error = Failure::from(status).into_error(Step::Commit);
+        assert!(!format!("{error:?} {error}").contains("secret"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Moving the end of a lock.
+
+use super::decision::{Decision, Write};
+use super::documents::LockState;
+use super::owned::{Owned, owned};
+use crate::backend::{ExtendOutcome, Ttl};
+use crate::lock_id::LockId;
+
+/// Makes the lock that `lock_id` owns end `ttl` from now: given all documents whose `lockId` is it, and
+/// the time of the attempt.
+pub fn decide(
+    lock_id: &LockId,
+    ttl: Ttl,
+    found: &[LockState],
+    now_ms: i64,
+) -> Decision<ExtendOutcome> {
+    let Owned {
+        lock,
+        mut cleanup,
+        warning,
+    } = owned(lock_id, found, now_ms);
+    let answer = match lock {
+        Ok(lock) => {
+            let expires_at_ms = now_ms.saturating_add(ttl.as_millis());
+            cleanup.push(Write::ExtendLock {
+                document_id: lock.document_id.clone(),
+                expires_at_ms,
+            });
+            ExtendOutcome::Extended { expires_at_ms }
+        }
+        Err(absence) => ExtendOutcome::Absent(absence),
+    };
+    Decision {
+        answer,
+        writes: cleanup,
+        warning,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Absence;
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    #[test]
+    fn only_a_live_lock_gets_a_new_end() {
+        let lock_id = LockId::generate().unwrap();
+        let found = |expires_at_ms| LockState {
+            document_id: "k".into(),
+            lock_id: lock_id.as_str().to_owned(),
+            expires_at_ms,
+        };
+        let decision = decide(&lock_id, Ttl::DEFAULT, &[found(NOW - 999)], NOW);
+        let end = NOW + 30_000;
+        assert_eq!(
+            decision.answer,
+            ExtendOutcome::Extended { expires_at_ms: end }
+        );
+        assert!(matches!(
+            decision.writes.as_slice(),
+            [Write::ExtendLock { document_id, expires_at_ms }] if document_id == "k" && *expires_at_ms == end
+        ));
+        for (locks, absence, deleted) in [
+            (vec![], Absence::NotFound, 0),
+            (vec![found(NOW - 1000)], Absence::Expired, 1),
+            (vec![found(NOW), found(NOW)], Absence::NotFound, 0),
+        ] {
+            let decision = decide(&lock_id, Ttl::DEFAULT, &locks, NOW);
+            assert_eq!(decision.answer, ExtendOutcome::Absent(absence));
+            let deletes = |write: &Write| matches!(write, Write::DeleteLock { .. });
+            assert!(decision.writes.iter().all(deletes));
+            assert_eq!(decision.writes.len(), deleted);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Asking whether somebody holds a key.
+
+use super::decision::Decision;
+use super::documents::LockState;
+use super::owned::delete;
+use crate::time::TIME_TOLERANCE_MS;
+
+/// How much longer than the tolerance an expired lock stays before it is cleaned up, in milliseconds:
+/// clocks differ, and its owner may be extending it (interface.md, "Cleanup Safety Guard").
+const GUARD_MS: i64 = 1000;
+
+/// What a key's document says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Somebody holds the key.
+    Locked,
+    /// Nobody does.
+    Free,
+    /// Nobody does, and the document is old enough to be deleted.
+    LeftOver,
+}
+
+/// Whether somebody holds the key: given the lock's document and the time after reading it.
+pub fn decide(lock: Option<&LockState>, now_ms: i64) -> State {
+    match lock {
+        None => State::Free,
+        Some(lock) if lock.is_live(now_ms) => State::Locked,
+        Some(lock) if now_ms.saturating_sub(lock.expires_at_ms) > TIME_TOLERANCE_MS + GUARD_MS => {
+            State::LeftOver
+        }
+        Some(_) => State::Free,
+    }
+}
+
+/// Deletes a lock that is left over: given its document and the time of the attempt.
+pub(super) fn decide_cleanup(lock: Option<&LockState>, now_ms: i64) -> Decision<()> {
+    let writes = match lock {
+        Some(found) if decide(lock, now_ms) == State::LeftOver => vec![delete(found)],
+        _ => Vec::new(),
+    };
+    Decision {
+        answer: (),
+        writes,
+        warning: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_left_over_only_after_tolerance_and_guard() {
+        let lock = LockState {
+            document_id: "k".into(),
+            lock_id: "l".into(),
+            expires_at_ms: 10_000,
+        };
+        for (now_ms, state) in [
+            (9_000, State::Locked),
+            (10_999, State::Locked),
+            (11_000, State::Free),
+            (12_000, State::Free),
+            (12_001, State::LeftOver),
+        ] {
+            assert_eq!(decide(Some(&lock), now_ms), state);
+            let deleted = decide_cleanup(Some(&lock), now_ms).writes.len();
+            assert_eq!(deleted == 1, state == State::LeftOver, "{now_ms}");
+        }
+        assert_eq!(decide(None, 0), State::Free);
+    }
+}

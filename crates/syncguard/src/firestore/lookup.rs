@@ -1,0 +1,37 @@
+//! Asking who holds a lock.
+
+use super::decision::Decision;
+use super::documents::{LockDocument, LockState};
+use super::owned::owned;
+use crate::backend::LockRecord;
+use crate::error::Error;
+use crate::lock_id::LockId;
+
+/// The live lock on a key: given its document, if there is one, and the time after reading it.
+pub fn decide_by_key(lock: Option<LockDocument>, now_ms: i64) -> Option<LockRecord> {
+    let record = lock?.into_record(now_ms);
+    record.is_live().then_some(record)
+}
+
+/// The live lock that `lock_id` owns: given all documents whose `lockId` is it, and the time after
+/// reading them. `document` gives the whole document of that id. Nothing is to be written.
+///
+/// # Errors
+/// As `document`.
+pub fn decide_by_lock_id(
+    lock_id: &LockId,
+    found: &[LockState],
+    document: impl FnOnce(&str) -> Result<LockDocument, Error>,
+    now_ms: i64,
+) -> Result<Decision<Option<LockRecord>>, Error> {
+    let owned = owned(lock_id, found, now_ms);
+    let record = match owned.lock {
+        Ok(lock) => Some(document(&lock.document_id)?.into_record(now_ms)),
+        Err(_) => None,
+    };
+    Ok(Decision {
+        answer: record,
+        writes: Vec::new(),
+        warning: owned.warning,
+    })
+}

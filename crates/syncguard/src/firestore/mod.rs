@@ -1,0 +1,321 @@
+//! Locks in Google Cloud Firestore.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), syncguard::Error> {
+//! use std::sync::Arc;
+//! use syncguard::firestore::{FirestoreBackend, FirestoreConfig};
+//! use syncguard::{Backend, Key, LockOptions, lock};
+//!
+//! let backend: Arc<dyn Backend> = Arc::new(FirestoreBackend::new(FirestoreConfig::project("my-project"))?);
+//! let guard = lock(&backend, &Key::new("nightly-report")?, &LockOptions::default()).await?;
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What it guarantees
+//!
+//! At most one live lock per key among all clients whose clocks agree, and fences that grow with each
+//! acquisition of a key: lock and counter are written in one serializable transaction.
+//!
+//! # What it does not
+//!
+//! - Firestore has no clock to ask, so each client uses its own. Keep them synchronised: a lock counts as
+//!   held for one second past its end, and clocks that differ by more than that can have two holders at
+//!   once. That is what the fence is for.
+//! - The field `lockId` of the collection of locks needs its index, which Firestore keeps unless told
+//!   otherwise.
+//!
+//! # How it works
+//!
+//! Acquire, release and extend are two round trips: a read that opens the transaction, and the commit.
+//! After a conflict with another transaction they begin again, within the operation's time limit.
+//! `is_locked` and `lookup` are one. What an operation decides is a function of the documents and the
+//! time, in a module of its name, so that another way to reach Firestore can share it.
+
+pub mod acquire;
+mod client;
+mod config;
+mod connection;
+mod decision;
+mod documents;
+mod error;
+pub mod extend;
+pub mod force_release;
+mod ids;
+pub mod is_locked;
+pub mod lookup;
+mod owned;
+pub mod release;
+mod token;
+mod transaction;
+mod transport;
+mod wire;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use self::client::Client;
+pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
+pub use self::connection::FirestoreConnection;
+pub use self::decision::{Decision, Warning, Write};
+pub use self::documents::{
+    CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
+};
+pub use self::error::{Failure, classify, code_from_name};
+pub use self::ids::DocumentIds;
+use self::transaction::{read, transact};
+pub use self::transport::{Begun, Document, Documents, ReadSet, Transport};
+use crate::backend::{
+    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
+    ReleaseOutcome, TimeAuthority, Ttl,
+};
+use crate::error::Error;
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::time::{Clock, SystemClock};
+
+/// A [`Backend`] on Firestore.
+pub struct FirestoreBackend {
+    config: FirestoreConfig,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// How many more deletions of expired locks may run; past that, they are left to later calls.
+    cleanups: Arc<Semaphore>,
+}
+
+const CLEANUPS_AT_ONCE: usize = 4;
+
+enum State {
+    NotStarted(Arc<FirestoreConnection>),
+    Started(Arc<dyn Transport>),
+    Closed,
+}
+
+impl FirestoreBackend {
+    /// A backend on this machine's clock. Nothing is read and nobody is asked yet: the first operation
+    /// does that.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the field of the configuration.
+    pub fn new(config: FirestoreConfig) -> Result<Self, Error> {
+        Self::with_clock(config, SystemClock)
+    }
+
+    /// A backend that takes its time from `clock`. All clients of a database must share a time.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_clock(config: FirestoreConfig, clock: impl Clock) -> Result<Self, Error> {
+        let connection = Arc::new(FirestoreConnection::new(config.clone())?);
+        Self::starting(State::NotStarted(connection), config, clock)
+    }
+
+    /// A backend over a connection that it may share: what `config` says of the database and the way to
+    /// it, and the environment, do not count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on(
+        connection: Arc<FirestoreConnection>,
+        config: FirestoreConfig,
+    ) -> Result<Self, Error> {
+        Self::starting(State::NotStarted(connection), config, SystemClock)
+    }
+
+    /// A backend over `transport`, which alone decides where to: what `config` says of that, and the
+    /// environment, do not count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn over(transport: Arc<dyn Transport>, config: FirestoreConfig) -> Result<Self, Error> {
+        Self::starting(State::Started(transport), config, SystemClock)
+    }
+
+    fn starting(state: State, config: FirestoreConfig, clock: impl Clock) -> Result<Self, Error> {
+        Ok(Self {
+            config: config.validated(|_| None)?,
+            clock: Arc::new(clock),
+            state: Mutex::new(state),
+            cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
+        })
+    }
+
+    /// The connection, prepared by the first operation. A failure is tried again by the next.
+    fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Started(transport) => Ok(Arc::clone(transport)),
+            State::Closed => Err(Error::invalid("backend is closed")),
+            State::NotStarted(connection) => {
+                let line = connection.line()?;
+                let transport: Arc<dyn Transport> = Arc::new(Client::new(line, &self.config));
+                *state = State::Started(Arc::clone(&transport));
+                Ok(transport)
+            }
+        }
+    }
+
+    async fn transact<T>(
+        &self,
+        what: &ReadSet,
+        decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
+    ) -> Result<T, Error> {
+        transact(
+            &self.transport()?,
+            self.config.operation_timeout,
+            what,
+            |found| decide(found, now_ms(found, &*self.clock)),
+            |warning| self.warn(warning),
+        )
+        .await
+    }
+
+    async fn read(&self, what: &ReadSet) -> Result<(Documents, i64), Error> {
+        let found = read(&self.transport()?, self.config.operation_timeout, what).await?;
+        let now_ms = now_ms(&found, &*self.clock);
+        Ok((found, now_ms))
+    }
+
+    /// Deletes a lock that is long over, in the background: nobody waits for it, the answer does not
+    /// depend on it, and who is refused was late. The transaction sees for itself what is there.
+    fn clean_up(&self, what: ReadSet) {
+        let (Ok(permit), Ok(transport)) = (
+            Arc::clone(&self.cleanups).try_acquire_owned(),
+            self.transport(),
+        ) else {
+            return;
+        };
+        let limit = self.config.operation_timeout;
+        let clock = Arc::clone(&self.clock);
+        tokio::spawn(async move {
+            let _permit = permit;
+            let decide = |found: &Documents| {
+                let now_ms = now_ms(found, &*clock);
+                Ok(is_locked::decide_cleanup(found.lock()?.as_ref(), now_ms))
+            };
+            let _ = transact(&transport, limit, &what, decide, |_| {}).await;
+        });
+    }
+
+    fn warn(&self, warning: &Warning) {
+        if let Some(hook) = &self.config.on_warning {
+            hook(warning);
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for FirestoreBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "firestore",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Client,
+        }
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        self.config.operation_timeout
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let ids = DocumentIds::of(&request.key)?;
+        let what = ReadSet::LockAndCounter {
+            lock: ids.lock.clone(),
+            counter: ids.counter.clone(),
+        };
+        self.transact(&what, |found, now_ms| {
+            let (lock, counter) = (found.lock()?, found.counter()?);
+            acquire::decide(&ids, request, lock.as_ref(), counter.as_ref(), now_ms)
+        })
+        .await
+    }
+
+    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+        let what = owned_by(lock_id);
+        self.transact(&what, |found, now_ms| {
+            Ok(release::decide(lock_id, &found.locks()?, now_ms))
+        })
+        .await
+    }
+
+    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        let what = owned_by(lock_id);
+        self.transact(&what, |found, now_ms| {
+            Ok(extend::decide(lock_id, ttl, &found.locks()?, now_ms))
+        })
+        .await
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        let what = lock_on(key)?;
+        let (found, now_ms) = self.read(&what).await?;
+        let state = is_locked::decide(found.lock()?.as_ref(), now_ms);
+        if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
+            self.clean_up(what);
+        }
+        Ok(state == is_locked::State::Locked)
+    }
+
+    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+        match lookup {
+            Lookup::Key(key) => {
+                let (found, now_ms) = self.read(&lock_on(key)?).await?;
+                Ok(lookup::decide_by_key(found.lock_document()?, now_ms))
+            }
+            Lookup::LockId(lock_id) => {
+                let (found, now_ms) = self.read(&owned_by(lock_id)).await?;
+                let document = |id: &str| found.lock_document_of(id);
+                let decision =
+                    lookup::decide_by_lock_id(lock_id, &found.locks()?, document, now_ms)?;
+                if let Some(warning) = &decision.warning {
+                    self.warn(warning);
+                }
+                Ok(decision.answer)
+            }
+        }
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
+        let what = lock_on(key)?;
+        self.transact(&what, |found, now_ms| {
+            Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
+        })
+        .await
+    }
+
+    async fn close(&self) {
+        // The connection ends when the last operation that uses it does.
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Closed;
+    }
+}
+
+/// The time of a decision: the transport's own, where it has a clock, else the backend's, taken now.
+fn now_ms(found: &Documents, clock: &dyn Clock) -> i64 {
+    found.read_at_ms.unwrap_or_else(|| clock.now_ms())
+}
+
+fn lock_on(key: &Key) -> Result<ReadSet, Error> {
+    let lock = DocumentIds::of(key)?.lock;
+    Ok(ReadSet::Lock { lock })
+}
+
+fn owned_by(lock_id: &LockId) -> ReadSet {
+    ReadSet::Owned {
+        lock_id: lock_id.as_str().to_owned(),
+    }
+}
+
+impl fmt::Debug for FirestoreBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FirestoreBackend")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,53 @@
+//! The lock that a lock id owns: where release and extend begin.
+
+use super::decision::{Warning, Write};
+use super::documents::LockState;
+use crate::backend::Absence;
+use crate::hash::hash_key;
+use crate::lock_id::LockId;
+
+/// What the documents that a query for a lock id found come to.
+pub(super) struct Owned<'a> {
+    /// The one live lock.
+    pub(super) lock: Result<&'a LockState, Absence>,
+    /// Deletes the expired ones.
+    pub(super) cleanup: Vec<Write>,
+    pub(super) warning: Option<Warning>,
+}
+
+/// Finds the live lock that `lock_id` owns among `found`. Ownership is checked again here: the answer
+/// of an index is not proof (ADR-003).
+pub(super) fn owned<'a>(lock_id: &LockId, found: &'a [LockState], now_ms: i64) -> Owned<'a> {
+    let (live, expired): (Vec<_>, Vec<_>) = found
+        .iter()
+        .filter(|lock| lock.lock_id == lock_id.as_str())
+        .partition(|lock| lock.is_live(now_ms));
+    let warning = (live.len() + expired.len() > 1).then(|| Warning::DuplicateLockId {
+        lock_id_hash: hash_key(lock_id.as_str()),
+        live: live.len(),
+        expired: expired.len(),
+    });
+    let lock = match (live.as_slice(), expired.as_slice()) {
+        ([lock], _) => Ok(*lock),
+        ([], [_, ..]) => Err(Absence::Expired),
+        // Of several live locks, nobody can tell which is the caller's: none is touched.
+        _ => Err(Absence::NotFound),
+    };
+    // An expired lock is of no use to anybody: any acquisition would overwrite it.
+    let cleanup = match live.as_slice() {
+        [] | [_] => expired.into_iter().map(delete).collect(),
+        _ => Vec::new(),
+    };
+    Owned {
+        lock,
+        cleanup,
+        warning,
+    }
+}
+
+/// Deletes that lock.
+pub(super) fn delete(lock: &LockState) -> Write {
+    Write::DeleteLock {
+        document_id: lock.document_id.clone(),
+    }
+}

@@ -1,0 +1,172 @@
+//! Access tokens, from Google's own authentication library.
+
+use std::sync::{PoisonError, RwLock};
+
+use google_cloud_auth::credentials::{
+    Builder, CacheableResource, Credentials as Source, EntityTag, external_account, impersonated,
+    service_account, user_account,
+};
+use serde_json::Value;
+use tonic::codegen::http::{Extensions, HeaderMap};
+
+use super::config::Credentials;
+use super::error::from_credentials;
+use crate::error::{Error, ErrorKind};
+
+/// What Firestore may be asked with.
+const SCOPES: [&str; 1] = ["https://www.googleapis.com/auth/datastore"];
+
+/// The headers that prove who we are; renewed by the library, in the background.
+pub(super) struct Token {
+    source: Source,
+    cached: RwLock<Option<(EntityTag, HeaderMap)>>,
+}
+
+/// Credentials, read but not yet used.
+pub(super) struct Key(Option<Value>);
+
+impl Key {
+    /// Reads the JSON or the file. Errors never show what it holds.
+    pub(super) fn load(credentials: &Credentials) -> Result<Self, Error> {
+        let text = match credentials {
+            Credentials::ApplicationDefault => return Ok(Self(None)),
+            Credentials::Json(text) => text.clone(),
+            Credentials::KeyFile(path) => std::fs::read_to_string(path).map_err(|error| {
+                Error::new(ErrorKind::AuthFailed, "the key file cannot be read").with_source(error)
+            })?,
+        };
+        match serde_json::from_str(&text) {
+            Ok(json @ Value::Object(_)) => Ok(Self(Some(json))),
+            _ => Err(Error::invalid("credentials must be a JSON object")),
+        }
+    }
+
+    /// The project that they are of.
+    pub(super) fn project_id(&self) -> Option<&str> {
+        self.0.as_ref()?.get("project_id")?.as_str()
+    }
+
+    /// Starts to get tokens.
+    pub(super) fn into_token(self) -> Result<Token, Error> {
+        let built = match self.0 {
+            None => Builder::default().with_scopes(SCOPES).build(),
+            Some(json) => match json.get("type").and_then(Value::as_str) {
+                None | Some("service_account") => service_account::Builder::new(completed(json))
+                    .with_access_specifier(service_account::AccessSpecifier::from_scopes(SCOPES))
+                    .build(),
+                Some("authorized_user") => {
+                    user_account::Builder::new(json).with_scopes(SCOPES).build()
+                }
+                Some("impersonated_service_account") => {
+                    impersonated::Builder::new(json).with_scopes(SCOPES).build()
+                }
+                Some("external_account") => external_account::Builder::new(json)
+                    .with_scopes(SCOPES)
+                    .build(),
+                Some(_) => {
+                    return Err(Error::invalid(
+                        "credentials are of a type that is not supported",
+                    ));
+                }
+            },
+        };
+        // The library's reason may quote what it could not read.
+        let source = built.map_err(|_| {
+            Error::new(
+                ErrorKind::AuthFailed,
+                "the credentials are incomplete or malformed",
+            )
+        })?;
+        Ok(Token {
+            source,
+            cached: RwLock::new(None),
+        })
+    }
+}
+
+impl Token {
+    /// The headers of a request made now.
+    pub(super) async fn headers(&self) -> Result<HeaderMap, Error> {
+        let cached = self
+            .cached
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let mut known = Extensions::new();
+        if let Some((tag, _)) = &cached {
+            known.insert(tag.clone());
+        }
+        match (
+            self.source.headers(known).await.map_err(from_credentials)?,
+            cached,
+        ) {
+            (CacheableResource::New { entity_tag, data }, _) => {
+                let fresh = Some((entity_tag, data.clone()));
+                *self.cached.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+                Ok(data)
+            }
+            (CacheableResource::NotModified, Some((_, headers))) => Ok(headers),
+            (CacheableResource::NotModified, None) => Err(Error::new(
+                ErrorKind::Internal,
+                "the authentication library gave no headers",
+            )),
+        }
+    }
+}
+
+/// The members that the library asks for and does not need, and that keys given as
+/// `{ client_email, private_key }` lack.
+fn completed(mut json: Value) -> Value {
+    if let Some(members) = json.as_object_mut() {
+        for name in ["private_key_id", "project_id"] {
+            members
+                .entry(name)
+                .or_insert_with(|| Value::String(String::new()));
+        }
+    }
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_without_quoting_it() {
+        for (text, kind) in [
+            ("no json: secret", ErrorKind::InvalidArgument),
+            (r#""secret""#, ErrorKind::InvalidArgument),
+            (r#"{"type":"secret"}"#, ErrorKind::InvalidArgument),
+            (
+                r#"{"type":"service_account","client_email":["secret"]}"#,
+                ErrorKind::AuthFailed,
+            ),
+        ] {
+            let key = Key::load(&Credentials::Json(text.into()));
+            let Err(error) = key.and_then(Key::into_token) else {
+                panic!("{text} was taken");
+            };
+            assert_eq!(error.kind(), kind);
+            assert!(!format!("{error:?}").contains("secret"));
+        }
+    }
+
+    #[test]
+    fn a_missing_key_file_is_said() {
+        let Err(error) = Key::load(&Credentials::KeyFile("/no/such/file.json".into())) else {
+            panic!("read a file that is not there");
+        };
+        assert_eq!(error.message(), "the key file cannot be read");
+    }
+
+    #[tokio::test]
+    async fn two_members_are_enough_for_a_key() {
+        let text = r#"{"client_email":"a@b","private_key":"k","project_id":"p"}"#;
+        let key = Key::load(&Credentials::Json(text.into())).unwrap();
+        assert_eq!(key.project_id(), Some("p"));
+        assert!(key.into_token().is_ok());
+        let text = r#"{"client_email":"a@b","private_key":"k"}"#;
+        let key = Key::load(&Credentials::Json(text.into())).unwrap();
+        assert!(key.into_token().is_ok());
+    }
+}

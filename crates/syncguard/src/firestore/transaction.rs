@@ -1,0 +1,137 @@
+//! Read, decide, write: in one transaction, again after a conflict.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::decision::{Decision, Warning};
+use super::error::{Failure, Step, timed_out};
+use super::transport::{Documents, ReadSet, Transport};
+use crate::error::Error;
+use crate::random;
+
+/// The longest wait after the first conflict. It doubles with each, up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_millis(320);
+
+/// Reads `what`, lets `decide` decide, and commits what it wants written; all of it again while other
+/// transactions are in the way and `limit` lasts. `decide` sees each attempt's own documents, and must
+/// take the time itself, so that it is the attempt's own too.
+pub(super) async fn transact<T>(
+    transport: &Arc<dyn Transport>,
+    limit: Duration,
+    what: &ReadSet,
+    decide: impl Fn(&Documents) -> Result<Decision<T>, Error>,
+    warn: impl Fn(&Warning),
+) -> Result<T, Error> {
+    let deadline = Instant::now() + limit;
+    let mut repeated = Vec::new();
+    let mut longest_wait = FIRST_WAIT;
+    let mut conflict = None;
+    loop {
+        let committing = AtomicBool::new(false);
+        let attempt = attempt(transport, what, &mut repeated, &decide, &committing);
+        let outcome = match timeout_at(deadline, attempt).await {
+            Ok(outcome) => outcome?,
+            Err(_) if committing.into_inner() => return Err(timed_out(limit, Step::Commit)),
+            // What used the time up says more than that it is over.
+            Err(_) => return Err(conflict.unwrap_or_else(|| timed_out(limit, Step::Read))),
+        };
+        let last_conflict = match outcome {
+            Ok(decision) => {
+                if let Some(warning) = &decision.warning {
+                    warn(warning);
+                }
+                return Ok(decision.answer);
+            }
+            Err(last_conflict) => last_conflict,
+        };
+        let wait = longest_wait.mul_f64(random::unit()?);
+        if Instant::now() + wait >= deadline {
+            return Err(last_conflict);
+        }
+        conflict = Some(last_conflict);
+        sleep(wait).await;
+        longest_wait = (longest_wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Reads outside of a transaction.
+pub(super) async fn read(
+    transport: &Arc<dyn Transport>,
+    limit: Duration,
+    what: &ReadSet,
+) -> Result<Documents, Error> {
+    match tokio::time::timeout(limit, transport.read(what)).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(failure)) => Err(failure.into_error(Step::Read)),
+        Err(_) => Err(timed_out(limit, Step::Read)),
+    }
+}
+
+/// One attempt; the inner error is a conflict. `repeated` is the id of the attempt before, and then of
+/// this one: Firestore lets a transaction that says which one it repeats go first.
+async fn attempt<T>(
+    transport: &Arc<dyn Transport>,
+    what: &ReadSet,
+    repeated: &mut Vec<u8>,
+    decide: &impl Fn(&Documents) -> Result<Decision<T>, Error>,
+    committing: &AtomicBool,
+) -> Result<Result<Decision<T>, Error>, Error> {
+    let begun = match transport.begin(what, std::mem::take(repeated)).await {
+        Ok(begun) => begun,
+        Err(failure) => return failed(failure, Step::Read),
+    };
+    let open = Open {
+        transport,
+        id: begun.transaction,
+    };
+    let mut decision = decide(&begun.found)?;
+    if decision.writes.is_empty() {
+        return Ok(Ok(decision));
+    }
+    let writes = std::mem::take(&mut decision.writes);
+    committing.store(true, Ordering::Relaxed);
+    match transport.commit(&open.id, writes).await {
+        Ok(()) => {
+            open.ended();
+            Ok(Ok(decision))
+        }
+        Err(failure) => {
+            if failure.is_conflict() {
+                *repeated = open.ended();
+            }
+            failed(failure, Step::Commit)
+        }
+    }
+}
+
+fn failed<T>(failure: Failure, step: Step) -> Result<Result<T, Error>, Error> {
+    let conflict = failure.is_conflict();
+    let error = failure.into_error(step);
+    if conflict { Ok(Err(error)) } else { Err(error) }
+}
+
+/// A transaction that is not known to have ended: dropping it abandons it. A commit whose answer nobody
+/// waits for any more, or did not come, is in doubt; if it was carried out, that does nothing.
+struct Open<'a> {
+    transport: &'a Arc<dyn Transport>,
+    id: Vec<u8>,
+}
+
+impl Open<'_> {
+    /// There is nothing to roll back any more; its id.
+    fn ended(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.id)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if !self.id.is_empty() {
+            Arc::clone(self.transport).abandon(std::mem::take(&mut self.id));
+        }
+    }
+}

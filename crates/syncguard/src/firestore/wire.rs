@@ -1,0 +1,209 @@
+//! Documents and writes as Firestore's messages.
+
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::precondition::ConditionType;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::QueryType;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::field_filter::Operator;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::filter::FilterType;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::{
+    CollectionSelector, FieldFilter, FieldReference, Filter,
+};
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::write::Operation;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
+    self as api, Document, DocumentMask, Precondition, StructuredQuery, Value,
+};
+
+use super::config::FirestoreConfig;
+use super::decision::Write;
+use super::documents::{CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD};
+use super::transport::{self, Documents};
+
+/// Where the documents are.
+pub(super) struct Layout {
+    database: String,
+    collection: String,
+    /// The names of all locks start so.
+    locks: String,
+    /// The names of all counters start so.
+    counters: String,
+}
+
+impl Layout {
+    pub(super) fn new(database: String, config: &FirestoreConfig) -> Self {
+        Self {
+            locks: format!("{database}/documents/{}/", config.collection),
+            counters: format!("{database}/documents/{}/", config.fence_collection),
+            collection: config.collection.clone(),
+            database,
+        }
+    }
+
+    pub(super) fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The parent of the collections.
+    pub(super) fn documents(&self) -> String {
+        format!("{}/documents", self.database)
+    }
+
+    /// The name of the lock of that id.
+    pub(super) fn lock(&self, id: &str) -> String {
+        format!("{}{id}", self.locks)
+    }
+
+    /// The name of the counter of that id.
+    pub(super) fn counter(&self, id: &str) -> String {
+        format!("{}{id}", self.counters)
+    }
+
+    /// All locks that carry that lock id; without a limit, to see when there are several (ADR-014).
+    pub(super) fn by_lock_id(&self, lock_id: &str) -> QueryType {
+        QueryType::StructuredQuery(StructuredQuery {
+            from: vec![CollectionSelector {
+                collection_id: self.collection.clone(),
+                all_descendants: false,
+            }],
+            r#where: Some(Filter {
+                filter_type: Some(FilterType::FieldFilter(FieldFilter {
+                    field: Some(FieldReference {
+                        field_path: LOCK_ID_FIELD.to_owned(),
+                    }),
+                    op: Operator::Equal.into(),
+                    value: Some(value(Field::Text(lock_id.to_owned()))),
+                })),
+            }),
+            ..StructuredQuery::default()
+        })
+    }
+
+    /// `write` as a message.
+    pub(super) fn write(&self, write: Write) -> api::Write {
+        match write {
+            Write::SetLock { document_id, lock } => {
+                update(document(self.lock(&document_id), lock.fields()))
+            }
+            Write::SetCounter {
+                document_id,
+                fence,
+                key,
+            } => update(document(
+                self.counter(&document_id),
+                CounterDocument::fields(fence, &key),
+            )),
+            Write::ExtendLock {
+                document_id,
+                expires_at_ms,
+            } => {
+                let end = vec![(EXPIRES_AT_FIELD, Field::Number(expires_at_ms as f64))];
+                api::Write {
+                    update_mask: Some(DocumentMask {
+                        field_paths: vec![EXPIRES_AT_FIELD.to_owned()],
+                    }),
+                    current_document: Some(Precondition {
+                        condition_type: Some(ConditionType::Exists(true)),
+                    }),
+                    ..update(document(self.lock(&document_id), end))
+                }
+            }
+            Write::DeleteLock { document_id } => api::Write {
+                operation: Some(Operation::Delete(self.lock(&document_id))),
+                ..api::Write::default()
+            },
+        }
+    }
+}
+
+/// The documents that a read found, and the transaction that it began.
+#[derive(Default)]
+pub(super) struct Reply {
+    /// Its id; empty if there is none.
+    pub(super) transaction: Vec<u8>,
+    pub(super) found: Documents,
+}
+
+impl Reply {
+    pub(super) fn begun(&mut self, transaction: Vec<u8>) {
+        if !transaction.is_empty() {
+            self.transaction = transaction;
+        }
+    }
+
+    pub(super) fn add(&mut self, layout: &Layout, found: Document) {
+        let fields = found.fields.into_iter();
+        let fields = fields
+            .filter_map(|(name, value)| Some((name, field(value)?)))
+            .collect();
+        if let Some(id) = found.name.strip_prefix(&layout.locks) {
+            let id = id.to_owned();
+            self.found.locks.push(transport::Document { id, fields });
+        } else if let Some(id) = found.name.strip_prefix(&layout.counters) {
+            let id = id.to_owned();
+            self.found.counter = Some(transport::Document { id, fields });
+        }
+    }
+}
+
+fn field(value: Value) -> Option<Field> {
+    match value.value_type? {
+        ValueType::StringValue(text) => Some(Field::Text(text)),
+        // Exact for all times and fences.
+        ValueType::IntegerValue(number) => Some(Field::Number(number as f64)),
+        ValueType::DoubleValue(number) => Some(Field::Number(number)),
+        _ => None,
+    }
+}
+
+fn value(field: Field) -> Value {
+    Value {
+        value_type: Some(match field {
+            Field::Text(text) => ValueType::StringValue(text),
+            Field::Number(number) => ValueType::IntegerValue(number as i64),
+        }),
+    }
+}
+
+fn document(name: String, fields: Vec<(&'static str, Field)>) -> Document {
+    let fields = fields.into_iter();
+    Document {
+        name,
+        fields: fields
+            .map(|(name, field)| (name.to_owned(), value(field)))
+            .collect(),
+        ..Document::default()
+    }
+}
+
+fn update(document: Document) -> api::Write {
+    api::Write {
+        operation: Some(Operation::Update(document)),
+        ..api::Write::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_go_to_their_collections() {
+        let layout = Layout::new(
+            "projects/p/databases/d".into(),
+            &FirestoreConfig::project("p"),
+        );
+        let mut reply = Reply::default();
+        let fields = vec![("fence", Field::Text("1".into()))];
+        reply.add(&layout, document(layout.lock("k"), Vec::new()));
+        reply.add(&layout, document(layout.counter("fence:k"), fields));
+        reply.add(&layout, document("elsewhere".into(), Vec::new()));
+        let ids = |found: &[transport::Document]| found.iter().map(|it| it.id.clone()).collect();
+        let locks: Vec<String> = ids(&reply.found.locks);
+        assert_eq!(locks, ["k"]);
+        let counter = reply.found.counter.unwrap();
+        assert_eq!(counter.id, "fence:k");
+        assert_eq!(
+            counter.fields,
+            [("fence".to_owned(), Field::Text("1".into()))]
+        );
+    }
+}

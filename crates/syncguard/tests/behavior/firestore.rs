@@ -1,0 +1,147 @@
+//! Firestore's fixture: on an emulator of our own, or on whatever listens at `FIRESTORE_EMULATOR_HOST`.
+
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use firestore_emulator::{Emulator, Options};
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::write::Operation;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
+    CommitRequest, Document, GetDocumentRequest, Value, Write,
+};
+use syncguard::firestore::{DocumentIds, FirestoreBackend, FirestoreConfig};
+use syncguard::{Backend, Clock, Key};
+use tonic::transport::Channel;
+
+use crate::fixture::{Fixture, Setup, Store};
+
+#[derive(Default)]
+pub(crate) struct OnEmulator(Mutex<Option<Emulator>>);
+
+impl OnEmulator {
+    fn address(&self) -> String {
+        if let Ok(address) = std::env::var("FIRESTORE_EMULATOR_HOST") {
+            return address;
+        }
+        let mut own = self.0.lock().unwrap();
+        let emulator = own.get_or_insert_with(|| Emulator::start(Options::default()).unwrap());
+        emulator.address().to_string()
+    }
+}
+
+#[async_trait]
+impl Store for OnEmulator {
+    fn name(&self) -> &'static str {
+        "firestore"
+    }
+
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        // A database of its own: queries see no other test's locks.
+        let project = format!("behavior-{}-{number}", std::process::id());
+        let address = self.address();
+        let clock = ManualClock(Arc::new(AtomicI64::new(1_700_000_000_000)));
+        let make = || -> Arc<dyn Backend> {
+            let config = FirestoreConfig {
+                emulator_host: Some(address.clone()),
+                cleanup_in_is_locked: setup.cleanup_in_is_locked,
+                operation_timeout: setup.operation_timeout,
+                ..FirestoreConfig::project(&project)
+            };
+            Arc::new(FirestoreBackend::with_clock(config, clock.clone()).unwrap())
+        };
+        let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+        Box::new(Firestore {
+            backend: make(),
+            peer: make(),
+            clock,
+            client: FirestoreClient::new(channel.connect_lazy()),
+            database: format!("projects/{project}/databases/(default)"),
+        })
+    }
+
+    fn stop(&self) {
+        self.0.lock().unwrap().take();
+    }
+}
+
+/// A clock that stands until it is set.
+#[derive(Clone)]
+struct ManualClock(Arc<AtomicI64>);
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+struct Firestore {
+    backend: Arc<dyn Backend>,
+    peer: Arc<dyn Backend>,
+    clock: ManualClock,
+    client: FirestoreClient<Channel>,
+    database: String,
+}
+
+impl Firestore {
+    fn name(&self, collection: &str, id: &str) -> String {
+        format!("{}/documents/{collection}/{id}", self.database)
+    }
+}
+
+#[async_trait]
+impl Fixture for Firestore {
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
+    }
+
+    fn peer(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.peer)
+    }
+
+    async fn pass(&self, time: Duration) {
+        let ms = i64::try_from(time.as_millis()).unwrap();
+        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    async fn set_fence_counter(&self, key: &Key, counter: i64) {
+        let id = DocumentIds::of(key).unwrap().counter;
+        let text = Value {
+            value_type: Some(ValueType::StringValue(format!("{counter:015}"))),
+        };
+        let document = Document {
+            name: self.name("fence_counters", &id),
+            fields: [("fence".to_owned(), text)].into(),
+            ..Document::default()
+        };
+        let write = Write {
+            operation: Some(Operation::Update(document)),
+            ..Write::default()
+        };
+        let request = CommitRequest {
+            database: self.database.clone(),
+            writes: vec![write],
+            transaction: Vec::new(),
+        };
+        self.client.clone().commit(request).await.unwrap();
+    }
+
+    async fn has_record(&self, key: &Key) -> bool {
+        let id = DocumentIds::of(key).unwrap().lock;
+        let request = GetDocumentRequest {
+            name: self.name("locks", &id),
+            ..GetDocumentRequest::default()
+        };
+        match self.client.clone().get_document(request).await {
+            Ok(_) => true,
+            Err(status) => {
+                assert_eq!(status.code(), tonic::Code::NotFound);
+                false
+            }
+        }
+    }
+}

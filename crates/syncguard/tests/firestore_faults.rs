@@ -1,0 +1,304 @@
+//! Firestore under contention and when things go wrong; and how often it is asked.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+#![allow(
+    unreachable_pub,
+    dead_code,
+    reason = "the support is shared by several tests"
+)]
+
+mod firestore_support;
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use firestore_emulator::{Effect, Emulator, Fault, Lost, Options, Refusal};
+use firestore_support::{Server, acquire, eventually, key, try_acquire};
+use syncguard::operation::{self, CallOptions};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, ErrorKind, ExtendOutcome, Lookup, ReleaseOutcome, Ttl,
+};
+use tokio::task::JoinSet;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_clients_race_for_twenty_rounds() {
+    let server = Server::start();
+    let clients: Vec<_> = (0..8).map(|_| server.backend()).collect();
+    let mut last_fence = 0;
+    for round in 0..20 {
+        let mut attempts = JoinSet::new();
+        for client in &clients {
+            let client = Arc::clone(client);
+            attempts.spawn(async move {
+                let start = Instant::now();
+                let outcome = try_acquire(&client, &key("race")).await;
+                assert!(
+                    start.elapsed() < Duration::from_secs(2),
+                    "{:?}",
+                    start.elapsed()
+                );
+                outcome.expect("an attempt failed")
+            });
+        }
+        let outcomes = attempts.join_all().await;
+        let mut grants = outcomes.into_iter().filter_map(|outcome| match outcome {
+            AcquireOutcome::Acquired(grant) => Some(grant),
+            AcquireOutcome::Locked => None,
+        });
+        let winner = grants.next().expect("nobody won");
+        assert!(grants.next().is_none(), "two winners in round {round}");
+        // The fence is counted once for each lock that was granted, and for nothing else.
+        last_fence += 1;
+        assert_eq!(winner.fence.get(), last_fence);
+        let released = clients[0].release(&winner.lock_id).await.unwrap();
+        assert_eq!(released, ReleaseOutcome::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_clients_on_one_key_see_contention_and_no_error() {
+    let server = Server::start();
+    // Conflicts on top of those that they make themselves.
+    let aborted = Effect::Status(Refusal::Aborted);
+    server
+        .emulator
+        .faults()
+        .set([Fault::new(aborted).at_rate(0.3)]);
+    let mut clients = JoinSet::new();
+    for _ in 0..64 {
+        let client = server.backend();
+        clients.spawn(async move {
+            let mut fences = Vec::new();
+            for _ in 0..5 {
+                if let AcquireOutcome::Acquired(grant) = try_acquire(&client, &key("hot"))
+                    .await
+                    .expect("an attempt failed")
+                {
+                    fences.push(grant.fence);
+                    let outcome = client
+                        .release(&grant.lock_id)
+                        .await
+                        .expect("a release failed");
+                    assert_eq!(outcome, ReleaseOutcome::Released);
+                }
+            }
+            fences
+        });
+    }
+    let mut fences: Vec<_> = clients.join_all().await.concat();
+    fences.sort_unstable();
+    let numbers: Vec<_> = fences.iter().map(|fence| fence.get()).collect();
+    let expected: Vec<_> = (1..=numbers.len() as u64).collect();
+    assert!(!numbers.is_empty());
+    assert_eq!(
+        numbers, expected,
+        "a fence was given twice or written without a lock"
+    );
+}
+
+#[tokio::test]
+async fn a_lost_reply_leaves_no_lock_behind() {
+    for lost in [Lost::Unavailable, Lost::Silence] {
+        let server = Server::start();
+        let backend = server.backend_with(|config| {
+            config.operation_timeout = Duration::from_millis(500);
+        });
+        let dropped = Fault::new(Effect::DropReply(lost)).on("Commit").times(1);
+        server.emulator.faults().set([dropped]);
+        let request = AcquireRequest::new(key("a"), Ttl::DEFAULT).unwrap();
+        let attempt = operation::acquire(&backend, request, CallOptions::default(), pending());
+        let error = attempt.await.unwrap_err();
+        assert!(error.kind().is_transient(), "{error:?}");
+        let start = Instant::now();
+        eventually(async || !backend.is_locked(&key("a")).await.unwrap()).await;
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
+        // The lock was really there: its fence is used up.
+        assert_eq!(acquire(&backend, &key("a")).await.fence.get(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_an_unknown_outcome_and_a_refusal_is_not() {
+    let server = Server::start();
+    let backend = server.backend();
+    let outcome = async |fault: Fault| {
+        server.emulator.faults().set([fault]);
+        let error = try_acquire(&backend, &key("a")).await.unwrap_err();
+        (error.kind(), error.is_outcome_unknown())
+    };
+    let lost = Fault::new(Effect::Status(Refusal::Unavailable));
+    let expected = (ErrorKind::ServiceUnavailable, true);
+    assert_eq!(outcome(lost.clone().on("Commit")).await, expected);
+    let expected = (ErrorKind::ServiceUnavailable, false);
+    assert_eq!(outcome(lost.on("BatchGetDocuments")).await, expected);
+    let denied = Fault::new(Effect::Status(Refusal::PermissionDenied)).on("Commit");
+    assert_eq!(outcome(denied).await, (ErrorKind::AuthFailed, false));
+}
+
+#[tokio::test]
+async fn statuses_become_kinds_in_every_operation() {
+    let server = Server::start();
+    let backend = server.backend_with(|config| {
+        config.operation_timeout = Duration::from_millis(400);
+    });
+    let lock_id = acquire(&backend, &key("a")).await.lock_id;
+    for (refusal, kind) in [
+        (Refusal::Aborted, ErrorKind::ServiceUnavailable),
+        (Refusal::Unavailable, ErrorKind::ServiceUnavailable),
+        (Refusal::Internal, ErrorKind::ServiceUnavailable),
+        (Refusal::DeadlineExceeded, ErrorKind::NetworkTimeout),
+        (Refusal::ResourceExhausted, ErrorKind::RateLimited),
+        (Refusal::PermissionDenied, ErrorKind::AuthFailed),
+        (Refusal::Unauthenticated, ErrorKind::AuthFailed),
+    ] {
+        server
+            .emulator
+            .faults()
+            .set([Fault::new(Effect::Status(refusal))]);
+        let a = key("a");
+        let errors = [
+            try_acquire(&backend, &a).await.err(),
+            backend.release(&lock_id).await.err(),
+            backend.extend(&lock_id, Ttl::DEFAULT).await.err(),
+            backend.is_locked(&a).await.err(),
+            backend.lookup(&Lookup::Key(a.clone())).await.err(),
+            backend.lookup(&Lookup::LockId(lock_id.clone())).await.err(),
+            backend.force_release(&a).await.err(),
+        ];
+        for error in errors {
+            assert_eq!(error.expect("a refusal").kind(), kind, "{refusal:?}");
+        }
+    }
+    server.emulator.faults().set([]);
+    assert!(backend.is_locked(&key("a")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_a_timeout() {
+    let server = Server::start();
+    let backend = server.backend_with(|config| {
+        config.operation_timeout = Duration::from_millis(100);
+    });
+    let silence = Fault::new(Effect::DropReply(Lost::Silence));
+    server
+        .emulator
+        .faults()
+        .set([silence.on("BatchGetDocuments")]);
+    let error = try_acquire(&backend, &key("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    assert!(!error.is_outcome_unknown());
+    let error = backend.is_locked(&key("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+}
+
+#[tokio::test]
+async fn round_trips_are_as_few_as_can_be() {
+    let server = Server::start();
+    let backend = server.backend();
+    let a = key("a");
+    let none = |calls: &[(&str, u64)]| -> Vec<(String, u64)> {
+        calls
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect()
+    };
+    let grant = acquire(&backend, &a).await;
+    assert_eq!(
+        server.calls().await,
+        none(&[("BatchGetDocuments", 1), ("Commit", 1)])
+    );
+
+    assert_eq!(
+        try_acquire(&backend, &a).await.unwrap(),
+        AcquireOutcome::Locked
+    );
+    assert_eq!(
+        server.calls().await,
+        none(&[("BatchGetDocuments", 1), ("Rollback", 1)])
+    );
+
+    let extended = backend.extend(&grant.lock_id, Ttl::DEFAULT).await.unwrap();
+    assert!(matches!(extended, ExtendOutcome::Extended { .. }));
+    assert_eq!(
+        server.calls().await,
+        none(&[("Commit", 1), ("RunQuery", 1)])
+    );
+
+    assert!(backend.is_locked(&a).await.unwrap());
+    assert_eq!(server.calls().await, none(&[("BatchGetDocuments", 1)]));
+    assert!(
+        backend
+            .lookup(&Lookup::Key(a.clone()))
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert_eq!(server.calls().await, none(&[("BatchGetDocuments", 1)]));
+    let by_id = Lookup::LockId(grant.lock_id.clone());
+    assert!(backend.lookup(&by_id).await.unwrap().is_some());
+    assert_eq!(server.calls().await, none(&[("RunQuery", 1)]));
+
+    let released = backend.release(&grant.lock_id).await.unwrap();
+    assert_eq!(released, ReleaseOutcome::Released);
+    assert_eq!(
+        server.calls().await,
+        none(&[("Commit", 1), ("RunQuery", 1)])
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_attempt_leaves_no_transaction_open() {
+    let server = Server::start();
+    let backend = server.backend();
+    let (a, busy) = (key("a"), key("busy"));
+    let held = acquire(&backend, &busy).await;
+    // Refused reads, dropped attempts, contention: all end what they began.
+    server
+        .emulator
+        .faults()
+        .set([Fault::new(Effect::LatencyMs(30)).on("Commit")]);
+    for _ in 0..5 {
+        let attempt = try_acquire(&backend, &a);
+        let _ = tokio::time::timeout(Duration::from_millis(10), attempt).await;
+        try_acquire(&backend, &busy).await.unwrap();
+    }
+    eventually(async || server.emulator.open_transactions() == 0).await;
+    assert!(
+        backend
+            .lookup(&Lookup::LockId(held.lock_id))
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn it_connects_again_when_the_server_is_back() {
+    let emulator = Emulator::start(Options::default()).unwrap();
+    let port = emulator.address().port();
+    let server = Server { emulator };
+    let backend = server.backend_with(|config| {
+        config.operation_timeout = Duration::from_secs(1);
+    });
+    acquire(&backend, &key("a")).await;
+    drop(server);
+    let error = try_acquire(&backend, &key("b")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    let error = backend.is_locked(&key("b")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    let options = Options {
+        port,
+        ..Options::default()
+    };
+    let _again = Emulator::start(options).unwrap();
+    eventually(async || backend.is_locked(&key("a")).await.is_ok_and(|held| !held)).await;
+}

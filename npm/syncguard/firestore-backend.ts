@@ -1,0 +1,98 @@
+import type { FirestoreConnection, FirestoreNativeLocks } from "./addon.js";
+import { driveClient, warnOfDuplicates } from "./firestore-client.js";
+import { readClient } from "./firestore-client-settings.js";
+import { readConnection } from "./firestore-connection.js";
+import type {
+  FirestoreBackendOptions,
+  FirestoreCapabilities,
+  FirestoreClient,
+  FirestoreConnectionOptions,
+} from "./firestore-types.js";
+import { exposeNativeBackend } from "./native-backend.js";
+import { core, type NativeBackend } from "./native.js";
+import { checkServerOptions, checkStrings } from "./server-options.js";
+import { shareConnections } from "./shared-connections.js";
+import type { SyncGuardBackend } from "./types.js";
+import { checkDisposal, invalid } from "./validation.js";
+
+/**
+ * A backend that keeps locks in Google Cloud Firestore.
+ *
+ * Each client's own clock decides when locks end: keep clocks synchronised. The backend connects at the first operation,
+ * and again when the connection is lost. An idle connection does not keep the process alive.
+ *
+ * @param db - one of
+ *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
+ *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
+ *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. Ending it stays your business.
+ *   - connection options
+ *   - nothing: the environment says it all
+ * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or
+ *   credentials that do not work are found out by the first operation.
+ */
+export function createFirestoreBackend(
+  db: FirestoreClient | FirestoreConnectionOptions = {},
+  options: FirestoreBackendOptions = {},
+): SyncGuardBackend<FirestoreCapabilities> {
+  checkOptions(options);
+  const { onReleaseError, disposeTimeoutMs } = options;
+  checkDisposal(onReleaseError, disposeTimeoutMs);
+  return exposeNativeBackend(connect(db, options), { onReleaseError, disposeTimeoutMs });
+}
+
+function connect(
+  db: FirestoreClient | FirestoreConnectionOptions,
+  options: FirestoreBackendOptions,
+): NativeBackend {
+  const { transport } = options;
+  if (!isClient(db)) {
+    if (transport === "client") {
+      throw invalid('transport "client" needs a client with runTransaction() and collection()');
+    }
+    return connectNatively(core.createFirestoreConnection(readConnection(db)), options);
+  }
+  if (transport === "client") return drive(db, options);
+  const reading = readClient(db);
+  if ("settings" in reading) {
+    return connectNatively(connectionOf(db, reading.settings), options);
+  }
+  if (transport === "native") {
+    throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
+  }
+  return drive(db, options);
+}
+
+function connectNatively(
+  connection: FirestoreConnection,
+  options: FirestoreBackendOptions,
+): NativeBackend {
+  return core.createFirestoreBackend(connection, lockSettings(options), warnOfDuplicates);
+}
+
+const connectionOf = shareConnections(core.createFirestoreConnection);
+
+function drive(db: FirestoreClient, options: FirestoreBackendOptions): NativeBackend {
+  return core.createFirestoreClientBackend(driveClient(db), lockSettings(options));
+}
+
+function lockSettings(options: FirestoreBackendOptions): FirestoreNativeLocks {
+  const { collection, fenceCollection, cleanupInIsLocked, operationTimeoutMs } = options;
+  const locks: FirestoreNativeLocks = {};
+  if (collection !== undefined) locks.collection = collection;
+  if (fenceCollection !== undefined) locks.fenceCollection = fenceCollection;
+  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  return locks;
+}
+
+function isClient(value: unknown): value is FirestoreClient {
+  if ((typeof value !== "object" || value === null) && typeof value !== "function") return false;
+  const { collection, runTransaction } = value as Partial<FirestoreClient>;
+  return typeof runTransaction === "function" && typeof collection === "function";
+}
+
+function checkOptions(options: unknown): asserts options is FirestoreBackendOptions {
+  checkServerOptions(options);
+  const { collection, fenceCollection } = options as Partial<Record<string, unknown>>;
+  checkStrings({ collection, fenceCollection });
+}
