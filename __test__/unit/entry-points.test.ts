@@ -8,7 +8,6 @@ import * as postgres from "syncguard/postgres";
 import * as redis from "syncguard/redis";
 import * as sqlite from "syncguard/sqlite";
 import { lockError, thrownLockError } from "../support/errors";
-import { fakeBackend } from "../support/fake-backend";
 
 const require = createRequire(import.meta.url);
 const words = (text: string): string[] => text.trim().split(/\s+/);
@@ -64,7 +63,6 @@ test("backends that are not built say so", async () => {
     () => postgres.createLock("postgres://localhost"),
     () => firestore.createFirestoreBackend({}),
     () => firestore.createLock({}),
-    () => forrst.createAtomicLock(fakeBackend()),
   ]) {
     const error = thrownLockError(create);
     expect(error.code).toBe("InvalidArgument");

@@ -18,6 +18,7 @@ mod bridge;
 mod cancel;
 mod completion;
 mod error;
+mod forrst;
 mod io_thread;
 mod keys;
 mod options;

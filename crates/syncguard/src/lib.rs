@@ -28,6 +28,8 @@ mod acquisition;
 mod backend;
 mod error;
 mod fence;
+#[cfg(feature = "forrst")]
+pub mod forrst;
 mod hash;
 mod key;
 mod lock;
