@@ -46,8 +46,11 @@ export async function buildAddon() {
     { command: ["cc", "gcc", "clang"], packages: ["gcc", "libc6-dev"], why: "compiles SQLite" },
   ]);
   const args = ["build", "--release", "--locked", "--package", "syncguard-node"];
-  if (!existsSync(addon)) console.log("cargo build --release (some minutes the first time)");
-  await must("cargo", args, { quiet: existsSync(addon) });
+  // Nothing to say when there is nothing to do.
+  const notice = setTimeout(() => {
+    console.log("cargo build --release (some minutes the first time)");
+  }, 2000);
+  await must("cargo", args, { quiet: true }).finally(() => clearTimeout(notice));
   place(join(target, "release", libraryName()), addon);
 }
 

@@ -1,7 +1,7 @@
 //! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,17 +201,34 @@ impl Drop for Attempt {
 
 /// Releases what an acquisition with an unknown end may have been granted.
 async fn undo(backend: Arc<dyn Backend>, lock_id: LockId, rest: Option<Running>) {
-    let limit = backend.operation_timeout();
-    if let Some(running) = rest
-        && let Ok(Ok(AcquireOutcome::Locked)) = timeout(limit, running).await
-    {
-        return;
-    }
-    for delay in UNDO_DELAYS {
-        sleep(delay).await;
-        let released = timeout(limit, backend.release(&lock_id)).await;
-        if let Ok(Ok(ReleaseOutcome::Released)) = released {
-            return;
+    if let Some(running) = rest {
+        // The attempt goes on, since the store may need the client for it; its answer may never come,
+        // so the release does not wait for it.
+        let mut running = pin!(timeout(backend.operation_timeout(), running));
+        tokio::select! {
+            answer = &mut running => {
+                if matches!(answer, Ok(Ok(AcquireOutcome::Locked))) {
+                    return;
+                }
+            }
+            released = try_release(backend.as_ref(), &lock_id) => {
+                if released || matches!(running.await, Ok(Ok(AcquireOutcome::Locked))) {
+                    return;
+                }
+            }
         }
     }
+    try_release(backend.as_ref(), &lock_id).await;
+}
+
+/// Whether there was a lock to release, now or within the next seconds.
+async fn try_release(backend: &dyn Backend, lock_id: &LockId) -> bool {
+    for delay in UNDO_DELAYS {
+        sleep(delay).await;
+        let release = timeout(backend.operation_timeout(), backend.release(lock_id));
+        if let Ok(Ok(ReleaseOutcome::Released)) = release.await {
+            return true;
+        }
+    }
+    false
 }

@@ -16,6 +16,7 @@ tests![
     a_cancelled_attempt_leaves_no_lock,
     an_attempt_cancelled_at_once_leaves_no_lock,
     a_timed_out_attempt_leaves_no_lock,
+    an_attempt_that_is_never_answered_leaves_no_lock,
     a_dropped_attempt_leaves_no_lock,
     a_lost_answer_leaves_no_lock,
     giving_up_on_a_held_key_leaves_its_holder_alone,
@@ -86,6 +87,22 @@ async fn a_timed_out_attempt_leaves_no_lock(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
     permits.add_permits(1);
     t.until_free(&key).await;
+}
+
+async fn an_attempt_that_is_never_answered_leaves_no_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let (faulty, backend, _) = held_back(&t);
+    let granted = async { faulty.done.acquire().await.unwrap().forget() };
+    let error = operation::acquire(&backend, request(&key), CALL, granted)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Aborted);
+    // Well before the attempt itself would be given up.
+    let limit = backend.operation_timeout() / 2;
+    tokio::time::timeout(limit, t.until_free(&key))
+        .await
+        .unwrap();
 }
 
 async fn a_dropped_attempt_leaves_no_lock(stage: Stage) {
