@@ -25,7 +25,7 @@ export default defineConfig(
   },
   {
     // Loads the addon and reads what it wrote: neither has types that TypeScript could check.
-    files: ["npm/syncguard/native.ts"],
+    files: ["npm/syncguard/addon.ts", "npm/syncguard/operations.ts"],
     rules: {
       "@typescript-eslint/no-require-imports": "off",
       "@typescript-eslint/no-unsafe-enum-assignment": "off",

@@ -171,12 +171,12 @@ onEveryStore("errors", (connect) => {
     });
 
     test("knows the key and prints none", async () => {
-      const key = newKey();
       for (const caller of [callerOfAcquire, callerInFlight, callerOfTimeout]) {
+        // One that was cancelled may hold its key for a moment more.
+        const key = newKey();
         const error = await lockError(caller(connect(), key));
         expect(error.context?.key).toBe(key);
         expect(inspect(error)).not.toContain(key);
-        await connect().forceRelease(key);
       }
       const lockId = "%".repeat(22);
       const error = await lockError(connect().release({ lockId }));

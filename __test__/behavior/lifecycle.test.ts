@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { LockError } from "syncguard";
 import { newKey, onEveryStore, take } from "../support/suite";
 
 onEveryStore("lifecycle", (connect) => {
@@ -47,9 +48,19 @@ onEveryStore("lifecycle", (connect) => {
   test("keys that look alike are different locks", async () => {
     const backend = connect();
     const key = newKey();
-    for (const suffix of ["", " ", ".", "/", ":", "%", "\u0000", "a", "A"]) {
+    for (const suffix of ["", " ", ".", "/", ":", "%", "\u0001", "a", "A"]) {
       expect((await backend.acquire({ key: key + suffix, ttlMs: 5_000 })).ok).toBe(true);
     }
+  });
+
+  test("a key with a zero byte is a lock of its own, or refused", async () => {
+    const backend = connect();
+    const key = newKey();
+    await take(backend, key);
+    const attempt = backend.acquire({ key: `${key}\u0000`, ttlMs: 5_000 });
+    // PostgreSQL's texts cannot hold it.
+    const outcome = await attempt.catch((error: unknown) => (error as LockError).code);
+    expect(outcome === "InvalidArgument" || (outcome as { ok: boolean }).ok).toBe(true);
   });
 
   test("the backend says what it can do, and nobody changes that", () => {

@@ -3,6 +3,15 @@
 import { join } from "node:path";
 import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
+import {
+  postgresBehindPgBouncer,
+  postgresByPostgresJs,
+  postgresByUrl,
+  postgresOverSocket,
+  postgresOverTls,
+  postgresThroughPg,
+} from "./postgres-stores";
+import { redisByClient, redisBySentinel, redisByUrl, redisOverTls } from "./redis-stores";
 import { temporaryFolder } from "./temp";
 
 export type BehaviorOptions = {
@@ -23,6 +32,18 @@ type Opener = () => Promise<Store> | Store;
 export const stores: Readonly<Record<string, Opener>> = {
   "SQLite file": sqliteFile,
   "SQLite in memory": () => shared((options) => createSqliteBackend(":memory:", options)),
+  "PostgreSQL at a URL": postgresByUrl,
+  "PostgreSQL by a postgres.js client": () => postgresByPostgresJs("native"),
+  "PostgreSQL through a postgres.js client": () => postgresByPostgresJs("client"),
+  "PostgreSQL through a pg pool": postgresThroughPg,
+  "PostgreSQL over TLS with SCRAM": postgresOverTls,
+  "PostgreSQL over a unix socket": postgresOverSocket,
+  "PostgreSQL behind PgBouncer": postgresBehindPgBouncer,
+  "Redis at a URL": redisByUrl,
+  "Redis by an ioredis client": () => redisByClient("native"),
+  "Redis through an ioredis client": () => redisByClient("client"),
+  "Redis over TLS with ACL": redisOverTls,
+  "Redis over Sentinel": redisBySentinel,
 };
 
 function sqliteFile(): Store {

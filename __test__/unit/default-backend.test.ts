@@ -2,11 +2,14 @@ import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { inspect } from "node:util";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { lock, setDefaultBackend } from "syncguard";
+import { setupSchema } from "syncguard/postgres";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { lockError, thrownLockError } from "../support/errors";
 import { fakeBackend } from "../support/fake-backend";
+import { startPostgres } from "../support/postgres";
+import { startRedis } from "../support/redis";
 import { temporaryFolder } from "../support/temp";
 
 const KEY = "some:key";
@@ -45,16 +48,32 @@ describe("SYNCGUARD_URL", () => {
     expect(await use("sqlite::memory:")).toBe("000000000000002");
   });
 
+  test("may name a Redis server", async () => {
+    const server = await startRedis();
+    onTestFinished(server.stop);
+    expect(await use(`${server.url}/3`)).toBe("000000000000001");
+    expect(await use(`${server.url.replace("redis", "REDIS")}/3`)).toBe("000000000000002");
+    expect(await use(`unix://${server.folder}/redis.sock?db=3`)).toBe("000000000000003");
+  });
+
+  test("may name a PostgreSQL server", async () => {
+    const server = await startPostgres();
+    onTestFinished(server.stop);
+    await setupSchema(server.url);
+    expect(await use(server.url)).toBe("000000000000001");
+    expect(await use(server.url.replace("postgres:", "PostgreSQL:"))).toBe("000000000000002");
+  });
+
   test.each([
-    "redis://u:secret@h",
-    "rediss://h",
-    "postgres://u:secret@h",
-    "postgresql://h",
-    "REDIS://h",
-  ])("may name a server that is not built yet: %s", async (url) => {
+    "redis://u:secret@h:port",
+    "redis+sentinel://u:secret@h",
+    "unix://secret",
+    "postgres://u:secret@h:port",
+    "postgresql://u:secret@h/d?sslmode=secret",
+  ])("is refused and not shown when it makes no sense: %s", async (url) => {
     const error = await lockError(use(url));
     expect(error.code).toBe("InvalidArgument");
-    expect(error.message).toMatch(/is not built yet$/);
+    expect(error.message).toMatch(/^SYNCGUARD_URL: /);
     expect(inspect(error)).not.toContain("secret");
   });
 

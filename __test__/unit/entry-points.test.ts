@@ -7,7 +7,7 @@ import * as forrst from "syncguard/forrst";
 import * as postgres from "syncguard/postgres";
 import * as redis from "syncguard/redis";
 import * as sqlite from "syncguard/sqlite";
-import { lockError, thrownLockError } from "../support/errors";
+import { thrownLockError } from "../support/errors";
 
 const require = createRequire(import.meta.url);
 const words = (text: string): string[] => text.trim().split(/\s+/);
@@ -53,14 +53,11 @@ test("entry points share their functions", () => {
   for (const name of SHARED) expect(Reflect.get(common, name)).toBe(Reflect.get(index, name));
   expect(index.createSqliteBackend).toBe(sqlite.createSqliteBackend);
   expect(index.createRedisBackend).toBe(redis.createRedisBackend);
+  expect(index.createPostgresBackend).toBe(postgres.createPostgresBackend);
 });
 
-test("backends that are not built say so", async () => {
+test("backends that are not built say so", () => {
   for (const create of [
-    () => redis.createRedisBackend("redis://localhost"),
-    () => redis.createLock("redis://localhost"),
-    () => postgres.createPostgresBackend("postgres://localhost"),
-    () => postgres.createLock("postgres://localhost"),
     () => firestore.createFirestoreBackend({}),
     () => firestore.createLock({}),
   ]) {
@@ -68,5 +65,4 @@ test("backends that are not built say so", async () => {
     expect(error.code).toBe("InvalidArgument");
     expect(error.message).toMatch(/is not built yet$/);
   }
-  expect((await lockError(postgres.setupSchema({}))).message).toMatch(/is not built yet$/);
 });

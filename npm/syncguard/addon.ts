@@ -62,8 +62,10 @@ export type PostgresNativeLocks = {
   durableReleases?: boolean;
 };
 
-/** Where a PostgreSQL server is. What stands beside a URL overrides it; without either, PG* variables count. */
+/** Where a PostgreSQL server is. What stands beside a URL overrides it; what is not said is taken from PG* variables. */
 export type PostgresNativeConnection = {
+  /** `false`: the variables do not count. */
+  environment?: boolean;
   url?: string;
   /** Names, addresses, or folders of unix sockets. */
   hosts?: { host: string; port?: number }[];

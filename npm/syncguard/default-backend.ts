@@ -4,6 +4,7 @@ import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
 import { LockError, type LockErrorCode } from "./errors.js";
+import { createPostgresBackend } from "./postgres-backend.js";
 import { createRedisBackend } from "./redis-backend.js";
 import { createSqliteBackend } from "./sqlite-backend.js";
 import { sqlitePathOfUrl } from "./sqlite-url.js";
@@ -44,9 +45,9 @@ export function getDefaultBackend(): Backend {
 
 const REDIS = /^(rediss?([+-]sentinel)?|(redis\+)?unix)$/;
 
+const POSTGRES = /^postgres(ql)?$/;
+
 const SERVERS: Readonly<Record<string, string>> = {
-  postgres: "PostgreSQL",
-  postgresql: "PostgreSQL",
   firestore: "Firestore",
 };
 
@@ -56,12 +57,23 @@ function createFromUrl(url: string): Backend {
   if (scheme === "sqlite") {
     return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
   }
-  if (scheme !== undefined && REDIS.test(scheme)) return createRedisBackend(url);
+  if (scheme !== undefined && REDIS.test(scheme)) return createOnServer(createRedisBackend, url);
+  if (scheme !== undefined && POSTGRES.test(scheme)) {
+    return createOnServer(createPostgresBackend, url);
+  }
   const server = scheme === undefined ? undefined : SERVERS[scheme];
   if (server !== undefined) throw invalid(`SYNCGUARD_URL: the ${server} backend is not built yet`);
   throw invalid(
     "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, unix:, postgres: or postgresql:",
   );
+}
+
+function createOnServer(create: (url: string) => Backend, url: string): Backend {
+  try {
+    return create(url);
+  } catch (error) {
+    throw invalid(`SYNCGUARD_URL: ${(error as Error).message}`);
+  }
 }
 
 function createEmbedded(): Backend {

@@ -65,6 +65,6 @@ export type {
 } from "./types.js";
 
 export { createFirestoreBackend } from "./firestore.js";
-export { createPostgresBackend } from "./postgres.js";
+export { createPostgresBackend } from "./postgres-backend.js";
 export { createRedisBackend } from "./redis-backend.js";
 export { createSqliteBackend } from "./sqlite-backend.js";

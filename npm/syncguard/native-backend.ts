@@ -13,7 +13,7 @@ import {
 } from "./handle.js";
 import { createLockMethod } from "./lock-method.js";
 import { failure } from "./mutation.js";
-import type { NativeBackend } from "./native.js";
+import type { Native } from "./native.js";
 import { checkAborted } from "./signal.js";
 import type {
   BackendCapabilities,
@@ -26,7 +26,7 @@ import { checkDisposal, invalid } from "./validation.js";
 
 /** Puts the public interface around a native backend. Everything asynchronous rejects and never throws. */
 export function exposeNativeBackend<C extends BackendCapabilities>(
-  native: NativeBackend,
+  native: Native,
   { onReleaseError, disposeTimeoutMs }: DisposalOptions,
 ): SyncGuardBackend<C> {
   checkDisposal(onReleaseError, disposeTimeoutMs);

@@ -128,6 +128,9 @@ export class NativeBackend {
   }
 }
 
+/** What a backend of the addon can do, whoever stands before it. */
+export type Native = Pick<NativeBackend, keyof NativeBackend>;
+
 function checkKey(key: unknown): asserts key is string {
   if (typeof key !== "string") throw new LockError("InvalidArgument", "Key must be a string");
 }

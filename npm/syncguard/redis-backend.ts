@@ -10,8 +10,9 @@ import type {
   RedisClient,
   RedisConnectionOptions,
 } from "./redis-types.js";
+import { checkServerOptions, checkStrings } from "./server-options.js";
 import type { SyncGuardBackend } from "./types.js";
-import { checkDisposal, checkObject, invalid } from "./validation.js";
+import { checkDisposal, invalid } from "./validation.js";
 
 /**
  * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
@@ -103,28 +104,7 @@ function isClient(value: unknown): value is RedisClient {
 }
 
 function checkOptions(options: unknown): asserts options is RedisBackendOptions {
-  checkObject(options, "options");
-  const { keyPrefix, cleanupInIsLocked, operationTimeoutMs, connectTimeoutMs, transport } =
-    options as Record<keyof RedisBackendOptions, unknown>;
-  if (keyPrefix !== undefined && typeof keyPrefix !== "string") {
-    throw invalid("keyPrefix must be a string");
-  }
-  if (cleanupInIsLocked !== undefined && typeof cleanupInIsLocked !== "boolean") {
-    throw invalid("cleanupInIsLocked must be a boolean");
-  }
-  for (const [name, ms] of Object.entries({ operationTimeoutMs, connectTimeoutMs })) {
-    if (ms !== undefined && !isTimeout(ms)) {
-      throw invalid(`${name} must be from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
-    }
-  }
-  if (transport !== undefined && transport !== "native" && transport !== "client") {
-    throw invalid('transport must be "native" or "client"');
-  }
-}
-
-/** The longest that timers of Node can take. */
-const LONGEST_TIMEOUT_MS = 2_147_483_647;
-
-function isTimeout(ms: unknown): boolean {
-  return typeof ms === "number" && ms >= 1 && ms <= LONGEST_TIMEOUT_MS;
+  checkServerOptions(options);
+  const { keyPrefix } = options as Record<keyof RedisBackendOptions, unknown>;
+  checkStrings({ keyPrefix });
 }

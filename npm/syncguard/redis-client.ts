@@ -11,15 +11,19 @@ type NodeRedisEval = (script: string, options: { keys: string[]; arguments: stri
 export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
   // Called as a method, and looked up each time: clients need `this`, and tests replace `eval`.
   if (isNodeRedis(client)) {
-    // In the legacy mode of node-redis 4, what returns promises is under `v4`.
-    const modern = (client as { v4?: RedisClient }).v4 ?? client;
-    const target = modern as { eval: NodeRedisEval };
+    const target = promising(client) as { eval: NodeRedisEval };
     return async ({ script, keys, args }) =>
       plain(await target.eval(script, { keys, arguments: args }));
   }
   const target = client as { eval: IoredisEval };
   return async ({ script, keys, args }) =>
     plain(await target.eval(script, keys.length, ...keys, ...args));
+}
+
+/** In the legacy mode of node-redis 4, what returns promises is under `v4`; elsewhere that getter throws. */
+function promising(client: RedisClient): RedisClient {
+  const { options } = client as { options?: { legacyMode?: boolean } };
+  return options?.legacyMode === true ? (client as unknown as { v4: RedisClient }).v4 : client;
 }
 
 /** A reply in the words of JSON: some clients give bytes, or big integers. */

@@ -1,7 +1,7 @@
 /** Connection settings as users give them, in a URL or in options. */
 
 import type { RedisNativeConnection } from "./addon.js";
-import { readTls } from "./redis-tls.js";
+import { readTls } from "./tls.js";
 import type { RedisConnectionOptions } from "./redis-types.js";
 import { invalid } from "./validation.js";
 

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { RedisNativeConnection } from "./addon.js";
 import type { Reading } from "./redis-client-settings.js";
 import { readNodes } from "./redis-connection.js";
-import { readTls } from "./redis-tls.js";
+import { readTls } from "./tls.js";
 
 /** Texts by their names there and here. */
 const TEXTS = [

@@ -2,7 +2,7 @@
 
 import type { RedisNativeConnection } from "./addon.js";
 import type { Reading } from "./redis-client-settings.js";
-import { readTls } from "./redis-tls.js";
+import { readTls } from "./tls.js";
 
 /** Reads `client.options`. What a URL says, node-redis has put into the other fields. */
 export function readNodeRedis(options: object): Reading {

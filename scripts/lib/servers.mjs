@@ -3,7 +3,17 @@
 import { needPrograms } from "./debian.mjs";
 
 // One line per server: { command: "name", packages: ["debian-package"], why: "which suite" }
-const servers = [];
+const servers = [
+  { command: "redis-server", packages: ["redis-server"], why: "suites of the Redis backend" },
+  { command: "redis-sentinel", packages: ["redis-sentinel"], why: "Redis over Sentinel" },
+  { command: "openssl", packages: ["openssl"], why: "certificates for servers with TLS" },
+  {
+    command: ["initdb", "pg_ctlcluster"],
+    packages: ["postgresql"],
+    why: "suites of the PostgreSQL backend",
+  },
+  { command: "pgbouncer", packages: ["pgbouncer"], why: "PostgreSQL behind a pooler" },
+];
 
 /** Makes sure that every server program is there. */
 export function needServers() {

@@ -56,10 +56,12 @@ pub struct PostgresParameter {
     pub value: String,
 }
 
-/// Where the server is. What stands beside a URL overrides it; without either, the PG* variables
-/// count.
+/// Where the server is. What stands beside a URL overrides it; what is not said is taken from the PG*
+/// variables.
 #[napi(object)]
 pub struct PostgresConnectionOptions {
+    /// Whether the variables count where there is no URL: yes if this is not said.
+    pub environment: Option<bool>,
     pub url: Option<String>,
     pub hosts: Option<Vec<PostgresHost>>,
     pub database: Option<String>,
@@ -136,6 +138,7 @@ fn config(
 ) -> Result<PostgresConfig, Error> {
     let mut config = match &connection.url {
         Some(url) => PostgresConfig::from_url(url)?,
+        None if connection.environment == Some(false) => PostgresConfig::default(),
         None => PostgresConfig::from_env()?,
     };
     if let Some(hosts) = connection.hosts {

@@ -215,7 +215,10 @@ impl Transport for ClientTransport {
 }
 
 fn reply(value: Value) -> Result<Reply, Error> {
-    let malformed = || Error::new(ErrorKind::Internal, "the client gave a malformed reply");
+    // Whatever was asked for, the server may have done it.
+    let malformed = || {
+        Error::new(ErrorKind::Internal, "the client gave a malformed reply").with_unknown_outcome()
+    };
     Ok(match value {
         Value::Null | Value::Bool(false) => Reply::Nil,
         Value::Bool(true) => Reply::Int(1),
@@ -332,7 +335,9 @@ mod tests {
             ])
         );
         for bad in [json!(1.5), json!({}), json!([{}])] {
-            assert_eq!(reply(bad).unwrap_err().kind(), ErrorKind::Internal);
+            let error = reply(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal);
+            assert!(error.is_outcome_unknown());
         }
     }
 }

@@ -36,12 +36,16 @@ const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enab
 fn main() {
     let seconds = std::env::var("SECONDS_A_TURN").map_or(3, |seconds| seconds.parse().unwrap());
     let server = PostgresServer::start_with(&["fsync=on"]);
-    println!("pairs/s              in flight     ours  pgbench  ours/pgbench");
+    println!("pairs/s              in flight     ours  pgbench  ours/pgbench  our CPU µs/pair");
     for durable in [true, false] {
         for in_flight in [1, 16, 64] {
             let (mut ours, mut theirs) = (0.0_f64, 0.0_f64);
+            let mut cpu = f64::INFINITY;
             for _ in 0..TURNS {
-                ours = ours.max(measure(&server, in_flight, durable, seconds));
+                let before = cpu_seconds();
+                let rate = measure(&server, in_flight, durable, seconds);
+                cpu = cpu.min((cpu_seconds() - before) * 1e6 / (rate * seconds as f64));
+                ours = ours.max(rate);
                 theirs = theirs.max(pgbench(
                     &server,
                     in_flight.min(CONNECTIONS),
@@ -55,11 +59,23 @@ fn main() {
                 "relaxed releases"
             };
             println!(
-                "{name:<20} {in_flight:>9} {ours:>8.0} {theirs:>8.0} {:>13.2}",
+                "{name:<20} {in_flight:>9} {ours:>8.0} {theirs:>8.0} {:>13.2} {cpu:>16.0}",
                 ours / theirs
             );
         }
     }
+}
+
+/// What this process has used of the processors, without its children. Linux only.
+fn cpu_seconds() -> f64 {
+    const TICKS_A_SECOND: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, after_name) = stat.rsplit_once(')').unwrap();
+    let fields = after_name.split_whitespace().skip(11).take(2);
+    fields
+        .map(|ticks| ticks.parse::<f64>().unwrap())
+        .sum::<f64>()
+        / TICKS_A_SECOND
 }
 
 /// One thread, as the binding has it.

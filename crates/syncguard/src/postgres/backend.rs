@@ -35,8 +35,8 @@ pub struct PostgresOptions {
     pub cleanup_in_is_locked: bool,
     /// How long one operation may take.
     pub operation_timeout: Duration,
-    /// Whether a release is answered only when it is on the server's disk. Without, it is about three
-    /// times as fast, and a crash of the server may bring the lock back until its TTL ends it.
+    /// Whether a release is answered only when it is on the server's disk. Without, it does not wait
+    /// for that, and a crash of the server may bring the lock back until its TTL ends it.
     pub durable_releases: bool,
 }
 

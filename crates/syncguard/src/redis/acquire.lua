@@ -30,8 +30,9 @@ if counter and tonumber(counter) and tonumber(counter) >= 900000000000000 then
 end
 local fence = call('INCR', KEYS[3])
 local expires = now + ARGV[2]
+-- Not %d: the Lua of mocks such as ioredis-mock has integers of 32 bits.
 call('SET', KEYS[1], string.format(
-  '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s',
+  '{"lockId":"%s","expiresAtMs":%.0f,"acquiredAtMs":%.0f,"fence":"%015.0f",%s',
   ARGV[1], expires, now, fence, ARGV[6]
 ), 'PX', ARGV[7])
 -- The name as the server knows it: a client may have put its own prefix before it.

@@ -42,7 +42,7 @@ if tonumber(expires) <= now - ARGV[2] then
 end
 
 expires = now + ARGV[3]
-local digits = string.format('%d', expires)
+local digits = string.format('%.0f', expires)
 if not head then
   -- A quote inside a JSON string has a backslash before it, so this text can only be a member's
   -- name. When it stands there once, it is the member to change, and all else stays as it is.

@@ -79,10 +79,10 @@ impl Store for Postgres {
     fn stop(&self) {
         // Each way stops all of it: the tests are over.
         if let Some(bouncer) = BOUNCER.get() {
-            bouncer.stop();
+            bouncer.end();
         }
         if let Some(server) = SERVER.get() {
-            server.stop();
+            server.end();
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn server() -> &'static PostgresServer {
 
 pub(crate) fn stop() {
     if let Some(server) = SERVER.get() {
-        server.stop();
+        server.end();
     }
 }
 

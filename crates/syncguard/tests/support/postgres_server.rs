@@ -126,6 +126,12 @@ impl PostgresServer {
         }
     }
 
+    /// Ends the server and removes what it has left: for servers in statics, which nobody drops.
+    pub(crate) fn end(&self) {
+        self.stop();
+        let _ = fs::remove_dir_all(self.folder.path());
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -202,7 +208,7 @@ impl Drop for PostgresServer {
 pub(crate) struct PgBouncer {
     port: u16,
     process: Mutex<Option<Child>>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl PgBouncer {
@@ -244,7 +250,7 @@ impl PgBouncer {
         Self {
             port,
             process: Mutex::new(Some(child)),
-            _folder: folder,
+            folder,
         }
     }
 
@@ -264,17 +270,19 @@ impl PgBouncer {
         }
     }
 
-    pub(crate) fn stop(&self) {
+    /// Ends it and removes what it has left.
+    pub(crate) fn end(&self) {
         if let Some(mut process) = self.process.lock().unwrap().take() {
             drop(process.stdin.take());
             process.wait().unwrap();
+            let _ = fs::remove_dir_all(self.folder.path());
         }
     }
 }
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
-        self.stop();
+        self.end();
     }
 }
 

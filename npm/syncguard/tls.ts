@@ -1,11 +1,16 @@
 /** TLS settings of Node, as the native part takes them. */
 
-import type { RedisNativeConnection } from "./addon.js";
-
-type NativeTls = NonNullable<RedisNativeConnection["tls"]>;
+export type TlsSettings = {
+  /** Certificates and keys as PEM. */
+  ca?: string;
+  cert?: string;
+  key?: string;
+  servername?: string;
+  rejectUnauthorized?: boolean;
+};
 
 /** Settings in the native part's words, or the name of the first that it has no word for. */
-export type TlsReading = { tls: NativeTls } | { obstacle: string };
+export type TlsReading = { tls: TlsSettings } | { obstacle: string };
 
 /** Settings that change nothing about who is trusted. */
 const HARMLESS: ReadonlySet<string> = new Set([
@@ -34,7 +39,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
 export function readTls(options: unknown, isSocket = false): TlsReading {
   if (options === true) return { tls: {} };
   if (typeof options !== "object" || options === null) return { obstacle: "tls" };
-  const tls: NativeTls = {};
+  const tls: TlsSettings = {};
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
     if (value === undefined || value === null) continue;
     if (name === "ca" || name === "cert" || name === "key") {

@@ -1,0 +1,261 @@
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { createClient as createClient4 } from "redis-4";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { createLock, createRedisBackend, type RedisConnectionOptions } from "syncguard/redis";
+import { lockError, thrownLockError } from "../support/errors";
+import { type RedisServer, startRedis } from "../support/redis";
+import { newKey, take } from "../support/suite";
+import { until } from "../support/until";
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await startRedis();
+});
+afterAll(async () => {
+  await server.stop();
+});
+
+/** The connections to the server, but for the one that asks. */
+async function connections(): Promise<string[]> {
+  const list = (await server.admin.client("LIST")) as string;
+  return list
+    .trim()
+    .split("\n")
+    .filter((line) => !line.includes("cmd=client"));
+}
+
+describe("createRedisBackend", () => {
+  const refused = (client: unknown, options?: unknown): string => {
+    const error = thrownLockError(() => createRedisBackend(client as string, options as object));
+    expect(error.code).toBe("InvalidArgument");
+    return error.message;
+  };
+
+  test.each([undefined, null, 0, true, "", [], () => undefined, Symbol("s")])(
+    "refuses what is no client: %s",
+    (client) => {
+      expect(refused(client)).toMatch(/^client must be /);
+    },
+  );
+
+  const BAD_OPTIONS: readonly (readonly [string, readonly unknown[]])[] = [
+    ["options", [null, 1, "x", []]],
+    ["keyPrefix", [1, null, "a:fence", "fence:x", "p".repeat(1_000)]],
+    ["cleanupInIsLocked", ["yes", null, 1]],
+    ["operationTimeoutMs", [0, -1, "5", Number.NaN, Infinity, null, 2 ** 31]],
+    ["connectTimeoutMs", [0, -1, "5", Number.NaN, Infinity, null, 2 ** 31]],
+    ["disposeTimeoutMs", [0, -1, "5", Number.NaN]],
+    ["onReleaseError", [1, "x", {}]],
+    ["transport", ["http", null, 1]],
+  ];
+  test.each(BAD_OPTIONS)("refuses a wrong %s, on every transport", (name, values) => {
+    for (const value of values) {
+      for (const client of ["redis://h", { host: "h" }, { eval: vi.fn() }]) {
+        const options = name === "options" ? value : { [name]: value };
+        // Not what the prefix alone makes too long.
+        expect(refused(client, options).toLowerCase()).toMatch(
+          name === "keyPrefix" ? /prefix/ : new RegExp(`^${name}`.toLowerCase()),
+        );
+      }
+    }
+  });
+
+  const BAD_CONNECTIONS: readonly (readonly [string, readonly unknown[]])[] = [
+    ["host", ["", 1]],
+    ["port", [0, 65_536, 1.5, "6379", Number.NaN]],
+    ["path", ["", 1]],
+    ["db", [-1, 256, 1.5, "0"]],
+    ["username", [1]],
+    ["password", [1, () => "p"]],
+    ["tls", ["yes", 1]],
+    ["tls.ca", [{ ca: "no PEM" }, { ca: 1 }]],
+    ["tls.key", [{ cert: "c", key: 1 }]],
+    ["tls.servername", [{ servername: "" }, { servername: "a b" }]],
+    ["tls.checkServerIdentity", [{ checkServerIdentity: () => undefined }]],
+    ["sentinels", ["h", [], [1], [{ host: 1 }]]],
+    ["connectTimeout", [0, "5"]],
+    ["connectionName", ["a b", 1]],
+    ["keyPrefix", ["app"]],
+    ["retryStrategy", [() => 1]],
+  ];
+  test.each(BAD_CONNECTIONS)("refuses a wrong connection option %s", (name, values) => {
+    const field = name.split(".")[0] as string;
+    for (const value of values) expect(refused({ [field]: value })).toContain(name);
+  });
+
+  test.each([
+    "localhost:6379",
+    "http://u:secret@h",
+    "redis://u:secret@h:port",
+    "redis://u:secret@h/db",
+    "redis://u:secret@h?secret=1",
+    "redis+sentinel://u:secret@h",
+    "unix://secret",
+  ])("refuses a URL that makes no sense and does not show it: %s", (url) => {
+    expect(refused(url)).not.toContain("secret");
+    expect(refused({ url })).not.toContain("secret");
+  });
+
+  test('refuses transport "client" without a client', () => {
+    expect(refused("redis://h", { transport: "client" })).toContain("eval");
+    expect(refused({ host: "h" }, { transport: "client" })).toContain("eval");
+  });
+
+  test("says what it can do, and does not connect", async () => {
+    const before = (await connections()).length;
+    const { capabilities } = createRedisBackend(server.url);
+    expect(capabilities).toEqual({
+      backend: "redis",
+      supportsFencing: true,
+      timeAuthority: "server",
+    });
+    expect(await connections()).toHaveLength(before);
+  });
+});
+
+describe("a connection", () => {
+  const WAYS: readonly (readonly [string, () => string | RedisConnectionOptions])[] = [
+    ["a URL", () => `${server.url}/2?connectionName=locks`],
+    ["the URL of a socket", () => `unix://${server.folder}/redis.sock?db=2&connectionName=locks`],
+    ["options", () => ({ host: "127.0.0.1", port: server.port, db: 2, connectionName: "locks" })],
+    ["a path", () => ({ path: `${server.folder}/redis.sock`, db: 2, connectionName: "locks" })],
+    ["a URL and options", () => ({ url: `${server.url}/1`, db: 2, connectionName: "locks" })],
+  ];
+  test.each(WAYS)("from %s", async (_, where) => {
+    const key = newKey();
+    const backend = createRedisBackend(where(), { keyPrefix: "app" });
+    onTestFinished(backend.close);
+    await take(backend, key);
+    const mine = (await connections()).filter((line) => line.includes("name=locks"));
+    expect(mine).toHaveLength(1);
+    expect(mine[0]).toContain(" db=2 ");
+    const reader = new Redis(server.port, { db: 2 });
+    expect(await reader.exists(`app:${key}`)).toBe(1);
+    reader.disconnect();
+  });
+
+  test("is shared by backends on one client with the same settings", async () => {
+    const client = new Redis(server.port, { lazyConnect: true, connectionName: "shared" });
+    const count = async (): Promise<number> =>
+      (await connections()).filter((line) => line.includes("name=shared")).length;
+    const key = newKey();
+    const first = createRedisBackend(client);
+    const second = createRedisBackend(client, { keyPrefix: "other" });
+    await take(first, key);
+    await take(second, key);
+    expect(await count()).toBe(1);
+
+    // The last one ends it.
+    await first.close();
+    expect(await second.isLocked({ key })).toBe(true);
+    expect((await lockError(first.isLocked({ key }))).code).toBe("InvalidArgument");
+    await second.close();
+    await until(async () => (await count()) === 0);
+
+    // A new one starts anew.
+    const third = createRedisBackend(client);
+    expect(await third.isLocked({ key })).toBe(true);
+    const impatient = createRedisBackend(client, { operationTimeoutMs: 100 });
+    expect(await impatient.isLocked({ key })).toBe(true);
+    expect(await count()).toBe(2);
+    await Promise.all([third.close(), impatient.close()]);
+  });
+
+  test("ends with close() and with `await using`, however often", async () => {
+    const name = "ending";
+    const count = async (): Promise<number> =>
+      (await connections()).filter((line) => line.includes(`name=${name}`)).length;
+    {
+      await using backend = createRedisBackend({ url: server.url, connectionName: name });
+      await backend.isLocked({ key: "k" });
+      expect(await count()).toBe(1);
+    }
+    await until(async () => (await count()) === 0);
+    const backend = createRedisBackend({ url: server.url, connectionName: name });
+    const pending = backend.isLocked({ key: "k" });
+    await Promise.all([backend.close(), backend.close()]);
+    await backend.close();
+    // What was asked before was answered.
+    expect(await pending).toBe(false);
+    expect((await lockError(backend.isLocked({ key: "k" }))).message).toBe("the backend is closed");
+  });
+});
+
+describe("clients", () => {
+  test.each([
+    ["4", createClient4 as unknown as typeof createClient],
+    ["5", createClient],
+  ])("node-redis %s, on either transport, see the same locks", async (_, create) => {
+    const client = create({ url: `${server.url}/1` });
+    await client.connect();
+    onTestFinished(async () => {
+      await client.quit();
+    });
+    const driven = createRedisBackend(client, { transport: "client" });
+    const native = createRedisBackend(client, { transport: "native" });
+    onTestFinished(native.close);
+    for (const [mine, other] of [
+      [driven, native],
+      [native, driven],
+    ] as const) {
+      const key = newKey();
+      const held = await take(mine, key);
+      expect(await other.isLocked({ key })).toBe(true);
+      expect(await other.lookup({ lockId: held.lockId })).toEqual(await mine.lookup({ key }));
+      expect(await other.extend({ lockId: held.lockId, ttlMs: 9_000 })).toMatchObject({ ok: true });
+      expect(await other.release({ lockId: held.lockId })).toEqual({ ok: true });
+      expect((await take(mine, key)).fence).toBe("000000000000002");
+    }
+  });
+
+  test("a client's own keyPrefix stands before every key, on either transport", async () => {
+    const client = new Redis(server.port, { keyPrefix: "tenant:" });
+    onTestFinished(() => {
+      client.disconnect();
+    });
+    const driven = createRedisBackend(client, { transport: "client", cleanupInIsLocked: true });
+    const native = createRedisBackend(client, { cleanupInIsLocked: true });
+    onTestFinished(native.close);
+    const direct = createRedisBackend({ url: server.url, clientKeyPrefix: "tenant:" });
+    onTestFinished(direct.close);
+    const key = newKey();
+    const { lockId } = await take(driven, key);
+    expect(await server.admin.exists(`tenant:syncguard:${key}`)).toBe(1);
+    expect(await server.admin.exists(`tenant:syncguard:id:${lockId}`)).toBe(1);
+    expect(await native.isLocked({ key })).toBe(true);
+    expect(await direct.extend({ lockId, ttlMs: 5_000 })).toMatchObject({ ok: true });
+    expect(await native.release({ lockId })).toEqual({ ok: true });
+    expect(await server.admin.exists(`tenant:syncguard:${key}`)).toBe(0);
+    const again = await take(native, key);
+    expect(again.fence).toBe("000000000000002");
+    expect(await driven.release({ lockId: again.lockId })).toEqual({ ok: true });
+  });
+
+  test("ioredis-mock runs the scripts", async () => {
+    const { default: RedisMock } = await import("ioredis-mock");
+    const backend = createRedisBackend(new RedisMock());
+    const key = newKey();
+    const held = await take(backend, key);
+    expect(held.fence).toBe("000000000000001");
+    expect(await backend.acquire({ key, ttlMs: 5_000 })).toMatchObject({ ok: false });
+    expect(await backend.lookup({ key })).toMatchObject({ fence: held.fence });
+    expect(await held.extend(5_000)).toMatchObject({ ok: true });
+    expect(await held.release()).toEqual({ ok: true });
+    expect(await backend.isLocked({ key })).toBe(false);
+  });
+
+  test("createLock", async () => {
+    const lock = createLock(server.url, { keyPrefix: "bound" });
+    const key = newKey();
+    const fence = await lock(
+      async (handle) => {
+        expect(await server.admin.exists(`bound:${key}`)).toBe(1);
+        return handle.fence;
+      },
+      { key },
+    );
+    expect(fence).toBe("000000000000001");
+    expect(await server.admin.exists(`bound:${key}`)).toBe(0);
+  });
+});

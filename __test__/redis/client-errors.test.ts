@@ -1,0 +1,162 @@
+/** Errors and replies of clients that are driven themselves. */
+
+import { inspect } from "node:util";
+import { describe, expect, test, vi } from "vitest";
+import type { LockErrorCode } from "syncguard";
+import { createRedisBackend } from "syncguard/redis";
+import { lockError } from "../support/errors";
+import { until } from "../support/until";
+
+const KEY = "secret:key";
+
+const named = (name: string, message = "failed"): Error =>
+  Object.assign(new Error(message), { name });
+const coded = (code: string): Error => Object.assign(new Error(`connect ${code} ${KEY}`), { code });
+const replied = (text: string): Error => named("ReplyError", text);
+
+const ERRORS: readonly (readonly [LockErrorCode, Error])[] = [
+  ...["ECONNREFUSED", "ECONNRESET", "ENOTFOUND", "EPIPE", "EAI_AGAIN", "EHOSTUNREACH"].map(
+    (code) => ["ServiceUnavailable", coded(code)] as const,
+  ),
+  ["NetworkTimeout", coded("ETIMEDOUT")],
+  ["NetworkTimeout", new Error("Command timed out")],
+  ["ServiceUnavailable", new Error("Connection is closed.")],
+  [
+    "ServiceUnavailable",
+    named("MaxRetriesPerRequestError", "Reached the max retries per request limit (which is 20)."),
+  ],
+  ["ServiceUnavailable", named("ClientClosedError", "The client is closed")],
+  ["ServiceUnavailable", named("SocketClosedUnexpectedlyError", "Socket closed unexpectedly")],
+  ["NetworkTimeout", named("ConnectionTimeoutError", "Connection timeout")],
+  ["AuthFailed", replied("NOAUTH Authentication required.")],
+  ["AuthFailed", replied("WRONGPASS invalid username-password pair or user is disabled.")],
+  ["AuthFailed", replied(`NOPERM No permissions to access a key ${KEY}`)],
+  ["InvalidArgument", replied("WRONGTYPE Operation against a key holding the wrong kind of value")],
+  ["ServiceUnavailable", replied("READONLY You can't write against a read only replica.")],
+  ["ServiceUnavailable", replied("LOADING Redis is loading the dataset in memory")],
+  ["ServiceUnavailable", replied("BUSY Redis is busy running a script.")],
+  ["ServiceUnavailable", replied("OOM command not allowed when used memory > 'maxmemory'.")],
+  ["ServiceUnavailable", replied("MISCONF Redis is configured to save RDB snapshots")],
+  ["ServiceUnavailable", replied("CLUSTERDOWN The cluster is down")],
+  ["ServiceUnavailable", replied("MASTERDOWN Link with MASTER is down")],
+  ["ServiceUnavailable", replied("TRYAGAIN Multiple keys request during rehashing of slot")],
+  ["RateLimited", replied("ERR max number of clients reached")],
+  ["InvalidArgument", replied("CROSSSLOT Keys in request don't hash to the same slot")],
+  ["Internal", replied("ERR something else")],
+  ["Internal", new Error("unheard of")],
+];
+
+test.each(ERRORS.map(([code, error]) => [error.message, error, code] as const))(
+  "%s",
+  async (_, thrown, code) => {
+    const backend = createRedisBackend({ eval: vi.fn().mockRejectedValue(thrown) });
+    const error = await lockError(backend.acquire({ key: KEY, ttlMs: 5_000 }));
+    expect(error.code).toBe(code);
+    expect(error.context?.key).toBe(KEY);
+    expect(inspect(error)).not.toContain(KEY);
+  },
+);
+
+describe("a client that misbehaves", () => {
+  test("may throw synchronously", async () => {
+    const backend = createRedisBackend({
+      eval: () => {
+        throw coded("ECONNRESET");
+      },
+    });
+    const operation = backend.isLocked({ key: KEY });
+    expect((await lockError(operation)).code).toBe("ServiceUnavailable");
+  });
+
+  test.each([["a text"], [undefined], [null], [42]])(
+    "may throw what is no error: %s",
+    async (thrown) => {
+      const backend = createRedisBackend({ eval: vi.fn().mockRejectedValue(thrown) });
+      expect((await lockError(backend.isLocked({ key: KEY }))).code).toBe("Internal");
+    },
+  );
+
+  test("may never answer", async () => {
+    const backend = createRedisBackend(
+      { eval: () => new Promise(() => undefined) },
+      { operationTimeoutMs: 50 },
+    );
+    const started = performance.now();
+    const error = await lockError(backend.acquire({ key: KEY, ttlMs: 5_000 }));
+    expect(error.code).toBe("NetworkTimeout");
+    expect(performance.now() - started).toBeLessThan(300);
+  });
+});
+
+const cyclic: unknown[] = [];
+cyclic.push(cyclic);
+
+describe("a reply that makes no sense is an internal error", () => {
+  const MALFORMED: [string, unknown][] = [
+    1, 2, -1, "OK", null, undefined, true, false, {}, [], [1], [1, 1], [0], ["OK"], [1, 0, 5],
+    [1, -1, 5], [1, "x", 5], [1, 1, "soon"], [1, 1.5, 5], [2, 1, 5], [1, 1e15, 5], [1, 1, 5, 6],
+    [[1, 1, 5]], Number.NaN, Number.POSITIVE_INFINITY, new Map([[1, 1]]), cyclic,
+  ].map((reply) => [inspect(reply), reply]); // prettier-ignore
+
+  test.each(MALFORMED)("acquire: %s", async (_, reply) => {
+    const run = vi.fn().mockResolvedValueOnce(reply).mockResolvedValue(1);
+    const backend = createRedisBackend({ eval: run });
+    const error = await lockError(backend.acquire({ key: KEY, ttlMs: 5_000 }));
+    expect(error.code).toBe("Internal");
+    // It may have been granted: the lock is freed by its id.
+    const [, , , indexKey] = run.mock.calls[0] as string[];
+    await until(() => run.mock.calls.length === 2);
+    expect(run.mock.calls[1]).toEqual(expect.arrayContaining([1, indexKey]));
+  });
+
+  test.each([2, -3, "OK", null, undefined, {}, [1], 1.5].map((reply) => [inspect(reply), reply]))(
+    "release: %s",
+    async (_, reply) => {
+      const backend = createRedisBackend({ eval: vi.fn().mockResolvedValue(reply) });
+      expect((await lockError(backend.release({ lockId: "a".repeat(22) }))).code).toBe("Internal");
+    },
+  );
+
+  test.each([1, 2, "OK", null, {}, [1], [1, "x"], [0, 5]].map((reply) => [inspect(reply), reply]))(
+    "extend: %s",
+    async (_, reply) => {
+      const backend = createRedisBackend({ eval: vi.fn().mockResolvedValue(reply) });
+      const operation = backend.extend({ lockId: "a".repeat(22), ttlMs: 5_000 });
+      expect((await lockError(operation)).code).toBe("Internal");
+    },
+  );
+
+  test.each([2, "OK", null, [], {}].map((reply) => [inspect(reply), reply]))(
+    "isLocked: %s",
+    async (_, reply) => {
+      const backend = createRedisBackend({ eval: vi.fn().mockResolvedValue(reply) });
+      expect((await lockError(backend.isLocked({ key: KEY }))).code).toBe("Internal");
+    },
+  );
+
+  test.each(
+    [1, "not JSON", "{}", "[]", '{"lockId":1}', [], ["{}", 1], {}].map((reply) => [
+      inspect(reply),
+      reply,
+    ]),
+  )("lookup: %s", async (_, reply) => {
+    const backend = createRedisBackend({ eval: vi.fn().mockResolvedValue(reply) });
+    expect((await lockError(backend.lookup({ key: KEY }))).code).toBe("Internal");
+  });
+});
+
+test("numbers may come as texts, bytes or big integers", async () => {
+  for (const reply of [
+    [1, 3, 1_700_000_000_000],
+    ["1", "3", "1700000000000"],
+    [1n, 3n, 1_700_000_000_000n],
+    [Buffer.from("1"), Buffer.from("3"), Buffer.from("1700000000000")],
+  ]) {
+    const backend = createRedisBackend({ eval: vi.fn().mockResolvedValue(reply) });
+    expect(await backend.acquire({ key: KEY, ttlMs: 5_000 })).toMatchObject({
+      ok: true,
+      fence: "000000000000003",
+      expiresAtMs: 1_700_000_000_000,
+    });
+  }
+});

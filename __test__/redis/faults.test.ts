@@ -1,0 +1,203 @@
+/** Servers that fail under load. */
+
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import type { LockErrorCode } from "syncguard";
+import { createRedisBackend } from "syncguard/redis";
+import { lockError } from "../support/errors";
+import { type RedisServer, startRedis, startSentinelSet } from "../support/redis";
+import { type Backend, newKey } from "../support/suite";
+import { until } from "../support/until";
+
+const TIMEOUT_MS = 400;
+/** What a call may take beyond its timeout. */
+const GRACE_MS = 250;
+const OPTIONS = { operationTimeoutMs: TIMEOUT_MS, connectTimeoutMs: 300 };
+
+/** Workers that take and release locks without a pause. */
+function load(backend: Backend, workers = 16) {
+  const codes = new Set<LockErrorCode>();
+  const stats = { pairs: 0, slowestMs: 0, codes };
+  /** Keys of acquisitions that failed: nobody holds them. */
+  const failed: string[] = [];
+  let running = true;
+  const timed = async <T>(operation: () => Promise<T>): Promise<T | undefined> => {
+    const started = performance.now();
+    try {
+      return await operation();
+    } catch (error) {
+      codes.add((error as { code: LockErrorCode }).code);
+      return undefined;
+    } finally {
+      stats.slowestMs = Math.max(stats.slowestMs, performance.now() - started);
+    }
+  };
+  const work = async (): Promise<void> => {
+    while (running) {
+      const key = newKey();
+      const result = await timed(() => backend.acquire({ key, ttlMs: 120_000 }));
+      if (result === undefined) failed.push(key);
+      else if (result.ok && (await timed(() => result.release()))?.ok === true) stats.pairs += 1;
+    }
+  };
+  const all = Promise.all(Array.from({ length: workers }, work));
+  return {
+    stats,
+    /** Waits for so many more pairs. */
+    async more(pairs: number): Promise<void> {
+      const goal = stats.pairs + pairs;
+      await until(() => stats.pairs >= goal, 20_000);
+    },
+    failed,
+    async end() {
+      running = false;
+      await all;
+      return stats;
+    },
+  };
+}
+
+/** Waits until none of `keys` is locked; fails after two seconds. */
+async function expectFree(backend: Backend, keys: string[]): Promise<void> {
+  for (const key of keys) await until(async () => !(await backend.isLocked({ key })), 2_000);
+}
+
+const WAYS = ["native", "client"] as const;
+
+describe.each(WAYS)("a server that fails under load, %s transport", (transport) => {
+  let server: RedisServer;
+  let backend: Backend;
+  beforeEach(async () => {
+    server = await startRedis();
+    const client = new Redis(server.port, {
+      lazyConnect: transport === "native",
+      retryStrategy: () => 20,
+      maxRetriesPerRequest: 1,
+    });
+    client.on("error", () => undefined);
+    backend = createRedisBackend(client, { ...OPTIONS, transport });
+    return async () => {
+      await backend.close();
+      client.disconnect();
+    };
+  });
+  afterEach(async () => {
+    await server.stop();
+  });
+
+  test("killed and started again", async () => {
+    const running = load(backend);
+    await running.more(100);
+    await server.kill();
+    await until(() => running.stats.codes.size > 0);
+    await server.start();
+    await running.more(100);
+    const { slowestMs, codes } = await running.end();
+    expect([...codes].sort().join()).toMatch(/^(NetworkTimeout|ServiceUnavailable|NetworkTimeout,ServiceUnavailable)$/); // prettier-ignore
+    expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
+  });
+
+  test("SCRIPT FLUSH", async () => {
+    const running = load(backend);
+    for (let round = 0; round < 5; round += 1) {
+      await running.more(20);
+      await server.admin.script("FLUSH");
+    }
+    await running.more(20);
+    expect((await running.end()).codes.size).toBe(0);
+  });
+
+  test("CLIENT KILL", async () => {
+    const running = load(backend);
+    for (let round = 0; round < 5; round += 1) {
+      await running.more(50);
+      await server.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    }
+    await running.more(50);
+    const { slowestMs, codes } = await running.end();
+    expect([...codes]).toEqual(transport === "native" ? ["ServiceUnavailable"] : expect.any(Array));
+    for (const code of codes) expect(["ServiceUnavailable", "NetworkTimeout"]).toContain(code);
+    expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
+    // Those whose answer was lost are undone.
+    await expectFree(backend, running.failed);
+  });
+
+  test("CLIENT PAUSE past the timeout", async () => {
+    const running = load(backend);
+    await running.more(50);
+    await server.admin.call("CLIENT", "PAUSE", String(TIMEOUT_MS * 2), "ALL");
+    const controller = new AbortController();
+    const key = newKey();
+    const aborted = lockError(backend.acquire({ key, ttlMs: 120_000, signal: controller.signal }));
+    await until(() => running.stats.codes.size > 0);
+    controller.abort();
+    expect(["Aborted", "NetworkTimeout"]).toContain((await aborted).code);
+    await running.more(50);
+    const { slowestMs, codes } = await running.end();
+    expect(codes).toContain("NetworkTimeout");
+    // A connection that gives no answers is given up, and with it what came last.
+    for (const code of codes) expect(["ServiceUnavailable", "NetworkTimeout"]).toContain(code);
+    expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
+    // The server carried these out when it woke up; they were undone.
+    await expectFree(backend, [key, ...running.failed]);
+  });
+
+  test("maxmemory reached", async () => {
+    const running = load(backend);
+    await running.more(50);
+    await server.admin.config("SET", "maxmemory", "1");
+    await until(() => running.stats.codes.size > 0);
+    await server.admin.config("SET", "maxmemory", "0");
+    await running.more(50);
+    const { slowestMs, codes } = await running.end();
+    expect([...codes]).toEqual(["ServiceUnavailable"]);
+    expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
+    await expectFree(backend, running.failed);
+  });
+});
+
+test("a failover by Sentinel", { timeout: 60_000 }, async () => {
+  const set = await startSentinelSet();
+  onTestFinished(set.stop);
+  const backend = createRedisBackend(set.url, OPTIONS);
+  onTestFinished(backend.close);
+  const running = load(backend);
+  await running.more(100);
+  await set.primary.kill();
+  await until(() => running.stats.codes.size > 0);
+  await running.more(100);
+  const { slowestMs, codes } = await running.end();
+  for (const code of codes) expect(["ServiceUnavailable", "NetworkTimeout"]).toContain(code);
+  expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
+  expect(await set.replica.admin.info("replication")).toContain("role:master");
+});
+
+test("a wrong password", async () => {
+  const server = await startRedis({ lines: ["requirepass s3cret"] });
+  onTestFinished(server.stop);
+  const wrong = new URL(server.url);
+  wrong.password = "wrong";
+  const right = new URL(server.url);
+  right.password = "s3cret";
+  for (const url of [server.url, wrong.href]) {
+    const backend = createRedisBackend(url, OPTIONS);
+    const running = load(backend);
+    await until(() => running.failed.length > 200);
+    const { slowestMs, codes, pairs } = await running.end();
+    expect({ codes: [...codes], pairs }).toEqual({ codes: ["AuthFailed"], pairs: 0 });
+    expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
+    await backend.close();
+  }
+  const backend = createRedisBackend(right.href, OPTIONS);
+  expect(await backend.isLocked({ key: newKey() })).toBe(false);
+  await backend.close();
+});
+
+test("nobody there", async () => {
+  const server = await startRedis();
+  await server.stop();
+  const backend = createRedisBackend(server.url, OPTIONS);
+  const started = performance.now();
+  expect((await lockError(backend.isLocked({ key: newKey() }))).code).toBe("ServiceUnavailable");
+  expect(performance.now() - started).toBeLessThan(TIMEOUT_MS + GRACE_MS);
+});

@@ -1,0 +1,61 @@
+/** The client transport: statements through a client's own call for queries. */
+
+import type { PostgresStatementCall } from "./native.js";
+import { isPostgresJs } from "./postgres-client-settings.js";
+import type { PostgresClient } from "./postgres-types.js";
+
+type Run = (call: PostgresStatementCall) => Promise<unknown>;
+type Unsafe = (text: string, params?: readonly unknown[]) => PromiseLike<unknown[]>;
+type Query = (text: string, params?: readonly unknown[]) => PromiseLike<{ rows?: unknown[] }>;
+
+/** How to run a statement on `client`: the answer is the columns of its only row, or null. */
+export function runOnClient(client: PostgresClient): Run {
+  // Called as methods, and looked up each time: clients need `this`, and tests replace them.
+  if (isPostgresJs(client)) {
+    const target = client as unknown as { unsafe: Unsafe };
+    return async (call) => {
+      // Without parameters, several statements travel as one message and are one transaction.
+      if ("batch" in call) {
+        await target.unsafe(call.batch);
+        return null;
+      }
+      const pending = target.unsafe(call.sql, call.params) as PromiseLike<unknown[]> & {
+        values?: () => PromiseLike<unknown[]>;
+      };
+      // As lists: the names of columns may be transformed.
+      const rows = await (typeof pending.values === "function" ? pending.values() : pending);
+      return columns(rows[0], call.columns);
+    };
+  }
+  const target = client as unknown as { query: Query };
+  return async (call) => {
+    try {
+      if ("batch" in call) {
+        await target.query(call.batch);
+        return null;
+      }
+      const { rows = [] } = await target.query(call.sql, call.params);
+      return columns(rows[0], call.columns);
+    } catch (error) {
+      throw isPgs(client) ? withCode(error) : error;
+    }
+  };
+}
+
+function columns(row: unknown, names: readonly string[]): unknown {
+  if (row === undefined || row === null) return null;
+  const values = Array.isArray(row)
+    ? (row as unknown[])
+    : names.map((name) => (row as Record<string, unknown>)[name]);
+  return values.map((value) => (typeof value === "bigint" ? value.toString() : (value ?? null)));
+}
+
+function isPgs(client: object): boolean {
+  return "totalCount" in client || "connectionParameters" in client;
+}
+
+/** pg gives a code to what the server and the system say. What it says itself is of connections that ended. */
+function withCode(error: unknown): unknown {
+  if (!(error instanceof Error) || error.constructor !== Error || "code" in error) return error;
+  return Object.assign(new Error("the connection ended"), { code: "CONNECTION_CLOSED" });
+}
