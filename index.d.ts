@@ -30,11 +30,13 @@
 //   validateLockId withTelemetry
 //
 // syncguard/redis
-//   LockData RedisBackendOptions RedisCapabilities RedisConfig createLock createRedisBackend
+//   LockData RedisBackendOptions RedisCapabilities RedisClient RedisConfig RedisConnectionOptions
+//   RedisTlsOptions createLock createRedisBackend
 //
 // syncguard/postgres
-//   PostgresBackendOptions PostgresCapabilities PostgresConfig createLock createPostgresBackend
-//   setupSchema
+//   PgClient PostgresBackendOptions PostgresCapabilities PostgresClient PostgresConfig
+//   PostgresConnectionOptions PostgresJsClient PostgresSchemaOptions PostgresSslOptions createLock
+//   createPostgresBackend setupSchema
 //
 // syncguard/firestore
 //   FirestoreBackendOptions FirestoreCapabilities FirestoreConfig LockDocument
@@ -44,7 +46,8 @@
 //   SqliteBackendOptions SqliteCapabilities createLock createSqliteBackend
 //
 // syncguard/forrst
-//   AtomicLock createAtomicLock
+//   AtomicLock AtomicLockCallOptions AtomicLockFunction AtomicLockFunctionName AtomicLockHandle
+//   AtomicLockOptions ForrstError ForrstExtension ForrstRequest ForrstResponse createAtomicLock
 //
 // Below, the exports of the backends' entry points are in namespaces of their names.
 
@@ -272,8 +275,10 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
     forceRelease: (key: string, options?: {
         signal?: AbortSignal | undefined;
     }) => Promise<ReleaseResult>;
-    /** Frees what the backend holds open. Not needed for the process to end. */
+    /** Frees what the backend holds open; safe to repeat. Not needed for the process to end. */
     close: () => Promise<void>;
+    /** As `close()`. */
+    [Symbol.asyncDispose](): Promise<void>;
 }
 /** An operation as telemetry reports it. */
 type LockEvent = {
@@ -348,6 +353,8 @@ type RawIdentifiers = {
     key: string;
     lockId: string;
     owner?: string;
+    /** What the store's clock showed, in milliseconds since the Unix epoch. */
+    readAtMs?: number;
 };
 /** A lock as a store keeps it. */
 type RawLockData = {
@@ -596,7 +603,7 @@ declare namespace firestore {
   export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreConfig as FirestoreConfig, firestore_LockDocument as LockDocument };
 }
 
-/** `syncguard/postgres` */
+/** What users see of the PostgreSQL backend. */
 
 /** PostgreSQL gives fencing tokens, and its clock decides. */
 interface PostgresCapabilities extends BackendCapabilities {
@@ -604,46 +611,145 @@ interface PostgresCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "server";
 }
+/** A client of yours with postgres.js' `unsafe(text, params)`, which gives the rows. */
+interface PostgresJsClient {
+    unsafe: (...args: never[]) => unknown;
+}
+/** A client of yours with pg's `query(text, params)`, which gives `{ rows }`. */
+interface PgClient {
+    query: (...args: never[]) => unknown;
+}
+/** A client of yours: postgres.js, a pg `Pool` or `Client`, or anything with their call for queries. */
+type PostgresClient = PostgresJsClient | PgClient;
+/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+interface PostgresSslOptions {
+    /** The certificates to trust. Default: those of the web. */
+    ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** The certificate to show, with those that vouch for it. */
+    cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** Its private key, without a passphrase. */
+    key?: string | Uint8Array | undefined;
+    /** The name that the server's certificate must have. Default: the host. */
+    servername?: string | undefined;
+    /** Whether a certificate that cannot be trusted ends the connection. Default true. */
+    rejectUnauthorized?: boolean | undefined;
+}
+/**
+ * Where a PostgreSQL server is, in the words of postgres.js and of pg. What stands beside `url` overrides it; what is not
+ * said is taken from the variables PGHOST, PGUSER and so on.
+ */
+interface PostgresConnectionOptions {
+    /** As {@link createPostgresBackend} takes it. */
+    url?: string | undefined;
+    /** The same, in pg's word. */
+    connectionString?: string | undefined;
+    /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
+    host?: string | readonly string[] | undefined;
+    /** One for all hosts, or one for each. Default 5432. */
+    port?: number | readonly number[] | undefined;
+    /** A unix socket, such as `/run/postgresql/.s.PGSQL.5432`, instead of host and port. */
+    path?: string | undefined;
+    /** Default: the name of the role. */
+    database?: string | undefined;
+    /** The role. Default: the name of the operating system's user. */
+    user?: string | undefined;
+    /** The same. */
+    username?: string | undefined;
+    /** The password, or what gives one for each connection, such as a token that expires. */
+    password?: string | (() => string | PromiseLike<string>) | undefined;
+    /** The same. */
+    pass?: string | (() => string | PromiseLike<string>) | undefined;
+    /** `true` stands for `"verify-full"`, `false` for `"disable"`; the words are libpq's. Default `"prefer"`. */
+    ssl?: boolean | "disable" | "allow" | "prefer" | "require" | "verify-ca" | "verify-full" | PostgresSslOptions | undefined;
+    /** The most connections at once. Default 10. */
+    max?: number | undefined;
+    /** Seconds that getting a connection may take. Default 5. */
+    connect_timeout?: number | undefined;
+    /** The same in milliseconds, in pg's word. */
+    connectionTimeoutMillis?: number | undefined;
+    /** What `pg_stat_activity` calls the connections. Default `"syncguard"`. */
+    application_name?: string | undefined;
+    /** Command-line options of the sessions, such as `-c search_path=locks`. */
+    options?: string | undefined;
+    /** Settings of the sessions by name. */
+    connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
+    /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
+    statement_timeout?: number | undefined;
+    /** Milliseconds that a statement may wait for another session's lock. */
+    lock_timeout?: number | undefined;
+    /** What a server must be. Default: with several hosts, it must accept writes. */
+    target_session_attrs?: "any" | "read-write" | "primary" | undefined;
+    /** Whether statements are prepared, see {@link PostgresBackendOptions.prepare}. */
+    prepare?: boolean | undefined;
+}
 /** Options of the PostgreSQL backend. */
 interface PostgresBackendOptions extends CommonBackendOptions {
     /** The table of locks. Default `"syncguard_locks"`. */
     tableName?: string | undefined;
     /** The table of fence counters. Default `"syncguard_fence_counters"`. */
     fenceTableName?: string | undefined;
+    /** Milliseconds after which an operation fails. Default: `query_timeout` of a pg client, else 5000. */
+    operationTimeoutMs?: number | undefined;
+    /** Milliseconds that getting a connection may take. Default: the client's own, else 5000. */
+    connectTimeoutMs?: number | undefined;
+    /** The most native connections at once; they are opened when they are needed. Default: the client's `max`, else 10. */
+    poolSize?: number | undefined;
+    /**
+     * Whether a release is answered only when it is on the server's disk. Without, it is faster, and a crash of the
+     * server may bring the lock back until its TTL ends it. Acquisitions always wait for the disk. Default false.
+     */
+    durableReleases?: boolean | undefined;
+    /**
+     * Whether statements are prepared once per native connection. Where a pooler makes that impossible, this is found out.
+     * Default: the client's, else true.
+     */
+    prepare?: boolean | undefined;
+    /**
+     * Who carries operations to the server.
+     *
+     * - `"native"`: connections of this package. From a client only its settings are read.
+     * - `"client"`: the client's own `unsafe` or `query`.
+     *
+     * Default: native wherever all settings that matter can be carried over, else the client.
+     */
+    transport?: "native" | "client" | undefined;
 }
+/** Options of {@link setupSchema}: those of the backend that have to do with tables and connections. */
+type PostgresSchemaOptions = Pick<PostgresBackendOptions, "tableName" | "fenceTableName" | "connectTimeoutMs" | "transport">;
 /** The options with nothing left open. */
 interface PostgresConfig {
     tableName: string;
     fenceTableName: string;
     cleanupInIsLocked: boolean;
 }
-/**
- * A backend that keeps locks in PostgreSQL.
- *
- * @param sql - a postgres.js or pg client, a URL, or connection options
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function createPostgresBackend(sql: unknown, options?: PostgresBackendOptions): SyncGuardBackend<PostgresCapabilities>;
-/** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
-declare function createLock$2(sql: unknown, options?: PostgresBackendOptions): AsyncLock<PostgresCapabilities>;
-/**
- * Creates the tables and indexes, if they are not there. Call it once, before the first lock.
- *
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function setupSchema(sql: unknown, options?: Pick<PostgresBackendOptions, "tableName" | "fenceTableName">): Promise<void>;
 
-type postgres_PostgresBackendOptions = PostgresBackendOptions;
-type postgres_PostgresCapabilities = PostgresCapabilities;
-type postgres_PostgresConfig = PostgresConfig;
-declare const postgres_createPostgresBackend: typeof createPostgresBackend;
-declare const postgres_setupSchema: typeof setupSchema;
-declare namespace postgres {
-  export { createLock$2 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
-  export type { postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresConfig as PostgresConfig };
-}
+/**
+ * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.
+ *
+ * It connects at the first operation, and again when connections are lost. Idle connections do not keep the process
+ * alive.
+ *
+ * @param sql - one of
+ *   - a postgres.js instance, or a pg `Pool` or `Client`: its settings are read, and the backend makes connections of
+ *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their call for
+ *     queries: see {@link PostgresBackendOptions.transport}. Closing it stays your business.
+ *   - a URL, as `psql` takes it: `postgres://user:password@host:5432/database?sslmode=verify-full`
+ *   - connection options; `{}` leaves all to the variables PGHOST, PGUSER and so on
+ * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ */
+declare function createPostgresBackend(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): SyncGuardBackend<PostgresCapabilities>;
+/**
+ * Creates what is missing of the tables and indexes. Call it before the first lock, as often as you like, in as many
+ * processes as you like; it also works on tables that the TypeScript library made.
+ *
+ * Needs the right to create tables, and none when all is there.
+ *
+ * @param sql - as for {@link createPostgresBackend}
+ * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and whatever connections fail with
+ */
+declare function setupSchema(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresSchemaOptions): Promise<void>;
 
-/** `syncguard/redis` */
+/** What users see of the Redis backend. */
 
 /** Redis gives fencing tokens, and its clock decides. */
 interface RedisCapabilities extends BackendCapabilities {
@@ -651,10 +757,84 @@ interface RedisCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "server";
 }
+/**
+ * A client of yours: ioredis, node-redis, or anything with their `eval`.
+ *
+ * - ioredis and its like: `eval(script, numKeys, ...keys, ...args)`, all but `numKeys` strings
+ * - node-redis: `eval(script, { keys, arguments })`
+ */
+interface RedisClient {
+    eval: (...args: never[]) => unknown;
+}
+/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+interface RedisTlsOptions {
+    /** The certificates to trust. Default: those of the operating system. */
+    ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** The certificate to show, with those that vouch for it. */
+    cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /** Its private key, without a passphrase. */
+    key?: string | Uint8Array | undefined;
+    /** The name that the server's certificate must have. Default: the host. */
+    servername?: string | undefined;
+    /** Whether a certificate that cannot be trusted ends the connection. Default true. */
+    rejectUnauthorized?: boolean | undefined;
+}
+/** Where a Redis server is, in the words of ioredis. What stands beside `url` overrides it. */
+interface RedisConnectionOptions {
+    /** As {@link createRedisBackend} takes it. */
+    url?: string | undefined;
+    /** A name or an address. Default `"localhost"`. */
+    host?: string | undefined;
+    /** Default 6379. */
+    port?: number | undefined;
+    /** A socket in the file system, instead of host and port. */
+    path?: string | undefined;
+    /** The number of the database. Default 0. */
+    db?: number | undefined;
+    /** The ACL user; needs a password. Default: the default user. */
+    username?: string | undefined;
+    /** The password. */
+    password?: string | undefined;
+    /** TLS, or `true` for TLS with the operating system's certificates. */
+    tls?: RedisTlsOptions | boolean | undefined;
+    /** Sentinels to ask for the primary, instead of host and port. With TLS, they must speak it too. */
+    sentinels?: readonly {
+        host: string;
+        port?: number | undefined;
+    }[] | undefined;
+    /** The name under which the Sentinels know the primary. */
+    name?: string | undefined;
+    /** The ACL user of the Sentinels themselves. */
+    sentinelUsername?: string | undefined;
+    /** The password of the Sentinels themselves. */
+    sentinelPassword?: string | undefined;
+    /** What `CLIENT LIST` calls the connection. */
+    connectionName?: string | undefined;
+    /** Stands before every key, as the option `keyPrefix` of ioredis does; not the backend's `keyPrefix`. */
+    clientKeyPrefix?: string | undefined;
+    /** Milliseconds that making a connection may take. Default 5000. */
+    connectTimeout?: number | undefined;
+}
 /** Options of the Redis backend. */
 interface RedisBackendOptions extends CommonBackendOptions {
     /** Namespace of all keys. Default `"syncguard"`. */
     keyPrefix?: string | undefined;
+    /**
+     * Milliseconds after which an operation fails with `NetworkTimeout` or `ServiceUnavailable`. Default: `commandTimeout`
+     * of an ioredis client, else 5000.
+     */
+    operationTimeoutMs?: number | undefined;
+    /** Milliseconds that making a connection may take. Default: the client's `connectTimeout`, else 5000. */
+    connectTimeoutMs?: number | undefined;
+    /**
+     * Who carries operations to the server.
+     *
+     * - `"native"`: a connection of this package. From a client only its settings are read.
+     * - `"client"`: the client's own `eval`.
+     *
+     * Default: native wherever all settings that matter can be carried over, else the client.
+     */
+    transport?: "native" | "client" | undefined;
 }
 /** The options with nothing left open. */
 interface RedisConfig {
@@ -671,25 +851,23 @@ interface LockData {
     key: string;
     fence: string;
 }
-/**
- * A backend that keeps locks in Redis.
- *
- * @param client - an ioredis or node-redis client, a URL, or connection options
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function createRedisBackend(client: unknown, options?: RedisBackendOptions): SyncGuardBackend<RedisCapabilities>;
-/** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
-declare function createLock$1(client: unknown, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
 
-type redis_LockData = LockData;
-type redis_RedisBackendOptions = RedisBackendOptions;
-type redis_RedisCapabilities = RedisCapabilities;
-type redis_RedisConfig = RedisConfig;
-declare const redis_createRedisBackend: typeof createRedisBackend;
-declare namespace redis {
-  export { createLock$1 as createLock, redis_createRedisBackend as createRedisBackend };
-  export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisConfig as RedisConfig };
-}
+/**
+ * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
+ *
+ * It connects at the first operation, and again when the connection is lost. An idle connection does not keep the
+ * process alive.
+ *
+ * @param client - one of
+ *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
+ *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
+ *     {@link RedisBackendOptions.transport}. Closing it stays your business.
+ *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
+ *     `redis+sentinel://host:26379,host2:26379/name/0`
+ *   - connection options
+ * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ */
+declare function createRedisBackend(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): SyncGuardBackend<RedisCapabilities>;
 
 /** One machine, one clock: `"server"` means the clock of the machine. */
 interface SqliteCapabilities extends BackendCapabilities {
@@ -775,6 +953,45 @@ declare function checkAborted(signal?: AbortSignal): void;
  */
 declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
 
+/** `syncguard/redis` */
+
+/** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
+declare function createLock$2(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
+
+type redis_LockData = LockData;
+type redis_RedisBackendOptions = RedisBackendOptions;
+type redis_RedisCapabilities = RedisCapabilities;
+type redis_RedisClient = RedisClient;
+type redis_RedisConfig = RedisConfig;
+type redis_RedisConnectionOptions = RedisConnectionOptions;
+type redis_RedisTlsOptions = RedisTlsOptions;
+declare const redis_createRedisBackend: typeof createRedisBackend;
+declare namespace redis {
+  export { createLock$2 as createLock, redis_createRedisBackend as createRedisBackend };
+  export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisClient as RedisClient, redis_RedisConfig as RedisConfig, redis_RedisConnectionOptions as RedisConnectionOptions, redis_RedisTlsOptions as RedisTlsOptions };
+}
+
+/** `syncguard/postgres` */
+
+/** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
+declare function createLock$1(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): AsyncLock<PostgresCapabilities>;
+
+type postgres_PgClient = PgClient;
+type postgres_PostgresBackendOptions = PostgresBackendOptions;
+type postgres_PostgresCapabilities = PostgresCapabilities;
+type postgres_PostgresClient = PostgresClient;
+type postgres_PostgresConfig = PostgresConfig;
+type postgres_PostgresConnectionOptions = PostgresConnectionOptions;
+type postgres_PostgresJsClient = PostgresJsClient;
+type postgres_PostgresSchemaOptions = PostgresSchemaOptions;
+type postgres_PostgresSslOptions = PostgresSslOptions;
+declare const postgres_createPostgresBackend: typeof createPostgresBackend;
+declare const postgres_setupSchema: typeof setupSchema;
+declare namespace postgres {
+  export { createLock$1 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
+  export type { postgres_PgClient as PgClient, postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresClient as PostgresClient, postgres_PostgresConfig as PostgresConfig, postgres_PostgresConnectionOptions as PostgresConnectionOptions, postgres_PostgresJsClient as PostgresJsClient, postgres_PostgresSchemaOptions as PostgresSchemaOptions, postgres_PostgresSslOptions as PostgresSslOptions };
+}
+
 /** `syncguard/sqlite` */
 
 /** `lock()` bound to a SQLite backend: see {@link createSqliteBackend}. */
@@ -791,25 +1008,133 @@ declare namespace sqlite {
   export type { sqlite_SqliteBackendOptions as SqliteBackendOptions, sqlite_SqliteCapabilities as SqliteCapabilities };
 }
 
-/** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
+/** Requests and responses of the Forrst protocol, as far as the atomic-lock extension needs them. */
 
-/** Answers the extension's options and its three functions. */
-interface AtomicLock {
+/** An extension in a request (`options`) or in a response (`data`). */
+interface ForrstExtension {
+    /** Which extension. */
+    readonly urn: string;
+    /** In requests. */
+    readonly options?: unknown;
+    /** In responses. */
+    readonly data?: unknown;
+}
+/** A request. Servers may know more members. */
+interface ForrstRequest {
+    /** `{ name: "forrst", version: "0.1.0" }` */
+    readonly protocol?: unknown;
+    /** Comes back in the response. */
+    readonly id?: unknown;
+    /** Which function, and with what. */
+    readonly call: {
+        readonly function: string;
+        readonly version?: unknown;
+        readonly arguments?: unknown;
+    };
+    /** The extensions that the request uses. */
+    readonly extensions?: readonly ForrstExtension[] | undefined;
+}
+/** An error in a response. */
+interface ForrstError {
+    /** For programs. */
+    readonly code: string;
+    /** For people. */
+    readonly message: string;
+    /** What it is about. */
+    readonly details?: unknown;
+    /**
+     * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, and
+     * JSON does not show it, as the extension's errors do not have it.
+     */
+    readonly retryable?: boolean;
+}
+/** A response. Servers may know more members. */
+interface ForrstResponse {
+    /** As in the request. */
+    readonly protocol?: unknown;
+    /** As in the request. */
+    readonly id?: unknown;
+    /** What the function returned; `null` if it failed. */
+    readonly result?: unknown;
+    /** What went wrong. */
+    readonly errors?: readonly ForrstError[] | undefined;
+    /** What extensions have to say. */
+    readonly extensions?: readonly ForrstExtension[] | undefined;
+}
+/** The lock that a function runs under. */
+type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandle<C> & {
+    /** Who may release it from another process. */
+    readonly owner: string;
+};
+/** Options of one call of `handle` or of a system function. */
+interface AtomicLockCallOptions {
+    /**
+     * Ends the waiting for the lock, and is in the lock's handle for the function to heed. The release does not depend on
+     * it.
+     */
+    readonly signal?: AbortSignal | undefined;
+}
+/** Options of {@link createAtomicLock}. */
+interface AtomicLockOptions {
+    /**
+     * Whether a request may force a release. Only `true` allows it. Without this option nobody may.
+     *
+     * What it throws rejects the call, and the lock stays.
+     */
+    readonly authorize?: ((request: ForrstRequest) => boolean | Promise<boolean>) | undefined;
+    /** Hears of an automatic release that failed, which does not change the response. Default: as `lock()`. */
+    readonly onReleaseError?: OnReleaseError | undefined;
+}
+/** A system function of the extension. */
+type AtomicLockFunction = (request: ForrstRequest, options?: AtomicLockCallOptions) => Promise<ForrstResponse>;
+/** The names of the system functions. */
+type AtomicLockFunctionName = "urn:cline:forrst:ext:atomic-lock:fn:release" | "urn:cline:forrst:ext:atomic-lock:fn:force-release" | "urn:cline:forrst:ext:atomic-lock:fn:status";
+/** The atomic-lock extension of a server. */
+interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
     /** The extension's name on the wire. */
     readonly urn: "urn:forrst:ext:atomicLock";
+    /** The system functions by their names, for servers with their own routing. */
+    readonly functions: Readonly<Record<AtomicLockFunctionName, AtomicLockFunction>>;
+    /**
+     * Serves a request: takes the lock that it asks for, calls `next`, adds the extension's data to the response, and
+     * releases the lock. A request that does not use the extension goes to `next` as it is, and so does its response back.
+     * A call of a system function is answered without `next`.
+     *
+     * What `next` throws, the caller gets; the lock is released first. Bad options, contention and the errors of the
+     * system functions are responses with `errors`.
+     *
+     * @param request - the request; it is not changed
+     * @param next - the server's own handling; gets the same request, and the lock if the request asked for one
+     * @throws LockError what the store failed with; `Aborted` if `options.signal` ended the waiting
+     */
+    handle<Request extends ForrstRequest>(request: Request, next: (request: Request, lock: AtomicLockHandle<C> | undefined) => ForrstResponse | Promise<ForrstResponse>, options?: AtomicLockCallOptions): Promise<ForrstResponse>;
 }
-/**
- * The atomic-lock extension on a backend.
- *
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function createAtomicLock(backend: LockBackend<FencingCapabilities>): AtomicLock;
 
-type forrst_AtomicLock = AtomicLock;
+/** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
+
+/**
+ * The atomic-lock extension for a Forrst server, on any backend of this package.
+ *
+ * @param backend - where the locks are kept; all servers that are to exclude each other need the same store
+ * @throws LockError `InvalidArgument` for options that make no sense, and for backends without owner labels: those of
+ *   your own that only implement `LockBackend`
+ */
+declare function createAtomicLock<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options?: AtomicLockOptions): AtomicLock<C>;
+
+type forrst_AtomicLock<C extends BackendCapabilities = BackendCapabilities> = AtomicLock<C>;
+type forrst_AtomicLockCallOptions = AtomicLockCallOptions;
+type forrst_AtomicLockFunction = AtomicLockFunction;
+type forrst_AtomicLockFunctionName = AtomicLockFunctionName;
+type forrst_AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = AtomicLockHandle<C>;
+type forrst_AtomicLockOptions = AtomicLockOptions;
+type forrst_ForrstError = ForrstError;
+type forrst_ForrstExtension = ForrstExtension;
+type forrst_ForrstRequest = ForrstRequest;
+type forrst_ForrstResponse = ForrstResponse;
 declare const forrst_createAtomicLock: typeof createAtomicLock;
 declare namespace forrst {
   export { forrst_createAtomicLock as createAtomicLock };
-  export type { forrst_AtomicLock as AtomicLock };
+  export type { forrst_AtomicLock as AtomicLock, forrst_AtomicLockCallOptions as AtomicLockCallOptions, forrst_AtomicLockFunction as AtomicLockFunction, forrst_AtomicLockFunctionName as AtomicLockFunctionName, forrst_AtomicLockHandle as AtomicLockHandle, forrst_AtomicLockOptions as AtomicLockOptions, forrst_ForrstError as ForrstError, forrst_ForrstExtension as ForrstExtension, forrst_ForrstRequest as ForrstRequest, forrst_ForrstResponse as ForrstResponse };
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, validateLockId, withTelemetry };

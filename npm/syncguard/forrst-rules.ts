@@ -16,12 +16,14 @@ export const URNS = constants as {
 };
 
 /** A request that is answered with an error. Never leaves this package. */
-export class Refusal {
+export class Refusal extends Error {
   constructor(
     readonly error: ForrstError,
     /** The extension's data beside the error. */
     readonly data?: unknown,
-  ) {}
+  ) {
+    super(error.message);
+  }
 }
 
 /** The extension's options in one request. */
@@ -62,8 +64,7 @@ export const rules = {
     call(() => addon.forrstKeyArgument(toJson(args, "arguments"))),
   releaseArguments: (args: unknown): { key: string; owner: string } =>
     call(() => addon.forrstReleaseArguments(toJson(args, "arguments"))),
-  owns: (stored: string | undefined, claimed: string): boolean =>
-    addon.forrstOwns(stored, claimed),
+  owns: (stored: string | undefined, claimed: string): boolean => addon.forrstOwns(stored, claimed),
   releaseResult: (key: string, absent: string | undefined): unknown =>
     parse(() => addon.forrstReleaseResult(key, absent)),
   forceReleaseResult: (key: string, released: boolean): unknown =>
@@ -84,10 +85,10 @@ export const rules = {
     refusalOf(() => addon.forrstInvalidRequest(field, what)),
 };
 
-/** The JSON text of what a request holds; `null` for what JSON has no words for. */
+/** The JSON text of what a request holds; `null` for what JSON has no words for, such as functions. */
 function toJson(value: unknown, field: string): string {
   try {
-    return (JSON.stringify(value) as string | undefined) ?? "null";
+    return JSON.stringify(value ?? null) ?? "null";
   } catch {
     throw rules.invalidRequest(field, "must be JSON");
   }
@@ -103,7 +104,8 @@ function call<T>(run: () => T): T {
     return run();
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
-    if (code === "ForrstError") throw new Refusal(markRetryable(JSON.parse(message) as ForrstError));
+    if (code === "ForrstError")
+      throw new Refusal(markRetryable(JSON.parse(message) as ForrstError));
     throw new LockError(code as LockErrorCode, message);
   }
 }

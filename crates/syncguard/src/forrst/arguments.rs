@@ -5,9 +5,9 @@ use std::fmt;
 use serde_json::Value;
 
 use super::error::ForrstError;
-use super::options::owner;
+use super::options::{checked_key, owner};
 use crate::backend::Owner;
-use crate::key::{Key, MAX_KEY_LENGTH_BYTES};
+use crate::key::Key;
 
 /// What every lock of the extension begins with.
 const PREFIX: &str = "lock:";
@@ -40,12 +40,7 @@ impl KeyArgument {
                     "must be the full key of a lock: lock:{function}:{key} or lock:{key}",
                 )
             })?;
-        Key::new(key).map(Self).map_err(|_| {
-            ForrstError::invalid(
-                "key",
-                &format!("is too long: it may have {MAX_KEY_LENGTH_BYTES} bytes"),
-            )
-        })
+        checked_key(key).map(Self)
     }
 
     /// The key.
@@ -115,8 +110,9 @@ mod tests {
             (json!({ "key": "LOCK:billing:report" }), full),
             (
                 json!({ "key": format!("lock:{}", "x".repeat(508)) }),
-                "key is too long: it may have 512 bytes",
+                "key is too long: with its prefix it may have 512 bytes",
             ),
+            (json!({ "key": "lock:a\0" }), "key must not contain U+0000"),
             (json!({ "key": "lock:a" }), owner),
             (json!({ "key": "lock:a", "owner": null }), owner),
             (json!({ "key": "lock:a", "owner": "" }), owner),

@@ -85,5 +85,6 @@ async fn lookup(
     operation::lookup(backend, &lookup, CallOptions::default(), pending()).await
 }
 
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
 mod tests;

@@ -195,7 +195,15 @@ fn full_key(scope: Scope, function: &str, key: &str) -> Result<Key, ForrstError>
         Scope::Function => format!("lock:{function}:{key}"),
         Scope::Global => format!("lock:{key}"),
     };
-    Key::new(&text).map_err(|_| {
+    checked_key(&text)
+}
+
+/// A full key that every store can keep.
+pub(super) fn checked_key(text: &str) -> Result<Key, ForrstError> {
+    if text.contains('\0') {
+        return Err(ForrstError::invalid("key", "must not contain U+0000"));
+    }
+    Key::new(text).map_err(|_| {
         ForrstError::invalid(
             "key",
             &format!("is too long: with its prefix it may have {MAX_KEY_LENGTH_BYTES} bytes"),

@@ -99,6 +99,10 @@ fn what_is_wrong_is_named() {
         (with(json!({ "key": "" })), key),
         (with(json!({ "key": "x".repeat(492) })), long),
         (with(json!({ "key": "é".repeat(250) })), long),
+        (
+            with(json!({ "key": "a\0b" })),
+            "key must not contain U+0000",
+        ),
         (with(json!({ "scope": "server" })), scope),
         (with(json!({ "scope": "Global" })), scope),
         (with(json!({ "scope": null })), scope),
