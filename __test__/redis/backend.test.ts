@@ -182,6 +182,25 @@ describe("a connection", () => {
   });
 });
 
+test("a node of a cluster refuses keys in several slots, and serves those of one hash tag", async () => {
+  const node = await startRedis({ lines: ["cluster-enabled yes"] });
+  onTestFinished(node.stop);
+  await node.admin.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
+  await until(async () =>
+    ((await node.admin.call("CLUSTER", "INFO")) as string).includes("cluster_state:ok"),
+  );
+  const scattered = createRedisBackend(node.url);
+  onTestFinished(scattered.close);
+  const error = await lockError(scattered.acquire({ key: newKey(), ttlMs: 5_000 }));
+  expect(error.code).toBe("InvalidArgument");
+  expect(error.message).toContain("redis cluster");
+  const tagged = createRedisBackend(node.url, { keyPrefix: "{locks}" });
+  onTestFinished(tagged.close);
+  const held = await take(tagged, newKey());
+  expect(await held.extend(5_000)).toMatchObject({ ok: true });
+  expect(await held.release()).toEqual({ ok: true });
+});
+
 describe("clients", () => {
   test.each([
     ["4", createClient4 as unknown as typeof createClient],

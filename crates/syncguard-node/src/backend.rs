@@ -265,7 +265,7 @@ impl NativeBackend {
                 outcome => to.deliver(operation, outcome),
             }
         };
-        if let Err(error) = io_thread::spawn(job) {
+        if let Err(error) = io_thread::spawn_operation(job) {
             refuse(mailbox, operation, error);
         }
     }

@@ -25,3 +25,4 @@ mod options;
 mod postgres;
 mod redis;
 mod redis_connection;
+mod spin;

@@ -1,6 +1,5 @@
-//! What Redis holds, byte for byte, and that what others write there is understood.
+//! What Redis holds, byte for byte, and what the scripts do with it.
 
-#![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,109 +10,18 @@
 mod certificates;
 #[path = "support/redis_server.rs"]
 mod redis_server;
+#[path = "support/redis_stage.rs"]
+mod redis_stage;
 #[path = "support/resp.rs"]
 mod resp;
 
-use redis_server::RedisServer;
-use resp::{Answer, Resp};
+use redis_stage::{FOREIGN, Stage, hostile_names, json, request, ttl};
+use resp::Answer;
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, Grant, Key, LockId,
-    Lookup, Owner, ReleaseOutcome, Ttl,
+    Absence, AcquireOutcome, Backend, ErrorKind, ExtendOutcome, Key, LockId, Lookup, Owner,
+    ReleaseOutcome, Ttl,
 };
-
-/// Names that end strings, look like members, or are long.
-fn hostile_names() -> Vec<String> {
-    vec![
-        "plain".to_owned(),
-        "\"".to_owned(),
-        "\\".to_owned(),
-        "\\\"".to_owned(),
-        "{}[]:,".to_owned(),
-        "\"expiresAtMs\":1".to_owned(),
-        "x\",\"expiresAtMs\":1,\"y\":\"".to_owned(),
-        "x\"expiresAtMs".to_owned(),
-        "{\"lockId\":\"AAAAAAAAAAAAAAAAAAAAAA\",\"expiresAtMs\":1,\"".to_owned(),
-        "\u{1}\u{8}\t\n\r\u{1f}\u{7f}".to_owned(),
-        "é漢😀\u{2028}\u{202e}".to_owned(),
-        "%d%s%%1".to_owned(),
-        "x".repeat(512),
-        "\"".repeat(255),
-    ]
-}
-
-struct Stage {
-    server: RedisServer,
-    raw: Resp,
-    backend: RedisBackend,
-}
-
-impl Stage {
-    fn new() -> Self {
-        Self::with(|_| {})
-    }
-
-    fn with(change: impl FnOnce(&mut RedisConfig)) -> Self {
-        let server = RedisServer::start();
-        let mut config = RedisConfig::from_url(&server.url()).unwrap();
-        change(&mut config);
-        Self {
-            raw: server.connect(),
-            backend: RedisBackend::new(config).unwrap(),
-            server,
-        }
-    }
-
-    async fn acquire(&self, key: &str, ttl_ms: i64) -> Grant {
-        match self.try_acquire(key, ttl_ms).await {
-            AcquireOutcome::Acquired(grant) => grant,
-            AcquireOutcome::Locked => panic!("locked"),
-        }
-    }
-
-    async fn try_acquire(&self, key: &str, ttl_ms: i64) -> AcquireOutcome {
-        self.backend.acquire(&request(key, ttl_ms)).await.unwrap()
-    }
-
-    fn get(&mut self, key: &str) -> String {
-        self.raw.call(&["GET", key]).text().to_owned()
-    }
-
-    fn exists(&mut self, key: &str) -> bool {
-        self.raw.call(&["EXISTS", key]).int() == 1
-    }
-
-    fn now(&mut self) -> i64 {
-        let time = self.raw.call(&["TIME"]);
-        let number = |index: usize| time.list()[index].text().parse::<i64>().unwrap();
-        number(0) * 1000 + number(1) / 1000
-    }
-
-    /// Writes a lock as another library would, expiring `after_ms` from now.
-    fn write(&mut self, json: &str, key: &str, id: &LockId, after_ms: i64) -> String {
-        let expires = (self.now() + after_ms).to_string();
-        let json = json
-            .replace("$EXPIRES", &expires)
-            .replace("$ID", id.as_str());
-        let lock_key = format!("syncguard:{key}");
-        self.raw.call(&["SET", &lock_key, &json]);
-        let index = format!("syncguard:id:{}", id.as_str());
-        self.raw.call(&["SET", &index, &lock_key]);
-        json
-    }
-}
-
-fn request(key: &str, ttl_ms: i64) -> AcquireRequest {
-    AcquireRequest::new(Key::new(key).unwrap(), Ttl::from_millis(ttl_ms).unwrap()).unwrap()
-}
-
-fn ttl(ms: i64) -> Ttl {
-    Ttl::from_millis(ms).unwrap()
-}
-
-fn json(text: &str) -> serde_json::Value {
-    serde_json::from_str(text).unwrap()
-}
 
 #[tokio::test]
 async fn acquire_writes_lock_index_and_fence_in_the_agreed_form() {
@@ -188,122 +96,6 @@ async fn hostile_names_stay_locked_and_can_be_worked_with() {
             ReleaseOutcome::Released
         );
         assert!(!t.backend.is_locked(&request.key).await.unwrap());
-    }
-}
-
-/// Forms in which another library may write the same lock.
-const FOREIGN: [&str; 5] = [
-    // JSON.stringify, in the order of the documents.
-    r#"{"lockId":"$ID","expiresAtMs":$EXPIRES,"acquiredAtMs":1700000000000,"key":"k","fence":"000000000000007"}"#,
-    // cjson.encode, in whatever order its table has; slashes escaped, numbers as it likes.
-    r#"{"key":"k","fence":"000000000000007","acquiredAtMs":1.7e+12,"expiresAtMs":$EXPIRES,"lockId":"$ID"}"#,
-    r#"{"fence":7,"lockId":"$ID","acquiredAtMs":1700000000000,"key":"k","expiresAtMs":$EXPIRES}"#,
-    // Blanks, and members that nobody knows.
-    r#"{ "x" : {"a":[],"n":12345678901234567890}, "expiresAtMs" : $EXPIRES , "lockId" : "$ID", "acquiredAtMs": 1700000000000, "key": "k", "fence": "000000000000007" }"#,
-    // Texts that look like members.
-    r#"{"note":"\"expiresAtMs\":1,\"lockId\":\"AAAAAAAAAAAAAAAAAAAAAA\"","expiresAtMs":$EXPIRES,"lockId":"$ID","acquiredAtMs":1700000000000,"key":"k","fence":"000000000000007","end":"\\"}"#,
-];
-
-#[tokio::test]
-async fn what_others_write_is_held_read_extended_and_released() {
-    let mut t = Stage::new();
-    let key = Key::new("k").unwrap();
-    for form in FOREIGN {
-        let id = LockId::generate().unwrap();
-        let written = t.write(form, "k", &id, 30_000);
-        assert_eq!(t.try_acquire("k", 1000).await, AcquireOutcome::Locked);
-        assert!(t.backend.is_locked(&key).await.unwrap());
-        for lookup in [Lookup::Key(key.clone()), Lookup::LockId(id.clone())] {
-            let record = t.backend.lookup(&lookup).await.unwrap().unwrap();
-            assert_eq!(record.lock_id, id);
-            assert_eq!(record.fence.get(), 7);
-            assert_eq!(record.acquired_at_ms, 1_700_000_000_000);
-            assert_eq!(record.key, key);
-        }
-
-        let before = json(&written)["expiresAtMs"].to_string();
-        let extended = t.backend.extend(&id, ttl(90_000)).await.unwrap();
-        let ExtendOutcome::Extended { expires_at_ms } = extended else {
-            panic!("gone");
-        };
-        // Nothing but the one number changes.
-        let after = written.replace(&before, &expires_at_ms.to_string());
-        assert_eq!(t.get("syncguard:k"), after);
-        let index = format!("syncguard:id:{}", id.as_str());
-        for name in ["syncguard:k", &index] {
-            let late = t.raw.call(&["PEXPIRETIME", name]).int() - (expires_at_ms + 1000);
-            assert!((0..100).contains(&late), "{late}");
-        }
-
-        assert_eq!(
-            t.backend.release(&id).await.unwrap(),
-            ReleaseOutcome::Released
-        );
-        assert!(!t.exists("syncguard:k") && !t.exists(&index));
-    }
-}
-
-#[tokio::test]
-async fn extend_keeps_unknown_members_where_text_cannot_be_replaced() {
-    let mut t = Stage::new();
-    let id = LockId::generate().unwrap();
-    // Two members of that name at two depths: which text is which is not told by looking.
-    let form = r#"{"x":{"expiresAtMs":5},"expiresAtMs":$EXPIRES,"lockId":"$ID","acquiredAtMs":1,"key":"k","fence":"000000000000007"}"#;
-    t.write(form, "k", &id, 30_000);
-    let extended = t.backend.extend(&id, ttl(90_000)).await.unwrap();
-    let ExtendOutcome::Extended { expires_at_ms } = extended else {
-        panic!("gone");
-    };
-    let stored = json(&t.get("syncguard:k"));
-    assert_eq!(stored["x"]["expiresAtMs"], 5);
-    assert_eq!(stored["expiresAtMs"], expires_at_ms);
-    assert_eq!(stored["fence"], "000000000000007");
-}
-
-#[tokio::test]
-async fn expired_locks_of_others_are_free_and_removed() {
-    let mut t = Stage::new();
-    let key = Key::new("k").unwrap();
-    for form in FOREIGN {
-        for round in 0..2 {
-            let id = LockId::generate().unwrap();
-            t.write(form, "k", &id, -1500);
-            assert!(!t.backend.is_locked(&key).await.unwrap());
-            assert!(t.exists("syncguard:k"), "no cleanup unless asked for");
-            let lookup = Lookup::LockId(id.clone());
-            assert_eq!(t.backend.lookup(&lookup).await.unwrap(), None);
-            if round == 0 {
-                assert_eq!(
-                    t.backend.release(&id).await.unwrap(),
-                    ReleaseOutcome::Absent(Absence::Expired)
-                );
-            } else {
-                assert_eq!(
-                    t.backend.extend(&id, ttl(1000)).await.unwrap(),
-                    ExtendOutcome::Absent(Absence::Expired)
-                );
-            }
-            assert!(!t.exists("syncguard:k"));
-            assert!(!t.exists(&format!("syncguard:id:{}", id.as_str())));
-        }
-        // One in the way of an acquisition is replaced.
-        t.write(form, "k", &LockId::generate().unwrap(), -1500);
-        let grant = t.acquire("k", 1000).await;
-        t.backend.release(&grant.lock_id).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn within_the_tolerance_locks_of_others_are_held() {
-    let mut t = Stage::new();
-    for form in FOREIGN {
-        let id = LockId::generate().unwrap();
-        t.write(form, "k", &id, -300);
-        assert_eq!(t.try_acquire("k", 1000).await, AcquireOutcome::Locked);
-        assert_eq!(
-            t.backend.release(&id).await.unwrap(),
-            ReleaseOutcome::Released
-        );
     }
 }
 

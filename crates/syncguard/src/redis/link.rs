@@ -13,7 +13,7 @@ use crate::random;
 /// The wait after the first failed attempt; it doubles with each that follows.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// A connection that lasted less counts as a failed attempt.
+/// What lasted less was no use.
 const STABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Makes connections.
@@ -102,10 +102,7 @@ impl<D: Dial> Link<D> {
             }
             State::Up {
                 since, attempts, ..
-            } => {
-                let stable = since.elapsed() >= STABLE_AFTER;
-                Rest::after(if stable { 0 } else { *attempts }, None)
-            }
+            } => Rest::after_connection(*since, *attempts),
             State::Dialing(progress) => return Ok(Err(progress.clone())),
             State::Down(rest) => match &rest.refusal {
                 Some(refusal) if !may_pass(refusal) && Instant::now() < rest.until => {
@@ -116,7 +113,8 @@ impl<D: Dial> Link<D> {
             State::Closed => return Err(closed()),
         };
         let (sender, progress) = watch::channel(Progress {
-            refusal: rest.refusal.clone(),
+            // One that cannot pass is asked about anew: that its time is over is why we are here.
+            refusal: rest.refusal.clone().filter(may_pass),
             connection: None,
         });
         *state = State::Dialing(progress.clone());
@@ -147,8 +145,7 @@ impl<D: Dial> Link<D> {
         } = &*state
             && Arc::ptr_eq(current, connection)
         {
-            let stable = since.elapsed() >= STABLE_AFTER;
-            *state = State::Down(Rest::after(if stable { 0 } else { *attempts + 1 }, None));
+            *state = State::Down(Rest::after_connection(*since, *attempts));
         }
     }
 
@@ -162,6 +159,15 @@ impl<D: Dial> Link<D> {
 }
 
 impl Rest {
+    /// After a connection that was lost: one that was of no use counts as a failed attempt.
+    fn after_connection(since: Instant, attempts: u32) -> Self {
+        if since.elapsed() < STABLE_AFTER {
+            Self::after(attempts.saturating_add(1), None)
+        } else {
+            Self::after(0, None)
+        }
+    }
+
     /// The wait after that many failed attempts in a row.
     fn after(attempts: u32, refusal: Option<Error>) -> Self {
         let wait = match attempts {
@@ -207,7 +213,7 @@ async fn dial<D: Dial>(
             }
             Err(refusal) => refusal,
         };
-        rest = Rest::after(rest.attempts + 1, Some(refusal.clone()));
+        rest = Rest::after(rest.attempts.saturating_add(1), Some(refusal.clone()));
         let give_up = !may_pass(&refusal);
         let mut state = lock(&state);
         if matches!(&*state, State::Closed) {
@@ -267,4 +273,186 @@ fn lock<C>(state: &Mutex<State<C>>) -> MutexGuard<'_, State<C>> {
 
 pub(super) fn closed() -> Error {
     Error::invalid("the backend is closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+    /// A server that answers attempts as told, each after 10 ms.
+    #[derive(Default)]
+    struct Server {
+        refuses: Mutex<Option<ErrorKind>>,
+        attempts: AtomicUsize,
+    }
+
+    #[derive(Default)]
+    struct Wire(AtomicBool);
+
+    #[async_trait]
+    impl Dial for Arc<Server> {
+        type Connection = Wire;
+
+        async fn dial(&self) -> Result<Wire, Error> {
+            sleep(Duration::from_millis(10)).await;
+            self.attempts.fetch_add(1, SeqCst);
+            match *self.refuses.lock().unwrap() {
+                Some(kind) => Err(Error::new(kind, "refused")),
+                None => Ok(Wire::default()),
+            }
+        }
+    }
+
+    impl Connection for Wire {
+        fn is_open(&self) -> bool {
+            !self.0.load(SeqCst)
+        }
+
+        fn close(&self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    fn link() -> (Arc<Server>, Link<Arc<Server>>) {
+        let server = Arc::new(Server::default());
+        (Arc::clone(&server), Link::new(server, PATIENCE))
+    }
+
+    fn refuse(server: &Server, kind: Option<ErrorKind>) {
+        *server.refuses.lock().unwrap() = kind;
+    }
+
+    async fn refusal(link: &Link<Arc<Server>>) -> (ErrorKind, Duration) {
+        let start = Instant::now();
+        let error = link.get().await.err().unwrap();
+        assert!(!error.is_outcome_unknown());
+        (error.kind(), start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_callers_share_one_attempt_and_one_connection() {
+        let (server, link) = link();
+        assert_eq!(server.attempts.load(SeqCst), 0, "not before it is needed");
+        let (a, b) = tokio::join!(link.get(), link.get());
+        let (a, c) = (a.unwrap(), link.get().await.unwrap());
+        assert!(Arc::ptr_eq(&a, &b.unwrap()) && Arc::ptr_eq(&a, &c));
+        assert_eq!(server.attempts.load(SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_leaves_does_not_end_the_attempt() {
+        let (server, link) = link();
+        let hasty = tokio::time::timeout(Duration::from_millis(1), link.get()).await;
+        assert!(hasty.is_err());
+        link.get().await.unwrap();
+        assert_eq!(server.attempts.load(SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_ended_or_was_given_up_is_made_again() {
+        let (_, link) = link();
+        let first = link.get().await.unwrap();
+        first.close();
+        let second = link.get().await.unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        // Another caller's complaint about the first must not end the second.
+        link.replace(&first);
+        assert!(Arc::ptr_eq(&second, &link.get().await.unwrap()));
+        link.replace(&second);
+        assert!(!Arc::ptr_eq(&second, &link.get().await.unwrap()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_pass_is_waited_for_with_patience_and_ever_longer_pauses() {
+        let (server, link) = link();
+        refuse(&server, Some(ErrorKind::ServiceUnavailable));
+        let (kind, waited) = refusal(&link).await;
+        assert_eq!(kind, ErrorKind::ServiceUnavailable);
+        assert!(waited >= PATIENCE && waited < PATIENCE * 2, "{waited:?}");
+        let attempts = server.attempts.load(SeqCst);
+        assert!((3..12).contains(&attempts), "{attempts}");
+        // Nobody waits: no more than the attempt under way.
+        sleep(Duration::from_secs(60)).await;
+        assert!(server.attempts.load(SeqCst) <= attempts + 1);
+
+        refuse(&server, None);
+        let start = Instant::now();
+        link.get().await.unwrap();
+        assert!(start.elapsed() < LONGEST_WAIT * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interruption_is_not_noticed() {
+        let (server, link) = link();
+        refuse(&server, Some(ErrorKind::ServiceUnavailable));
+        let (connection, ()) = tokio::join!(link.get(), async {
+            sleep(Duration::from_millis(300)).await;
+            refuse(&server, None);
+        });
+        connection.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_pass_fails_at_once_and_is_not_hammered() {
+        let (server, link) = link();
+        refuse(&server, Some(ErrorKind::AuthFailed));
+        for _ in 0..100 {
+            let (kind, waited) = refusal(&link).await;
+            assert_eq!(kind, ErrorKind::AuthFailed);
+            assert!(waited < Duration::from_millis(20), "{waited:?}");
+        }
+        assert!(server.attempts.load(SeqCst) < 5);
+        refuse(&server, None);
+        sleep(LONGEST_WAIT).await;
+        link.get().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_do_not_last_are_made_ever_more_slowly() {
+        let (server, link) = link();
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end {
+            link.get().await.unwrap().close();
+        }
+        let attempts = server.attempts.load(SeqCst);
+        assert!(attempts < 40, "{attempts}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_closing_nothing_is_made_and_what_was_made_is_closed() {
+        let (server, link) = link();
+        let connection = link.get().await.unwrap();
+        link.close();
+        assert!(!connection.is_open());
+        assert_eq!(refusal(&link).await.0, ErrorKind::InvalidArgument);
+
+        let (_, link) = self::link();
+        let hasty = tokio::time::timeout(Duration::from_millis(1), link.get()).await;
+        assert!(hasty.is_err());
+        link.close();
+        sleep(PATIENCE).await;
+        assert_eq!(refusal(&link).await.0, ErrorKind::InvalidArgument);
+        assert_eq!(server.attempts.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn the_end_of_a_runtime_is_survived() {
+        let runtime = || {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap()
+        };
+        let (_, link) = link();
+        runtime().block_on(async {
+            let hasty = tokio::time::timeout(Duration::from_millis(1), link.get()).await;
+            assert!(hasty.is_err());
+        });
+        runtime()
+            .block_on(async { link.get().await.map(drop) })
+            .unwrap();
+    }
 }

@@ -8,19 +8,36 @@
 //! Stored are, under names that start with the key prefix: the lock as a JSON object, an entry that
 //! leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
 //! keys, so that the store must be one server with or without replicas, not a Redis Cluster.
+//!
+//! An ACL user needs the keys that start with the prefix, and
+//! `+eval +evalsha +get +set +del +incr +time +ping`, with a database number `+select` and with
+//! Sentinels `+role`.
+//!
+//! While the server refuses connections, a call waits for up to a second, in case it is restarting,
+//! and fails with `ServiceUnavailable`; while it does not answer, with `NetworkTimeout` when
+//! [`RedisLocks::operation_timeout`] is over. A password, a user's rights or a database number that is
+//! wrong fails at once. A connection that gives no answers is replaced within one and a half timeouts.
+//! An idle backend does nothing.
+//!
+//! Two libraries that share a store through clients with a prefix of their own
+//! ([`RedisConfig::client_key_prefix`], ioredis' `keyPrefix`) exclude each other: the prefix stands
+//! before every key that is sent. Entries that lead to locks hold the name with the prefix; those of a
+//! library that leaves it out are understood too.
 
 pub mod acquire;
 mod config;
 mod error;
 pub mod extend;
 pub mod force_release;
-mod fred_transport;
+mod fred_client;
 mod gate;
 pub mod is_locked;
 mod link;
 pub mod lookup_key;
 pub mod lookup_lock_id;
+mod native;
 mod plan;
+mod pulse;
 pub mod record;
 pub mod release;
 mod reply;
@@ -48,7 +65,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
-use fred_transport::FredTransport;
+use native::NativeTransport;
 
 /// Locks in a Redis server.
 pub struct RedisBackend {
@@ -66,7 +83,7 @@ impl RedisBackend {
     /// `InvalidArgument` that names the setting.
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
-        let transport = Arc::new(FredTransport::new(&config)?);
+        let transport = Arc::new(NativeTransport::new(&config)?);
         Ok(Self::with(transport, names, &config.locks))
     }
 
@@ -77,7 +94,7 @@ impl RedisBackend {
     /// As [`new`](Self::new).
     pub fn transport(config: &RedisConfig) -> Result<Arc<dyn Transport>, Error> {
         config.validate()?;
-        Ok(Arc::new(FredTransport::new(config)?))
+        Ok(Arc::new(NativeTransport::new(config)?))
     }
 
     /// Locks over a connection that somebody else keeps.

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ pub(crate) const ADMIN: &str = "user admin on >admin ~* &* +@all";
 pub(crate) const LOCKS_ONLY: &[&str] = &[
     ADMIN,
     "user default off",
-    "user locks on >secret ~syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +client|id +info",
+    "user locks on >secret ~syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping",
 ];
 
 /// Lines for a server with TLS, on a port of its own, that asks for client certificates.
@@ -90,11 +91,13 @@ impl RedisServer {
     /// Starts a Sentinel that watches `primary` under the name `main`, alone.
     pub(crate) fn start_sentinel(primary: &RedisServer, settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().to_str().unwrap();
         let port = free_port();
         let mut lines = vec![
             format!("port {port}"),
             "bind 127.0.0.1".to_owned(),
-            format!("dir {}", folder.path().to_str().unwrap()),
+            format!("dir {dir}"),
+            format!("unixsocket {dir}/redis.sock"),
             format!("sentinel monitor main 127.0.0.1 {} 1", primary.port),
             "sentinel down-after-milliseconds main 500".to_owned(),
             "sentinel failover-timeout main 3000".to_owned(),
@@ -144,13 +147,18 @@ impl RedisServer {
 
     /// Starts it again, empty, on the same port.
     pub(crate) fn restart(&mut self) {
+        // What a killed server leaves would look like a running one.
+        let _ = std::fs::remove_file(self.socket());
         self.child = spawn(self.folder.path(), &self.settings, &[]);
         self.wait();
     }
 
     fn wait(&self) {
         let start = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+        // The socket is its own; at the port, a stranger might answer.
+        while UnixStream::connect(self.socket()).is_err()
+            || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err()
+        {
             assert!(
                 start.elapsed() < START_LIMIT,
                 "redis-server did not start: {}",

@@ -1,15 +1,13 @@
-//! A connection of our own, driven by fred.
+//! Connections by fred. All that knows fred is here and in `error.rs`.
 //!
-//! Each connection is a fred client of its own that never reconnects: when a connection is lost,
-//! everything in flight fails at once, nothing is ever sent twice, and [`Link`] makes a new one.
+//! Each connection is a fred client of its own that never reconnects: when it is lost, everything in
+//! flight fails at once, and nothing is ever sent twice.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fred::bytes_utils::Str;
+use fred::bytes::Bytes;
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use fred::types::config::{
@@ -17,118 +15,47 @@ use fred::types::config::{
     TlsConnector, TlsHostMapping,
 };
 use fred::types::{ClusterHash, CustomCommand, Resp3Frame, Value};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::config::{RedisConfig, RedisServer};
-use super::error::{Cause, describe, reply_code, to_error};
-use super::gate::Gate;
-use super::link::{Connection, Dial, Link, closed};
-use super::plan::{Plan, Text};
+use super::error::{Cause, describe, to_error};
+use super::link::{Connection, Dial};
+use super::native::{Answer, Evaluate, Form};
+use super::plan::Plan;
+use super::pulse::Pulse;
 use super::reply::Reply;
 use super::tls::Trust;
-use super::transport::Transport;
 use crate::error::Error;
 
-/// The longest that calls wait for a server that refuses connections: it may be restarting.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Scripts over a native connection.
-pub(super) struct FredTransport {
-    link: Link<Dialer>,
-    gate: Gate,
-    operation_timeout: Duration,
-}
-
-impl FredTransport {
-    /// Does no I/O.
-    pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
-        let trust = config.tls.as_ref().map(|tls| tls.read()).transpose()?;
-        let operation_timeout = config.locks.operation_timeout;
-        let dialer = Dialer {
-            config: config.clone(),
-            trust,
-        };
-        Ok(Self {
-            link: Link::new(dialer, PATIENCE.min(operation_timeout / 2)),
-            gate: Gate::default(),
-            operation_timeout,
-        })
-    }
-
-    async fn call(
-        &self,
-        command: &'static str,
-        script: &'static str,
-        plan: &Plan,
-    ) -> Result<Resp3Frame, Error> {
-        let connection = self.link.get().await?;
-        let frame = connection.call(command, arguments(script, plan)).await?;
-        if let Some(text) = error_text(&frame)
-            && matches!(reply_code(text), Some("READONLY" | "NOAUTH"))
-        {
-            // The server is not what it was when the connection was made: look for it anew.
-            self.link.replace(&connection);
-        }
-        Ok(frame)
-    }
-}
-
-#[async_trait]
-impl Transport for FredTransport {
-    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
-        let _pass = self.gate.enter().ok_or_else(closed)?;
-        let mut frame = self.call("EVALSHA", plan.script.sha(), &plan).await?;
-        // It has lost its scripts, in a restart or a SCRIPT FLUSH, and has run nothing.
-        if error_text(&frame).and_then(reply_code) == Some("NOSCRIPT") {
-            frame = self.call("EVAL", plan.script.source(), &plan).await?;
-        }
-        reply(frame)
-    }
-
-    async fn close(&self) {
-        // What was asked before gets its answer, within the time that it has.
-        let _ = timeout(self.operation_timeout, self.gate.shut()).await;
-        self.link.close();
-    }
-}
-
-impl fmt::Debug for FredTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FredTransport").finish_non_exhaustive()
-    }
-}
-
+/// The arguments of `EVALSHA` or `EVAL` as slices of one buffer: fred clones each of them, which costs an allocation for
+/// every piece that has a buffer of its own.
 fn arguments(script: &'static str, plan: &Plan) -> Vec<Value> {
+    let texts = || plan.keys.iter().chain(&plan.args);
+    let mut buffer = Vec::with_capacity(texts().map(|text| text.len()).sum());
+    texts().for_each(|text| buffer.extend_from_slice(text.as_bytes()));
+    let mut rest = Bytes::from(buffer);
     let mut values = Vec::with_capacity(2 + plan.keys.len() + plan.args.len());
-    values.push(Value::String(Str::from_static(script)));
-    values.push(Value::Integer(
-        i64::try_from(plan.keys.len()).unwrap_or(i64::MAX),
-    ));
-    values.extend(plan.keys.iter().chain(&plan.args).map(value));
+    values.push(Value::Bytes(Bytes::from_static(script.as_bytes())));
+    values.push(Value::Bytes(match plan.keys.len() {
+        1 => Bytes::from_static(b"1"),
+        count => Bytes::from(count.to_string()),
+    }));
+    values.extend(texts().map(|text| Value::Bytes(rest.split_to(text.len()))));
     values
 }
 
-fn value(text: &Text) -> Value {
-    Value::String(match text {
-        Text::Borrowed(text) => Str::from_static(text),
-        Text::Owned(text) => Str::from(text.as_str()),
+fn answer(frame: Resp3Frame) -> Result<Answer, Error> {
+    Ok(match frame {
+        Resp3Frame::SimpleError { data, .. } => Answer::Refused(data.to_string()),
+        Resp3Frame::BlobError { data, .. } => {
+            Answer::Refused(String::from_utf8_lossy(&data).into_owned())
+        }
+        frame => Answer::Reply(reply(frame)?),
     })
 }
 
-fn error_text(frame: &Resp3Frame) -> Option<&str> {
-    match frame {
-        Resp3Frame::SimpleError { data, .. } => Some(data),
-        Resp3Frame::BlobError { data, .. } => std::str::from_utf8(data).ok(),
-        _ => None,
-    }
-}
-
 fn reply(frame: Resp3Frame) -> Result<Reply, Error> {
-    if let Some(text) = error_text(&frame) {
-        return Err(to_error(Cause::Reply(text), true));
-    }
     Ok(match frame {
         Resp3Frame::Null => Reply::Nil,
         Resp3Frame::Number { data, .. } => Reply::Int(data),
@@ -143,13 +70,23 @@ fn reply(frame: Resp3Frame) -> Result<Reply, Error> {
 }
 
 /// Makes connections.
-struct Dialer {
+pub(super) struct FredDialer {
     config: RedisConfig,
     trust: Option<Trust>,
 }
 
+impl FredDialer {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
+        Ok(Self {
+            config: config.clone(),
+            trust: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
+        })
+    }
+}
+
 #[async_trait]
-impl Dial for Dialer {
+impl Dial for FredDialer {
     type Connection = FredConnection;
 
     async fn dial(&self) -> Result<FredConnection, Error> {
@@ -175,8 +112,11 @@ impl Dial for Dialer {
             internal_command_timeout: config.connect_timeout,
             max_command_attempts: 1,
             disable_cluster_health_check: true,
+            // A call that is alone leaves at once all the same. Those that come while others are on
+            // their way leave together when a reply arrives: half the CPU time for client and server,
+            // for at most one round trip more, and one server answers one after the other anyway.
             tcp: TcpConfig {
-                nodelay: Some(true),
+                nodelay: Some(false),
                 ..TcpConfig::default()
             },
             ..ConnectionConfig::default()
@@ -235,12 +175,12 @@ pub(super) struct FredConnection {
 impl FredConnection {
     fn start(client: Client, task: AbortHandle, operation_timeout: Duration) -> Self {
         let pulse = Arc::new(Pulse::default());
-        let watch = tokio::spawn(watch(
-            client.clone(),
-            task.clone(),
-            Arc::clone(&pulse),
-            operation_timeout / 2,
-        ));
+        let (patience, own, end) = (operation_timeout / 2, client.clone(), task.clone());
+        let watched = Arc::clone(&pulse);
+        let watch = tokio::spawn(async move {
+            watched.stops(patience, || is_alive(&own, patience)).await;
+            end.abort();
+        });
         Self {
             client,
             task,
@@ -269,6 +209,17 @@ impl FredConnection {
     }
 }
 
+#[async_trait]
+impl Evaluate for FredConnection {
+    async fn evaluate(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+        let (command, script) = match form {
+            Form::Hash => ("EVALSHA", plan.script.sha()),
+            Form::Source => ("EVAL", plan.script.source()),
+        };
+        answer(self.call(command, arguments(script, plan)).await?)
+    }
+}
+
 impl Connection for FredConnection {
     fn is_open(&self) -> bool {
         !self.task.is_finished()
@@ -283,59 +234,6 @@ impl Drop for FredConnection {
     fn drop(&mut self) {
         self.task.abort();
         self.watch.abort();
-    }
-}
-
-/// What goes over a connection, counted.
-#[derive(Default)]
-struct Pulse {
-    sent: AtomicU64,
-    answered: AtomicU64,
-    watched: AtomicBool,
-    wake: Notify,
-}
-
-impl Pulse {
-    fn sent(&self) {
-        self.sent.fetch_add(1, Relaxed);
-        if !self.watched.load(Relaxed) && !self.watched.swap(true, Relaxed) {
-            self.wake.notify_one();
-        }
-    }
-
-    fn answered(&self) {
-        self.answered.fetch_add(1, Relaxed);
-    }
-
-    fn read(&self) -> (u64, u64) {
-        (self.sent.load(Relaxed), self.answered.load(Relaxed))
-    }
-}
-
-/// Ends a connection that gives no answers: a server that vanished without a word would keep calls
-/// waiting for as long as TCP does, which is many minutes. Sleeps for as long as nothing is sent.
-async fn watch(client: Client, task: AbortHandle, pulse: Arc<Pulse>, period: Duration) {
-    loop {
-        pulse.wake.notified().await;
-        loop {
-            let (sent, answered) = pulse.read();
-            sleep(period).await;
-            let now = pulse.read();
-            if now == (sent, answered) {
-                // Nothing moved. Calls that were given up are not counted as answered, so this
-                // may be an idle connection.
-                if sent != answered && !is_alive(&client, period).await {
-                    task.abort();
-                    return;
-                }
-                break;
-            }
-            if now.1 == answered && sent > answered && !is_alive(&client, period).await {
-                task.abort();
-                return;
-            }
-        }
-        pulse.watched.store(false, Relaxed);
     }
 }
 

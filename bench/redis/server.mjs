@@ -1,0 +1,69 @@
+// A private Redis server, and what its own tools say of it.
+
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { Redis } from "ioredis";
+
+const execute = promisify(execFile);
+
+/** Starts `redis-server` without persistence, on a free port, in a temporary folder. */
+export async function startServer() {
+  const folder = mkdtempSync(join(tmpdir(), "syncguard-bench-"));
+  const port = await freePort();
+  const options = { port, bind: "127.0.0.1", save: "", appendonly: "no", dir: folder };
+  const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const child = spawn("redis-server", args, { stdio: "ignore" });
+  const failed = once(child, "error").then(([error]) => Promise.reject(error));
+  const kill = () => child.kill("SIGKILL");
+  process.on("exit", kill);
+  const admin = new Redis(port, { retryStrategy: () => 20, maxRetriesPerRequest: null });
+  admin.on("error", () => undefined);
+  await Promise.race([admin.ping(), failed]);
+  return {
+    port,
+    admin,
+    async stop() {
+      admin.disconnect();
+      const ended = once(child, "exit");
+      kill();
+      await ended;
+      process.off("exit", kill);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Commands per second of redis-benchmark, with 16 of them in one packet; `__rand_int__` stands for 12 digits. */
+export async function redisBenchmark(port, requests, keys, command) {
+  const args = ["-p", port, "-P", 16, "-c", 16, "-n", requests, "-r", keys, "--csv", ...command];
+  const { stdout } = await execute("redis-benchmark", args.map(String));
+  // The last line: "the command","per second",…
+  const fields =
+    stdout
+      .trim()
+      .split("\n")
+      .at(-1)
+      .match(/"[^"]*"|[^,]+/g) ?? [];
+  const rate = Number(fields.map((field) => field.replaceAll('"', "")).at(-7));
+  if (!(rate > 0)) throw new Error(`redis-benchmark: ${stdout}`);
+  return rate;
+}
+
+/** Microseconds of the server's time per call of a script since `CONFIG RESETSTAT`. */
+export async function scriptMicros(admin) {
+  const stats = await admin.info("commandstats");
+  return Number(/^cmdstat_evalsha:.*usec_per_call=([\d.]+)/m.exec(stats)?.[1] ?? Number.NaN);
+}
+
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  return port;
+}

@@ -1,0 +1,23 @@
+// npm run bench -- redis: measures what stands in bench/, here and now. With --built, what is built already.
+// Figures of different runs are not to be compared: ratios within one run are.
+
+import { parseArgs } from "node:util";
+import { build } from "../scripts/lib/build.mjs";
+import { main } from "../scripts/lib/run.mjs";
+
+const suites = { redis: () => import("./redis/suite.mjs") };
+
+await main(async () => {
+  const { values, positionals } = parseArgs({
+    options: { built: { type: "boolean" } },
+    allowPositionals: true,
+  });
+  const names = positionals.length > 0 ? positionals : Object.keys(suites);
+  for (const name of names) {
+    if (!Object.hasOwn(suites, name)) {
+      throw new Error(`no benchmark ${name}; there are: ${Object.keys(suites).join(", ")}`);
+    }
+  }
+  if (!values.built) await build();
+  for (const name of names) await (await suites[name]()).run();
+});

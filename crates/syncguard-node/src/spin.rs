@@ -1,0 +1,109 @@
+//! Whether to stay awake for what is about to come.
+//!
+//! Waking a sleeping thread takes 25 to 40 µs on common machines, twice in each operation: when it is
+//! handed over, and when its answer arrives. A thread that looks again and again instead is there at
+//! once, and burns CPU meanwhile. So a wait starts with at most [`LIMIT`] of looking, and only while
+//! looking has paid of late: over a network with a longer way, or with pauses between operations, it
+//! does not, and is tried once in [`PROBE`] waits. Where nothing is asked, nothing looks.
+
+use std::time::{Duration, Instant};
+
+/// The longest look.
+pub(crate) const LIMIT: Duration = Duration::from_micros(120);
+/// Waits without a look, after which one is tried.
+const PROBE: u32 = 64;
+/// Successes that are remembered.
+const MEMORY: u32 = 8;
+
+/// The experience with one kind of wait.
+pub(crate) struct Spin {
+    credit: u32,
+    skipped: u32,
+    until: Option<Instant>,
+}
+
+impl Spin {
+    pub(crate) fn new() -> Self {
+        Self {
+            credit: 0,
+            skipped: 0,
+            until: None,
+        }
+    }
+
+    /// Whether to look once more, at the time `now`, for what has not come yet.
+    pub(crate) fn goes_on(&mut self, now: Instant) -> bool {
+        if let Some(until) = self.until {
+            if now < until {
+                return true;
+            }
+            self.until = None;
+            self.credit = self.credit.saturating_sub(2);
+            return false;
+        }
+        if self.credit == 0 {
+            self.skipped += 1;
+            if self.skipped < PROBE {
+                return false;
+            }
+            self.skipped = 0;
+        }
+        self.until = Some(now + LIMIT);
+        true
+    }
+
+    /// What was waited for has come.
+    pub(crate) fn came(&mut self) {
+        if self.until.take().is_some() {
+            self.credit = (self.credit + 1).min(MEMORY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits for something that comes after `delay`, or never; says how long it looked.
+    fn wait(spin: &mut Spin, delay: Option<Duration>) -> Duration {
+        let start = Instant::now();
+        let mut now = start;
+        while spin.goes_on(now) {
+            now += Duration::from_micros(1);
+            if delay.is_some_and(|delay| now - start >= delay) {
+                spin.came();
+                break;
+            }
+        }
+        now - start
+    }
+
+    #[test]
+    fn it_looks_where_that_pays() {
+        let mut spin = Spin::new();
+        let soon = Some(Duration::from_micros(30));
+        let looked = (0..200)
+            .filter(|_| !wait(&mut spin, soon).is_zero())
+            .count();
+        // All but the waits before the first try.
+        assert!(looked > 200 - PROBE as usize, "{looked}");
+    }
+
+    #[test]
+    fn it_gives_up_where_that_does_not_pay() {
+        let mut spin = Spin::new();
+        (0..100).for_each(|_| {
+            wait(&mut spin, Some(Duration::from_micros(30)));
+        });
+        let looked: Duration = (0..10 * PROBE).map(|_| wait(&mut spin, None)).sum();
+        // The memory of better times, and the tries.
+        assert!(looked <= LIMIT * (MEMORY + 11), "{looked:?}");
+    }
+
+    #[test]
+    fn no_look_is_longer_than_the_limit() {
+        let mut spin = Spin::new();
+        let longest = (0..PROBE * 2).map(|_| wait(&mut spin, None)).max();
+        assert_eq!(longest, Some(LIMIT));
+    }
+}

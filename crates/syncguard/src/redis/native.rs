@@ -1,0 +1,105 @@
+//! A connection of our own, whichever driver makes it.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::timeout;
+
+use super::config::RedisConfig;
+use super::error::{Cause, reply_code, to_error};
+use super::fred_client::FredDialer;
+use super::gate::Gate;
+use super::link::{Connection, Link, closed};
+use super::plan::Plan;
+use super::reply::Reply;
+use super::transport::Transport;
+use crate::error::Error;
+
+/// The longest that calls wait for a server that refuses connections: it may be restarting.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a script is named in a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Hash,
+    Source,
+}
+
+/// What a server says to a call.
+pub(super) enum Answer {
+    Reply(Reply),
+    /// An error, in its words.
+    Refused(String),
+}
+
+/// A connection that runs scripts.
+#[async_trait]
+pub(super) trait Evaluate: Connection {
+    /// Sends one call, once.
+    async fn evaluate(&self, form: Form, plan: &Plan) -> Result<Answer, Error>;
+}
+
+/// Scripts over one connection, which is made when it is needed.
+pub(super) struct NativeTransport {
+    link: Link<FredDialer>,
+    gate: Gate,
+    operation_timeout: Duration,
+}
+
+impl NativeTransport {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
+        let operation_timeout = config.locks.operation_timeout;
+        Ok(Self {
+            link: Link::new(
+                FredDialer::new(config)?,
+                PATIENCE.min(operation_timeout / 2),
+            ),
+            gate: Gate::default(),
+            operation_timeout,
+        })
+    }
+
+    async fn call(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+        let connection = self.link.get().await?;
+        let answer = connection.evaluate(form, plan).await?;
+        if let Answer::Refused(text) = &answer
+            && matches!(reply_code(text), Some("READONLY" | "NOAUTH"))
+        {
+            // The server is not what it was when the connection was made: look for it anew.
+            self.link.replace(&connection);
+        }
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl Transport for NativeTransport {
+    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
+        let _pass = self.gate.enter().ok_or_else(closed)?;
+        let mut answer = self.call(Form::Hash, &plan).await?;
+        // The server has lost its scripts, in a restart or a SCRIPT FLUSH, and has run nothing.
+        if let Answer::Refused(text) = &answer
+            && reply_code(text) == Some("NOSCRIPT")
+        {
+            answer = self.call(Form::Source, &plan).await?;
+        }
+        match answer {
+            Answer::Reply(reply) => Ok(reply),
+            Answer::Refused(text) => Err(to_error(Cause::Reply(&text), true)),
+        }
+    }
+
+    async fn close(&self) {
+        // What was asked before gets its answer, within the time that it has.
+        let _ = timeout(self.operation_timeout, self.gate.shut()).await;
+        self.link.close();
+    }
+}
+
+impl fmt::Debug for NativeTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeTransport").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether a connection still gives answers.
+//!
+//! A server that vanished without a word would keep calls waiting for as long as TCP does, which is
+//! many minutes.
+
+use std::future::Future;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// What goes over a connection, counted.
+#[derive(Default)]
+pub(super) struct Pulse {
+    sent: AtomicU64,
+    answered: AtomicU64,
+    watched: AtomicBool,
+    wake: Notify,
+}
+
+impl Pulse {
+    pub(super) fn sent(&self) {
+        self.sent.fetch_add(1, SeqCst);
+        if !self.watched.load(SeqCst) && !self.watched.swap(true, SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(super) fn answered(&self) {
+        self.answered.fetch_add(1, Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64) {
+        (self.sent.load(SeqCst), self.answered.load(Relaxed))
+    }
+
+    /// Completes when there are calls, but no answers for `patience`, and `is_alive` does not hold
+    /// either. Sleeps for as long as nothing is sent.
+    pub(super) async fn stops<F: Future<Output = bool>>(
+        &self,
+        patience: Duration,
+        is_alive: impl Fn() -> F,
+    ) {
+        loop {
+            self.wake.notified().await;
+            loop {
+                let (sent, answered) = self.read();
+                sleep(patience).await;
+                let now = self.read();
+                // Calls that were given up are never counted as answered: ask before judging.
+                if now.1 == answered && sent > answered && !is_alive().await {
+                    return;
+                }
+                if now == (sent, answered) {
+                    self.watched.store(false, SeqCst);
+                    // A call that came just before that has not woken anybody.
+                    if self.read().0 == sent {
+                        break;
+                    }
+                    self.watched.store(true, SeqCst);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::time::{Instant, timeout};
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    async fn stops_within(pulse: &Pulse, limit: Duration, alive: bool) -> bool {
+        let stops = pulse.stops(PATIENCE, || async move { alive });
+        timeout(limit, stops).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unanswered_call_tells() {
+        let pulse = Pulse::default();
+        pulse.sent();
+        let start = Instant::now();
+        assert!(stops_within(&pulse, PATIENCE * 9, false).await);
+        assert!(start.elapsed() <= PATIENCE * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_with_nothing_to_say_is_left_alone() {
+        let pulse = Pulse::default();
+        assert!(!stops_within(&pulse, PATIENCE * 9, false).await);
+        pulse.sent();
+        pulse.answered();
+        assert!(!stops_within(&pulse, PATIENCE * 9, false).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_when_asked_is_slow_and_not_gone() {
+        let pulse = Pulse::default();
+        pulse.sent();
+        assert!(!stops_within(&pulse, PATIENCE * 9, true).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_after_many_answers_tells() {
+        let pulse = Arc::new(Pulse::default());
+        let busy = Arc::clone(&pulse);
+        let load = tokio::spawn(async move {
+            for _ in 0..50 {
+                busy.sent();
+                sleep(PATIENCE / 10).await;
+                busy.answered();
+            }
+            // Given up by their callers, which is no answer.
+            busy.sent();
+        });
+        let stops = pulse.stops(PATIENCE, || async { false });
+        let start = Instant::now();
+        timeout(PATIENCE * 20, stops).await.unwrap();
+        let silent_for = start.elapsed() - PATIENCE * 5;
+        assert!(silent_for <= PATIENCE * 2, "{silent_for:?}");
+        load.await.unwrap();
+    }
+}
