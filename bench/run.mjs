@@ -5,7 +5,10 @@ import { parseArgs } from "node:util";
 import { build } from "../scripts/lib/build.mjs";
 import { main } from "../scripts/lib/run.mjs";
 
-const suites = { redis: () => import("./redis/suite.mjs") };
+const suites = {
+  postgres: () => import("./postgres/suite.mjs"),
+  redis: () => import("./redis/suite.mjs"),
+};
 
 await main(async () => {
   const { values, positionals } = parseArgs({

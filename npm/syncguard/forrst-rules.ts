@@ -1,7 +1,7 @@
 /** The extension's rules: the native part knows them, this calls it and parses its JSON. */
 
 import { addon, type ForrstNativeOptions } from "./addon.js";
-import { LockError, type LockErrorCode } from "./errors.js";
+import { LockError } from "./errors.js";
 import type { ForrstError } from "./forrst-types.js";
 
 const constants = addon.forrstConstants();
@@ -106,7 +106,7 @@ function call<T>(run: () => T): T {
     const { code, message } = error as { code?: string; message: string };
     if (code === "ForrstError")
       throw new Refusal(markRetryable(JSON.parse(message) as ForrstError));
-    throw new LockError(code as LockErrorCode, message);
+    throw new LockError("Internal", message);
   }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 use serde_json::json;
 
 fn parse(json: &Value) -> Result<Options, ForrstError> {
@@ -150,4 +151,49 @@ fn debug_output_shows_no_key_and_no_owner() {
     ))
     .unwrap();
     assert!(!format!("{options:?}").contains("secret"));
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        (1..100i64).prop_map(Value::from),
+        prop::sample::select(vec!["second", "day", "function", "global", ""]).prop_map(Value::from),
+        ".{0,600}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 12, 3, |inner| {
+        let name = prop::sample::select(vec!["value", "unit"]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map(name, inner, 0..3).prop_map(|members| json!(members)),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_sent_is_refused_by_name_or_within_bounds(
+        members in prop::collection::btree_map(
+            prop::sample::select(vec!["key", "ttl", "scope", "block", "owner", "auto_release"]),
+            any_json(),
+            0..4,
+        ),
+        function in ".{0,20}",
+    ) {
+        match Options::parse(&function, &with(json!(members))) {
+            Ok(options) => {
+                prop_assert!(options.full_key.as_str().starts_with("lock:"));
+                prop_assert!(options.full_key.as_str().len() <= 512);
+                prop_assert!((1..=Duration::MAX_MS).contains(&options.ttl.as_millis()));
+                prop_assert!(options.retry_policy().validate().is_ok());
+            }
+            Err(error) => {
+                let names_a_field = matches!(error.details, Some(Details::Field { .. }));
+                prop_assert!(names_a_field);
+                prop_assert!(error.message.len() < 200);
+            }
+        }
+    }
 }
