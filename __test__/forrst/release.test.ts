@@ -51,7 +51,7 @@ describe("the lock is released", () => {
     }
   });
 
-  test.each([undefined, null, "text", [], { extensions: {} }])(
+  test.each([[undefined], [null], ["text"], [[]], [{ extensions: {} }]])(
     "when next returns no response: %j",
     async (response) => {
       const key = newKey();
