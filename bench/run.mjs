@@ -4,6 +4,7 @@
 import { parseArgs } from "node:util";
 import { build } from "../scripts/lib/build.mjs";
 import { main } from "../scripts/lib/run.mjs";
+import { needServers } from "../scripts/lib/servers.mjs";
 
 const suites = {
   postgres: () => import("./postgres/suite.mjs"),
@@ -22,5 +23,6 @@ await main(async () => {
     }
   }
   if (!values.built) await build();
+  await needServers();
   for (const name of names) await (await suites[name]()).run();
 });

@@ -48,7 +48,8 @@ export type RetryPolicy = {
 
 /**
  * A backend of the addon. Arguments are taken as users gave them: whatever is wrong with them
- * becomes a rejection, never a synchronous throw.
+ * becomes a rejection, never a synchronous throw. That is why they are checked within `run`, the one
+ * asynchronous function on the way.
  */
 export class NativeBackend {
   readonly capabilities: NativeCapabilities;
@@ -58,64 +59,63 @@ export class NativeBackend {
   }
 
   /** `null`: somebody holds it. */
-  async acquire(
+  acquire(
     key: string,
     ttlMs: number,
-    options: NativeAcquireOptions = {},
+    { owner, timeoutMs, signal }: NativeAcquireOptions = {},
   ): Promise<Acquired | null> {
-    checkKey(key);
-    checkTtl(ttlMs);
-    const { owner, timeoutMs, signal } = options;
-    if (owner !== undefined && typeof owner !== "string") {
-      throw new LockError("InvalidArgument", "owner must be a string");
-    }
-    return run<Acquired | null>(signal, (operation, cancellable) =>
-      this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs),
-    );
+    return run<Acquired | null>(signal, (operation, cancellable) => {
+      checkKey(key);
+      checkTtl(ttlMs);
+      if (owner !== undefined && typeof owner !== "string") {
+        throw new LockError("InvalidArgument", "owner must be a string");
+      }
+      this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs);
+    });
   }
 
-  async release(lockId: string, signal?: AbortSignal): Promise<true | Absence> {
-    checkLockId(lockId);
-    return run<true | Absence>(signal, (operation, cancellable) =>
-      this.handle.release(operation, cancellable, lockId),
-    );
+  release(lockId: string, signal?: AbortSignal): Promise<true | Absence> {
+    return run<true | Absence>(signal, (operation, cancellable) => {
+      checkLockId(lockId);
+      this.handle.release(operation, cancellable, lockId);
+    });
   }
 
   /** When it ends now, in milliseconds since the Unix epoch. */
-  async extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence> {
-    checkLockId(lockId);
-    checkTtl(ttlMs);
-    return run<number | Absence>(signal, (operation, cancellable) =>
-      this.handle.extend(operation, cancellable, lockId, ttlMs),
-    );
+  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence> {
+    return run<number | Absence>(signal, (operation, cancellable) => {
+      checkLockId(lockId);
+      checkTtl(ttlMs);
+      this.handle.extend(operation, cancellable, lockId, ttlMs);
+    });
   }
 
-  async isLocked(key: string, signal?: AbortSignal): Promise<boolean> {
-    checkKey(key);
-    return run<boolean>(signal, (operation, cancellable) =>
-      this.handle.isLocked(operation, cancellable, key),
-    );
+  isLocked(key: string, signal?: AbortSignal): Promise<boolean> {
+    return run<boolean>(signal, (operation, cancellable) => {
+      checkKey(key);
+      this.handle.isLocked(operation, cancellable, key);
+    });
   }
 
-  async lookupByKey(key: string, signal?: AbortSignal): Promise<RawRecord | null> {
-    checkKey(key);
-    return run<RawRecord | null>(signal, (operation, cancellable) =>
-      this.handle.lookupByKey(operation, cancellable, key),
-    );
+  lookupByKey(key: string, signal?: AbortSignal): Promise<RawRecord | null> {
+    return run<RawRecord | null>(signal, (operation, cancellable) => {
+      checkKey(key);
+      this.handle.lookupByKey(operation, cancellable, key);
+    });
   }
 
-  async lookupByLockId(lockId: string, signal?: AbortSignal): Promise<RawRecord | null> {
-    checkLockId(lockId);
-    return run<RawRecord | null>(signal, (operation, cancellable) =>
-      this.handle.lookupByLockId(operation, cancellable, lockId),
-    );
+  lookupByLockId(lockId: string, signal?: AbortSignal): Promise<RawRecord | null> {
+    return run<RawRecord | null>(signal, (operation, cancellable) => {
+      checkLockId(lockId);
+      this.handle.lookupByLockId(operation, cancellable, lockId);
+    });
   }
 
-  async forceRelease(key: string, signal?: AbortSignal): Promise<boolean> {
-    checkKey(key);
-    return run<boolean>(signal, (operation, cancellable) =>
-      this.handle.forceRelease(operation, cancellable, key),
-    );
+  forceRelease(key: string, signal?: AbortSignal): Promise<boolean> {
+    return run<boolean>(signal, (operation, cancellable) => {
+      checkKey(key);
+      this.handle.forceRelease(operation, cancellable, key);
+    });
   }
 
   /** Makes what is missing of the tables; PostgreSQL only. */

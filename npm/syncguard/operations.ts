@@ -214,11 +214,19 @@ export async function run<T extends Result>(
     cancel = () => source.cancel(operation);
     signal.addEventListener("abort", cancel, { once: true });
   }
-  const result = await new Promise<Result>((resolve) => {
-    waiting[operation] = resolve;
-    start(operation, cancel !== undefined);
-  });
-  if (cancel !== undefined) signal?.removeEventListener("abort", cancel);
+  let result: Result;
+  try {
+    result = await new Promise<Result>((resolve) => {
+      start(operation, cancel !== undefined);
+      waiting[operation] = resolve;
+    });
+  } catch (error) {
+    // It was not handed over, so its number is free again.
+    free.push(operation);
+    throw error;
+  } finally {
+    if (cancel !== undefined) signal?.removeEventListener("abort", cancel);
+  }
   if (result instanceof Failure) throw result.toError();
   return result as T;
 }

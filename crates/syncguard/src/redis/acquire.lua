@@ -30,11 +30,12 @@ if counter and tonumber(counter) and tonumber(counter) >= 900000000000000 then
 end
 local fence = call('INCR', KEYS[3])
 local expires = now + ARGV[2]
--- Not %d: the Lua of mocks such as ioredis-mock has integers of 32 bits.
-call('SET', KEYS[1], string.format(
-  '{"lockId":"%s","expiresAtMs":%.0f,"acquiredAtMs":%.0f,"fence":"%015.0f",%s',
-  ARGV[1], expires, now, fence, ARGV[6]
-), 'PX', ARGV[7])
+-- Mocks run a Lua 5.3 whose integers have 32 bits; the server's %d takes all and is faster.
+local form = math.type
+  and '{"lockId":"%s","expiresAtMs":%.0f,"acquiredAtMs":%.0f,"fence":"%015.0f",%s'
+  or '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s'
+local value = string.format(form, ARGV[1], expires, now, fence, ARGV[6])
+call('SET', KEYS[1], value, 'PX', ARGV[7])
 -- The name as the server knows it: a client may have put its own prefix before it.
 call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
 return { 1, fence, expires }

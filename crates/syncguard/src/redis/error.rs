@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fred::error::{Error as FredError, ErrorKind as FredKind};
+use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
 use crate::error::{Error, ErrorKind};
 
@@ -218,23 +218,20 @@ fn by_javascript(name: &str, code: &str, message: &str) -> (ErrorKind, Cow<'stat
     (kind, message.into(), lost)
 }
 
-/// fred's error in our words.
-pub(super) fn describe(error: &FredError) -> Cause<'_> {
-    if reply_code(error.details()).is_some() {
-        return Cause::Reply(error.details());
+/// What the server said, which the driver takes apart.
+pub(super) fn error_text(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
     }
+}
+
+/// The driver's error in our words. Error replies of a server are no errors to it.
+pub(super) fn describe(error: &RedisError) -> Cause<'static> {
     match error.kind() {
-        FredKind::Auth => Cause::Reply("WRONGPASS"),
-        FredKind::Timeout => Cause::ConnectTimeout,
-        FredKind::IO | FredKind::Tls | FredKind::Routing => Cause::Unreachable,
-        FredKind::Sentinel => Cause::NoPrimary,
-        FredKind::Canceled | FredKind::Unknown | FredKind::Cluster | FredKind::Backpressure => {
-            Cause::Closed
-        }
-        FredKind::Protocol | FredKind::Parse | FredKind::NotFound => Cause::Unreadable,
-        FredKind::Config | FredKind::Url | FredKind::InvalidArgument | FredKind::InvalidCommand => {
-            Cause::Settings
-        }
+        RedisKind::Parse | RedisKind::UnexpectedReturnType => Cause::Unreadable,
+        RedisKind::InvalidClientConfig => Cause::Settings,
+        _ => Cause::Closed,
     }
 }
 
@@ -325,6 +322,38 @@ mod tests {
             assert!(to_error(cause, true).is_outcome_unknown());
         }
         assert_eq!(classify(Cause::Settings, false).0, InvalidArgument);
+    }
+
+    #[test]
+    fn the_drivers_errors_are_known_by_their_kind() {
+        for (kind, cause) in [
+            (RedisKind::Io, Cause::Closed),
+            (RedisKind::Client, Cause::Closed),
+            (RedisKind::Parse, Cause::Unreadable),
+            (RedisKind::UnexpectedReturnType, Cause::Unreadable),
+            (RedisKind::InvalidClientConfig, Cause::Settings),
+        ] {
+            let error = RedisError::from((kind, "no matter what"));
+            assert_eq!(describe(&error), cause, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_said_is_put_together_again() {
+        for text in [
+            "NOSCRIPT No matching script.",
+            "ERR  two  blanks ",
+            "WRONGPASS",
+            "SYNCGUARD the stored value is not a lock",
+        ] {
+            let reply = format!("-{text}\r\n");
+            let redis::Value::ServerError(error) =
+                redis::parse_redis_value(reply.as_bytes()).unwrap()
+            else {
+                panic!("no error");
+            };
+            assert_eq!(error_text(&error), text);
+        }
     }
 
     #[test]
@@ -434,40 +463,6 @@ mod tests {
         ] {
             let (got, _, unknown) = classify(cause, true);
             assert_eq!((got, unknown), (kind, lost), "{cause:?}");
-        }
-    }
-
-    #[test]
-    fn freds_errors_are_described() {
-        for (kind, details, cause) in [
-            (
-                FredKind::Auth,
-                "WRONGPASS bad",
-                Cause::Reply("WRONGPASS bad"),
-            ),
-            (
-                FredKind::Unknown,
-                "LOADING wait",
-                Cause::Reply("LOADING wait"),
-            ),
-            (FredKind::Sentinel, "NOAUTH no", Cause::Reply("NOAUTH no")),
-            (
-                FredKind::Sentinel,
-                "Failed to connect to all sentinel nodes.",
-                Cause::NoPrimary,
-            ),
-            (FredKind::IO, "Os { code: 111 }", Cause::Unreachable),
-            (FredKind::Tls, "bad certificate", Cause::Unreachable),
-            (
-                FredKind::Timeout,
-                "Request timed out.",
-                Cause::ConnectTimeout,
-            ),
-            (FredKind::Canceled, "Canceled.", Cause::Closed),
-            (FredKind::Protocol, "Invalid frame", Cause::Unreadable),
-            (FredKind::Config, "Bad", Cause::Settings),
-        ] {
-            assert_eq!(describe(&FredError::new(kind, details)), cause);
         }
     }
 }

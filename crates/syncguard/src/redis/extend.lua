@@ -42,7 +42,8 @@ if tonumber(expires) <= now - ARGV[2] then
 end
 
 expires = now + ARGV[3]
-local digits = string.format('%.0f', expires)
+-- Mocks run a Lua 5.3 whose integers have 32 bits.
+local digits = string.format(math.type and '%.0f' or '%d', expires)
 if not head then
   -- A quote inside a JSON string has a backslash before it, so this text can only be a member's
   -- name. When it stands there once, it is the member to change, and all else stays as it is.

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::error::{Cause, to_error};
 use crate::error::{Error, ErrorKind};
 use crate::random;
 
@@ -162,7 +163,8 @@ impl Rest {
     /// After a connection that was lost: one that was of no use counts as a failed attempt.
     fn after_connection(since: Instant, attempts: u32) -> Self {
         if since.elapsed() < STABLE_AFTER {
-            Self::after(attempts.saturating_add(1), None)
+            let refusal = to_error(Cause::Closed, false);
+            Self::after(attempts.saturating_add(1), Some(refusal))
         } else {
             Self::after(0, None)
         }
@@ -415,7 +417,10 @@ mod tests {
         let (server, link) = link();
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
-            link.get().await.unwrap().close();
+            match link.get().await {
+                Ok(connection) => connection.close(),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::ServiceUnavailable),
+            }
         }
         let attempts = server.attempts.load(SeqCst);
         assert!(attempts < 40, "{attempts}");

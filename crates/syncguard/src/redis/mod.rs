@@ -25,11 +25,11 @@
 //! library that leaves it out are understood too.
 
 pub mod acquire;
+mod client;
 mod config;
 mod error;
 pub mod extend;
 pub mod force_release;
-mod fred_client;
 mod gate;
 pub mod is_locked;
 mod link;
@@ -41,6 +41,9 @@ mod pulse;
 pub mod record;
 pub mod release;
 mod reply;
+mod sentinel;
+mod session;
+mod stream;
 mod tls;
 mod transport;
 mod url;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
+use super::client::Dialer;
 use super::config::RedisConfig;
 use super::error::{Cause, reply_code, to_error};
-use super::fred_client::FredDialer;
 use super::gate::Gate;
 use super::link::{Connection, Link, closed};
 use super::plan::Plan;
@@ -42,7 +42,7 @@ pub(super) trait Evaluate: Connection {
 
 /// Scripts over one connection, which is made when it is needed.
 pub(super) struct NativeTransport {
-    link: Link<FredDialer>,
+    link: Link<Dialer>,
     gate: Gate,
     operation_timeout: Duration,
 }
@@ -52,10 +52,7 @@ impl NativeTransport {
     pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
         let operation_timeout = config.locks.operation_timeout;
         Ok(Self {
-            link: Link::new(
-                FredDialer::new(config)?,
-                PATIENCE.min(operation_timeout / 2),
-            ),
+            link: Link::new(Dialer::new(config)?, PATIENCE.min(operation_timeout / 2)),
             gate: Gate::default(),
             operation_timeout,
         })

@@ -95,6 +95,15 @@ impl RedisTls {
 }
 
 impl Trust {
+    /// The name that the certificate of the server at `host` must have; `None` if there is no such
+    /// name.
+    pub(super) fn name_of(&self, host: &str) -> Option<ServerName<'static>> {
+        // Wherever the server is: Sentinels tell addresses.
+        self.servername
+            .clone()
+            .or_else(|| ServerName::try_from(host.to_owned()).ok())
+    }
+
     /// Reads the operating system's certificates if they are needed: file I/O.
     pub(super) fn client_config(&self) -> Result<ClientConfig, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -103,23 +112,15 @@ impl Trust {
                 Some(roots) => roots.clone(),
                 None => system_roots(),
             };
-            let inner =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-                    .build()
-                    .map_err(|error| {
-                        Error::new(
-                            ErrorKind::ServiceUnavailable,
-                            "no certificate to trust was found: set tls.ca",
-                        )
-                        .with_source(error)
-                    })?;
-            match &self.servername {
-                Some(name) => Arc::new(Named {
-                    inner,
-                    name: name.clone(),
-                }),
-                None => inner,
-            }
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .build()
+                .map_err(|error| {
+                    Error::new(
+                        ErrorKind::ServiceUnavailable,
+                        "no certificate to trust was found: set tls.ca",
+                    )
+                    .with_source(error)
+                })?
         } else {
             Arc::new(Trusting(Arc::clone(&provider)))
         };
@@ -167,49 +168,6 @@ fn system_roots() -> RootCertStore {
     // One that cannot be read must not keep the others from being used.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
-}
-
-/// Checks for a fixed name, wherever the server is: Sentinels tell addresses.
-#[derive(Debug)]
-struct Named {
-    inner: Arc<WebPkiServerVerifier>,
-    name: ServerName<'static>,
-}
-
-impl ServerCertVerifier for Named {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.inner
-            .verify_server_cert(end_entity, intermediates, &self.name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
 }
 
 /// Takes any certificate: `reject_unauthorized` is `false`.

@@ -28,6 +28,12 @@ mod lifecycle;
 mod lookup;
 mod owner;
 mod ownership;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres_server.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod postgres_server;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
@@ -36,12 +42,6 @@ mod redis_server;
 #[cfg(feature = "redis")]
 #[path = "../support/resp.rs"]
 mod resp;
-#[cfg(feature = "postgres")]
-mod postgres;
-#[cfg(feature = "postgres")]
-#[path = "../support/postgres_server.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod postgres_server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod waiting;

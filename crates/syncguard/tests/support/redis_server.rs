@@ -91,10 +91,32 @@ impl RedisServer {
     /// Starts a Sentinel that watches `primary` under the name `main`, alone.
     pub(crate) fn start_sentinel(primary: &RedisServer, settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        Self::start_sentinel_in(folder, "port", primary, settings)
+    }
+
+    /// Starts a Sentinel that speaks TLS only, also to `primary`.
+    pub(crate) fn start_sentinel_with_tls(
+        certificates: &Certificates,
+        primary: &RedisServer,
+        settings: &[&str],
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        certificates.write(folder.path());
+        let tls = TLS.iter().chain(&["port 0", "tls-replication yes"]);
+        let settings: Vec<&str> = tls.chain(settings).copied().collect();
+        Self::start_sentinel_in(folder, "tls-port", primary, &settings)
+    }
+
+    fn start_sentinel_in(
+        folder: TempDir,
+        port_setting: &str,
+        primary: &RedisServer,
+        settings: &[&str],
+    ) -> Self {
         let dir = folder.path().to_str().unwrap();
         let port = free_port();
         let mut lines = vec![
-            format!("port {port}"),
+            format!("{port_setting} {port}"),
             "bind 127.0.0.1".to_owned(),
             format!("dir {dir}"),
             format!("unixsocket {dir}/redis.sock"),
@@ -102,7 +124,7 @@ impl RedisServer {
             "sentinel down-after-milliseconds main 500".to_owned(),
             "sentinel failover-timeout main 3000".to_owned(),
         ];
-        lines.extend(settings.iter().map(|line| (*line).to_owned()));
+        lines.extend(settings.iter().map(|line| line.replace("{dir}", dir)));
         let child = spawn(folder.path(), &lines, &["--sentinel"]);
         let server = Self {
             child,

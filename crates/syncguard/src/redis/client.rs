@@ -1,0 +1,187 @@
+//! Connections by the crate `redis`.
+//!
+//! Each is made on a stream of our own and never made again by the driver: when it is lost,
+//! everything in flight fails at once, and nothing is ever sent twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value, cmd};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::config::RedisConfig;
+use super::error::{Cause, describe, error_text, to_error};
+use super::link::{Connection, Dial};
+use super::native::{Answer, Evaluate, Form};
+use super::plan::Plan;
+use super::pulse::Pulse;
+use super::reply::Reply;
+use super::session;
+use super::stream::Stream;
+use super::tls::Trust;
+use crate::error::Error;
+
+/// How many calls wait in the driver's queue before callers wait for a place in it.
+const QUEUE: usize = 1024;
+/// How many bytes the driver gathers before it must write.
+const WRITE_BYTES: usize = 64 * 1024;
+
+/// Makes connections.
+pub(super) struct Dialer {
+    config: RedisConfig,
+    trust: Option<Trust>,
+}
+
+impl Dialer {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
+        Ok(Self {
+            config: config.clone(),
+            trust: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
+        })
+    }
+}
+
+#[async_trait]
+impl Dial for Dialer {
+    type Connection = RedisConnection;
+
+    async fn dial(&self) -> Result<RedisConnection, Error> {
+        let stream = session::open(&self.config, self.trust.as_ref()).await?;
+        RedisConnection::start(stream, self.config.locks.operation_timeout).await
+    }
+}
+
+/// One connection. It ends when this is dropped.
+pub(super) struct RedisConnection {
+    driver: MultiplexedConnection,
+    task: AbortHandle,
+    lost: AtomicBool,
+    pulse: Arc<Pulse>,
+    watch: AbortHandle,
+}
+
+impl RedisConnection {
+    /// On a stream where all is said that is to be said at the start.
+    async fn start(stream: Box<dyn Stream>, operation_timeout: Duration) -> Result<Self, Error> {
+        let nothing_to_say = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let config = AsyncConnectionConfig::new()
+            // Operations have a time limit of their own.
+            .set_response_timeout(None)
+            .set_connection_timeout(None)
+            .set_pipeline_buffer_size(QUEUE)
+            .set_write_backpressure_boundary(WRITE_BYTES);
+        let (driver, running) =
+            MultiplexedConnection::new_with_config(&nothing_to_say, stream, config)
+                .await
+                .map_err(|error| to_error(describe(&error), false))?;
+        let mut running = tokio::spawn(running);
+        let task = running.abort_handle();
+        let pulse = Arc::new(Pulse::default());
+        let (patience, own, watched) = (operation_timeout / 2, driver.clone(), Arc::clone(&pulse));
+        let watch = tokio::spawn(async move {
+            tokio::select! {
+                _ = &mut running => {}
+                () = watched.stops(patience, || is_alive(own.clone(), patience)) => running.abort(),
+            }
+        });
+        Ok(Self {
+            driver,
+            task,
+            lost: AtomicBool::new(false),
+            pulse,
+            watch: watch.abort_handle(),
+        })
+    }
+}
+
+#[async_trait]
+impl Evaluate for RedisConnection {
+    async fn evaluate(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+        if !self.is_open() {
+            return Err(to_error(Cause::Closed, false));
+        }
+        self.pulse.sent();
+        // Fails at once when the driver ends.
+        let value = self
+            .driver
+            .clone()
+            .send_packed_command(&command(form, plan))
+            .await;
+        self.pulse.answered();
+        match value {
+            Ok(value) => answer(value),
+            Err(error) => {
+                // The driver's task may still be on its way out.
+                self.close();
+                Err(to_error(describe(&error), true))
+            }
+        }
+    }
+}
+
+impl Connection for RedisConnection {
+    fn is_open(&self) -> bool {
+        !self.lost.load(SeqCst) && !self.task.is_finished()
+    }
+
+    fn close(&self) {
+        self.lost.store(true, SeqCst);
+        self.task.abort();
+    }
+}
+
+impl Drop for RedisConnection {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.watch.abort();
+    }
+}
+
+async fn is_alive(mut driver: MultiplexedConnection, patience: Duration) -> bool {
+    let ping = cmd("PING");
+    let answer = timeout(patience, driver.send_packed_command(&ping)).await;
+    matches!(answer, Ok(Ok(_)))
+}
+
+/// The call, in the two buffers that the driver has for a call, which do not grow.
+fn command(form: Form, plan: &Plan) -> Cmd {
+    let (name, script) = match form {
+        Form::Hash => ("EVALSHA", plan.script.sha()),
+        Form::Source => ("EVAL", plan.script.source()),
+    };
+    let texts = || plan.keys.iter().chain(&plan.args);
+    // The number of keys takes few digits.
+    let bytes = name.len() + script.len() + 4 + texts().map(|text| text.len()).sum::<usize>();
+    let mut command = Cmd::with_capacity(3 + plan.keys.len() + plan.args.len(), bytes);
+    command.arg(name).arg(script).arg(plan.keys.len());
+    for text in texts() {
+        command.arg(text.as_ref());
+    }
+    command
+}
+
+fn answer(value: Value) -> Result<Answer, Error> {
+    Ok(match value {
+        Value::ServerError(error) => Answer::Refused(error_text(&error)),
+        value => Answer::Reply(reply(value)?),
+    })
+}
+
+fn reply(value: Value) -> Result<Reply, Error> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => Reply::Bulk(bytes),
+        Value::SimpleString(text) => Reply::Bulk(text.into_bytes()),
+        Value::Okay => Reply::Bulk(b"OK".to_vec()),
+        Value::Array(items) => {
+            Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
+        }
+        _ => return Err(to_error(Cause::Unreadable, true)),
+    })
+}

@@ -1,0 +1,128 @@
+//! Finding the primary by asking Sentinels.
+
+use redis::{Value, cmd};
+use tokio::time::timeout;
+
+use super::config::{RedisConfig, RedisSentinel};
+use super::error::{Cause, to_error};
+use super::session::{Step, ask, auth, late, login, name};
+use super::stream::{self, Stream, Tls};
+use crate::error::Error;
+
+/// A stream to the primary that is ready for scripts. Asks one Sentinel after the other until one
+/// leads to a primary.
+pub(super) async fn open(
+    config: &RedisConfig,
+    set: &RedisSentinel,
+    tls: Option<&Tls<'_>>,
+) -> Result<Box<dyn Stream>, Error> {
+    let mut refusal = None;
+    for (host, port) in &set.nodes {
+        let limit = config.connect_timeout;
+        let found = async {
+            let (host, port) = timeout(limit, ask_for_primary(host, *port, set, tls))
+                .await
+                .map_err(|_| late())??;
+            timeout(limit, open_primary(&host, port, config, tls))
+                .await
+                .map_err(|_| late())?
+        };
+        match found.await {
+            Ok(stream) => return Ok(stream),
+            // Such as a wrong password: that is what to tell.
+            Err(error) if !error.kind().is_transient() => refusal = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(refusal.unwrap_or_else(no_primary))
+}
+
+async fn ask_for_primary(
+    host: &str,
+    port: u16,
+    set: &RedisSentinel,
+    tls: Option<&Tls<'_>>,
+) -> Result<(String, u16), Error> {
+    let mut stream = stream::tcp(host, port, tls).await?;
+    let mut question = cmd("SENTINEL");
+    question.arg("get-master-addr-by-name").arg(&set.name);
+    let mut steps = Vec::with_capacity(2);
+    steps.extend(auth(set.username.as_deref(), set.password.as_deref()));
+    steps.push(Step::required(question));
+    let answers = ask(&mut stream, &steps).await?;
+    answers.last().and_then(address).ok_or_else(no_primary)
+}
+
+/// The host and the port, if the Sentinel knows them.
+fn address(answer: &Value) -> Option<(String, u16)> {
+    let Value::Array(items) = answer else {
+        return None;
+    };
+    let [Value::BulkString(host), Value::BulkString(port)] = items.as_slice() else {
+        return None;
+    };
+    let host = std::str::from_utf8(host).ok()?.to_owned();
+    let port = std::str::from_utf8(port).ok()?.parse().ok()?;
+    Some((host, port))
+}
+
+async fn open_primary(
+    host: &str,
+    port: u16,
+    config: &RedisConfig,
+    tls: Option<&Tls<'_>>,
+) -> Result<Box<dyn Stream>, Error> {
+    let mut stream = stream::tcp(host, port, tls).await?;
+    let mut steps = login(config);
+    // A Sentinel that was cut off may lead to one that is no longer the primary.
+    steps.push(Step::required(cmd("ROLE")));
+    steps.extend(name(config));
+    let answers = ask(&mut stream, &steps).await?;
+    if answers.iter().any(is_primary) {
+        Ok(stream)
+    } else {
+        Err(no_primary())
+    }
+}
+
+fn is_primary(role: &Value) -> bool {
+    matches!(role, Value::Array(items)
+        if matches!(items.first(), Some(Value::BulkString(name)) if name == b"master"))
+}
+
+fn no_primary() -> Error {
+    to_error(Cause::NoPrimary, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(items: &[&str]) -> Value {
+        let bulk = |text: &&str| Value::BulkString(text.as_bytes().to_vec());
+        Value::Array(items.iter().map(bulk).collect())
+    }
+
+    #[test]
+    fn addresses_are_read_and_nothing_else() {
+        assert_eq!(address(&texts(&["::1", "7"])), Some(("::1".to_owned(), 7)));
+        for bad in [
+            Value::Nil,
+            Value::Array(vec![]),
+            texts(&["h"]),
+            texts(&["h", "x"]),
+            texts(&["h", "65536"]),
+            texts(&["h", "1", "2"]),
+        ] {
+            assert_eq!(address(&bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_primary_is_one() {
+        assert!(is_primary(&texts(&["master", "0"])));
+        assert!(!is_primary(&texts(&["slave", "master"])));
+        assert!(!is_primary(&Value::Okay));
+        assert!(!is_primary(&Value::Array(vec![])));
+    }
+}

@@ -1,0 +1,131 @@
+//! The start of a connection: logging in, and whether this is the server to talk to.
+
+use redis::{Cmd, Value, cmd, parse_redis_value_async};
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::config::{RedisConfig, RedisServer};
+use super::error::{Cause, describe, error_text, reply_code, to_error};
+use super::sentinel;
+use super::stream::{self, Stream, Tls};
+use super::tls::Trust;
+use crate::error::Error;
+
+/// A question at the start.
+pub(super) struct Step {
+    command: Cmd,
+    /// Whether the connection is of use though the server answers with an error of this code.
+    tolerates: fn(Option<&str>) -> bool,
+}
+
+impl Step {
+    /// One without which the connection is of no use.
+    pub(super) fn required(command: Cmd) -> Self {
+        Self {
+            command,
+            tolerates: |_| false,
+        }
+    }
+}
+
+/// A stream to the configured server that is ready for scripts.
+pub(super) async fn open(
+    config: &RedisConfig,
+    trust: Option<&Trust>,
+) -> Result<Box<dyn Stream>, Error> {
+    let tls = trust.map(Tls::new).transpose()?;
+    let limit = config.connect_timeout;
+    match &config.server {
+        RedisServer::Sentinel(set) => sentinel::open(config, set, tls.as_ref()).await,
+        RedisServer::Tcp { host, port } => {
+            let open = async {
+                let stream = stream::tcp(host, *port, tls.as_ref()).await?;
+                ready(stream, config).await
+            };
+            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
+        }
+        RedisServer::Unix(path) => {
+            let open = async { ready(stream::unix(path).await?, config).await };
+            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
+        }
+    }
+}
+
+async fn ready(
+    mut stream: Box<dyn Stream>,
+    config: &RedisConfig,
+) -> Result<Box<dyn Stream>, Error> {
+    let mut steps = login(config);
+    steps.push(Step {
+        command: cmd("PING"),
+        // Whether the user may run scripts is what matters, and scripts will tell.
+        tolerates: |code| code == Some("NOPERM"),
+    });
+    steps.extend(name(config));
+    ask(&mut stream, &steps).await?;
+    Ok(stream)
+}
+
+/// Becoming the user, in the database.
+pub(super) fn login(config: &RedisConfig) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(4);
+    steps.extend(auth(config.username.as_deref(), config.password.as_deref()));
+    if config.database > 0 {
+        let mut select = cmd("SELECT");
+        select.arg(config.database);
+        steps.push(Step::required(select));
+    }
+    steps
+}
+
+/// Becoming the user.
+pub(super) fn auth(username: Option<&str>, password: Option<&str>) -> Option<Step> {
+    let mut auth = cmd("AUTH");
+    auth.arg(username).arg(password?);
+    Some(Step::required(auth))
+}
+
+/// Telling the connection's name, if it has one. Not to be asked first: a server that refuses all
+/// clients says so in its first answer.
+pub(super) fn name(config: &RedisConfig) -> Option<Step> {
+    let mut command = cmd("CLIENT");
+    command.arg("SETNAME").arg(config.connection_name.as_ref()?);
+    Some(Step {
+        command,
+        // A refusal, as of a user who may not, is no reason not to serve.
+        tolerates: |_| true,
+    })
+}
+
+/// Asks all at once and gives the answers, or the first refusal that matters.
+pub(super) async fn ask(stream: &mut impl Stream, steps: &[Step]) -> Result<Vec<Value>, Error> {
+    let mut request = Vec::new();
+    for step in steps {
+        step.command.write_packed_command(&mut request);
+    }
+    // A server that ends the connection may have said why: that comes first.
+    let _ = stream.write_all(&request).await;
+    let _ = stream.flush().await;
+    let mut decoder = Default::default();
+    let mut answers = Vec::with_capacity(steps.len());
+    for step in steps {
+        let value = parse_redis_value_async(&mut decoder, stream)
+            .await
+            .map_err(|error| match describe(&error) {
+                Cause::Closed => to_error(Cause::Unreachable, false),
+                cause => to_error(cause, false),
+            })?;
+        if let Value::ServerError(error) = &value {
+            let text = error_text(error);
+            if !(step.tolerates)(reply_code(&text)) {
+                return Err(to_error(Cause::Reply(&text), false));
+            }
+        }
+        answers.push(value);
+    }
+    Ok(answers)
+}
+
+pub(super) fn late() -> Error {
+    to_error(Cause::ConnectTimeout, false)
+}
