@@ -46,7 +46,8 @@
 //   SqliteBackendOptions SqliteCapabilities createLock createSqliteBackend
 //
 // syncguard/forrst
-//   AtomicLock createAtomicLock
+//   AtomicLock AtomicLockCallOptions AtomicLockFunction AtomicLockFunctionName AtomicLockHandle
+//   AtomicLockOptions ForrstError ForrstExtension ForrstRequest ForrstResponse createAtomicLock
 //
 // Below, the exports of the backends' entry points are in namespaces of their names.
 
@@ -352,6 +353,8 @@ type RawIdentifiers = {
     key: string;
     lockId: string;
     owner?: string;
+    /** What the store's clock showed, in milliseconds since the Unix epoch. */
+    readAtMs?: number;
 };
 /** A lock as a store keeps it. */
 type RawLockData = {
@@ -1061,25 +1064,133 @@ declare namespace sqlite {
   export type { sqlite_SqliteBackendOptions as SqliteBackendOptions, sqlite_SqliteCapabilities as SqliteCapabilities };
 }
 
-/** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
+/** Requests and responses of the Forrst protocol, as far as the atomic-lock extension needs them. */
 
-/** Answers the extension's options and its three functions. */
-interface AtomicLock {
+/** An extension in a request (`options`) or in a response (`data`). */
+interface ForrstExtension {
+    /** Which extension. */
+    readonly urn: string;
+    /** In requests. */
+    readonly options?: unknown;
+    /** In responses. */
+    readonly data?: unknown;
+}
+/** A request. Servers may know more members. */
+interface ForrstRequest {
+    /** `{ name: "forrst", version: "0.1.0" }` */
+    readonly protocol?: unknown;
+    /** Comes back in the response. */
+    readonly id?: unknown;
+    /** Which function, and with what. */
+    readonly call: {
+        readonly function: string;
+        readonly version?: unknown;
+        readonly arguments?: unknown;
+    };
+    /** The extensions that the request uses. */
+    readonly extensions?: readonly ForrstExtension[] | undefined;
+}
+/** An error in a response. */
+interface ForrstError {
+    /** For programs. */
+    readonly code: string;
+    /** For people. */
+    readonly message: string;
+    /** What it is about. */
+    readonly details?: unknown;
+    /**
+     * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, and
+     * JSON does not show it, as the extension's errors do not have it.
+     */
+    readonly retryable?: boolean;
+}
+/** A response. Servers may know more members. */
+interface ForrstResponse {
+    /** As in the request. */
+    readonly protocol?: unknown;
+    /** As in the request. */
+    readonly id?: unknown;
+    /** What the function returned; `null` if it failed. */
+    readonly result?: unknown;
+    /** What went wrong. */
+    readonly errors?: readonly ForrstError[] | undefined;
+    /** What extensions have to say. */
+    readonly extensions?: readonly ForrstExtension[] | undefined;
+}
+/** The lock that a function runs under. */
+type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandle<C> & {
+    /** Who may release it from another process. */
+    readonly owner: string;
+};
+/** Options of one call of `handle` or of a system function. */
+interface AtomicLockCallOptions {
+    /**
+     * Ends the waiting for the lock, and is in the lock's handle for the function to heed. The release does not depend on
+     * it.
+     */
+    readonly signal?: AbortSignal | undefined;
+}
+/** Options of {@link createAtomicLock}. */
+interface AtomicLockOptions {
+    /**
+     * Whether a request may force a release. Only `true` allows it. Without this option nobody may.
+     *
+     * What it throws rejects the call, and the lock stays.
+     */
+    readonly authorize?: ((request: ForrstRequest) => boolean | Promise<boolean>) | undefined;
+    /** Hears of an automatic release that failed, which does not change the response. Default: as `lock()`. */
+    readonly onReleaseError?: OnReleaseError | undefined;
+}
+/** A system function of the extension. */
+type AtomicLockFunction = (request: ForrstRequest, options?: AtomicLockCallOptions) => Promise<ForrstResponse>;
+/** The names of the system functions. */
+type AtomicLockFunctionName = "urn:cline:forrst:ext:atomic-lock:fn:release" | "urn:cline:forrst:ext:atomic-lock:fn:force-release" | "urn:cline:forrst:ext:atomic-lock:fn:status";
+/** The atomic-lock extension of a server. */
+interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
     /** The extension's name on the wire. */
     readonly urn: "urn:forrst:ext:atomicLock";
+    /** The system functions by their names, for servers with their own routing. */
+    readonly functions: Readonly<Record<AtomicLockFunctionName, AtomicLockFunction>>;
+    /**
+     * Serves a request: takes the lock that it asks for, calls `next`, adds the extension's data to the response, and
+     * releases the lock. A request that does not use the extension goes to `next` as it is, and so does its response back.
+     * A call of a system function is answered without `next`.
+     *
+     * What `next` throws, the caller gets; the lock is released first. Bad options, contention and the errors of the
+     * system functions are responses with `errors`.
+     *
+     * @param request - the request; it is not changed
+     * @param next - the server's own handling; gets the same request, and the lock if the request asked for one
+     * @throws LockError what the store failed with; `Aborted` if `options.signal` ended the waiting
+     */
+    handle<Request extends ForrstRequest>(request: Request, next: (request: Request, lock: AtomicLockHandle<C> | undefined) => ForrstResponse | Promise<ForrstResponse>, options?: AtomicLockCallOptions): Promise<ForrstResponse>;
 }
-/**
- * The atomic-lock extension on a backend.
- *
- * @throws LockError `InvalidArgument`: not built yet
- */
-declare function createAtomicLock(backend: LockBackend<FencingCapabilities>): AtomicLock;
 
-type forrst_AtomicLock = AtomicLock;
+/** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
+
+/**
+ * The atomic-lock extension for a Forrst server, on any backend of this package.
+ *
+ * @param backend - where the locks are kept; all servers that are to exclude each other need the same store
+ * @throws LockError `InvalidArgument` for options that make no sense, and for backends without owner labels: those of
+ *   your own that only implement `LockBackend`
+ */
+declare function createAtomicLock<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options?: AtomicLockOptions): AtomicLock<C>;
+
+type forrst_AtomicLock<C extends BackendCapabilities = BackendCapabilities> = AtomicLock<C>;
+type forrst_AtomicLockCallOptions = AtomicLockCallOptions;
+type forrst_AtomicLockFunction = AtomicLockFunction;
+type forrst_AtomicLockFunctionName = AtomicLockFunctionName;
+type forrst_AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = AtomicLockHandle<C>;
+type forrst_AtomicLockOptions = AtomicLockOptions;
+type forrst_ForrstError = ForrstError;
+type forrst_ForrstExtension = ForrstExtension;
+type forrst_ForrstRequest = ForrstRequest;
+type forrst_ForrstResponse = ForrstResponse;
 declare const forrst_createAtomicLock: typeof createAtomicLock;
 declare namespace forrst {
   export { forrst_createAtomicLock as createAtomicLock };
-  export type { forrst_AtomicLock as AtomicLock };
+  export type { forrst_AtomicLock as AtomicLock, forrst_AtomicLockCallOptions as AtomicLockCallOptions, forrst_AtomicLockFunction as AtomicLockFunction, forrst_AtomicLockFunctionName as AtomicLockFunctionName, forrst_AtomicLockHandle as AtomicLockHandle, forrst_AtomicLockOptions as AtomicLockOptions, forrst_ForrstError as ForrstError, forrst_ForrstExtension as ForrstExtension, forrst_ForrstRequest as ForrstRequest, forrst_ForrstResponse as ForrstResponse };
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, validateLockId, withTelemetry };

@@ -52,7 +52,12 @@ import type {
   FirestoreConfig,
   LockDocument,
 } from "syncguard/firestore";
-import { createAtomicLock } from "syncguard/forrst";
+import {
+  type AtomicLockHandle,
+  createAtomicLock,
+  type ForrstRequest,
+  type ForrstResponse,
+} from "syncguard/forrst";
 import {
   createLock as createPostgresLock,
   type PostgresBackendOptions,
@@ -198,7 +203,38 @@ new LockError("Oops");
 setDefaultBackend(own);
 // @ts-expect-error the default backend must have fences
 setDefaultBackend(plain);
+
+// The Forrst extension takes backends of this package, and hands out their fences.
 expectTypeOf(createAtomicLock).parameter(0).toExtend<LockBackend>();
+// @ts-expect-error a backend of one's own has no owners
+createAtomicLock(plain);
+const atomicLock = createAtomicLock(withTelemetry(sqlite, { onEvent: () => undefined }), {
+  authorize: async (request) => request.id === "admin",
+});
+expectTypeOf(atomicLock.urn).toEqualTypeOf<"urn:forrst:ext:atomicLock">();
+interface MyRequest extends ForrstRequest {
+  id: string;
+  caller: string;
+}
+declare const myRequest: MyRequest;
+const response = await atomicLock.handle(
+  myRequest,
+  (given, lock) => {
+    expectTypeOf(given).toEqualTypeOf<MyRequest>();
+    expectTypeOf(lock?.fence).toEqualTypeOf<Fence | undefined>();
+    expectTypeOf(lock?.owner).toEqualTypeOf<string | undefined>();
+    return { id: given.id, result: given.caller };
+  },
+  { signal: AbortSignal.timeout(1) },
+);
+expectTypeOf(response).toEqualTypeOf<ForrstResponse>();
+expectTypeOf(
+  atomicLock.functions["urn:cline:forrst:ext:atomic-lock:fn:status"](myRequest),
+).resolves.toEqualTypeOf<ForrstResponse>();
+expectTypeOf<AtomicLockHandle>().toExtend<Pick<DisposableLockHandle, "extend">>();
+// @ts-expect-error there is no such function
+void atomicLock.functions.status;
+
 expectTypeOf(formatFence).parameter(0).toEqualTypeOf<number | bigint>();
 expectTypeOf(mapToMutationResult("succeeded")).toEqualTypeOf<ReleaseResult>();
 expectTypeOf(mapToMutationResult("succeeded", { expiresAtMs: 1 })).toEqualTypeOf<ExtendResult>();

@@ -7,8 +7,6 @@ import * as forrst from "syncguard/forrst";
 import * as postgres from "syncguard/postgres";
 import * as redis from "syncguard/redis";
 import * as sqlite from "syncguard/sqlite";
-import { thrownLockError } from "../support/errors";
-import { fakeBackend } from "../support/fake-backend";
 
 const require = createRequire(import.meta.url);
 const words = (text: string): string[] => text.trim().split(/\s+/);
@@ -56,12 +54,4 @@ test("entry points share their functions", () => {
   expect(index.createRedisBackend).toBe(redis.createRedisBackend);
   expect(index.createFirestoreBackend).toBe(firestore.createFirestoreBackend);
   expect(index.createPostgresBackend).toBe(postgres.createPostgresBackend);
-});
-
-test("backends that are not built say so", () => {
-  for (const create of [() => forrst.createAtomicLock(fakeBackend())]) {
-    const error = thrownLockError(create);
-    expect(error.code).toBe("InvalidArgument");
-    expect(error.message).toMatch(/is not built yet$/);
-  }
 });

@@ -5,7 +5,13 @@ import type { BackendCapabilities, Fence, LockBackend, LockInfo, LockInfoDebug }
 const RAW_DATA: unique symbol = Symbol.for("syncguard.rawData") as never;
 
 /** The identifiers that a lookup hides. */
-export type RawIdentifiers = { key: string; lockId: string; owner?: string };
+export type RawIdentifiers = {
+  key: string;
+  lockId: string;
+  owner?: string;
+  /** What the store's clock showed, in milliseconds since the Unix epoch. */
+  readAtMs?: number;
+};
 
 /** A lock as a store keeps it. */
 export type RawLockData = {
@@ -90,12 +96,17 @@ export function attachRawData<Info extends object>(info: Info, raw: RawIdentifie
   return Object.defineProperty(info, RAW_DATA, { value: raw, configurable: true });
 }
 
+/** What {@link attachRawData} attached to `info`, if anything. */
+export function rawData(info: object): Partial<RawIdentifiers> | undefined {
+  return (info as { [RAW_DATA]?: Partial<RawIdentifiers> })[RAW_DATA];
+}
+
 function withRawData<C extends BackendCapabilities>(
   info: LockInfo<C>,
   key: string,
   lockId: string,
 ): LockInfoDebug<C> {
-  const raw = (info as { [RAW_DATA]?: Partial<RawIdentifiers> })[RAW_DATA];
+  const raw = rawData(info);
   const debug: LockInfoDebug<C> = {
     ...info,
     key: raw?.key ?? key,

@@ -1,20 +1,52 @@
 /** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
 
-import { notBuilt } from "./not-built.js";
-import type { FencingCapabilities, LockBackend } from "./types.js";
+import { createFunctions } from "./forrst-functions.js";
+import { createHandle } from "./forrst-handle.js";
+import { URNS } from "./forrst-rules.js";
+import type { AtomicLock, AtomicLockOptions } from "./forrst-types.js";
+import type { BackendCapabilities, SyncGuardBackend } from "./types.js";
+import { checkBackend, checkDisposal, checkFunction, checkObject, invalid } from "./validation.js";
 
-/** Answers the extension's options and its three functions. */
-export interface AtomicLock {
-  /** The extension's name on the wire. */
-  readonly urn: "urn:forrst:ext:atomicLock";
-}
+export type {
+  AtomicLock,
+  AtomicLockCallOptions,
+  AtomicLockFunction,
+  AtomicLockFunctionName,
+  AtomicLockHandle,
+  AtomicLockOptions,
+  ForrstError,
+  ForrstExtension,
+  ForrstRequest,
+  ForrstResponse,
+} from "./forrst-types.js";
 
 /**
- * The atomic-lock extension on a backend.
+ * The atomic-lock extension for a Forrst server, on any backend of this package.
  *
- * @throws LockError `InvalidArgument`: not built yet
+ * @param backend - where the locks are kept; all servers that are to exclude each other need the same store
+ * @throws LockError `InvalidArgument` for options that make no sense, and for backends without owner labels: those of
+ *   your own that only implement `LockBackend`
  */
-export function createAtomicLock(backend: LockBackend<FencingCapabilities>): AtomicLock;
-export function createAtomicLock(): AtomicLock {
-  return notBuilt("Forrst");
+export function createAtomicLock<C extends BackendCapabilities>(
+  backend: SyncGuardBackend<C>,
+  options: AtomicLockOptions = {},
+): AtomicLock<C> {
+  checkBackend(backend);
+  const { forceRelease, lookup } = backend as Partial<SyncGuardBackend<C>>;
+  if (typeof forceRelease !== "function" || typeof lookup !== "function") {
+    throw invalid(
+      "backend must be one of this package's or withTelemetry() around one:" +
+        " the extension needs owner labels, lookups of them, and forceRelease()",
+    );
+  }
+  checkObject(options, "options");
+  const { authorize, onReleaseError } = options;
+  if (authorize !== undefined) checkFunction(authorize, "authorize");
+  checkDisposal(onReleaseError, undefined);
+  const functions = createFunctions(backend, options);
+  return Object.freeze({
+    urn: URNS.urn,
+    functions,
+    handle: createHandle(backend, functions, options),
+  });
 }

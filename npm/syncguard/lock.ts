@@ -97,7 +97,8 @@ async function runLocked<T, C extends BackendCapabilities>(
   }
 }
 
-function createLockHandle<C extends BackendCapabilities>(
+/** What `lock()` hands to its callback. */
+export function createLockHandle<C extends BackendCapabilities>(
   backend: LockBackend<C>,
   held: AcquireOk<C>,
   key: string,

@@ -105,7 +105,8 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
             ? await native.lookupByKey(key as string, signal)
             : await native.lookupByLockId(lockId, signal);
         if (record === null) return null;
-        const raw: RawIdentifiers = { key: record.key, lockId: record.lockId };
+        const { readAtMs } = record;
+        const raw: RawIdentifiers = { key: record.key, lockId: record.lockId, readAtMs };
         if (record.owner !== undefined) raw.owner = record.owner;
         return attachRawData(sanitizeLockInfo<C>(record, capabilities), raw);
       } catch (error) {

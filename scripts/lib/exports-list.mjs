@@ -60,6 +60,9 @@ export const DOCUMENTED = {
   },
   "./forrst": {
     values: words("createAtomicLock"),
-    types: words("AtomicLock"),
+    types: words(`
+      AtomicLock AtomicLockCallOptions AtomicLockFunction AtomicLockFunctionName AtomicLockHandle
+      AtomicLockOptions ForrstError ForrstExtension ForrstRequest ForrstResponse
+    `),
   },
 };

@@ -21,6 +21,7 @@ mod error;
 mod firestore;
 mod firestore_client;
 mod firestore_connection;
+mod forrst;
 mod io_thread;
 mod keys;
 mod options;

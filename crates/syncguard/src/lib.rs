@@ -30,6 +30,8 @@ mod error;
 mod fence;
 #[cfg(feature = "firestore")]
 pub mod firestore;
+#[cfg(feature = "forrst")]
+pub mod forrst;
 mod hash;
 mod key;
 mod lock;

@@ -119,6 +119,13 @@ impl LockGuard {
         }
     }
 
+    /// Lets go of the lock without freeing it: it ends with its TTL, or when whoever has its
+    /// [`lock_id`](Self::lock_id) releases it.
+    pub fn keep(mut self) -> Grant {
+        self.held = false;
+        self.grant.clone()
+    }
+
     /// Frees the lock; `false` if it was lost before.
     ///
     /// # Errors

@@ -7,17 +7,26 @@ use crate::lock_id::LockId;
 /// The label as it is stored: after its owner's lock id.
 ///
 /// A writer that does not know the column leaves it as it is when it takes over a row. The lock id
-/// tells such a left-over from the label of the lock.
+/// tells such a left-over from the label of the lock. PostgreSQL has no text with U+0000: a label
+/// with one is escaped, and a `%` in place of the `:` says so.
 pub(super) fn stored(lock_id: &LockId, owner: &Owner) -> String {
-    format!("{}:{}", lock_id.as_str(), owner.as_str())
+    let (lock_id, label) = (lock_id.as_str(), owner.as_str());
+    if label.contains('\0') {
+        let escaped = label.replace('%', "%25").replace('\0', "%00");
+        return format!("{lock_id}%{escaped}");
+    }
+    format!("{lock_id}:{label}")
 }
 
 /// The label in what is stored, if it is that of `lock_id`.
 pub(super) fn shown(lock_id: &LockId, stored: Option<&str>) -> Result<Option<Owner>, Error> {
-    stored
-        .and_then(|text| text.strip_prefix(lock_id.as_str())?.strip_prefix(':'))
-        .map(Owner::new)
-        .transpose()
+    let Some(rest) = stored.and_then(|text| text.strip_prefix(lock_id.as_str())) else {
+        return Ok(None);
+    };
+    if let Some(escaped) = rest.strip_prefix('%') {
+        return Owner::new(escaped.replace("%00", "\0").replace("%25", "%")).map(Some);
+    }
+    rest.strip_prefix(':').map(Owner::new).transpose()
 }
 
 #[cfg(test)]
@@ -33,5 +42,16 @@ mod tests {
         assert_eq!(shown(&other, Some(&text)).unwrap(), None);
         assert_eq!(shown(&mine, Some("left over")).unwrap(), None);
         assert_eq!(shown(&mine, None).unwrap(), None);
+    }
+
+    #[test]
+    fn any_text_can_be_a_label() {
+        let lock_id = LockId::generate().unwrap();
+        for label in ["\0", "a\0b%00c%25", "%00", ":%", "%2500\0"] {
+            let owner = Owner::new(label).unwrap();
+            let text = stored(&lock_id, &owner);
+            assert!(!text.contains('\0'));
+            assert_eq!(shown(&lock_id, Some(&text)).unwrap(), Some(owner));
+        }
     }
 }

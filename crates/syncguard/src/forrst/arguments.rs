@@ -1,0 +1,125 @@
+//! The arguments of the extension's functions.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::error::ForrstError;
+use super::options::{checked_key, owner};
+use crate::backend::Owner;
+use crate::key::Key;
+
+/// What every lock of the extension begins with.
+const PREFIX: &str = "lock:";
+
+/// The full key of a lock: `lock:{function}:{key}` or `lock:{key}`.
+///
+/// Other keys are refused: the functions must not reach locks in the same store that are not the
+/// extension's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyArgument(Key);
+
+impl KeyArgument {
+    /// Reads `{ "key": … }`.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` that names the argument.
+    pub fn parse(arguments: &Value) -> Result<Self, ForrstError> {
+        let key = arguments
+            .as_object()
+            .ok_or_else(|| ForrstError::invalid("arguments", "must be an object"))?
+            .get("key")
+            .and_then(Value::as_str)
+            .filter(|key| {
+                key.strip_prefix(PREFIX)
+                    .is_some_and(|rest| !rest.is_empty())
+            })
+            .ok_or_else(|| {
+                ForrstError::invalid(
+                    "key",
+                    "must be the full key of a lock: lock:{function}:{key} or lock:{key}",
+                )
+            })?;
+        checked_key(key).map(Self)
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Key {
+        &self.0
+    }
+
+    /// The key's text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// What the release function is called with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReleaseArguments {
+    /// The lock.
+    pub key: KeyArgument,
+    /// Who says to own it.
+    pub owner: Owner,
+}
+
+impl ReleaseArguments {
+    /// Reads `{ "key": …, "owner": … }`.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` that names the argument.
+    pub fn parse(arguments: &Value) -> Result<Self, ForrstError> {
+        Ok(Self {
+            key: KeyArgument::parse(arguments)?,
+            owner: owner(arguments.get("owner").unwrap_or(&Value::Null))?,
+        })
+    }
+}
+
+impl fmt::Debug for ReleaseArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReleaseArguments({:?}, {:?})", self.key, self.owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn full_keys_are_taken() {
+        let json = json!({ "key": "lock:billing:report", "owner": "o", "more": 1 });
+        let arguments = ReleaseArguments::parse(&json).unwrap();
+        assert_eq!(arguments.key.as_str(), "lock:billing:report");
+        assert_eq!(arguments.owner.as_str(), "o");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let full = "key must be the full key of a lock: lock:{function}:{key} or lock:{key}";
+        let owner = "owner must be a string of 1 to 255 bytes";
+        for (json, message) in [
+            (json!(null), "arguments must be an object"),
+            (json!(["lock:a"]), "arguments must be an object"),
+            (json!({}), full),
+            (json!({ "key": 1 }), full),
+            (json!({ "key": "" }), full),
+            (json!({ "key": "lock:" }), full),
+            (json!({ "key": "billing:report" }), full),
+            (json!({ "key": "LOCK:billing:report" }), full),
+            (
+                json!({ "key": format!("lock:{}", "x".repeat(508)) }),
+                "key is too long: with its prefix it may have 512 bytes",
+            ),
+            (json!({ "key": "lock:a\0" }), "key must not contain U+0000"),
+            (json!({ "key": "lock:a" }), owner),
+            (json!({ "key": "lock:a", "owner": null }), owner),
+            (json!({ "key": "lock:a", "owner": "" }), owner),
+            (json!({ "key": "lock:a", "owner": "x".repeat(256) }), owner),
+        ] {
+            let error = ReleaseArguments::parse(&json).unwrap_err();
+            assert_eq!(error.message, message, "{json}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a server answers.
+
+use serde::Serialize;
+
+use super::date::iso8601;
+use super::options::{Options, Scope};
+use crate::backend::{LockRecord, Owner};
+
+/// The extension's data in a response: the lock was taken.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct AcquiredData {
+    key: String,
+    acquired: bool,
+    owner: String,
+    scope: Scope,
+    expires_at: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lost: bool,
+}
+
+impl AcquiredData {
+    /// A lock that `owner` holds until `expires_at_ms`, on the store's clock.
+    ///
+    /// `lost` says that it was not the server's any more when the function ended: others may have
+    /// held it meanwhile. The member is there only then.
+    pub fn new(options: &Options, owner: &Owner, expires_at_ms: i64, lost: bool) -> Self {
+        Self {
+            key: options.key.clone(),
+            acquired: true,
+            owner: owner.as_str().to_owned(),
+            scope: options.scope,
+            expires_at: iso8601(expires_at_ms),
+            lost,
+        }
+    }
+}
+
+/// The extension's data in a response: the lock was held by another.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct RefusedData {
+    key: String,
+    acquired: bool,
+}
+
+impl RefusedData {
+    /// No lock. The specification has it beside `LOCK_ACQUISITION_FAILED`, not beside `LOCK_TIMEOUT`:
+    /// `None` if the request waited.
+    pub fn of(options: &Options) -> Option<Self> {
+        options.block.is_none().then(|| Self {
+            key: options.key.clone(),
+            acquired: false,
+        })
+    }
+}
+
+/// The result of a release.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct ReleaseResult {
+    released: bool,
+    key: String,
+}
+
+impl ReleaseResult {
+    /// The lock `key` is free.
+    pub fn new(key: &str) -> Self {
+        Self {
+            released: true,
+            key: key.to_owned(),
+        }
+    }
+}
+
+/// The result of a forced release.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct ForceReleaseResult {
+    released: bool,
+    key: String,
+    forced: bool,
+}
+
+impl ForceReleaseResult {
+    /// The lock `key` is free.
+    pub fn new(key: &str) -> Self {
+        Self {
+            released: true,
+            key: key.to_owned(),
+            forced: true,
+        }
+    }
+}
+
+/// Who holds a lock.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct StatusResult {
+    key: String,
+    locked: bool,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    held: Option<HeldStatus>,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize)]
+struct HeldStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    acquired_at: String,
+    expires_at: String,
+    ttl_remaining: i64,
+}
+
+impl StatusResult {
+    /// Nobody holds `key`.
+    pub fn free(key: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            locked: false,
+            held: None,
+        }
+    }
+
+    /// Somebody holds `key`. Times are milliseconds on the store's clock; `read_at_ms` is what it
+    /// showed. A lock that was not taken through the extension may have no owner.
+    pub fn held(
+        key: &str,
+        owner: Option<&str>,
+        acquired_at_ms: i64,
+        expires_at_ms: i64,
+        read_at_ms: i64,
+    ) -> Self {
+        let left_ms = expires_at_ms.saturating_sub(read_at_ms);
+        Self {
+            key: key.to_owned(),
+            locked: true,
+            held: Some(HeldStatus {
+                owner: owner.map(str::to_owned),
+                acquired_at: iso8601(acquired_at_ms),
+                expires_at: iso8601(expires_at_ms),
+                // A lock counts as held for a moment past its end, so that clocks may differ.
+                ttl_remaining: left_ms.max(0) / 1000,
+            }),
+        }
+    }
+
+    /// What the store shows of `key`.
+    pub fn of(key: &str, record: Option<&LockRecord>) -> Self {
+        record.map_or_else(
+            || Self::free(key),
+            |record| {
+                Self::held(
+                    key,
+                    record.owner.as_ref().map(Owner::as_str),
+                    record.acquired_at_ms,
+                    record.expires_at_ms,
+                    record.read_at_ms,
+                )
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn options() -> Options {
+        let json = json!({ "key": "user:123", "ttl": { "value": 30, "unit": "second" } });
+        Options::parse("payments.charge", &json).unwrap()
+    }
+
+    #[test]
+    fn answers_have_the_structure_of_the_specification() {
+        let owner = Owner::new("550e8400-e29b-41d4-a716-446655440000").unwrap();
+        let data = AcquiredData::new(&options(), &owner, 1_710_498_630_000, false);
+        let text = |json: serde_json::Result<String>| json.unwrap();
+        assert_eq!(
+            text(serde_json::to_string(&data)),
+            concat!(
+                r#"{"key":"user:123","acquired":true,"#,
+                r#""owner":"550e8400-e29b-41d4-a716-446655440000","scope":"function","#,
+                r#""expires_at":"2024-03-15T10:30:30Z"}"#
+            )
+        );
+        let lost = AcquiredData::new(&options(), &owner, 0, true);
+        assert!(text(serde_json::to_string(&lost)).ends_with(r#","lost":true}"#));
+        assert_eq!(
+            text(serde_json::to_string(&RefusedData::of(&options()))),
+            r#"{"key":"user:123","acquired":false}"#
+        );
+        assert_eq!(
+            text(serde_json::to_string(&ReleaseResult::new("lock:k"))),
+            r#"{"released":true,"key":"lock:k"}"#
+        );
+        assert_eq!(
+            text(serde_json::to_string(&ForceReleaseResult::new("lock:k"))),
+            r#"{"released":true,"key":"lock:k","forced":true}"#
+        );
+    }
+
+    #[test]
+    fn a_status_tells_whole_seconds() {
+        let held = StatusResult::held(
+            "lock:payments.charge:user:123",
+            Some("uuid-abc-123"),
+            1_710_496_800_000,
+            1_710_498_600_000,
+            1_710_497_399_001,
+        );
+        assert_eq!(
+            serde_json::to_string(&held).unwrap(),
+            concat!(
+                r#"{"key":"lock:payments.charge:user:123","locked":true,"owner":"uuid-abc-123","#,
+                r#""acquired_at":"2024-03-15T10:00:00Z","expires_at":"2024-03-15T10:30:00Z","#,
+                r#""ttl_remaining":1200}"#
+            )
+        );
+        let over = StatusResult::held("lock:k", None, 0, 1000, 1999);
+        assert_eq!(
+            serde_json::to_value(&over).unwrap(),
+            json!({
+                "key": "lock:k",
+                "locked": true,
+                "acquired_at": "1970-01-01T00:00:00Z",
+                "expires_at": "1970-01-01T00:00:01Z",
+                "ttl_remaining": 0,
+            })
+        );
+        assert_eq!(
+            serde_json::to_string(&StatusResult::free("lock:k")).unwrap(),
+            r#"{"key":"lock:k","locked":false}"#
+        );
+    }
+}

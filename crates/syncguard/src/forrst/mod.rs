@@ -1,0 +1,60 @@
+//! The atomic-lock extension of the Forrst protocol, `urn:forrst:ext:atomicLock`.
+//!
+//! The rules are pure: [`Options`] are read from JSON, and what a server answers ([`AcquiredData`],
+//! [`ForrstError`], [`StatusResult`], …) serialises to the extension's JSON. [`acquire`], [`release`],
+//! [`force_release`] and [`status`] apply them to a [`Backend`](crate::Backend).
+//!
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), syncguard::forrst::Failure> {
+//! use std::sync::Arc;
+//! use syncguard::forrst::{self, Options};
+//! use syncguard::sqlite::{SqliteBackend, SqliteConfig};
+//! use syncguard::Backend;
+//!
+//! let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
+//! let json = serde_json::json!({ "key": "user:123", "ttl": { "value": 30, "unit": "second" } });
+//! let options = Options::parse("payments.charge", &json)?;
+//!
+//! let held = forrst::acquire(&backend, options).await?;
+//! // … the function …
+//! let data = serde_json::to_value(held.end().await?).unwrap_or_default();
+//! assert_eq!(data["acquired"], true);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "sqlite"))]
+//! # fn main() {}
+//! ```
+
+mod acquire;
+mod arguments;
+mod data;
+mod date;
+mod duration;
+mod error;
+mod functions;
+mod options;
+mod owner;
+
+pub use acquire::{Failure, Held, acquire};
+pub use arguments::{KeyArgument, ReleaseArguments};
+pub use data::{AcquiredData, ForceReleaseResult, RefusedData, ReleaseResult, StatusResult};
+pub use date::iso8601;
+pub use duration::{Duration, Unit};
+pub use error::{Details, ErrorCode, ForrstError};
+pub use functions::{force_release, outcome_of_release, release, status};
+pub use options::{Options, Scope};
+pub use owner::{generate_owner, owns};
+
+/// The extension's name on the wire.
+pub const URN: &str = "urn:forrst:ext:atomicLock";
+
+/// The function that frees a lock for its owner.
+pub const RELEASE_URN: &str = "urn:cline:forrst:ext:atomic-lock:fn:release";
+
+/// The function that frees a lock whoever owns it.
+pub const FORCE_RELEASE_URN: &str = "urn:cline:forrst:ext:atomic-lock:fn:force-release";
+
+/// The function that says who holds a lock.
+pub const STATUS_URN: &str = "urn:cline:forrst:ext:atomic-lock:fn:status";
