@@ -12,7 +12,13 @@ import { createPostgresBackend, setupSchema } from "syncguard/postgres";
 import { lockError } from "../support/errors";
 import { expectFree, GRACE_MS, load, TIMEOUT_MS } from "../support/load";
 import { freePort } from "../support/ports";
-import { PASSWORD, type PostgresServer, startPostgres, USER } from "../support/postgres";
+import {
+  PASSWORD,
+  type PostgresServer,
+  startPgBouncer,
+  startPostgres,
+  USER,
+} from "../support/postgres";
 import { type Backend, newKey, take } from "../support/suite";
 import { until } from "../support/until";
 
@@ -236,4 +242,24 @@ test("a network that goes silent in the middle", async () => {
   for (const code of codes) expect([...BROKEN, "RateLimited"]).toContain(code);
   expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
   await expectFree(backend, running.failed);
+});
+
+test("acquisitions that are cancelled by the dozen do no harm to a pooler", async () => {
+  const pooler = await startPgBouncer(server);
+  onTestFinished(pooler.stop);
+  const backend = createPostgresBackend(pooler.url);
+  onTestFinished(backend.close);
+  const keys = Array.from({ length: 100 }, newKey);
+  for (const key of keys) {
+    const controller = new AbortController();
+    const pending = backend.acquire({ key, ttlMs: 120_000, signal: controller.signal });
+    setTimeout(() => {
+      controller.abort();
+    }, Math.random() * 8);
+    const end = await pending.catch((error: unknown) => (error as { code: string }).code);
+    if (typeof end === "string") expect(end).toBe("Aborted");
+    else if (end.ok) await end.release();
+    expect(typeof (await backend.isLocked({ key }))).toBe("boolean");
+  }
+  await expectFree(backend, keys);
 });

@@ -104,6 +104,11 @@ impl Connector {
         self.is_failing.load(Ordering::Relaxed)
     }
 
+    /// How long one operation may take.
+    pub(super) fn operation_timeout(&self) -> Duration {
+        self.operation_timeout
+    }
+
     /// All hosts must have their turn before the operation that waits for them gives up.
     fn time_for_one(&self) -> Duration {
         let count = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);

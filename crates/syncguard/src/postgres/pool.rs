@@ -223,16 +223,28 @@ impl Drop for Lease {
 }
 
 /// Has the server stop what it does in the session, then ends the session.
+///
+/// A pooler is not asked: PgBouncer 1.18, which Debian 12 has, dies of such a request when its sender
+/// goes. There, the statement comes to its own end.
 async fn abandon(session: Connection, connector: Arc<Connector>) {
     let Connection {
-        client, mut driver, ..
+        client,
+        mut driver,
+        may_prepare: is_own,
+        ..
     } = session;
-    if let Ok(tls) = connector.tls().await {
-        // The server does not say whether it did, and may be out of reach.
-        let _ = timeout(CANCEL_TIMEOUT, client.cancel_token().cancel_query(tls)).await;
-    }
+    let patience = if is_own {
+        if let Ok(tls) = connector.tls().await {
+            // The server does not say whether it did, and may be out of reach.
+            let _ = timeout(CANCEL_TIMEOUT, client.cancel_token().cancel_query(tls)).await;
+        }
+        CANCEL_TIMEOUT
+    } else {
+        connector.operation_timeout()
+    };
+    // The driver waits for outstanding answers before it ends.
     drop(client);
-    if timeout(CANCEL_TIMEOUT, &mut driver).await.is_err() {
+    if timeout(patience, &mut driver).await.is_err() {
         driver.abort();
     }
 }
