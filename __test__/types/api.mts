@@ -46,10 +46,13 @@ import {
   logFenceWarning,
   mapToMutationResult,
 } from "syncguard/common";
+import type { Firestore } from "@google-cloud/firestore";
 import type {
   FirestoreBackendOptions,
   FirestoreCapabilities,
+  FirestoreClient,
   FirestoreConfig,
+  FirestoreConnectionOptions,
   LockDocument,
 } from "syncguard/firestore";
 import {
@@ -104,6 +107,11 @@ expectTypeOf(createRedisBackend).returns.toExtend<LockBackend<RedisCapabilities>
 expectTypeOf(createPostgresBackend).returns.toExtend<LockBackend<PostgresCapabilities>>();
 expectTypeOf(createFirestoreBackend).returns.toExtend<LockBackend<FirestoreCapabilities>>();
 expectTypeOf<FirestoreCapabilities["timeAuthority"]>().toEqualTypeOf<"client">();
+expectTypeOf(createFirestoreBackend).toBeCallableWith();
+expectTypeOf(createFirestoreBackend)
+  .parameter(0)
+  .toEqualTypeOf<FirestoreClient | FirestoreConnectionOptions | undefined>();
+expectTypeOf<Firestore>().toExtend<FirestoreClient>();
 
 // Fences are there at compile time where the backend has them, and only there.
 const result = await sqlite.acquire({ key: "k", ttlMs: 1 });

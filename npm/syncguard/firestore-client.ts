@@ -77,14 +77,17 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
         decide = resolve;
       });
       const refs: Open["refs"] = new Map();
-      const ended = transact(db, async (transaction) => {
+      const read = async (transaction: Transaction): Promise<void> => {
         const found = await readWithin(db, transaction, reads);
         for (const [id, ref] of found.refs) refs.set(id, ref);
         answer(found.answer);
+      };
+      const write = async (transaction: Transaction): Promise<void> => {
         const writes = await decision;
         if (writes === null) throw new RolledBack();
         for (const write of writes) apply(db, transaction, refs, write);
-      });
+      };
+      const ended = transact(db, read, write);
       transactions.set(number, { refs, decide, ended });
       // Whoever should decide may have gone.
       const limit = setTimeout(() => {
@@ -112,6 +115,11 @@ class RolledBack extends Error {
   override name = "RolledBack";
 }
 
+/** What Firestore says when it was not reached, or was and could not answer. */
+function unknownOutcome(): Error {
+  return Object.assign(new Error("the client repeated the transaction"), { code: 14 });
+}
+
 /** What Firestore says when another transaction was in the way, and nothing was written. */
 function conflict(): Error {
   return Object.assign(new Error("the transaction has to be repeated"), { code: 10 });
@@ -119,22 +127,28 @@ function conflict(): Error {
 
 /**
  * Runs a transaction once. A client that repeats it by itself would write what was decided about documents that have
- * changed since: the repetition is refused, and the core begins anew.
+ * changed since: the repetition is refused. Before there were writes, the core can begin anew; after, nobody knows
+ * whether they were carried out.
  */
 async function transact(
   db: Database,
-  run: (transaction: Transaction) => Promise<void>,
+  read: (transaction: Transaction) => Promise<void>,
+  write: (transaction: Transaction) => Promise<void>,
 ): Promise<void> {
   let attempts = 0;
+  let isWritten = false;
   const once = async (transaction: Transaction): Promise<void> => {
     attempts += 1;
     if (attempts > 1) throw new RolledBack();
-    await run(transaction);
+    await read(transaction);
+    await write(transaction);
+    isWritten = true;
   };
   try {
     await db.runTransaction(once, { maxAttempts: 1 });
   } catch (error) {
-    throw attempts > 1 ? conflict() : error;
+    if (attempts <= 1) throw error;
+    throw isWritten ? unknownOutcome() : conflict();
   }
 }
 
