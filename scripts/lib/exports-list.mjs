@@ -44,15 +44,24 @@ export const DOCUMENTED = {
   },
   "./redis": {
     values: words("createRedisBackend createLock"),
-    types: words("RedisBackendOptions RedisCapabilities LockData RedisConfig"),
+    types: words(`
+      RedisBackendOptions RedisCapabilities LockData RedisConfig
+      RedisClient RedisConnectionOptions RedisTlsOptions
+    `),
   },
   "./postgres": {
     values: words("createPostgresBackend createLock setupSchema"),
-    types: words("PostgresBackendOptions PostgresCapabilities PostgresConfig"),
+    types: words(`
+      PostgresBackendOptions PostgresCapabilities PostgresConfig
+      PgClient PostgresClient PostgresConnectionOptions PostgresJsClient PostgresSchemaOptions PostgresSslOptions
+    `),
   },
   "./firestore": {
     values: words("createFirestoreBackend createLock"),
-    types: words("FirestoreBackendOptions FirestoreCapabilities FirestoreConfig LockDocument"),
+    types: words(`
+      FirestoreBackendOptions FirestoreCapabilities FirestoreConfig LockDocument
+      FirestoreClient FirestoreConnectionOptions
+    `),
   },
   "./sqlite": {
     values: words("createSqliteBackend createLock"),
