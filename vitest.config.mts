@@ -7,6 +7,8 @@ export default defineConfig({
     include: ["__test__/**/*.test.ts"],
     // Tests load the built package by its own name, in the format that Node picks.
     server: { deps: { external: [/\/dist\//] } },
+    // Most of the time goes into waiting, for expiries and for servers, so more files than cores can run.
+    maxWorkers: 3,
     testTimeout: 30_000,
     hookTimeout: 30_000,
     unstubEnvs: true,
