@@ -15,11 +15,9 @@ const { exposeNativeBackend } = createRequire(import.meta.url)("../../dist/nativ
   exposeNativeBackend: (native: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
 };
 
-type NativeOptions = { timeoutMs?: number; signal?: AbortSignal; owner?: string };
-
-/** A native part that grants everything, and what it was asked. */
+/** A native part that grants everything, and how long each attempt was given. */
 function nativeDouble(fenceNearLimit = false) {
-  const attempts: NativeOptions[] = [];
+  const limits: (number | undefined)[] = [];
   const released: string[] = [];
   const grant = {
     lockId: generateLockId(),
@@ -33,9 +31,10 @@ function nativeDouble(fenceNearLimit = false) {
       async (
         _key: string,
         _ttlMs: number,
-        options: NativeOptions = {},
+        _owner?: string,
+        timeoutMs?: number,
       ): Promise<typeof grant | null> => {
-        attempts.push(options);
+        limits.push(timeoutMs);
         return grant;
       },
     ),
@@ -44,28 +43,28 @@ function nativeDouble(fenceNearLimit = false) {
       return true;
     },
   };
-  return { native, attempts, released, backend: exposeNativeBackend(native, {}) };
+  return { native, limits, released, backend: exposeNativeBackend(native, {}) };
 }
 
 const config = (acquisition?: object) => ({ key: "some:key", ...(acquisition && { acquisition }) });
 
 describe("the limit of an attempt", () => {
   test("is the time that lock() has left", async () => {
-    const { attempts, backend } = nativeDouble();
+    const { limits, backend } = nativeDouble();
     await lock(backend, () => 1, config());
     await lock(backend, () => 1, config({ timeoutMs: 700 }));
     await backend.lock("some:key", { acquisition: { timeoutMs: 600 } });
     const observed = withTelemetry(backend, { onEvent: () => undefined });
     await lock(observed, () => 1, config({ timeoutMs: 800 }));
-    expect(attempts.map(({ timeoutMs }) => timeoutMs)).toEqual([5_000, 700, 600, 800]);
+    expect(limits).toEqual([5_000, 700, 600, 800]);
   });
 
   test("shrinks with each attempt", async () => {
-    const { native, attempts, backend } = nativeDouble();
+    const { native, limits, backend } = nativeDouble();
     vi.useFakeTimers();
     try {
-      native.acquire.mockImplementation(async (_key, _ttlMs, options = {}) => {
-        attempts.push(options);
+      native.acquire.mockImplementation(async (_key, _ttlMs, _owner, timeoutMs) => {
+        limits.push(timeoutMs);
         vi.setSystemTime(Date.now() + 300);
         return null;
       });
@@ -78,16 +77,16 @@ describe("the limit of an attempt", () => {
       );
       await vi.runAllTimersAsync();
       expect((await result).code).toBe("AcquisitionTimeout");
-      expect(attempts.map(({ timeoutMs }) => timeoutMs)).toEqual([1_000, 600, 200]);
+      expect(limits).toEqual([1_000, 600, 200]);
     } finally {
       vi.useRealTimers();
     }
   });
 
   test("is not there without lock()", async () => {
-    const { attempts, backend } = nativeDouble();
+    const { limits, backend } = nativeDouble();
     await backend.acquire({ key: "some:key", ttlMs: 5 });
-    expect(attempts[0]?.timeoutMs).toBeUndefined();
+    expect(limits).toEqual([undefined]);
   });
 });
 

@@ -133,7 +133,7 @@ export interface Addon {
   isFenceNearLimit(fence: string): boolean;
   isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
   redisServerTimeMs(seconds: number, microseconds: number): number;
-  Completions: new (onReady: () => void) => Completions;
+  Completions: new (onReady: () => void, numbers: Float64Array) => Completions;
   Acquisition: new (
     maxRetries: number,
     retryDelayMs: number,
@@ -219,7 +219,8 @@ export interface ForrstNativeOptions {
 }
 
 export interface Completions {
-  drain(numbers: Float64Array): string[];
+  drain(): string;
+  handOver(): void;
   cancel(operation: number): void;
   answer(question: number, json: string): void;
   reject(question: number, name: string, code: string | undefined, message: string): void;
@@ -234,15 +235,15 @@ export interface Handle {
     ttlMs: number,
     owner: string | undefined,
     timeoutMs: number | undefined,
-  ): void;
-  release(operation: number, cancellable: boolean, lockId: string): void;
-  extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): void;
-  isLocked(operation: number, cancellable: boolean, key: string): void;
-  lookupByKey(operation: number, cancellable: boolean, key: string): void;
-  lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
-  forceRelease(operation: number, cancellable: boolean, key: string): void;
-  close(operation: number): void;
-  setupSchema(operation: number): void;
+  ): boolean;
+  release(operation: number, cancellable: boolean, lockId: string): boolean;
+  extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): boolean;
+  isLocked(operation: number, cancellable: boolean, key: string): boolean;
+  lookupByKey(operation: number, cancellable: boolean, key: string): boolean;
+  lookupByLockId(operation: number, cancellable: boolean, lockId: string): boolean;
+  forceRelease(operation: number, cancellable: boolean, key: string): boolean;
+  close(operation: number): boolean;
+  setupSchema(operation: number): boolean;
 }
 
 /**

@@ -5,7 +5,7 @@ import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnost
 import { addContext } from "./errors.js";
 import { logFenceWarning } from "./fence.js";
 import {
-  createHandle,
+  addHandle,
   type DisposalOptions,
   noLock,
   releaseInBackground,
@@ -14,6 +14,7 @@ import {
 import { createLockMethod } from "./lock-method.js";
 import { failure } from "./mutation.js";
 import type { Native } from "./native.js";
+import { settle } from "./operations.js";
 import { checkAborted } from "./signal.js";
 import type {
   BackendCapabilities,
@@ -47,7 +48,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         [ATTEMPT_TIMEOUT_MS]: timeoutMs,
       } = given<LimitedAttempt & typeof opts>(opts);
       try {
-        const grant = await native.acquire(key, opts.ttlMs, { owner, timeoutMs, signal });
+        const grant = settle(await native.acquire(key, opts.ttlMs, owner, timeoutMs, signal));
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
         if (signal?.aborted === true) {
@@ -56,8 +57,8 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
           checkAborted(signal);
         }
         if (grant.fenceNearLimit) logFenceWarning(fence, key);
-        const handle = createHandle(backend, lockId, key, disposal);
-        const held = { ok: true, lockId, expiresAtMs, fence, ...handle } as HeldLock<C>;
+        const granted = { ok: true, lockId, expiresAtMs, fence };
+        const held = addHandle(granted, backend, lockId, key, disposal) as HeldLock<C>;
         rememberDisposal(held, disposal);
         return held;
       } catch (error) {
@@ -68,7 +69,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     release: async (opts) => {
       const { lockId, signal } = given(opts);
       try {
-        const outcome = await native.release(lockId, signal);
+        const outcome = settle(await native.release(lockId, signal));
         return outcome === true ? { ok: true } : failure(outcome);
       } catch (error) {
         throw addContext(error, undefined, lockId);
@@ -78,7 +79,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     extend: async (opts) => {
       const { lockId, ttlMs, signal } = given(opts);
       try {
-        const outcome = await native.extend(lockId, ttlMs, signal);
+        const outcome = settle(await native.extend(lockId, ttlMs, signal));
         return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
       } catch (error) {
         throw addContext(error, undefined, lockId);
@@ -88,7 +89,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     isLocked: async (opts) => {
       const { key, signal } = given(opts);
       try {
-        return await native.isLocked(key, signal);
+        return settle(await native.isLocked(key, signal));
       } catch (error) {
         throw addContext(error, key);
       }
@@ -100,10 +101,11 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         throw invalid("lookup needs either a key or a lockId");
       }
       try {
-        const record =
+        const record = settle(
           lockId === undefined
             ? await native.lookupByKey(key as string, signal)
-            : await native.lookupByLockId(lockId, signal);
+            : await native.lookupByLockId(lockId, signal),
+        );
         if (record === null) return null;
         const { readAtMs } = record;
         const raw: RawIdentifiers = { key: record.key, lockId: record.lockId, readAtMs };
@@ -116,7 +118,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
 
     forceRelease: async (key, options) => {
       try {
-        const released = await native.forceRelease(key, options?.signal);
+        const released = settle(await native.forceRelease(key, options?.signal));
         return released ? { ok: true } : failure("not-found");
       } catch (error) {
         throw addContext(error, key);

@@ -19,18 +19,13 @@ import { LockError, type LockErrorCode } from "./errors.js";
 import {
   type Absence,
   type Acquired,
+  type Failure,
   ownCompletions,
   type RawRecord,
   run,
+  settle,
   withClient,
 } from "./operations.js";
-
-export type NativeAcquireOptions = {
-  owner?: string | undefined;
-  /** Ends the attempt before the backend's own limit does. */
-  timeoutMs?: number | undefined;
-  signal?: AbortSignal | undefined;
-};
 
 /** A script call for a client to carry out. */
 export type RedisScriptCall = { script: string; keys: string[]; args: string[] };
@@ -77,9 +72,8 @@ export type RetryPolicy = {
 };
 
 /**
- * A backend of the addon. Arguments are taken as users gave them: whatever is wrong with them
- * becomes a rejection, never a synchronous throw. That is why they are checked within `run`, the one
- * asynchronous function on the way.
+ * A backend of the addon. Arguments are taken as users gave them: whatever is wrong with them becomes a rejection, never
+ * a synchronous throw. That is why they are checked within `run`. What an operation gives goes through `settle`.
  */
 export class NativeBackend {
   readonly capabilities: NativeCapabilities;
@@ -88,73 +82,75 @@ export class NativeBackend {
     this.capabilities = handle.capabilities;
   }
 
-  /** `null`: somebody holds it. */
+  /** `timeoutMs` ends the attempt before the backend's own limit does. `null`: somebody holds it. */
   acquire(
     key: string,
     ttlMs: number,
-    { owner, timeoutMs, signal }: NativeAcquireOptions = {},
-  ): Promise<Acquired | null> {
+    owner: string | undefined,
+    timeoutMs: number | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Acquired | null | Failure> {
     return run<Acquired | null>(signal, (operation, cancellable) => {
       checkKey(key);
       checkTtl(ttlMs);
       if (owner !== undefined && typeof owner !== "string") {
         throw new LockError("InvalidArgument", "owner must be a string");
       }
-      this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs);
+      return this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs);
     });
   }
 
-  release(lockId: string, signal?: AbortSignal): Promise<true | Absence> {
+  release(lockId: string, signal?: AbortSignal): Promise<true | Absence | Failure> {
     return run<true | Absence>(signal, (operation, cancellable) => {
       checkLockId(lockId);
-      this.handle.release(operation, cancellable, lockId);
+      return this.handle.release(operation, cancellable, lockId);
     });
   }
 
   /** When it ends now, in milliseconds since the Unix epoch. */
-  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence> {
+  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence | Failure> {
     return run<number | Absence>(signal, (operation, cancellable) => {
       checkLockId(lockId);
       checkTtl(ttlMs);
-      this.handle.extend(operation, cancellable, lockId, ttlMs);
+      return this.handle.extend(operation, cancellable, lockId, ttlMs);
     });
   }
 
-  isLocked(key: string, signal?: AbortSignal): Promise<boolean> {
+  isLocked(key: string, signal?: AbortSignal): Promise<boolean | Failure> {
     return run<boolean>(signal, (operation, cancellable) => {
       checkKey(key);
-      this.handle.isLocked(operation, cancellable, key);
+      return this.handle.isLocked(operation, cancellable, key);
     });
   }
 
-  lookupByKey(key: string, signal?: AbortSignal): Promise<RawRecord | null> {
+  lookupByKey(key: string, signal?: AbortSignal): Promise<RawRecord | null | Failure> {
     return run<RawRecord | null>(signal, (operation, cancellable) => {
       checkKey(key);
-      this.handle.lookupByKey(operation, cancellable, key);
+      return this.handle.lookupByKey(operation, cancellable, key);
     });
   }
 
-  lookupByLockId(lockId: string, signal?: AbortSignal): Promise<RawRecord | null> {
+  lookupByLockId(lockId: string, signal?: AbortSignal): Promise<RawRecord | null | Failure> {
     return run<RawRecord | null>(signal, (operation, cancellable) => {
       checkLockId(lockId);
-      this.handle.lookupByLockId(operation, cancellable, lockId);
+      return this.handle.lookupByLockId(operation, cancellable, lockId);
     });
   }
 
-  forceRelease(key: string, signal?: AbortSignal): Promise<boolean> {
+  forceRelease(key: string, signal?: AbortSignal): Promise<boolean | Failure> {
     return run<boolean>(signal, (operation, cancellable) => {
       checkKey(key);
-      this.handle.forceRelease(operation, cancellable, key);
+      return this.handle.forceRelease(operation, cancellable, key);
     });
   }
 
   /** Makes what is missing of the tables; PostgreSQL only. */
   async setupSchema(): Promise<void> {
-    await run<true>(undefined, (operation) => this.handle.setupSchema(operation));
+    settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
   }
 
   async close(): Promise<void> {
-    await run<true>(undefined, (operation) => this.handle.close(operation));
+    settle(await run<true>(undefined, (operation) => this.handle.close(operation)));
   }
 }
 

@@ -28,9 +28,12 @@ export type RawRecord = {
   readAtMs: number;
 };
 
-/** Numbers of one completion: operation, tag, three values. `completion.rs` writes them. */
-const WIDTH = 5;
+/** Numbers of one completion: operation, tag, five values. `completion.rs` writes them. */
+const WIDTH = 7;
 const numbers = new Float64Array(1 + 256 * WIDTH);
+/** The lengths of texts that are always as long. */
+const LOCK_ID = 22;
+const FENCE = 15;
 
 /** How outcomes are numbered; `completion.rs` has the same list. */
 const enum Tag {
@@ -49,8 +52,8 @@ const enum Tag {
   Ask,
 }
 
-/** A failed operation. It becomes a LockError where its caller awaits it, so that the stack is the caller's. */
-class Failure {
+/** A failed operation. {@link settle} makes it a LockError. */
+export class Failure {
   constructor(
     readonly code: LockErrorCode,
     readonly message: string,
@@ -79,7 +82,7 @@ let completions: Completions | undefined;
 
 /** The operations of this environment; made when the first backend is. */
 export function ownCompletions(): Completions {
-  completions ??= new addon.Completions(onReady);
+  completions ??= new addon.Completions(onReady, numbers);
   return completions;
 }
 
@@ -88,21 +91,23 @@ function onReady(): void {
   if (source === undefined) return;
   let count: number;
   do {
-    const texts = source.drain(numbers);
+    const texts = source.drain();
     count = numbers[0] as number;
-    let text = 0;
+    let from = 0;
     for (let at = 1; at < 1 + count * WIDTH; at += WIDTH) {
       const operation = numbers[at] as number;
       const first = numbers[at + 2] as number;
       let result: Result;
       switch (numbers[at + 1] as Tag) {
-        case Tag.Ask:
-          ask(source, operation, first, texts[text++] as string);
+        case Tag.Ask: {
+          const question = texts.slice(from, (from += numbers[at + 3] as number));
+          ask(source, operation, first, question);
           continue;
+        }
         case Tag.Acquired:
           result = {
-            lockId: texts[text++] as string,
-            fence: texts[text++] as string,
+            lockId: texts.slice(from, (from += LOCK_ID)),
+            fence: texts.slice(from, (from += FENCE)),
             expiresAtMs: first,
             fenceNearLimit: numbers[at + 3] === 1,
           };
@@ -129,25 +134,23 @@ function onReady(): void {
           break;
         case Tag.Found: {
           result = {
-            key: texts[text++] as string,
-            lockId: texts[text++] as string,
+            lockId: texts.slice(from, (from += LOCK_ID)),
+            fence: texts.slice(from, (from += FENCE)),
+            key: texts.slice(from, (from += numbers[at + 5] as number)),
             expiresAtMs: first,
             acquiredAtMs: numbers[at + 3] as number,
-            fence: texts[text++] as string,
             readAtMs: numbers[at + 4] as number,
           };
-          const owner = texts[text++];
-          if (owner) result.owner = owner;
+          const owner = texts.slice(from, (from += numbers[at + 6] as number));
+          if (owner !== "") result.owner = owner;
           break;
         }
-        case Tag.Failed:
-          result = new Failure(
-            texts[text] as LockErrorCode,
-            texts[text + 1] as string,
-            texts.slice(text + 2, text + 2 + first),
-          );
-          text += 2 + first;
+        case Tag.Failed: {
+          const failure = texts.slice(from, (from += first));
+          const [code, message, ...causes] = JSON.parse(failure) as [LockErrorCode, string];
+          result = new Failure(code, message, causes);
           break;
+        }
       }
       const resolve = waiting[operation];
       free.push(operation);
@@ -202,34 +205,78 @@ function ask(source: Completions, question: number, client: number, json: string
     });
 }
 
-/** Runs one operation: `start` gets its number and hands it over. */
-export async function run<T extends Result>(
+/** Hands an operation with that number over. Gives whether the addon keeps it until `handOver` is called. */
+type Start = (operation: number, cancellable: boolean) => boolean;
+
+/**
+ * Runs one operation. What it gives goes through {@link settle}. Whatever is wrong with the arguments becomes a
+ * rejection: `start` may throw.
+ *
+ * Not an async function, nor anything else on the way to it: each would cost every operation a promise more.
+ */
+export function run<T extends Result>(
   signal: AbortSignal | undefined,
-  start: (operation: number, cancellable: boolean) => void,
-): Promise<T> {
-  if (signal !== undefined) checkSignal(signal);
+  start: Start,
+): Promise<T | Failure> {
+  return signal === undefined ? begin(nextOperation(), false, start) : runUntil(signal, start);
+}
+
+/** {@link run} that ends with the signal. */
+async function runUntil<T extends Result>(signal: AbortSignal, start: Start): Promise<T | Failure> {
+  checkSignal(signal);
   const source = completions as Completions;
-  const operation = free.pop() ?? waiting.length;
-  let cancel: (() => void) | undefined;
-  if (signal !== undefined) {
-    cancel = () => source.cancel(operation);
-    signal.addEventListener("abort", cancel, { once: true });
-  }
-  let result: Result;
+  const operation = nextOperation();
+  const cancel = (): void => source.cancel(operation);
+  signal.addEventListener("abort", cancel, { once: true });
   try {
-    result = await new Promise<Result>((resolve) => {
-      start(operation, cancel !== undefined);
-      waiting[operation] = resolve;
-    });
-  } catch (error) {
-    // It was not handed over, so its number is free again.
-    free.push(operation);
-    throw error;
+    return await begin(operation, true, start);
   } finally {
-    if (cancel !== undefined) signal?.removeEventListener("abort", cancel);
+    signal.removeEventListener("abort", cancel);
   }
+}
+
+function nextOperation(): number {
+  return free.pop() ?? waiting.length;
+}
+
+function begin<T extends Result>(
+  operation: number,
+  cancellable: boolean,
+  start: Start,
+): Promise<T | Failure> {
+  return new Promise((resolve) => {
+    let isKept: boolean;
+    try {
+      isKept = start(operation, cancellable);
+    } catch (error) {
+      // It was not handed over, so its number is free again.
+      free.push(operation);
+      throw error;
+    }
+    waiting[operation] = resolve as (result: Result) => void;
+    if (isKept && !willHandOver) {
+      willHandOver = true;
+      // After what else this turn of the event loop starts.
+      void NOW.then(handOver);
+    }
+  });
+}
+
+const NOW = Promise.resolve();
+let willHandOver = false;
+
+function handOver(): void {
+  willHandOver = false;
+  completions?.handOver();
+}
+
+/**
+ * What an operation gave; throws what it failed with. To be called where an async function awaited it, so that the
+ * error has its caller's stack.
+ */
+export function settle<T>(result: T | Failure): T {
   if (result instanceof Failure) throw result.toError();
-  return result as T;
+  return result;
 }
 
 function checkSignal(signal: AbortSignal): void {

@@ -18,7 +18,7 @@ use syncguard::{
     Owner, ReleaseOutcome, Ttl,
 };
 
-use crate::completion::{Completions, Mailbox, Outcome};
+use crate::completion::{Completions, Outcome};
 use crate::error::{Code, thrown};
 use crate::io_thread;
 use crate::options::SqliteOptions;
@@ -39,7 +39,8 @@ pub struct NativeBackend {
 }
 
 /// Each operation takes its number first. Its outcome, also that of bad input, comes through
-/// [`Completions`]; nothing throws.
+/// [`Completions`]; nothing throws. What an operation gives is whether it is kept back until
+/// [`Completions::hand_over`] is called, which must be soon.
 #[napi]
 impl NativeBackend {
     #[napi(factory)]
@@ -80,49 +81,33 @@ impl NativeBackend {
         ttl_ms: f64,
         owner: Option<String>,
         timeout_ms: Option<f64>,
-    ) {
-        let request = || {
+    ) -> bool {
+        let start = move |backend, cancelled| async move {
             let mut request = AcquireRequest::new(Key::new(&key)?, Ttl::from_f64(ttl_ms)?)?;
             request.owner = owner.map(Owner::new).transpose()?;
-            Ok(request)
+            let options = CallOptions {
+                timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
+            };
+            let outcome = operation::acquire(&backend, request, options, cancelled).await?;
+            Ok(match outcome {
+                AcquireOutcome::Acquired(grant) => Outcome::Acquired(grant),
+                AcquireOutcome::Locked => Outcome::Locked,
+            })
         };
-        let options = CallOptions {
-            timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
-        };
-        self.submit(
-            env,
-            operation,
-            cancellable,
-            request(),
-            move |backend, request, cancelled| async move {
-                Ok(
-                    match operation::acquire(&backend, request, options, cancelled).await? {
-                        AcquireOutcome::Acquired(grant) => Outcome::Acquired(grant),
-                        AcquireOutcome::Locked => Outcome::Locked,
-                    },
-                )
-            },
-        );
+        self.submit(env, operation, cancellable, start)
     }
 
     #[napi]
-    pub fn release(&self, env: Env, operation: u32, cancellable: bool, lock_id: String) {
-        let lock_id = LockId::parse(&lock_id);
-        self.submit(
-            env,
-            operation,
-            cancellable,
-            lock_id,
-            |backend, lock_id, cancelled| async move {
-                let options = CallOptions::default();
-                Ok(
-                    match operation::release(&backend, &lock_id, options, cancelled).await? {
-                        ReleaseOutcome::Released => Outcome::Done,
-                        ReleaseOutcome::Absent(absence) => Outcome::Absent(absence),
-                    },
-                )
-            },
-        );
+    pub fn release(&self, env: Env, operation: u32, cancellable: bool, lock_id: String) -> bool {
+        let start = move |backend, cancelled| async move {
+            let id = LockId::parse(&lock_id)?;
+            let outcome = operation::release(&backend, &id, DEFAULTS, cancelled).await?;
+            Ok(match outcome {
+                ReleaseOutcome::Released => Outcome::Done,
+                ReleaseOutcome::Absent(absence) => Outcome::Absent(absence),
+            })
+        };
+        self.submit(env, operation, cancellable, start)
     }
 
     #[napi]
@@ -133,143 +118,124 @@ impl NativeBackend {
         cancellable: bool,
         lock_id: String,
         ttl_ms: f64,
-    ) {
-        let input = LockId::parse(&lock_id).and_then(|id| Ok((id, Ttl::from_f64(ttl_ms)?)));
-        self.submit(
-            env,
-            operation,
-            cancellable,
-            input,
-            |backend, (id, ttl), cancelled| async move {
-                let options = CallOptions::default();
-                Ok(
-                    match operation::extend(&backend, &id, ttl, options, cancelled).await? {
-                        ExtendOutcome::Extended { expires_at_ms } => {
-                            Outcome::Extended { expires_at_ms }
-                        }
-                        ExtendOutcome::Absent(absence) => Outcome::Absent(absence),
-                    },
-                )
-            },
-        );
+    ) -> bool {
+        let start = move |backend, cancelled| async move {
+            let (id, ttl) = (LockId::parse(&lock_id)?, Ttl::from_f64(ttl_ms)?);
+            let outcome = operation::extend(&backend, &id, ttl, DEFAULTS, cancelled).await?;
+            Ok(match outcome {
+                ExtendOutcome::Extended { expires_at_ms } => Outcome::Extended { expires_at_ms },
+                ExtendOutcome::Absent(absence) => Outcome::Absent(absence),
+            })
+        };
+        self.submit(env, operation, cancellable, start)
     }
 
     #[napi]
-    pub fn is_locked(&self, env: Env, operation: u32, cancellable: bool, key: String) {
-        let key = Key::new(&key);
-        self.submit(
-            env,
-            operation,
-            cancellable,
-            key,
-            |backend, key, cancelled| async move {
-                let options = CallOptions::default();
-                operation::is_locked(&backend, &key, options, cancelled)
-                    .await
-                    .map(Outcome::Answer)
-            },
-        );
+    pub fn is_locked(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
+        let start = move |backend, cancelled| async move {
+            let key = Key::new(&key)?;
+            let answer = operation::is_locked(&backend, &key, DEFAULTS, cancelled).await?;
+            Ok(Outcome::Answer(answer))
+        };
+        self.submit(env, operation, cancellable, start)
     }
 
     #[napi]
-    pub fn lookup_by_key(&self, env: Env, operation: u32, cancellable: bool, key: String) {
-        self.lookup(env, operation, cancellable, Key::new(&key).map(Lookup::Key));
+    pub fn lookup_by_key(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
+        self.lookup(env, operation, cancellable, move || {
+            Key::new(&key).map(Lookup::Key)
+        })
     }
 
     #[napi]
-    pub fn lookup_by_lock_id(&self, env: Env, operation: u32, cancellable: bool, lock_id: String) {
-        self.lookup(
-            env,
-            operation,
-            cancellable,
-            LockId::parse(&lock_id).map(Lookup::LockId),
-        );
-    }
-
-    #[napi]
-    pub fn force_release(&self, env: Env, operation: u32, cancellable: bool, key: String) {
-        let key = Key::new(&key);
-        self.submit(
-            env,
-            operation,
-            cancellable,
-            key,
-            |backend, key, cancelled| async move {
-                let options = CallOptions::default();
-                operation::force_release(&backend, &key, options, cancelled)
-                    .await
-                    .map(Outcome::Answer)
-            },
-        );
-    }
-
-    #[napi]
-    pub fn close(&self, env: Env, operation: u32) {
-        self.submit(env, operation, false, Ok(()), |backend, (), _| async move {
-            backend.close().await;
-            Ok(Outcome::Done)
-        });
-    }
-
-    fn lookup(&self, env: Env, operation: u32, cancellable: bool, lookup: Result<Lookup, Error>) {
-        self.submit(
-            env,
-            operation,
-            cancellable,
-            lookup,
-            |backend, lookup, cancelled| async move {
-                let options = CallOptions::default();
-                let found = operation::lookup(&backend, &lookup, options, cancelled).await?;
-                Ok(found.map_or(Outcome::NotFound, |record| Outcome::Found(Box::new(record))))
-            },
-        );
-    }
-
-    /// Runs `operate` on `input` on the I/O thread, and sees to it that exactly one outcome is
-    /// delivered.
-    pub(crate) fn submit<T, F>(
+    pub fn lookup_by_lock_id(
         &self,
         env: Env,
         operation: u32,
         cancellable: bool,
-        input: Result<T, Error>,
-        operate: impl FnOnce(Arc<dyn Backend>, T, Cancelled) -> F,
-    ) where
+        lock_id: String,
+    ) -> bool {
+        self.lookup(env, operation, cancellable, move || {
+            LockId::parse(&lock_id).map(Lookup::LockId)
+        })
+    }
+
+    #[napi]
+    pub fn force_release(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
+        let start = move |backend, cancelled| async move {
+            let key = Key::new(&key)?;
+            let answer = operation::force_release(&backend, &key, DEFAULTS, cancelled).await?;
+            Ok(Outcome::Answer(answer))
+        };
+        self.submit(env, operation, cancellable, start)
+    }
+
+    #[napi]
+    pub fn close(&self, env: Env, operation: u32) -> bool {
+        let start = |backend: Arc<dyn Backend>, _| async move {
+            backend.close().await;
+            Ok(Outcome::Done)
+        };
+        self.submit(env, operation, false, start)
+    }
+
+    fn lookup(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        what: impl FnOnce() -> Result<Lookup, Error> + Send + 'static,
+    ) -> bool {
+        let start = move |backend, cancelled| async move {
+            let found = operation::lookup(&backend, &what()?, DEFAULTS, cancelled).await?;
+            Ok(found.map_or(Outcome::NotFound, |record| Outcome::Found(Box::new(record))))
+        };
+        self.submit(env, operation, cancellable, start)
+    }
+
+    /// Runs what `start` gives on the I/O thread, and sees to it that exactly one outcome is
+    /// delivered. Gives whether it is kept back.
+    pub(crate) fn submit<F>(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        start: impl FnOnce(Arc<dyn Backend>, Cancelled) -> F + Send + 'static,
+    ) -> bool
+    where
         F: Future<Output = Result<Outcome, Error>> + Send + 'static,
     {
         self.completions.begin(&env);
-        let mailbox = &self.completions.mailbox;
-        let input = match input {
-            Ok(input) => input,
-            Err(error) => return refuse(mailbox, operation, error),
-        };
+        let to = Arc::clone(&self.completions.mailbox);
         let cancelled: Cancelled = if cancellable {
-            Either::Left(Box::pin(mailbox.cancels.register(operation)))
+            Either::Left(Box::pin(to.cancels.register(operation)))
         } else {
             Either::Right(pending())
         };
-        let running = operate(Arc::clone(&self.backend), input, cancelled);
         let backend = Arc::clone(&self.backend);
-        let to = Arc::clone(mailbox);
-        let job = async move {
-            let outcome = outcome_of(running).await;
+        let job = move || async move {
+            let outcome = outcome_of(start(Arc::clone(&backend), cancelled)).await;
             if cancellable {
                 to.cancels.forget(operation);
             }
             match outcome {
                 // The environment ended meanwhile: nobody will ever release this lock.
                 Outcome::Acquired(grant) if to.is_closed() => {
-                    let options = CallOptions::default();
-                    let _ = operation::release(&backend, &grant.lock_id, options, pending()).await;
+                    let id = &grant.lock_id;
+                    let _ = operation::release(&backend, id, DEFAULTS, pending()).await;
                 }
                 outcome => to.deliver(operation, outcome),
             }
         };
-        if let Err(error) = io_thread::spawn_operation(job) {
-            refuse(mailbox, operation, error);
-        }
+        io_thread::spawn_operation(job).unwrap_or_else(|error| {
+            let failed = Outcome::Failed(error);
+            self.completions.mailbox.deliver(operation, failed);
+            false
+        })
     }
 }
+
+const DEFAULTS: CallOptions = CallOptions { timeout: None };
 
 /// Completes when the operation is cancelled.
 type Cancelled =
@@ -285,10 +251,6 @@ async fn outcome_of(running: impl Future<Output = Result<Outcome, Error>>) -> Ou
             "the native core panicked; please report this",
         )),
     }
-}
-
-fn refuse(mailbox: &Arc<Mailbox>, operation: u32, error: Error) {
-    mailbox.deliver(operation, Outcome::Failed(error));
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! Finished operations on their way back to JavaScript, in batches.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{mem, thread};
 
-use napi::bindgen_prelude::{Float64ArraySlice, Function};
+use napi::bindgen_prelude::{Float64Array, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status, sys};
 use napi_derive::napi;
-use syncguard::{Absence, Error, Grant, LockRecord};
+use syncguard::{Absence, Error, Fence, Grant, LockId, LockRecord};
 use tokio::sync::Notify;
 
 use crate::bridge::{Questions, Rejection, parse};
@@ -52,14 +54,22 @@ mod tag {
     pub(super) const ASK: f64 = 11.0;
 }
 
-/// Numbers of one finished operation: its own, the tag of its outcome, and three values.
-const WIDTH: usize = 5;
+/// Numbers of one finished operation: its own, the tag of its outcome, and its values.
+const WIDTH: usize = 2 + VALUES;
+const VALUES: usize = 5;
 
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
 
+#[derive(Default)]
+struct Finished {
+    operations: Vec<(u32, Outcome)>,
+    /// How many of them JavaScript has not been woken for.
+    unannounced: usize,
+}
+
 /// The finished operations of one environment, as the I/O thread sees them.
 pub(crate) struct Mailbox {
-    finished: Mutex<Vec<(u32, Outcome)>>,
+    finished: Mutex<Finished>,
     /// Tells the task that wakes JavaScript that something has finished.
     arrived: Notify,
     wake: Wake,
@@ -72,8 +82,26 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// Puts a finished operation where JavaScript will find it.
     pub(crate) fn deliver(&self, operation: u32, outcome: Outcome) {
-        self.lock().push((operation, outcome));
-        self.arrived.notify_one();
+        let announce = {
+            let mut finished = self.lock();
+            finished.operations.push((operation, outcome));
+            finished.unannounced += 1;
+            finished.unannounced >= io_thread::portion()
+        };
+        if announce {
+            self.announce();
+            // JavaScript may be on this core: it has something to do now, and so will the server.
+            thread::yield_now();
+        } else {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Wakes JavaScript for what it has not been woken for.
+    fn announce(&self) {
+        if mem::take(&mut self.lock().unannounced) > 0 {
+            self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        }
     }
 
     /// Whether the environment has ended, so that nobody will fetch anything any more.
@@ -81,7 +109,7 @@ impl Mailbox {
         self.abandoned.load(Ordering::Relaxed) || self.wake.aborted()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u32, Outcome)>> {
+    fn lock(&self) -> MutexGuard<'_, Finished> {
         // No code that can panic runs while the lock is held.
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,13 +120,14 @@ impl Mailbox {
 pub struct Completions {
     pub(crate) mailbox: Arc<Mailbox>,
     in_flight: Cell<usize>,
+    numbers: RefCell<Float64Array>,
 }
 
 #[napi]
 impl Completions {
-    /// `on_ready` is called when finished operations wait to be drained.
+    /// `on_ready` is called when finished operations wait to be drained into `numbers`.
     #[napi(constructor)]
-    pub fn new(on_ready: Function<'_, (), ()>) -> napi::Result<Self> {
+    pub fn new(on_ready: Function<'_, (), ()>, numbers: Float64Array) -> napi::Result<Self> {
         // Weak: waiting for nothing must not keep the process alive. `begin` and `drain` hold it
         // while operations are in flight.
         let wake = on_ready
@@ -122,39 +151,40 @@ impl Completions {
                 if woken.is_closed() {
                     break;
                 }
-                // What was to be fetched may have been fetched with an earlier call.
-                if woken.lock().is_empty() {
-                    continue;
-                }
-                woken.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+                woken.announce();
             }
         })
         .map_err(|error| napi::Error::from_reason(error.to_string()))?;
         Ok(Self {
             mailbox,
             in_flight: Cell::new(0),
+            numbers: RefCell::new(numbers),
         })
     }
 
-    /// Writes finished operations into `numbers`, the count first, and returns their texts.
-    /// What does not fit stays for the next call.
+    /// Writes finished operations into the array of the constructor, the count first, and returns their
+    /// texts, one after the other. What does not fit stays for the next call.
     #[napi]
-    pub fn drain(&self, env: Env, mut numbers: Float64ArraySlice<'_>) -> Vec<String> {
+    pub fn drain(&self, env: Env) -> String {
+        let mut numbers = self.numbers.borrow_mut();
         // SAFETY: JavaScript waits for this call to return, and nothing else has the array's memory
-        // while it does: the array is `native.ts`'s own and no other thread sees it.
+        // while it does: the array is `operations.ts`'s own and no other thread sees it.
         let numbers = unsafe { numbers.as_mut() };
         let room = numbers.len().saturating_sub(1) / WIDTH;
         let batch: Vec<(u32, Outcome)> = {
-            let mut finished = self.mailbox.lock();
-            let count = finished.len().min(room);
-            finished.drain(..count).collect()
+            let finished = &mut self.mailbox.lock().operations;
+            if finished.len() <= room {
+                mem::take(finished)
+            } else {
+                finished.drain(..room).collect()
+            }
         };
         if let Some(count) = numbers.first_mut() {
             *count = batch.len() as f64;
         }
         let questions = |(_, outcome): &&(u32, Outcome)| matches!(outcome, Outcome::Ask { .. });
         self.end(&env, batch.len() - batch.iter().filter(questions).count());
-        let mut texts = Vec::new();
+        let mut texts = String::new();
         let records = numbers
             .get_mut(1..)
             .unwrap_or_default()
@@ -169,6 +199,12 @@ impl Completions {
             }
         }
         texts
+    }
+
+    /// Sees to it that operations that were kept back are carried out: see `NativeBackend`.
+    #[napi]
+    pub fn hand_over(&self) {
+        io_thread::hand_over();
     }
 
     /// Cancels an operation if it has not finished.
@@ -219,20 +255,21 @@ impl Drop for Completions {
     }
 }
 
-fn encode(outcome: Outcome, texts: &mut Vec<String>) -> (f64, [f64; 3]) {
-    let mut numbers = [0.0; 3];
+/// The tag and the values of an outcome. Its texts go to the end of `texts`, and the length of each
+/// that has not always the same is one of the values.
+fn encode(outcome: Outcome, texts: &mut String) -> (f64, [f64; VALUES]) {
+    let mut values = [0.0; VALUES];
     let tag = match outcome {
         Outcome::Acquired(grant) => {
-            texts.push(grant.lock_id.as_str().to_owned());
-            texts.push(grant.fence.to_string());
-            numbers[0] = grant.expires_at_ms as f64;
-            numbers[1] = f64::from(u8::from(grant.fence.is_near_limit()));
+            push_grant(texts, &grant.lock_id, grant.fence);
+            values[0] = grant.expires_at_ms as f64;
+            values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
             tag::ACQUIRED
         }
         Outcome::Locked => tag::LOCKED,
         Outcome::Done => tag::DONE,
         Outcome::Extended { expires_at_ms } => {
-            numbers[0] = expires_at_ms as f64;
+            values[0] = expires_at_ms as f64;
             tag::EXTENDED
         }
         Outcome::Absent(Absence::Expired) => tag::EXPIRED,
@@ -240,37 +277,63 @@ fn encode(outcome: Outcome, texts: &mut Vec<String>) -> (f64, [f64; 3]) {
         Outcome::Answer(true) => tag::YES,
         Outcome::Answer(false) => tag::NO,
         Outcome::Found(record) => {
-            texts.push(record.key.as_str().to_owned());
-            texts.push(record.lock_id.as_str().to_owned());
-            texts.push(record.fence.to_string());
+            push_grant(texts, &record.lock_id, record.fence);
             // An owner is never empty, so that an empty text stands for none.
-            texts.push(
-                record
-                    .owner
-                    .map_or_else(String::new, |owner| owner.as_str().to_owned()),
-            );
-            numbers = [
-                record.expires_at_ms,
-                record.acquired_at_ms,
-                record.read_at_ms,
-            ]
-            .map(|ms| ms as f64);
+            let owner = record.owner.as_ref().map_or("", |owner| owner.as_str());
+            values = [
+                record.expires_at_ms as f64,
+                record.acquired_at_ms as f64,
+                record.read_at_ms as f64,
+                push(texts, record.key.as_str()),
+                push(texts, owner),
+            ];
             tag::FOUND
         }
         Outcome::NotFound => tag::NOTHING,
         Outcome::Failed(error) => {
-            let causes = causes(&error);
-            numbers[0] = causes.len() as f64;
-            texts.push(error.kind().as_str().to_owned());
-            texts.push(error.message().to_owned());
-            texts.extend(causes);
+            let mut parts = vec![error.kind().as_str().to_owned(), error.message().to_owned()];
+            parts.extend(causes(&error));
+            // Texts are always JSON.
+            values[0] = push(texts, &serde_json::to_string(&parts).unwrap_or_default());
             tag::FAILED
         }
         Outcome::Ask { client, text } => {
-            numbers[0] = f64::from(client);
-            texts.push(text);
+            values[0] = f64::from(client);
+            values[1] = push(texts, &text);
             tag::ASK
         }
     };
-    (tag, numbers)
+    (tag, values)
+}
+
+/// A lock id, which has 22 characters, and a fence, which has 15.
+fn push_grant(texts: &mut String, lock_id: &LockId, fence: Fence) {
+    texts.push_str(lock_id.as_str());
+    // Writing to a string cannot fail.
+    let _ = write!(texts, "{fence}");
+}
+
+/// Adds `text` and gives the length that JavaScript sees: in UTF-16 code units.
+fn push(texts: &mut String, text: &str) -> f64 {
+    texts.push_str(text);
+    if text.is_ascii() {
+        text.len() as f64
+    } else {
+        text.encode_utf16().count() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_javascripts() {
+        let mut texts = String::new();
+        assert_eq!(push(&mut texts, "abc"), 3.0);
+        assert_eq!(push(&mut texts, "é"), 1.0);
+        assert_eq!(push(&mut texts, "💳"), 2.0);
+        assert_eq!(push(&mut texts, ""), 0.0);
+        assert_eq!(texts, "abcé💳");
+    }
 }

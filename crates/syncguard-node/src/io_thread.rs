@@ -1,83 +1,143 @@
 //! The one thread that does all I/O, for all environments of the process.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::mem;
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use syncguard::{Error, ErrorKind};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::yield_now;
 
-use crate::spin::Spin;
+use crate::spin::{Crowd, Spin};
 
-type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Starts something on the I/O thread.
+type Job = Box<dyn FnOnce() + Send>;
 
-/// Lets the I/O thread run `job`.
-///
-/// The thread starts with the first job and lives as long as the process. It does not keep the
-/// process alive: that is for the environments to decide.
-pub(crate) fn spawn(job: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
-    static JOBS: OnceLock<UnboundedSender<Job>> = OnceLock::new();
-    let jobs = match JOBS.get() {
-        Some(jobs) => jobs,
-        // Two environments may both start a thread; the one that comes second ends with its channel.
-        None => {
-            let started = start()?;
-            JOBS.get_or_init(|| started)
-        }
-    };
-    jobs.send(Box::pin(job))
-        .map_err(|_| Error::new(ErrorKind::Internal, "the I/O thread has ended"))
+/// What the thread is to do.
+struct Inbox {
+    jobs: Mutex<Vec<Job>>,
+    /// Set when the thread will not look by itself.
+    asleep: AtomicBool,
+    wake: Notify,
 }
 
-/// With more operations in flight than these, the thread hardly ever sleeps, and what counts is CPU time.
-const FEW: usize = 4;
+static INBOX: Inbox = Inbox {
+    jobs: Mutex::new(Vec::new()),
+    asleep: AtomicBool::new(false),
+    wake: Notify::const_new(),
+};
+
+impl Inbox {
+    /// How many wait now.
+    fn add(&self, job: Job) -> usize {
+        let mut jobs = self.lock();
+        jobs.push(job);
+        jobs.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Job>> {
+        // No code that can panic runs while the lock is held.
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Operations that have not ended.
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 /// Tells the thread's main loop that one of few operations has ended.
 static ENDED: Notify = Notify::const_new();
 
-/// As [`spawn`], for an operation that somebody waits for.
-pub(crate) fn spawn_operation(
-    operation: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), Error> {
+/// The most operations that have been in flight of late.
+static CROWD: AtomicUsize = AtomicUsize::new(0);
+
+/// With more operations in flight than these, the thread hardly ever sleeps, and what counts is CPU time.
+const FEW: usize = 4;
+
+/// How many operations go from one thread to the other at a time, each way, when there are many.
+///
+/// One at a time, each costs a change of threads; all at once, JavaScript, this thread and the server
+/// take turns, and each waits for the others.
+pub(crate) fn portion() -> usize {
+    (CROWD.load(Relaxed) / 4).clamp(8, 64)
+}
+
+/// Lets the I/O thread run `task`, at once.
+///
+/// The thread starts with the first task and lives as long as the process. It does not keep the
+/// process alive: that is for the environments to decide.
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+    ensure_started()?;
+    INBOX.add(Box::new(|| drop(tokio::spawn(task))));
+    hand_over();
+    Ok(())
+}
+
+/// As [`spawn`], for an operation that somebody waits for: what `start` gives, which is made on the I/O
+/// thread. With many in flight, it may be kept until more have come: then this gives `true`, and
+/// [`hand_over`] must be called soon.
+pub(crate) fn spawn_operation<F>(start: impl FnOnce() -> F + Send + 'static) -> Result<bool, Error>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    ensure_started()?;
     IN_FLIGHT.fetch_add(1, Relaxed);
-    let spawned = spawn(async move {
-        operation.await;
-        if IN_FLIGHT.fetch_sub(1, Relaxed) <= FEW {
-            ENDED.notify_one();
-        }
-    });
-    if spawned.is_err() {
-        IN_FLIGHT.fetch_sub(1, Relaxed);
+    let waiting = INBOX.add(Box::new(|| {
+        tokio::spawn(async move {
+            start().await;
+            if IN_FLIGHT.fetch_sub(1, Relaxed) <= FEW {
+                ENDED.notify_one();
+            }
+        });
+    }));
+    let keep = CROWD.load(Relaxed) > FEW && waiting < portion();
+    if !keep {
+        hand_over();
     }
-    spawned
+    Ok(keep)
+}
+
+/// Sees to it that the thread takes what was spawned.
+pub(crate) fn hand_over() {
+    if INBOX.asleep.swap(false, SeqCst) {
+        INBOX.wake.notify_one();
+    }
 }
 
 /// Starts jobs as they come, and stays awake for a moment where that pays: see [`Spin`].
-async fn run(mut jobs: UnboundedReceiver<Job>) {
+async fn run() {
     // Whoever has one core needs it for others while this waits.
     let may_spin = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
     let mut for_jobs = Spin::new();
     let mut for_answers = Spin::new();
+    let mut crowd = Crowd::default();
     let mut in_flight = 0;
+    let mut jobs = Vec::new();
     loop {
-        let mut came = false;
-        while let Ok(job) = jobs.try_recv() {
-            tokio::spawn(job);
-            came = true;
+        mem::swap(&mut jobs, &mut *INBOX.lock());
+        let came = !jobs.is_empty();
+        let before = mem::replace(&mut in_flight, IN_FLIGHT.load(Relaxed));
+        if came {
+            crowd.saw(in_flight);
+            CROWD.store(crowd.most(), Relaxed);
         }
-        let before = std::mem::replace(&mut in_flight, IN_FLIGHT.load(Relaxed));
         if came || in_flight != before {
             for_jobs.came();
             for_answers.came();
         }
-        if may_spin && in_flight <= FEW {
+        let portion = portion();
+        for (index, job) in jobs.drain(..).enumerate() {
+            if index > 0 && index % portion == 0 {
+                // These may be on their way while the next are prepared.
+                yield_now().await;
+            }
+            job();
+        }
+        if may_spin && crowd.most() <= FEW {
             let spin = match in_flight {
                 0 => &mut for_jobs,
                 _ => &mut for_answers,
@@ -88,19 +148,33 @@ async fn run(mut jobs: UnboundedReceiver<Job>) {
                 continue;
             }
         }
-        tokio::select! {
-            job = jobs.recv() => match job {
-                Some(job) => {
-                    tokio::spawn(job);
-                }
-                None => return,
-            },
-            () = ENDED.notified() => {}
+        INBOX.asleep.store(true, SeqCst);
+        // What came before that has not woken anybody.
+        if INBOX.lock().is_empty() {
+            tokio::select! {
+                () = INBOX.wake.notified() => {}
+                () = ENDED.notified() => {}
+            }
         }
+        INBOX.asleep.store(false, SeqCst);
     }
 }
 
-fn start() -> Result<UnboundedSender<Job>, Error> {
+fn ensure_started() -> Result<(), Error> {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    if STARTED.get().is_some() {
+        return Ok(());
+    }
+    let _only_one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if STARTED.get().is_none() {
+        start()?;
+        STARTED.get_or_init(|| ());
+    }
+    Ok(())
+}
+
+fn start() -> Result<(), Error> {
     let unavailable = |source: std::io::Error| {
         Error::new(
             ErrorKind::ServiceUnavailable,
@@ -112,10 +186,9 @@ fn start() -> Result<UnboundedSender<Job>, Error> {
         .enable_all()
         .build()
         .map_err(unavailable)?;
-    let (sender, receiver) = unbounded_channel::<Job>();
     thread::Builder::new()
         .name("syncguard-io".to_owned())
-        .spawn(move || runtime.block_on(run(receiver)))
+        .spawn(move || runtime.block_on(run()))
         .map_err(unavailable)?;
-    Ok(sender)
+    Ok(())
 }

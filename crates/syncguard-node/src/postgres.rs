@@ -111,15 +111,15 @@ impl NativeBackend {
 
     /// Makes what is missing of the tables. Only for PostgreSQL.
     #[napi]
-    pub fn setup_schema(&self, env: Env, operation: u32) {
-        let backend = self
-            .postgres
-            .clone()
-            .ok_or_else(|| Error::invalid("only a PostgreSQL backend has a schema to set up"));
-        self.submit(env, operation, false, backend, |_, backend, _| async move {
+    pub fn setup_schema(&self, env: Env, operation: u32) -> bool {
+        let postgres = self.postgres.clone();
+        self.submit(env, operation, false, |_, _| async move {
+            let backend = postgres.ok_or_else(|| {
+                Error::invalid("only a PostgreSQL backend has a schema to set up")
+            })?;
             backend.setup_schema().await?;
             Ok(Outcome::Done)
-        });
+        })
     }
 
     fn of_postgres(backend: PostgresBackend, completions: Reference<Completions>) -> Self {

@@ -60,6 +60,37 @@ impl Spin {
     }
 }
 
+/// How many operations have been in flight at most, of late.
+///
+/// A moment with few between two moments with many is no time to stay awake: the threads that are about
+/// to bring more need the core.
+#[derive(Default)]
+pub(crate) struct Crowd {
+    now: usize,
+    before: usize,
+    looks: u32,
+}
+
+impl Crowd {
+    /// Looks that are remembered, at least.
+    const MEMORY: u32 = 32;
+
+    pub(crate) fn saw(&mut self, in_flight: usize) {
+        if self.looks == Self::MEMORY {
+            *self = Self {
+                before: self.now,
+                ..Self::default()
+            };
+        }
+        self.looks += 1;
+        self.now = self.now.max(in_flight);
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.now.max(self.before)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +136,19 @@ mod tests {
         let mut spin = Spin::new();
         let longest = (0..PROBE * 2).map(|_| wait(&mut spin, None)).max();
         assert_eq!(longest, Some(LIMIT));
+    }
+
+    #[test]
+    fn a_crowd_is_remembered_for_a_while() {
+        let mut crowd = Crowd::default();
+        crowd.saw(64);
+        for _ in 1..Crowd::MEMORY {
+            crowd.saw(1);
+            assert_eq!(crowd.most(), 64);
+        }
+        for _ in 0..=Crowd::MEMORY {
+            crowd.saw(1);
+        }
+        assert_eq!(crowd.most(), 1);
     }
 }

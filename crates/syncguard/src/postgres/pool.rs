@@ -117,8 +117,24 @@ impl Transport for Pool {
     }
 }
 
-/// Sends the statement and, the first time in a session, its preparation for the next times along.
+/// Sends the statement.
 async fn query(
+    session: &mut Connection,
+    call: &Call<'_>,
+) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+    match session.prepared.get(call.operation.index()) {
+        Some(Some(statement)) => {
+            let params: Vec<&(dyn ToSql + Sync)> =
+                call.params.iter().map(|param| param as _).collect();
+            session.client.query(statement, &params).await
+        }
+        // Boxed: every operation would be as large as this else, and is moved more than once.
+        _ => Box::pin(first_query(session, call)).await,
+    }
+}
+
+/// Sends the statement and, if it may be prepared, its preparation for the next times along.
+async fn first_query(
     session: &mut Connection,
     call: &Call<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
@@ -129,10 +145,6 @@ async fn query(
         ..
     } = session;
     let place = prepared.get_mut(call.operation.index());
-    if let Some(Some(statement)) = &place {
-        let params: Vec<&(dyn ToSql + Sync)> = call.params.iter().map(|param| param as _).collect();
-        return client.query(statement, &params).await;
-    }
     let params: Vec<_> = call
         .params
         .iter()
@@ -257,7 +269,8 @@ impl Manager for Sessions {
     type Error = Failure;
 
     async fn create(&self) -> Result<Connection, Failure> {
-        self.0.connect().await
+        // Boxed for the same reason as the first query.
+        Box::pin(self.0.connect()).await
     }
 
     async fn recycle(&self, session: &mut Connection, _: &Metrics) -> RecycleResult<Failure> {
