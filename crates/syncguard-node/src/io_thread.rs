@@ -14,7 +14,7 @@ use syncguard::{Error, ErrorKind};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-use crate::spin::{Crowd, Spin};
+use crate::spin::{Crowd, LIMIT, LIMIT_ALONE, Spin};
 
 /// Starts something on the I/O thread.
 type Job = Box<dyn FnOnce() + Send>;
@@ -112,8 +112,8 @@ pub(crate) fn hand_over() {
 async fn run() {
     // Whoever has one core needs it for others while this waits.
     let may_spin = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-    let mut for_jobs = Spin::new();
-    let mut for_answers = Spin::new();
+    let mut for_jobs = Spin::default();
+    let mut for_answers = Spin::default();
     let mut crowd = Crowd::default();
     let mut in_flight = 0;
     let mut jobs = Vec::new();
@@ -126,8 +126,9 @@ async fn run() {
             CROWD.store(crowd.most(), Relaxed);
         }
         if came || in_flight != before {
-            for_jobs.came();
-            for_answers.came();
+            let now = Instant::now();
+            for_jobs.came(now);
+            for_answers.came(now);
         }
         let portion = portion();
         for (index, job) in jobs.drain(..).enumerate() {
@@ -142,7 +143,11 @@ async fn run() {
                 0 => &mut for_jobs,
                 _ => &mut for_answers,
             };
-            if spin.goes_on(Instant::now()) {
+            let limit = match crowd.most() {
+                0 | 1 => LIMIT_ALONE,
+                _ => LIMIT,
+            };
+            if spin.goes_on(Instant::now(), limit) {
                 // Lets all that is ready run, and looks at the sockets.
                 yield_now().await;
                 continue;

@@ -2,42 +2,54 @@
 //!
 //! Waking a sleeping thread takes 25 to 40 µs on common machines, twice in each operation: when it is
 //! handed over, and when its answer arrives. A thread that looks again and again instead is there at
-//! once, and burns CPU meanwhile. So a wait starts with at most [`LIMIT`] of looking, and only while
+//! once, and burns CPU meanwhile. So a wait starts with a limited time of looking, and only while
 //! looking has paid of late: over a network with a longer way, or with pauses between operations, it
-//! does not, and is tried once in [`PROBE`] waits. Where nothing is asked, nothing looks.
+//! does not, and is tried once in [`PROBE`] waits. Nor does it where the thread is interrupted while it
+//! looks: then others need the core. Where nothing is asked, nothing looks.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
-/// The longest look.
+/// The longest look while one operation is in flight: whoever works through one after the other feels
+/// each wait in full.
+pub(crate) const LIMIT_ALONE: Duration = Duration::from_micros(300);
+/// The longest look while there are more.
 pub(crate) const LIMIT: Duration = Duration::from_micros(120);
 /// Waits without a look, after which one is tried.
 const PROBE: u32 = 64;
 /// Successes that are remembered.
 const MEMORY: u32 = 8;
+/// Two looks that are further apart than this have been interrupted.
+const INTERRUPTION: Duration = Duration::from_micros(50);
 
 /// The experience with one kind of wait.
+#[derive(Default)]
 pub(crate) struct Spin {
     credit: u32,
     skipped: u32,
-    until: Option<Instant>,
+    looking: Option<Looking>,
+}
+
+struct Looking {
+    until: Instant,
+    last: Instant,
 }
 
 impl Spin {
-    pub(crate) fn new() -> Self {
-        Self {
-            credit: 0,
-            skipped: 0,
-            until: None,
-        }
-    }
-
-    /// Whether to look once more, at the time `now`, for what has not come yet.
-    pub(crate) fn goes_on(&mut self, now: Instant) -> bool {
-        if let Some(until) = self.until {
-            if now < until {
+    /// Whether to look once more, at the time `now`, for what has not come yet. `limit` counts from the
+    /// first look of a wait.
+    pub(crate) fn goes_on(&mut self, now: Instant, limit: Duration) -> bool {
+        if let Some(looking) = &mut self.looking {
+            let last = mem::replace(&mut looking.last, now);
+            if now - last > INTERRUPTION {
+                self.looking = None;
+                self.credit = self.credit.saturating_sub(2);
+                return false;
+            }
+            if now < looking.until {
                 return true;
             }
-            self.until = None;
+            self.looking = None;
             self.credit = self.credit.saturating_sub(2);
             return false;
         }
@@ -48,14 +60,21 @@ impl Spin {
             }
             self.skipped = 0;
         }
-        self.until = Some(now + LIMIT);
+        self.looking = Some(Looking {
+            until: now + limit,
+            last: now,
+        });
         true
     }
 
-    /// What was waited for has come.
-    pub(crate) fn came(&mut self) {
-        if self.until.take().is_some() {
-            self.credit = (self.credit + 1).min(MEMORY);
+    /// What was waited for has come at the time `now`.
+    pub(crate) fn came(&mut self, now: Instant) {
+        if let Some(looking) = self.looking.take() {
+            self.credit = if now - looking.last > INTERRUPTION {
+                self.credit.saturating_sub(2)
+            } else {
+                (self.credit + 1).min(MEMORY)
+            };
         }
     }
 }
@@ -99,10 +118,10 @@ mod tests {
     fn wait(spin: &mut Spin, delay: Option<Duration>) -> Duration {
         let start = Instant::now();
         let mut now = start;
-        while spin.goes_on(now) {
+        while spin.goes_on(now, LIMIT) {
             now += Duration::from_micros(1);
             if delay.is_some_and(|delay| now - start >= delay) {
-                spin.came();
+                spin.came(now);
                 break;
             }
         }
@@ -111,7 +130,7 @@ mod tests {
 
     #[test]
     fn it_looks_where_that_pays() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::default();
         let soon = Some(Duration::from_micros(30));
         let looked = (0..200)
             .filter(|_| !wait(&mut spin, soon).is_zero())
@@ -122,7 +141,7 @@ mod tests {
 
     #[test]
     fn it_gives_up_where_that_does_not_pay() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::default();
         (0..100).for_each(|_| {
             wait(&mut spin, Some(Duration::from_micros(30)));
         });
@@ -132,8 +151,28 @@ mod tests {
     }
 
     #[test]
+    fn it_gives_up_where_others_need_the_core() {
+        let mut spin = Spin::default();
+        (0..100).for_each(|_| {
+            wait(&mut spin, Some(Duration::from_micros(30)));
+        });
+        let start = Instant::now();
+        for _ in 0..MEMORY / 4 {
+            assert!(spin.goes_on(start, LIMIT));
+            assert!(!spin.goes_on(start + INTERRUPTION * 2, LIMIT));
+            // Also when what was waited for came during the interruption.
+            assert!(spin.goes_on(start, LIMIT));
+            spin.came(start + INTERRUPTION * 2);
+        }
+        for _ in 1..PROBE {
+            assert_eq!(wait(&mut spin, None), Duration::ZERO);
+        }
+        assert!(!wait(&mut spin, None).is_zero());
+    }
+
+    #[test]
     fn no_look_is_longer_than_the_limit() {
-        let mut spin = Spin::new();
+        let mut spin = Spin::default();
         let longest = (0..PROBE * 2).map(|_| wait(&mut spin, None)).max();
         assert_eq!(longest, Some(LIMIT));
     }
