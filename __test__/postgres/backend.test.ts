@@ -177,6 +177,25 @@ describe("backends on one client", () => {
 });
 
 describe("connections", () => {
+  test.each([1, 2])(
+    "%i of them serve many operations, and a lone one after them",
+    async (poolSize) => {
+      const backend = createPostgresBackend(server.socketUrl, { poolSize });
+      onTestFinished(backend.close);
+      for (let round = 0; round < 5; round += 1) {
+        const held = await Promise.all(Array.from({ length: 40 }, () => take(backend, newKey())));
+        // One by one as they end, and so while others wait for a connection.
+        await Promise.all(
+          held.map(async ({ lockId }) => {
+            expect(await backend.release({ lockId })).toEqual({ ok: true });
+            expect(await backend.lookup({ lockId })).toBeNull();
+          }),
+        );
+        expect(await backend.isLocked({ key: newKey() })).toBe(false);
+      }
+    },
+  );
+
   test("ask a function for the password each time", async () => {
     const password = vi.fn(() => Promise.resolve(PASSWORD));
     const at = { host: "127.0.0.1", port: server.port, user: USER, database: "postgres", password };

@@ -213,6 +213,41 @@ test("a full pool", async () => {
   expect(second.code).toBe("RateLimited");
 });
 
+test("a full pool that gets nowhere keeps nobody longer than asked", async () => {
+  const backend = createPostgresBackend(server.url, { ...OPTIONS, poolSize: 1 });
+  onTestFinished(backend.close);
+  const held = await take(backend, newKey());
+  const other = await admin.reserve();
+  onTestFinished(() => {
+    other.release();
+  });
+  await other`BEGIN`;
+  await other`SELECT FROM syncguard_locks WHERE lock_id = ${held.lockId} FOR UPDATE`;
+  const stuck = [lockError(backend.extend({ lockId: held.lockId, ttlMs: 5_000 }))];
+  for (let count = 0; count < 20; count += 1) {
+    stuck.push(lockError(backend.isLocked({ key: newKey() })));
+  }
+  await until(async () => {
+    const waiting = await admin`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'`;
+    return waiting.length > 0;
+  });
+  const started = performance.now();
+  const late = await Promise.all(
+    Array.from({ length: 5 }, async () => {
+      const error = await lockError(
+        backend.lock(newKey(), { acquisition: { timeoutMs: TIMEOUT_MS / 10 } }),
+      );
+      return { code: error.code, ms: performance.now() - started };
+    }),
+  );
+  for (const { code, ms } of late) {
+    expect(["NetworkTimeout", "AcquisitionTimeout", "RateLimited"]).toContain(code);
+    expect(ms).toBeLessThan(TIMEOUT_MS / 10 + GRACE_MS);
+  }
+  await Promise.all(stuck);
+  await other`ROLLBACK`;
+});
+
 test("a network that goes silent in the middle", async () => {
   let isOpen = true;
   const proxy = createServer((socket) => {

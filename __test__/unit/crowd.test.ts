@@ -20,7 +20,9 @@ test.each([5, 16, 64, 300, 1_000])("%i at once are all carried out", async (coun
     const ids = new Set(results.map((result) => (result.ok ? result.lockId : undefined)));
     expect(ids.size).toBe(count);
     expect(ids).not.toContain(undefined);
-    const released = await Promise.all(results.map((result) => result.ok && result.release()));
+    const released = await Promise.all(
+      results.map(async (result) => (result.ok ? await result.release() : undefined)),
+    );
     expect(released).toEqual(released.map(() => ({ ok: true })));
     // A lone one after a crowd waits for nobody.
     expect(await backend.isLocked({ key: "key:0" })).toBe(false);
@@ -29,7 +31,7 @@ test.each([5, 16, 64, 300, 1_000])("%i at once are all carried out", async (coun
 
 test("each gets its own answer, whatever characters are in it", async () => {
   const keys = numbers(300).map(
-    (index) => ["plain", "ünïcödé", "💳💳", "鍵"][index % 4] + `:${index}`,
+    (index) => `${["plain", "ünïcödé", "💳💳", "鍵"][index % 4]}:${index}`,
   );
   const owners = keys.map((key, index) => (index % 3 === 0 ? undefined : `owner of ${key} 🔒`));
   const held = await Promise.all(keys.map((key, index) => acquire(key, owners[index])));

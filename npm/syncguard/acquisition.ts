@@ -1,6 +1,6 @@
 /** Waiting for a lock, on any backend: the core decides, this drives. */
 
-import { ATTEMPT_TIMEOUT_MS, checksKeys } from "./attempt.js";
+import { checksKeys, limitAttempt } from "./attempt.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
 import { mergeAcquisitionConfig } from "./config.js";
 import { LOCK_DEFAULTS } from "./constants.js";
@@ -90,7 +90,7 @@ async function attempt<C extends BackendCapabilities>(
   const { key, ttlMs, owner, onReleaseError } = request;
   const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
   if (owner !== undefined) args.owner = owner;
-  Object.defineProperty(args, ATTEMPT_TIMEOUT_MS, { value: limitMs });
+  limitAttempt(args, limitMs);
   const pending = backend.acquire(args);
   if (cancellation === undefined) return checkResult(backend, await pending, key);
 

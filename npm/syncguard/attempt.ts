@@ -1,13 +1,22 @@
 /** What lock() and the backends of this package tell each other out of users' sight. */
 
-/**
- * Under this symbol lock() tells how long an attempt may take, in milliseconds, so that it ends in time when the store
- * hangs. Not enumerable: backends that do not know it see `{ key, ttlMs, signal }`.
- */
-export const ATTEMPT_TIMEOUT_MS: unique symbol = Symbol.for("syncguard.attemptTimeoutMs") as never;
+type LimitedAttempt = { readonly "syncguard.attemptTimeoutMs"?: number };
 
-/** Arguments of an acquisition that may carry the limit. */
-export type LimitedAttempt = { readonly [ATTEMPT_TIMEOUT_MS]?: number };
+/**
+ * Tells how long an attempt may take, in milliseconds, so that it ends in time when the store hangs. Not enumerable:
+ * backends that do not know it see `{ key, ttlMs, signal }`.
+ */
+export function limitAttempt(args: object, limitMs: number): void {
+  Object.defineProperty(args, "syncguard.attemptTimeoutMs", { value: limitMs });
+}
+
+/**
+ * How long an attempt may take, if that was told. Under a name and not under a symbol: V8 caches that most arguments do
+ * not have it only for names.
+ */
+export function attemptTimeoutMs(args: object): number | undefined {
+  return (args as LimitedAttempt)["syncguard.attemptTimeoutMs"];
+}
 
 const checking = new WeakSet();
 

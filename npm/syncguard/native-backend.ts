@@ -1,6 +1,6 @@
 /** A backend of the native part as users see it. */
 
-import { ATTEMPT_TIMEOUT_MS, type LimitedAttempt, markChecksKeys } from "./attempt.js";
+import { attemptTimeoutMs, markChecksKeys } from "./attempt.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { addContext } from "./errors.js";
 import { logFenceWarning } from "./fence.js";
@@ -41,12 +41,8 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     capabilities,
 
     acquire: async (opts) => {
-      const {
-        key,
-        signal,
-        owner,
-        [ATTEMPT_TIMEOUT_MS]: timeoutMs,
-      } = given<LimitedAttempt & typeof opts>(opts);
+      const { key, signal, owner } = given(opts);
+      const timeoutMs = attemptTimeoutMs(opts);
       try {
         const grant = settle(await native.acquire(key, opts.ttlMs, owner, timeoutMs, signal));
         if (grant === null) return noLock();

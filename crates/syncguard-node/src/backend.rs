@@ -213,6 +213,7 @@ impl NativeBackend {
             Either::Right(pending())
         };
         let backend = Arc::clone(&self.backend);
+        let more_will_come = self.completions.is_busy();
         let job = move || async move {
             let outcome = outcome_of(start(Arc::clone(&backend), cancelled)).await;
             if cancellable {
@@ -227,7 +228,9 @@ impl NativeBackend {
                 outcome => to.deliver(operation, outcome),
             }
         };
-        io_thread::spawn_operation(job).unwrap_or_else(|error| {
+        let spawned =
+            io_thread::spawn_operation(job, more_will_come, || self.backend.is_saturated());
+        spawned.unwrap_or_else(|error| {
             let failed = Outcome::Failed(error);
             self.completions.mailbox.deliver(operation, failed);
             false

@@ -120,6 +120,8 @@ impl Mailbox {
 pub struct Completions {
     pub(crate) mailbox: Arc<Mailbox>,
     in_flight: Cell<usize>,
+    /// How many operations JavaScript fetched last.
+    fetched: Cell<usize>,
     numbers: RefCell<Float64Array>,
 }
 
@@ -158,6 +160,7 @@ impl Completions {
         Ok(Self {
             mailbox,
             in_flight: Cell::new(0),
+            fetched: Cell::new(0),
             numbers: RefCell::new(numbers),
         })
     }
@@ -182,6 +185,7 @@ impl Completions {
         if let Some(count) = numbers.first_mut() {
             *count = batch.len() as f64;
         }
+        self.fetched.set(batch.len());
         let questions = |(_, outcome): &&(u32, Outcome)| matches!(outcome, Outcome::Ask { .. });
         self.end(&env, batch.len() - batch.iter().filter(questions).count());
         let mut texts = String::new();
@@ -237,6 +241,11 @@ impl Completions {
             // environment and the threadsafe function it owns are alive.
             unsafe { sys::napi_ref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
         }
+    }
+
+    /// Whether operations end in company, so that others start together as well.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.fetched.get() > 1
     }
 
     fn end(&self, env: &Env, count: usize) {

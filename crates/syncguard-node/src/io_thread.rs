@@ -8,11 +8,12 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use syncguard::{Error, ErrorKind};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
+use tokio::time::sleep;
 
 use crate::spin::{Crowd, LIMIT, LIMIT_ALONE, Spin};
 
@@ -49,7 +50,9 @@ impl Inbox {
 
 /// Operations that have not ended.
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
-/// Tells the thread's main loop that one of few operations has ended.
+/// Those of them that the thread has started.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// Tells the thread's main loop that an operation has ended: one of few, or while jobs wait.
 static ENDED: Notify = Notify::const_new();
 
 /// The most operations that have been in flight of late.
@@ -57,6 +60,10 @@ static CROWD: AtomicUsize = AtomicUsize::new(0);
 
 /// With more operations in flight than these, the thread hardly ever sleeps, and what counts is CPU time.
 const FEW: usize = 4;
+
+/// How long a job may wait unseen that nobody woke the thread for. Its time limit counts from when it is
+/// seen.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// How many operations go from one thread to the other at a time, each way, when there are many.
 ///
@@ -78,27 +85,43 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<(
 }
 
 /// As [`spawn`], for an operation that somebody waits for: what `start` gives, which is made on the I/O
-/// thread. With many in flight, it may be kept until more have come: then this gives `true`, and
-/// [`hand_over`] must be called soon.
-pub(crate) fn spawn_operation<F>(start: impl FnOnce() -> F + Send + 'static) -> Result<bool, Error>
+/// thread.
+///
+/// With many in flight, it may be kept until more have come, if `more_will_come`: then this gives
+/// `true`, and [`hand_over`] must be called soon. If it `must_wait` for others, the thread is not woken
+/// for it: the end of any operation shows it what has come, or [`GLANCE`] when none ends.
+pub(crate) fn spawn_operation<F>(
+    start: impl FnOnce() -> F + Send + 'static,
+    more_will_come: bool,
+    must_wait: impl FnOnce() -> bool,
+) -> Result<bool, Error>
 where
     F: Future<Output = ()> + Send + 'static,
 {
     ensure_started()?;
     IN_FLIGHT.fetch_add(1, Relaxed);
     let waiting = INBOX.add(Box::new(|| {
+        RUNNING.fetch_add(1, SeqCst);
         tokio::spawn(async move {
             start().await;
-            if IN_FLIGHT.fetch_sub(1, Relaxed) <= FEW {
+            let in_flight = IN_FLIGHT.fetch_sub(1, Relaxed);
+            // In this order: who still sees it run has put its job where this looks.
+            RUNNING.fetch_sub(1, SeqCst);
+            if in_flight <= FEW || !INBOX.lock().is_empty() {
                 ENDED.notify_one();
             }
         });
     }));
-    let keep = CROWD.load(Relaxed) > FEW && waiting < portion();
-    if !keep {
-        hand_over();
+    if CROWD.load(Relaxed) > FEW {
+        if must_wait() && RUNNING.load(SeqCst) > 0 {
+            return Ok(false);
+        }
+        if more_will_come && waiting < portion() {
+            return Ok(true);
+        }
     }
-    Ok(keep)
+    hand_over();
+    Ok(false)
 }
 
 /// Sees to it that the thread takes what was spawned.
@@ -156,9 +179,11 @@ async fn run() {
         INBOX.asleep.store(true, SeqCst);
         // What came before that has not woken anybody.
         if INBOX.lock().is_empty() {
+            let jobs_may_wait = crowd.most() > FEW && RUNNING.load(SeqCst) > 0;
             tokio::select! {
                 () = INBOX.wake.notified() => {}
                 () = ENDED.notified() => {}
+                () = sleep(GLANCE), if jobs_may_wait => {}
             }
         }
         INBOX.asleep.store(false, SeqCst);

@@ -138,6 +138,10 @@ impl Backend for PostgresBackend {
         self.options.operation_timeout
     }
 
+    fn is_saturated(&self) -> bool {
+        self.transport.is_saturated()
+    }
+
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let names = Names::new(&request.key)?;
         if let Some(owner) = &request.owner

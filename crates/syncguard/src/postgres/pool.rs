@@ -101,6 +101,11 @@ impl Transport for Pool {
         }
     }
 
+    fn is_saturated(&self) -> bool {
+        let status = self.sessions.status();
+        status.size == status.max_size && status.waiting > 0
+    }
+
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
         let mut lease = self.lease().await?;
         match lease.session()?.client.batch_execute(sql).await {

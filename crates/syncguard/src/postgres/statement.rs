@@ -123,6 +123,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// the future dropped at any point, and must not hand a connection on whose reply is outstanding.
     async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure>;
 
+    /// Whether a statement would wait for others, for want of connections.
+    fn is_saturated(&self) -> bool {
+        false
+    }
+
     /// Runs several statements without parameters as one transaction.
     async fn batch(&self, sql: &str) -> Result<(), Failure>;
 
