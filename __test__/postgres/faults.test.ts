@@ -223,10 +223,13 @@ test("a full pool that gets nowhere keeps nobody longer than asked", async () =>
   });
   await other`BEGIN`;
   await other`SELECT FROM syncguard_locks WHERE lock_id = ${held.lockId} FOR UPDATE`;
+  const first = backend.isLocked({ key: newKey() });
   const stuck = [lockError(backend.extend({ lockId: held.lockId, ttlMs: 5_000 }))];
   for (let count = 0; count < 20; count += 1) {
     stuck.push(lockError(backend.isLocked({ key: newKey() })));
   }
+  // Its answer is there, and waits for no other.
+  expect(await Promise.race([first, ...stuck])).toBe(false);
   await until(async () => {
     const waiting = await admin`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'`;
     return waiting.length > 0;

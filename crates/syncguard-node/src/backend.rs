@@ -225,7 +225,10 @@ impl NativeBackend {
                     let id = &grant.lock_id;
                     let _ = operation::release(&backend, id, DEFAULTS, pending()).await;
                 }
-                outcome => to.deliver(operation, outcome),
+                outcome => {
+                    let urgent = !(io_thread::is_crowded() && backend.is_saturated());
+                    to.put(operation, outcome, urgent);
+                }
             }
         };
         let spawned =

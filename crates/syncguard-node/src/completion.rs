@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use std::{mem, thread};
 
 use napi::bindgen_prelude::{Float64Array, Function};
@@ -12,6 +13,7 @@ use napi::{Env, Status, sys};
 use napi_derive::napi;
 use syncguard::{Absence, Error, Fence, Grant, LockId, LockRecord};
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::bridge::{Questions, Rejection, parse};
 use crate::cancel::Cancels;
@@ -60,11 +62,23 @@ const VALUES: usize = 5;
 
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
 
+/// How long a finished operation waits for the rest of a portion while all connections are in use:
+/// whatever JavaScript would start next would wait as well.
+const HOLD: Duration = Duration::from_millis(1);
+
 #[derive(Default)]
 struct Finished {
     operations: Vec<(u32, Outcome)>,
     /// How many of them JavaScript has not been woken for.
     unannounced: usize,
+    /// Whether one of these must not be held back.
+    urgent: bool,
+}
+
+impl Finished {
+    fn may_be_held(&self) -> bool {
+        self.unannounced > 0 && !self.urgent
+    }
 }
 
 /// The finished operations of one environment, as the I/O thread sees them.
@@ -80,12 +94,18 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Puts a finished operation where JavaScript will find it.
+    /// Puts a finished operation where JavaScript will find it, now.
     pub(crate) fn deliver(&self, operation: u32, outcome: Outcome) {
+        self.put(operation, outcome, true);
+    }
+
+    /// Puts a finished operation where JavaScript will find it, now or with the next of many.
+    pub(crate) fn put(&self, operation: u32, outcome: Outcome, urgent: bool) {
         let announce = {
             let mut finished = self.lock();
             finished.operations.push((operation, outcome));
             finished.unannounced += 1;
+            finished.urgent |= urgent;
             finished.unannounced >= io_thread::portion()
         };
         if announce {
@@ -99,7 +119,12 @@ impl Mailbox {
 
     /// Wakes JavaScript for what it has not been woken for.
     fn announce(&self) {
-        if mem::take(&mut self.lock().unannounced) > 0 {
+        let unannounced = {
+            let mut finished = self.lock();
+            finished.urgent = false;
+            mem::take(&mut finished.unannounced)
+        };
+        if unannounced > 0 {
             self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }
     }
@@ -153,6 +178,10 @@ impl Completions {
                 if woken.is_closed() {
                     break;
                 }
+                let end = Instant::now() + HOLD;
+                while woken.lock().may_be_held()
+                    && timeout_at(end, woken.arrived.notified()).await.is_ok()
+                {}
                 woken.announce();
             }
         })

@@ -61,6 +61,11 @@ static CROWD: AtomicUsize = AtomicUsize::new(0);
 /// With more operations in flight than these, the thread hardly ever sleeps, and what counts is CPU time.
 const FEW: usize = 4;
 
+/// Whether many operations are in flight.
+pub(crate) fn is_crowded() -> bool {
+    CROWD.load(Relaxed) > FEW
+}
+
 /// How long a job may wait unseen that nobody woke the thread for. Its time limit counts from when it is
 /// seen.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -112,7 +117,7 @@ where
             }
         });
     }));
-    if CROWD.load(Relaxed) > FEW {
+    if is_crowded() {
         if must_wait() && RUNNING.load(SeqCst) > 0 {
             return Ok(false);
         }
