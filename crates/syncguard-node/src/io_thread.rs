@@ -75,7 +75,7 @@ const GLANCE: Duration = Duration::from_millis(10);
 /// One at a time, each costs a change of threads; all at once, JavaScript, this thread and the server
 /// take turns, and each waits for the others.
 pub(crate) fn portion() -> usize {
-    (CROWD.load(Relaxed) / 4).clamp(8, 64)
+    (CROWD.load(Relaxed) / 2).clamp(8, 64)
 }
 
 /// Lets the I/O thread run `task`, at once.
