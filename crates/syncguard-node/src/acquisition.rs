@@ -70,6 +70,13 @@ fn parse_backoff(name: &str) -> Result<Backoff, Error> {
     }
 }
 
+pub(crate) fn backoff_name(backoff: Backoff) -> &'static str {
+    match backoff {
+        Backoff::Exponential => "exponential",
+        Backoff::Fixed => "fixed",
+    }
+}
+
 fn parse_jitter(name: &str) -> Result<Jitter, Error> {
     match name {
         "equal" => Ok(Jitter::Equal),
@@ -78,5 +85,13 @@ fn parse_jitter(name: &str) -> Result<Jitter, Error> {
         _ => Err(Error::invalid(
             "jitter must be \"equal\", \"full\" or \"none\"",
         )),
+    }
+}
+
+pub(crate) fn jitter_name(jitter: Jitter) -> &'static str {
+    match jitter {
+        Jitter::Equal => "equal",
+        Jitter::Full => "full",
+        Jitter::None => "none",
     }
 }

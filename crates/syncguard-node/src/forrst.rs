@@ -8,7 +8,9 @@ use syncguard::forrst::{
     Options, RELEASE_URN, RefusedData, ReleaseArguments, STATUS_URN, StatusResult, URN,
     outcome_of_release, owns,
 };
-use syncguard::{Absence, Backoff, Error, ErrorKind, Jitter, Owner, ReleaseOutcome};
+use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
+
+use crate::acquisition::{backoff_name, jitter_name};
 
 /// An error of a function here: the kind of a core error, or [`REFUSED`].
 pub struct ForrstCode(&'static str);
@@ -104,17 +106,8 @@ impl ForrstOptions {
         ForrstWaiting {
             max_retries: policy.max_retries,
             retry_delay_ms: policy.retry_delay_ms,
-            backoff: match policy.backoff {
-                Backoff::Exponential => "exponential",
-                Backoff::Fixed => "fixed",
-            }
-            .to_owned(),
-            jitter: match policy.jitter {
-                Jitter::Equal => "equal",
-                Jitter::Full => "full",
-                Jitter::None => "none",
-            }
-            .to_owned(),
+            backoff: backoff_name(policy.backoff).to_owned(),
+            jitter: jitter_name(policy.jitter).to_owned(),
             timeout_ms: policy.timeout_ms,
         }
     }

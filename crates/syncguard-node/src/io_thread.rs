@@ -6,7 +6,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -166,7 +166,7 @@ async fn run() {
             }
             job();
         }
-        if may_spin && crowd.most() <= FEW {
+        if may_spin && !is_crowded() {
             let spin = match in_flight {
                 0 => &mut for_jobs,
                 _ => &mut for_answers,
@@ -184,7 +184,7 @@ async fn run() {
         INBOX.asleep.store(true, SeqCst);
         // What came before that has not woken anybody.
         if INBOX.lock().is_empty() {
-            let jobs_may_wait = crowd.most() > FEW && RUNNING.load(SeqCst) > 0;
+            let jobs_may_wait = is_crowded() && RUNNING.load(SeqCst) > 0;
             tokio::select! {
                 () = INBOX.wake.notified() => {}
                 () = ENDED.notified() => {}
@@ -196,15 +196,11 @@ async fn run() {
 }
 
 fn ensure_started() -> Result<(), Error> {
-    static STARTED: OnceLock<()> = OnceLock::new();
-    static STARTING: Mutex<()> = Mutex::new(());
-    if STARTED.get().is_some() {
-        return Ok(());
-    }
-    let _only_one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if STARTED.get().is_none() {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*started {
         start()?;
-        STARTED.get_or_init(|| ());
+        *started = true;
     }
     Ok(())
 }

@@ -7,7 +7,6 @@
 //! does not, and is tried once in [`PROBE`] waits. Nor does it where the thread is interrupted while it
 //! looks: then others need the core. Where nothing is asked, nothing looks.
 
-use std::mem;
 use std::time::{Duration, Instant};
 
 /// The longest look while one operation is in flight: whoever works through one after the other feels
@@ -35,22 +34,23 @@ struct Looking {
     last: Instant,
 }
 
+impl Looking {
+    fn was_interrupted(&self, now: Instant) -> bool {
+        now - self.last > INTERRUPTION
+    }
+}
+
 impl Spin {
     /// Whether to look once more, at the time `now`, for what has not come yet. `limit` counts from the
     /// first look of a wait.
     pub(crate) fn goes_on(&mut self, now: Instant, limit: Duration) -> bool {
         if let Some(looking) = &mut self.looking {
-            let last = mem::replace(&mut looking.last, now);
-            if now - last > INTERRUPTION {
-                self.looking = None;
-                self.credit = self.credit.saturating_sub(2);
-                return false;
-            }
-            if now < looking.until {
+            if now < looking.until && !looking.was_interrupted(now) {
+                looking.last = now;
                 return true;
             }
             self.looking = None;
-            self.credit = self.credit.saturating_sub(2);
+            self.failed();
             return false;
         }
         if self.credit == 0 {
@@ -69,13 +69,15 @@ impl Spin {
 
     /// What was waited for has come at the time `now`.
     pub(crate) fn came(&mut self, now: Instant) {
-        if let Some(looking) = self.looking.take() {
-            self.credit = if now - looking.last > INTERRUPTION {
-                self.credit.saturating_sub(2)
-            } else {
-                (self.credit + 1).min(MEMORY)
-            };
+        match self.looking.take() {
+            Some(looking) if looking.was_interrupted(now) => self.failed(),
+            Some(_) => self.credit = (self.credit + 1).min(MEMORY),
+            None => {}
         }
+    }
+
+    fn failed(&mut self) {
+        self.credit = self.credit.saturating_sub(2);
     }
 }
 
