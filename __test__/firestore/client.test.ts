@@ -322,6 +322,26 @@ describe("the settings of a client", () => {
     await db.terminate();
   });
 
+  test("one that has been terminated is refused, and nothing goes unheard", async () => {
+    const unheard = vi.fn();
+    process.on("unhandledRejection", unheard);
+    onTestFinished(() => {
+      process.off("unhandledRejection", unheard);
+    });
+    const db = googleClient("127.0.0.1:1");
+    await db.terminate();
+    const backend = createFirestoreBackend(db, { transport: "client" });
+    const [acquired, released, locked] = await Promise.all([
+      lockError(backend.acquire({ key: newKey(), ttlMs: 1_000 })),
+      lockError(backend.release({ lockId: "A".repeat(22) })),
+      lockError(backend.isLocked({ key: newKey() })),
+    ]);
+    for (const { code } of [acquired, released, locked]) expect(code).toBe("InvalidArgument");
+    // Rejections that nobody has heard are reported when the microtasks are done.
+    await new Promise(setImmediate);
+    expect(unheard).not.toHaveBeenCalled();
+  });
+
   test('transport "client" needs a client', () => {
     const create = () => createFirestoreBackend({ projectId: "p" }, { transport: "client" });
     expect(thrownLockError(create).message).toContain("runTransaction");

@@ -31,6 +31,8 @@ type Database = {
     run: (transaction: Transaction) => Promise<void>,
     options?: { maxAttempts: number },
   ) => Promise<unknown>;
+  /** Of Google's client alone. */
+  _clientPool?: { terminated?: unknown };
 };
 
 /** What was found; `refs` are the documents of a query by their ids. */
@@ -50,6 +52,9 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
   const transactions = new Map<number, Open>();
 
   return async (call) => {
+    // Reads of Google's client would never end then, and reject a promise of its own that nobody hears: that ends the
+    // process.
+    if (db._clientPool?.terminated === true) throw terminated();
     if ("open" in call) return await open(call.open, call.read, call.limitMs);
     if ("read" in call) return (await readAlone(db, call.read)).answer;
     if ("duplicate" in call) {
@@ -113,6 +118,10 @@ export async function warnOfDuplicates({ duplicate }: FirestoreWarning): Promise
 /** Ends a transaction without writes. */
 class RolledBack extends Error {
   override name = "RolledBack";
+}
+
+function terminated(): Error {
+  return Object.assign(new Error("the client has been terminated"), { code: 3 });
 }
 
 /** What Firestore says when it was not reached, or was and could not answer. */
