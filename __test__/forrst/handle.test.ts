@@ -24,10 +24,10 @@ import {
   ttl,
   unreachable,
   URN,
+  fullKey,
 } from "./requests";
 
 const backend = createSqliteBackend(":memory:");
-const fullKey = (key: string): string => `lock:payments.charge:${key}`;
 const isLocked = (key: string): Promise<boolean> => backend.isLocked({ key: fullKey(key) });
 
 describe("requests without the extension", () => {

@@ -13,6 +13,7 @@ import {
   ttl,
   unreachable,
   URN,
+  fullKey,
 } from "./requests";
 
 const key = "malformed:1";
@@ -96,7 +97,7 @@ onEveryStore("malformed input", (connect) => {
       const { message } = response.errors![0]!;
       if (!message.endsWith("has an unknown member")) expect(message).toContain(field);
     }
-    for (const full of [`lock:payments.charge:${key}`, `lock:${key}`]) {
+    for (const full of [fullKey(key), `lock:${key}`]) {
       expect(await backend.isLocked({ key: full })).toBe(false);
     }
   });

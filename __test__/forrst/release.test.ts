@@ -17,10 +17,10 @@ import {
   system,
   ttl,
   unreachable,
+  fullKey,
 } from "./requests";
 
 const backend = createSqliteBackend(":memory:");
-const fullKey = (key: string): string => `lock:payments.charge:${key}`;
 const isLocked = (key: string): Promise<boolean> => backend.isLocked({ key: fullKey(key) });
 
 describe("the lock is released", () => {

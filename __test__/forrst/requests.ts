@@ -19,6 +19,9 @@ export function charge(options: unknown, name = "payments.charge"): ForrstReques
   };
 }
 
+/** The key under which a call of `payments.charge` locks `key`. */
+export const fullKey = (key: string): string => `lock:payments.charge:${key}`;
+
 /** A call of a system function. */
 export function system(name: string, args: unknown): ForrstRequest {
   return { protocol, id: "req_2", call: { function: name, version: "1.0.0", arguments: args } };

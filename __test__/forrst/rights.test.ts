@@ -15,13 +15,14 @@ import {
   system,
   ttl,
   unreachable,
+  fullKey,
 } from "./requests";
 
 onEveryStore("who may release", (connect) => {
   test("another server with the key and the owner may", async () => {
     const [first, second] = [createAtomicLock(connect()), createAtomicLock(connect())];
     const key = newKey();
-    const full = `lock:payments.charge:${key}`;
+    const full = fullKey(key);
     const kept = await first.handle(charge({ key, ttl, auto_release: false }), succeed);
     const status = await second.handle(system(STATUS, { key: full }), unreachable);
     expect(status.result).toMatchObject({ locked: true, owner: ownerOf(kept) });
@@ -38,7 +39,7 @@ onEveryStore("who may release", (connect) => {
     const kept = charge({ key, ttl, owner: "worker-1", auto_release: false });
     await handle(kept, succeed);
     await handle(charge({ key: other, ttl, owner: "worker-2", auto_release: false }), succeed);
-    const full = `lock:payments.charge:${other}`;
+    const full = fullKey(other);
     for (const owner of ["worker-1", "worker-", "worker-22", "WORKER-2", "worker-2 "]) {
       const refused = await handle(system(RELEASE, { key: full, owner }), unreachable);
       expect(codes(refused)).toEqual(["LOCK_OWNERSHIP_MISMATCH"]);
@@ -52,7 +53,7 @@ onEveryStore("who may release", (connect) => {
   test("an owner whose lock has expired may not, whoever holds it now", async () => {
     const { handle } = createAtomicLock(connect());
     const key = newKey();
-    const full = `lock:payments.charge:${key}`;
+    const full = fullKey(key);
     const short = { value: 20, unit: "millisecond" };
     await handle(charge({ key, ttl: short, owner: "worker-1", auto_release: false }), succeed);
     const release = system(RELEASE, { key: full, owner: "worker-1" });
@@ -74,7 +75,7 @@ onEveryStore("who may release", (connect) => {
       const key = newKey();
       const kept = await handle(charge({ key, ttl, owner, auto_release: false }), succeed);
       expect(dataOf(kept)).toMatchObject({ acquired: true, owner });
-      const full = `lock:payments.charge:${key}`;
+      const full = fullKey(key);
       const released = await handle(system(RELEASE, { key: full, owner }), unreachable);
       expect(released.result).toEqual({ released: true, key: full });
     }
@@ -89,14 +90,11 @@ onEveryStore("who may release", (connect) => {
     const waiting = handle(charge({ key, ttl, block }), succeed);
     // Long enough that waits which double each time would have become long.
     await sleep(700);
-    await handle(
-      system(RELEASE, { key: `lock:payments.charge:${key}`, owner: ownerOf(kept) }),
-      unreachable,
-    );
+    await handle(system(RELEASE, { key: fullKey(key), owner: ownerOf(kept) }), unreachable);
     const freed = performance.now();
     expect(dataOf(await waiting)).toMatchObject({ acquired: true });
     expect(performance.now() - freed).toBeLessThan(1_000);
-    expect(await backend.isLocked({ key: `lock:payments.charge:${key}` })).toBe(false);
+    expect(await backend.isLocked({ key: fullKey(key) })).toBe(false);
   });
 
   test("a forced release asks the server first", async () => {
@@ -110,7 +108,7 @@ onEveryStore("who may release", (connect) => {
       },
     });
     const key = newKey();
-    const full = `lock:payments.charge:${key}`;
+    const full = fullKey(key);
     await plain.handle(charge({ key, ttl, auto_release: false }), succeed);
     const force = system(FORCE_RELEASE, { key: full });
     for (const { handle } of [plain, guarded]) {

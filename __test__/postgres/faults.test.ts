@@ -194,7 +194,8 @@ describe.each(WAYS)("what users hear, %s", (way) => {
   });
 });
 
-test("a full pool", async () => {
+/** A backend with one connection, and a lock whose row the session `other` has locked. */
+async function heldUp() {
   const backend = createPostgresBackend(server.url, { ...OPTIONS, poolSize: 1 });
   onTestFinished(backend.close);
   const held = await take(backend, newKey());
@@ -204,6 +205,11 @@ test("a full pool", async () => {
   });
   await other`BEGIN`;
   await other`SELECT FROM syncguard_locks WHERE lock_id = ${held.lockId} FOR UPDATE`;
+  return { backend, held, other };
+}
+
+test("a full pool", async () => {
+  const { backend, held, other } = await heldUp();
   const [first, second] = await Promise.all([
     lockError(backend.extend({ lockId: held.lockId, ttlMs: 5_000 })),
     lockError(backend.isLocked({ key: newKey() })),
@@ -214,15 +220,7 @@ test("a full pool", async () => {
 });
 
 test("a full pool that gets nowhere keeps nobody longer than asked", async () => {
-  const backend = createPostgresBackend(server.url, { ...OPTIONS, poolSize: 1 });
-  onTestFinished(backend.close);
-  const held = await take(backend, newKey());
-  const other = await admin.reserve();
-  onTestFinished(() => {
-    other.release();
-  });
-  await other`BEGIN`;
-  await other`SELECT FROM syncguard_locks WHERE lock_id = ${held.lockId} FOR UPDATE`;
+  const { backend, held, other } = await heldUp();
   const first = backend.isLocked({ key: newKey() });
   const stuck = [lockError(backend.extend({ lockId: held.lockId, ttlMs: 5_000 }))];
   for (let count = 0; count < 20; count += 1) {

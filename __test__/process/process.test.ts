@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { lock } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
-import { run, start } from "../support/child";
+import { expectToEnd, run, start } from "../support/child";
 import { lockError } from "../support/errors";
 import { temporaryFolder } from "../support/temp";
 
@@ -18,14 +18,7 @@ afterEach(() => {
 
 describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
   test.each(["file", ":memory:"])("ends by itself when it is done (%s)", async (where) => {
-    const { finished, printed } = start(runtime, "use-and-end.mjs", [
-      where === "file" ? file : where,
-    ]);
-    await printed("done");
-    const { code, stdout, stderr } = await finished;
-    const endedMs = Date.now() - Number(stdout.split(" ")[1]);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    expect(endedMs).toBeLessThan(1_000);
+    await expectToEnd(runtime, "use-and-end.mjs", [where === "file" ? file : where]);
   });
 
   test("lives until its operations have ended", async () => {

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 
 const fixtures = fileURLToPath(new URL("../process/fixtures/", import.meta.url));
 const modules = fileURLToPath(new URL("../../node_modules/", import.meta.url));
@@ -68,6 +68,16 @@ export function start(
 /** What becomes of a program that runs to its end. */
 export async function run(...args: Parameters<typeof start>): Promise<Finished> {
   return await start(...args).finished;
+}
+
+/** Runs a program that prints "done" and the time when it has nothing more to do, and must then end by itself. */
+export async function expectToEnd(...args: Parameters<typeof start>): Promise<void> {
+  const { finished, printed } = start(...args);
+  await printed("done");
+  const { code, stdout, stderr } = await finished;
+  const endedMs = Date.now() - Number(stdout.split(" ")[1]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(endedMs).toBeLessThan(1_000);
 }
 
 /** Bun's binary: where its install script puts it, or where it comes from if such scripts do not run. */

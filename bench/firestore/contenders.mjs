@@ -2,6 +2,7 @@
 
 import { Firestore } from "@google-cloud/firestore";
 import { typescriptLibrary } from "../../__test__/firestore/fixtures/typescript-library.mjs";
+import { pairOf } from "../lib/pair.mjs";
 
 /** This package, over its own connection. */
 export async function ours(host) {
@@ -14,13 +15,4 @@ export async function ours(host) {
 export function canonical(host) {
   const db = new Firestore({ projectId: "canonical", host, ssl: false });
   return { pair: pairOf(typescriptLibrary(db)), close: () => db.terminate() };
-}
-
-function pairOf(library) {
-  return async (index) => {
-    const result = await library.acquire({ key: `key:${index}`, ttlMs: 30_000 });
-    if (!result.ok) throw new Error("nobody else can hold this lock");
-    const { ok } = await library.release({ lockId: result.lockId });
-    if (!ok) throw new Error("the lock was not released");
-  };
 }

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import { typescriptLibrary } from "../../__test__/postgres/fixtures/typescript-library.mjs";
+import { pairOf } from "../lib/pair.mjs";
 import { USER } from "./server.mjs";
 
 /** As many as pools have if nobody says anything. */
@@ -39,15 +40,6 @@ export async function ours(port, kind) {
 export function canonical(port) {
   const sql = postgres(urlOf(port).replace(/\?.*/, ""), { max: CONNECTIONS });
   return { pair: pairOf(typescriptLibrary(sql, TABLES.canonical)), close: () => sql.end() };
-}
-
-function pairOf(library) {
-  return async (index) => {
-    const result = await library.acquire({ key: `key:${index}`, ttlMs: 30_000 });
-    if (!result.ok) throw new Error("nobody else can hold this lock");
-    const { ok } = await library.release({ lockId: result.lockId });
-    if (!ok) throw new Error("the lock was not released");
-  };
 }
 
 const sql = new URL("../../crates/syncguard/src/postgres/", import.meta.url);

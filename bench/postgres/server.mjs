@@ -3,11 +3,11 @@
 import { execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { freePort } from "../lib/ports.mjs";
 
 const execute = promisify(execFile);
 
@@ -86,12 +86,4 @@ async function ready(child, file) {
 function program(name) {
   const folder = execFileSync("pg_config", ["--bindir"], { encoding: "utf8" }).trim();
   return join(folder, name);
-}
-
-async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  return port;
 }

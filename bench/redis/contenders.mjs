@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
+import { pairOf } from "../lib/pair.mjs";
 
 const scripts = new URL("../../crates/syncguard/src/redis/", import.meta.url);
 
@@ -14,15 +15,7 @@ export const coreScript = (name) =>
 export async function ours(port) {
   const { createRedisBackend } = await import("syncguard/redis");
   const backend = createRedisBackend(`redis://127.0.0.1:${port}`, { keyPrefix: "ours" });
-  return {
-    async pair(index) {
-      const result = await backend.acquire({ key: `key:${index}`, ttlMs: 30_000 });
-      if (!result.ok) throw new Error("nobody else can hold this lock");
-      const { ok } = await backend.release({ lockId: result.lockId });
-      if (!ok) throw new Error("the lock was not released");
-    },
-    close: () => backend.close(),
-  };
+  return { pair: pairOf(backend), close: () => backend.close() };
 }
 
 /** The same two scripts, sent by hand: the least that a program on ioredis does. */

@@ -3,11 +3,11 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Redis } from "ioredis";
+import { freePort } from "../lib/ports.mjs";
 
 const execute = promisify(execFile);
 
@@ -58,12 +58,4 @@ export async function redisBenchmark(port, requests, keys, command) {
 export async function scriptMicros(admin) {
   const stats = await admin.info("commandstats");
   return Number(/^cmdstat_evalsha:.*usec_per_call=([\d.]+)/m.exec(stats)?.[1] ?? Number.NaN);
-}
-
-async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  return port;
 }

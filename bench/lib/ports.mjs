@@ -1,0 +1,13 @@
+// Where servers may listen.
+
+import { once } from "node:events";
+import { createServer } from "node:net";
+
+/** A port of 127.0.0.1 that nobody uses. */
+export async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  return port;
+}
