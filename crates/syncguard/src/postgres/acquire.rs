@@ -1,14 +1,21 @@
-//! Taking a lock.
+//! Taking a lock, or several.
 
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::group::Work;
 use super::names::Names;
 use super::reply;
 use super::statement::{Call, Operation, Param, Row, Statements};
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
 pub(super) const SQL: &str = include_str!("acquire.sql");
+pub(super) const GROUP_SQL: &str = include_str!("acquire_group.sql");
 
 /// The statement that tries to take the lock. With `label`, it stores the owner's label too, which
 /// takes a table with a column for it.
@@ -53,5 +60,91 @@ pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOut
             Ok(_) => reply::malformed(),
         }),
         _ => Err(reply::malformed()),
+    }
+}
+
+/// Acquisitions without a label that go together.
+#[derive(Debug)]
+pub(super) struct Acquisitions;
+
+/// One of them.
+pub(super) struct Asked {
+    request: AcquireRequest,
+    names: Names,
+}
+
+impl Asked {
+    pub(super) fn new(request: &AcquireRequest, names: &Names) -> Self {
+        Self {
+            request: request.clone(),
+            names: names.clone(),
+        }
+    }
+}
+
+impl Work for Acquisitions {
+    type Item = Asked;
+    type Outcome = AcquireOutcome;
+
+    fn lock_id(asked: &Asked) -> &LockId {
+        &asked.request.lock_id
+    }
+
+    /// One statement can take a key once.
+    fn agree(one: &Asked, other: &Asked) -> bool {
+        one.names.lock != other.names.lock
+    }
+
+    fn text<'a>(asked: impl Iterator<Item = &'a Asked>) -> String {
+        let asked = asked.map(|Asked { request, names }| {
+            json!({
+                "lock": names.lock,
+                "fence": names.fence,
+                "key": request.key.as_str(),
+                "id": request.lock_id.as_str(),
+                "ttl": request.ttl.as_millis(),
+            })
+        });
+        Value::Array(asked.collect()).to_string()
+    }
+
+    fn call<'a>(&self, statements: &'a Statements, text: &'a str) -> Call<'a> {
+        let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
+        statements.call(Operation::AcquireGroup, params)
+    }
+
+    fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
+        let each = reply::list(row)?.map(|text| {
+            let mut parts = text.split(' ');
+            let mut part = || parts.next().ok_or_else(reply::malformed);
+            let lock_id = part()?;
+            let outcome = match part()? {
+                "locked" => AcquireOutcome::Locked,
+                fence => AcquireOutcome::Acquired(Grant {
+                    lock_id: LockId::parse(lock_id)?,
+                    fence: Fence::parse(fence)?,
+                    expires_at_ms: part()?.parse().map_err(|_| reply::malformed())?,
+                }),
+            };
+            Ok((lock_id, outcome))
+        });
+        each.collect()
+    }
+
+    /// Nobody would ever release it.
+    fn undo<'a>(
+        &self,
+        statements: &'a Statements,
+        asked: &'a Asked,
+        outcome: &AcquireOutcome,
+    ) -> Option<Call<'a>> {
+        match outcome {
+            AcquireOutcome::Acquired(_) => Some(super::release::call(
+                statements,
+                &asked.request.lock_id,
+                false,
+            )),
+            AcquireOutcome::Locked => None,
+        }
     }
 }

@@ -4,35 +4,40 @@
 -- no plain SELECT can be trusted. What decides are therefore the two INSERT ... ON CONFLICT DO UPDATE:
 -- they work on the last committed version of a row, whatever the snapshot shows, and the clock in
 -- their WHERE and SET is read when they have that row. Each step takes rows from the one before it,
--- which fixes their order.
+-- which fixes their order. Each part more is work for the server before it begins: there are few.
 WITH
 -- A snapshot may be believed when it shows a live lock: the key was held after this call began.
-seen AS MATERIALIZED (
-  SELECT FROM {locks}
-  WHERE key = $1
-    AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
-),
-counter AS MATERIALIZED (
-  SELECT fence, fence BETWEEN 0 AND 899999999999999 AS has_next FROM {fences} WHERE fence_key = $2
-),
--- One acquisition of a key at a time, other writers' included. A fence that a crash forgets would be
--- given twice, so this transaction is durable even where the session's transactions are not.
-gate AS MATERIALIZED (
-  SELECT pg_advisory_xact_lock(hashtext($1))::text
-    || CASE current_setting('synchronous_commit')
-         WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
-         ELSE ''
-       END AS passed
-  WHERE NOT EXISTS (SELECT FROM seen)
-    AND NOT EXISTS (SELECT FROM counter WHERE NOT has_next)
+-- Otherwise one acquisition of a key at a time, other writers' included. A fence that a crash forgets
+-- would be given twice, so this transaction is durable even where the session's transactions are not.
+call AS MATERIALIZED (
+  SELECT
+    fence,
+    is_held,
+    CASE WHEN NOT is_held AND fence BETWEEN 0 AND 899999999999999 THEN
+      pg_advisory_xact_lock(hashtext($1))::text
+        || CASE current_setting('synchronous_commit')
+             WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
+             ELSE ''
+           END
+    END IS NOT NULL AS has_turn
+  FROM (
+    SELECT
+      coalesce((SELECT fence FROM {fences} WHERE fence_key = $2), 0) AS fence,
+      EXISTS (
+        SELECT FROM {locks}
+        WHERE key = $1
+          AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
+      ) AS is_held
+    OFFSET 0
+  ) seen
 ),
 -- A counter that is not what the snapshot shows was moved by an acquisition during the wait: then the
 -- key was held after this call began, and no number is spent.
 counted AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug)
-  SELECT $2, 1, $3 FROM gate WHERE passed IS NOT NULL
-  ON CONFLICT (fence_key) DO UPDATE SET fence = last.fence + 1
-    WHERE last.fence = (SELECT fence FROM counter)
+  SELECT $2, fence + 1, $3 FROM call WHERE has_turn
+  ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence
+    WHERE last.fence = excluded.fence - 1
   RETURNING
     lpad(fence::text, 15, '0') AS fence,
     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
@@ -54,9 +59,9 @@ granted AS (
 SELECT
   CASE
     WHEN granted.fence IS NOT NULL THEN 'acquired'
-    WHEN EXISTS (SELECT FROM seen) OR EXISTS (SELECT FROM gate) THEN 'locked'
+    WHEN is_held OR has_turn THEN 'locked'
     ELSE 'exhausted'
   END AS outcome,
-  coalesce(granted.fence, (SELECT fence::text FROM counter)) AS fence,
+  coalesce(granted.fence, call.fence::text) AS fence,
   granted.expires_at_ms::text AS expires_at_ms
-FROM (SELECT) call LEFT JOIN granted ON true
+FROM call LEFT JOIN granted ON true

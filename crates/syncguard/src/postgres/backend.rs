@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tokio::time::sleep;
-
+use super::acquire::{Acquisitions, Asked};
 use super::config::PostgresConfig;
-use super::error::Failure;
+use super::group::Groups;
 use super::names::{Names, lock_name};
 use super::pool::Pool;
-use super::statement::{Call, Row, Statements, Transport};
+use super::release::Releases;
+use super::runner::Runner;
+use super::statement::{Statements, Transport};
 use super::tables::Tables;
 use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};
 use crate::backend::{
@@ -21,10 +21,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::random;
-
-/// How often a transaction that lost against another one is tried again.
-const MAX_RETRIES: u32 = 20;
+use async_trait::async_trait;
 
 /// What the locks are like, whoever talks to the server.
 #[derive(Debug, Clone)]
@@ -54,8 +51,9 @@ impl Default for PostgresOptions {
 /// Locks in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresBackend {
-    transport: Arc<dyn Transport>,
-    statements: Statements,
+    runner: Arc<Runner>,
+    acquisitions: Arc<Groups<Acquisitions>>,
+    releases: Arc<Groups<Releases>>,
     options: PostgresOptions,
     /// Set when the table of locks turned out to have no column for labels.
     unlabelled: AtomicBool,
@@ -73,9 +71,15 @@ impl PostgresBackend {
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
+        let runner = Arc::new(Runner::new(transport, Statements::new(&options.tables)));
+        let limit = options.operation_timeout;
+        let releases = Releases {
+            durable: options.durable_releases,
+        };
         Self {
-            transport,
-            statements: Statements::new(&options.tables),
+            acquisitions: Arc::new(Groups::new(Arc::clone(&runner), Acquisitions, limit)),
+            releases: Arc::new(Groups::new(Arc::clone(&runner), releases, limit)),
+            runner,
             options,
             unlabelled: AtomicBool::new(false),
         }
@@ -92,8 +96,8 @@ impl PostgresBackend {
     /// would be too long.
     pub async fn setup_schema(&self) -> Result<(), Error> {
         let set_up = schema::setup(
-            self.transport.as_ref(),
-            &self.statements,
+            self.runner.transport.as_ref(),
+            &self.runner.statements,
             &self.options.tables,
         );
         let labelled = tokio::time::timeout(schema::TIMEOUT, set_up)
@@ -101,26 +105,6 @@ impl PostgresBackend {
             .map_err(|_| schema::timed_out())??;
         self.unlabelled.store(!labelled, Ordering::Relaxed);
         Ok(())
-    }
-
-    async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Error> {
-        self.try_run(call).await.map_err(Error::from)
-    }
-
-    /// Runs a statement, again if it lost against another transaction: that left nothing behind.
-    async fn try_run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        let mut tries = 0;
-        loop {
-            match self.transport.run(call).await {
-                Err(failure) if failure.is_rolled_back_by_chance() && tries < MAX_RETRIES => {
-                    let share = random::unit().map_err(Failure::other)?;
-                    let longest_ms = f64::from(1u32 << tries.min(6));
-                    sleep(Duration::from_secs_f64(longest_ms * share / 1000.0)).await;
-                    tries += 1;
-                }
-                answer => return answer,
-            }
-        }
     }
 }
 
@@ -139,7 +123,7 @@ impl Backend for PostgresBackend {
     }
 
     fn is_saturated(&self) -> bool {
-        self.transport.is_saturated()
+        self.runner.is_saturated()
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
@@ -148,8 +132,8 @@ impl Backend for PostgresBackend {
             && !self.unlabelled.load(Ordering::Relaxed)
         {
             let label = owner::stored(&request.lock_id, owner);
-            let call = acquire::call(&self.statements, request, &names, Some(&label));
-            match self.try_run(&call).await {
+            let call = acquire::call(&self.runner.statements, request, &names, Some(&label));
+            match self.runner.try_run(&call).await {
                 // The table is older than labels. The lock matters more than its label.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
@@ -157,47 +141,59 @@ impl Backend for PostgresBackend {
                 answer => return acquire::outcome(request, answer?.as_ref()),
             }
         }
-        let call = acquire::call(&self.statements, request, &names, None);
-        acquire::outcome(request, self.run(&call).await?.as_ref())
+        let asked = || Asked::new(request, &names);
+        if let Some(outcome) = self.acquisitions.join(asked).await? {
+            return Ok(outcome);
+        }
+        let call = acquire::call(&self.runner.statements, request, &names, None);
+        acquire::outcome(request, self.runner.run(&call).await?.as_ref())
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let call = release::call(&self.statements, lock_id, self.options.durable_releases);
-        release::outcome(lock_id, self.run(&call).await?.as_ref())
+        if let Some(outcome) = self.releases.join(|| lock_id.clone()).await? {
+            return Ok(outcome);
+        }
+        let durable = self.options.durable_releases;
+        let call = release::call(&self.runner.statements, lock_id, durable);
+        release::outcome(lock_id, self.runner.run(&call).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let call = extend::call(&self.statements, lock_id, ttl);
-        extend::outcome(lock_id, self.run(&call).await?.as_ref())
+        let call = extend::call(&self.runner.statements, lock_id, ttl);
+        extend::outcome(lock_id, self.runner.run(&call).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let name = lock_name(key)?;
-        let call = is_locked::call(&self.statements, &name, self.options.cleanup_in_is_locked);
-        is_locked::outcome(self.run(&call).await?.as_ref())
+        let call = is_locked::call(
+            &self.runner.statements,
+            &name,
+            self.options.cleanup_in_is_locked,
+        );
+        is_locked::outcome(self.runner.run(&call).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
-                let call = lookup::by_key(&self.statements, &name);
-                lookup::outcome(self.run(&call).await?.as_ref(), None)
+                let call = lookup::by_key(&self.runner.statements, &name);
+                lookup::outcome(self.runner.run(&call).await?.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
-                let call = lookup::by_lock_id(&self.statements, lock_id);
-                lookup::outcome(self.run(&call).await?.as_ref(), Some(lock_id))
+                let call = lookup::by_lock_id(&self.runner.statements, lock_id);
+                lookup::outcome(self.runner.run(&call).await?.as_ref(), Some(lock_id))
             }
         }
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let name = lock_name(key)?;
-        let call = force_release::call(&self.statements, &name);
-        force_release::outcome(self.run(&call).await?.as_ref())
+        let call = force_release::call(&self.runner.statements, &name);
+        force_release::outcome(self.runner.run(&call).await?.as_ref())
     }
 
     async fn close(&self) {
-        self.transport.close().await;
+        self.runner.transport.close().await;
     }
 }

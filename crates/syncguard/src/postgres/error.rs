@@ -63,6 +63,11 @@ impl Failure {
         &self.error
     }
 
+    /// Whether the server reported an error that left nothing behind.
+    pub fn is_refusal(&self) -> bool {
+        self.state.is_some() && !self.error.is_outcome_unknown()
+    }
+
     /// Whether the transaction was rolled back for a reason that another try may not meet:
     /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
     pub fn is_rolled_back_by_chance(&self) -> bool {

@@ -2,13 +2,16 @@
 //!
 //! Two tables hold them: one row a lock, and one row a key that was ever locked for its fence counter
 //! (postgres-backend.md). [`PostgresBackend::setup_schema`] makes them. Each operation is one
-//! statement and one round trip; the statements are the `.sql` files beside the operations.
+//! statement and one round trip; the statements are the `.sql` files beside the operations. While most
+//! connections of the pool are in use, up to 32 acquisitions or releases share one: a group waits for
+//! no lock of the server's, and what would have to wait goes alone.
 //!
 //! # Who excludes whom
 //!
 //! An acquisition that does not see a live lock waits for the advisory lock
-//! `pg_advisory_xact_lock(hashtext(storage key))`. Writers that read and then write in a transaction,
-//! as SyncGuard for TypeScript does, take the same one, so both may share tables.
+//! `pg_advisory_xact_lock(hashtext(storage key))`; in a group it takes it or goes alone. Writers that
+//! read and then write in a transaction, as SyncGuard for TypeScript does, take the same one, so both
+//! may share tables.
 //!
 //! # What a crash of the server may forget
 //!
@@ -31,6 +34,7 @@ mod error;
 mod extend;
 mod fault;
 mod force_release;
+mod group;
 mod is_locked;
 mod lookup;
 mod names;
@@ -38,6 +42,7 @@ mod owner;
 mod pool;
 mod release;
 mod reply;
+mod runner;
 mod schema;
 mod statement;
 mod tables;

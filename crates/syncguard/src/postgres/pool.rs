@@ -26,6 +26,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// A pool of sessions.
 pub(super) struct Pool {
     sessions: managed::Pool<Sessions>,
+    size: usize,
 }
 
 impl Pool {
@@ -41,7 +42,7 @@ impl Pool {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::invalid("poolSize cannot be used").with_source(error))?;
-        Ok(Self { sessions })
+        Ok(Self { sessions, size })
     }
 
     async fn lease(&self) -> Result<Lease, Failure> {
@@ -55,6 +56,16 @@ impl Pool {
             session: Some(session),
             connector: Arc::clone(&self.sessions.manager().0),
         })
+    }
+
+    async fn run_in(&self, mut lease: Lease, call: &Call<'_>) -> Result<Option<Row>, Failure> {
+        match query(lease.session()?, call).await {
+            Ok(rows) => {
+                lease.give_back();
+                rows.first().map(texts).transpose()
+            }
+            Err(error) => Err(self.conclude(lease, &error)),
+        }
     }
 
     /// Draws the consequences of an error for the session and for the others.
@@ -91,19 +102,19 @@ impl fmt::Debug for Pool {
 #[async_trait]
 impl Transport for Pool {
     async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        let mut lease = self.lease().await?;
-        match query(lease.session()?, call).await {
-            Ok(rows) => {
-                lease.give_back();
-                rows.first().map(texts).transpose()
-            }
-            Err(error) => Err(self.conclude(lease, &error)),
-        }
+        self.run_in(self.lease().await?, call).await
     }
 
-    fn is_saturated(&self) -> bool {
-        let status = self.sessions.status();
-        status.size == status.max_size && status.waiting > 0
+    async fn run_late<'a>(
+        &self,
+        call: &(dyn Fn() -> Call<'a> + Send + Sync),
+    ) -> Result<Option<Row>, Failure> {
+        let lease = self.lease().await?;
+        self.run_in(lease, &call()).await
+    }
+
+    fn connections(&self) -> Option<usize> {
+        Some(self.size)
     }
 
     async fn batch(&self, sql: &str) -> Result<(), Failure> {

@@ -10,4 +10,7 @@ RETURNING
     THEN 'released' ELSE 'expired'
   END AS outcome,
   -- Holds for this transaction alone, and is in force when it commits.
-  CASE $3::text WHEN 'on' THEN NULL ELSE set_config('synchronous_commit', 'off', true) END AS relaxed
+  CASE
+    WHEN $3::text <> 'on' THEN set_config('synchronous_commit', 'off', true)
+    WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true)
+  END AS commit

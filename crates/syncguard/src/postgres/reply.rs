@@ -20,6 +20,13 @@ pub(super) fn number(row: Option<&Row>, column: usize) -> Result<i64, Error> {
     text(row, column)?.parse().map_err(|_| malformed())
 }
 
+/// The parts of the text in the first column, which have commas between; none if it is NULL.
+pub(super) fn list(row: Option<&Row>) -> Result<impl Iterator<Item = &str>, Error> {
+    Ok(optional(row, 0)?
+        .into_iter()
+        .flat_map(|text| text.split(',')))
+}
+
 /// The error for a row that no statement of ours gives.
 pub(super) fn malformed() -> Error {
     Error::new(

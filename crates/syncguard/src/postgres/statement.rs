@@ -18,8 +18,12 @@ pub enum Operation {
     Acquire,
     /// Takes a lock and stores a label with it.
     AcquireLabelled,
+    /// Takes several locks.
+    AcquireGroup,
     /// Frees an owner's lock.
     Release,
+    /// Frees the locks of several owners.
+    ReleaseGroup,
     /// Extends an owner's lock.
     Extend,
     /// Asks whether a key is held.
@@ -38,7 +42,7 @@ pub enum Operation {
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 12;
 
     /// From 0 to [`COUNT`](Self::COUNT): for caches with one place each.
     pub fn index(self) -> usize {
@@ -48,7 +52,9 @@ impl Operation {
     fn template(self) -> &'static str {
         match self {
             Self::Acquire | Self::AcquireLabelled => super::acquire::SQL,
+            Self::AcquireGroup => super::acquire::GROUP_SQL,
             Self::Release => super::release::SQL,
+            Self::ReleaseGroup => super::release::GROUP_SQL,
             Self::Extend => super::extend::SQL,
             Self::IsLocked => super::is_locked::SQL,
             Self::IsLockedCleanup => super::is_locked::CLEANUP_SQL,
@@ -63,7 +69,9 @@ impl Operation {
     pub fn columns(self) -> &'static [&'static str] {
         match self {
             Self::Acquire | Self::AcquireLabelled => &["outcome", "fence", "expires_at_ms"],
-            Self::Release => &["lock_id", "outcome", "relaxed"],
+            Self::Release => &["lock_id", "outcome", "commit"],
+            Self::AcquireGroup => &["outcomes"],
+            Self::ReleaseGroup => &["outcomes", "commit"],
             Self::Extend => &["lock_id", "outcome", "expires_at_ms"],
             Self::IsLocked | Self::IsLockedCleanup | Self::ForceRelease => &["outcome"],
             Self::LookupByKey | Self::LookupByLockId => &[
@@ -123,9 +131,18 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// the future dropped at any point, and must not hand a connection on whose reply is outstanding.
     async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure>;
 
-    /// Whether a statement would wait for others, for want of connections.
-    fn is_saturated(&self) -> bool {
-        false
+    /// Runs a statement that is only known when there is a connection for it. A transport in which
+    /// statements wait for connections should override this.
+    async fn run_late<'a>(
+        &self,
+        call: &(dyn Fn() -> Call<'a> + Send + Sync),
+    ) -> Result<Option<Row>, Failure> {
+        self.run(&call()).await
+    }
+
+    /// How many statements it runs at a time where others wait for them; `None` if that is unknown.
+    fn connections(&self) -> Option<usize> {
+        None
     }
 
     /// Runs several statements without parameters as one transaction.
@@ -146,7 +163,9 @@ impl Statements {
         let all = [
             Acquire,
             AcquireLabelled,
+            AcquireGroup,
             Release,
+            ReleaseGroup,
             Extend,
             IsLocked,
             IsLockedCleanup,
@@ -207,7 +226,9 @@ mod tests {
         for (operation, text) in [
             (Operation::Acquire, "pg_advisory_xact_lock"),
             (Operation::AcquireLabelled, ", owner = excluded.owner"),
+            (Operation::AcquireGroup, "pg_try_advisory_xact_lock"),
             (Operation::Release, "DELETE FROM \"my_locks\" WHERE lock_id"),
+            (Operation::ReleaseGroup, "string_to_array"),
             (Operation::Extend, "FOR UPDATE"),
             (Operation::IsLocked, "EXISTS"),
             (Operation::IsLockedCleanup, "SKIP LOCKED"),

@@ -12,6 +12,7 @@
 mod canonical;
 mod connecting;
 mod faults;
+mod groups;
 mod labels;
 #[path = "../support/postgres_server.rs"]
 mod postgres_server;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let topics = [
         ("connecting", connecting::TESTS),
         ("faults", faults::TESTS),
+        ("groups", groups::TESTS),
         ("labels", labels::TESTS),
         ("races", races::TESTS),
         ("schema", schema::TESTS),

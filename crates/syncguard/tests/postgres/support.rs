@@ -109,3 +109,19 @@ pub(crate) async fn until_waiting(client: &tokio_postgres::Client, application: 
     })
     .await;
 }
+
+/// Settings of a server whose log is flushed by who commits and by nobody else: the writer that flushes
+/// in the background is too slow to interfere.
+pub(crate) const QUIET: [&str; 5] = [
+    "wal_writer_delay=10s",
+    "synchronous_commit=off",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+    "autovacuum=off",
+];
+
+/// Whether there is something in the log that is not on disk.
+pub(crate) async fn is_behind(client: &tokio_postgres::Client) -> bool {
+    let sql = "SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()";
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}

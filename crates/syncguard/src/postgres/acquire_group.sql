@@ -1,0 +1,50 @@
+-- $1 what is asked for, as a JSON array of objects with lock, fence, key, id and ttl   $2 tolerance ms
+--
+-- For keys that nobody holds and that nobody else is acquiring: it waits for nobody. The steps and
+-- their reasons are those of an acquisition alone. What is neither granted nor seen to be held is
+-- acquired alone.
+WITH
+call AS MATERIALIZED (
+  SELECT
+    seen.*,
+    -- One that has a row, if only an expired one, may have to wait for it.
+    CASE WHEN expires_at_ms IS NULL AND count BETWEEN 0 AND 899999999999999 THEN
+      CASE WHEN pg_try_advisory_xact_lock(hashtext(lock)) THEN
+        CASE current_setting('synchronous_commit')
+          WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
+          ELSE ''
+        END
+      END
+    END IS NOT NULL AS has_turn
+  FROM (
+    SELECT
+      asked.*,
+      coalesce((SELECT fence FROM {fences} AS last WHERE last.fence_key = asked.fence), 0) AS count,
+      (SELECT expires_at_ms FROM {locks} AS held WHERE held.key = asked.lock) AS expires_at_ms
+    FROM json_to_recordset($1::json) AS asked (lock text, fence text, key text, id text, ttl bigint)
+    OFFSET 0
+  ) seen
+),
+counted AS (
+  INSERT INTO {fences} AS last (fence_key, fence, key_debug)
+  SELECT fence, count + 1, key FROM call WHERE has_turn
+  ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence
+    WHERE last.fence = excluded.fence - 1
+  RETURNING
+    fence_key,
+    lpad(fence::text, 15, '0') AS fence,
+    floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+),
+granted AS (
+  INSERT INTO {locks} (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key)
+  SELECT call.lock, call.id, now_ms + call.ttl, now_ms, counted.fence, call.key
+  FROM counted JOIN call ON call.fence = counted.fence_key
+  ON CONFLICT (key) DO NOTHING
+  RETURNING lock_id, fence, expires_at_ms
+)
+SELECT string_agg(outcome, ',') AS outcomes FROM (
+  SELECT lock_id || ' ' || fence || ' ' || expires_at_ms AS outcome FROM granted
+  UNION ALL
+  SELECT id || ' locked' FROM call
+  WHERE expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
+) outcomes

@@ -1,0 +1,274 @@
+//! Operations that go together.
+//!
+//! Where most connections of a pool are in use, acquisitions go one group after the other, and so do
+//! releases: those that come while a group is under way share the next connection, one statement and
+//! one commit. What each hears is its own. A group waits for no lock: what would have to wait goes
+//! alone, and so delays nobody else.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+use super::runner::Runner;
+use super::statement::{Call, Row, Statements};
+use crate::error::{Error, ErrorKind};
+use crate::lock_id::LockId;
+
+/// How many go together at most. Their transaction stays short, and the advisory locks of many
+/// processes' groups fit into the server's table of locks, which has some 6,000 places.
+const MOST: usize = 32;
+
+/// How long a group waits for the one before it.
+const PATIENCE: Duration = Duration::from_millis(3);
+
+/// What goes together.
+pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
+    type Item: Send + Sync + 'static;
+    type Outcome: Send + Sync + 'static;
+
+    /// What tells items apart.
+    fn lock_id(item: &Self::Item) -> &LockId;
+
+    /// Whether both can go together.
+    fn agree(one: &Self::Item, other: &Self::Item) -> bool;
+
+    /// The items as a parameter of the statement.
+    fn text<'a>(items: impl Iterator<Item = &'a Self::Item>) -> String;
+
+    fn call<'a>(&self, statements: &'a Statements, text: &'a str) -> Call<'a>;
+
+    /// What the row says of each item that need not go alone, by its lock id.
+    fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, Self::Outcome>, Error>;
+
+    /// The statement that undoes what nobody waits for any more.
+    fn undo<'a>(
+        &self,
+        statements: &'a Statements,
+        item: &'a Self::Item,
+        outcome: &Self::Outcome,
+    ) -> Option<Call<'a>>;
+}
+
+/// The groups of one kind of work.
+#[derive(Debug)]
+pub(super) struct Groups<W: Work> {
+    runner: Arc<Runner>,
+    work: W,
+    limit: Duration,
+    /// The group that waits for a connection and takes more.
+    open: Mutex<Option<Arc<Group<W>>>>,
+    /// Held by the group that is under way.
+    turn: Semaphore,
+}
+
+/// What a member hears; `None` if it must go alone.
+type Answer<W> = Result<Option<<W as Work>::Outcome>, Error>;
+
+struct Group<W: Work> {
+    since: Instant,
+    /// `None` as soon as it has a connection.
+    members: Mutex<Option<Vec<Member<W>>>>,
+}
+
+struct Member<W: Work> {
+    item: W::Item,
+    answer: oneshot::Sender<Answer<W>>,
+}
+
+impl<W: Work> Groups<W> {
+    pub(super) fn new(runner: Arc<Runner>, work: W, limit: Duration) -> Self {
+        Self {
+            runner,
+            work,
+            limit,
+            open: Mutex::new(None),
+            turn: Semaphore::new(1),
+        }
+    }
+
+    /// Goes with others if that pays; `None` if the item must go alone.
+    pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
+        if !self.runner.is_busy() {
+            return Ok(None);
+        }
+        let _under_way = self.runner.begin();
+        let Some(answered) = self.enter(item()) else {
+            return Ok(None);
+        };
+        answered.await.unwrap_or_else(|_| {
+            let lost = Error::new(ErrorKind::Internal, "the answer got lost");
+            Err(lost.with_unknown_outcome())
+        })
+    }
+
+    /// Joins the group that waits, or opens one; `None` if the item cannot go with those who wait.
+    fn enter(self: &Arc<Self>, item: W::Item) -> Option<oneshot::Receiver<Answer<W>>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = &*open
+            && let Some(members) = &mut *group.lock()
+            && group.takes_more(members, self.limit)
+        {
+            let agrees = members.iter().all(|other| W::agree(&other.item, &item));
+            return agrees.then(|| Member::join(item, members));
+        }
+        let mut members = Vec::new();
+        let answered = Member::join(item, &mut members);
+        let group = Arc::new(Group {
+            since: Instant::now(),
+            members: Mutex::new(Some(members)),
+        });
+        *open = Some(Arc::clone(&group));
+        tokio::spawn(Arc::clone(self).run(group));
+        Some(answered)
+    }
+
+    /// Waits for a connection, runs the statement for all who have joined until then, and tells each.
+    /// Nobody's cancellation ends it.
+    async fn run(self: Arc<Self>, group: Arc<Group<W>>) {
+        let begun = OnceLock::new();
+        let call = || {
+            let (_, text) = begun.get_or_init(|| group.begin());
+            self.work.call(&self.runner.statements, text)
+        };
+        // One after the other, so that there are some to go together; but none waits for one that hangs.
+        let _turn = timeout(PATIENCE, self.turn.acquire()).await;
+        // A member stops waiting after one limit, at the latest.
+        let run = self.runner.transport.run_late(&call);
+        let row = timeout(self.limit * 2, run).await;
+        let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
+        let outcomes = match &row {
+            Ok(Ok(row)) => W::outcomes(row.as_ref()).map_err(Error::with_unknown_outcome),
+            // It left nothing behind, and it may have been for the sake of one: each hears its own.
+            Ok(Err(failure)) if failure.is_refusal() => Ok(HashMap::new()),
+            Ok(Err(failure)) => Err(failure.error().clone()),
+            Err(_) => Err(timed_out()),
+        };
+        match outcomes {
+            Ok(outcomes) => self.tell(members, outcomes).await,
+            Err(error) => {
+                for member in members {
+                    let _ = member.answer.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Tells each what became of it. Of two with the same lock id, one goes alone.
+    async fn tell(&self, members: Vec<Member<W>>, mut outcomes: HashMap<&str, W::Outcome>) {
+        let mut unheard = Vec::new();
+        for Member { item, answer } in members {
+            let outcome = outcomes.remove(W::lock_id(&item).as_str());
+            if let Err(Ok(Some(outcome))) = answer.send(Ok(outcome)) {
+                unheard.push((item, outcome));
+            }
+        }
+        for (item, outcome) in &unheard {
+            if let Some(call) = self.work.undo(&self.runner.statements, item, outcome) {
+                // What fails here is left to its TTL.
+                let _ = self.runner.run(&call).await;
+            }
+        }
+    }
+}
+
+fn timed_out() -> Error {
+    Error::new(ErrorKind::NetworkTimeout, "no answer in time").with_unknown_outcome()
+}
+
+impl<W: Work> Member<W> {
+    fn join(item: W::Item, members: &mut Vec<Self>) -> oneshot::Receiver<Answer<W>> {
+        let (answer, answered) = oneshot::channel();
+        members.push(Self { item, answer });
+        answered
+    }
+}
+
+impl<W: Work> Group<W> {
+    /// A group that has waited for long takes nobody: it may soon give up, and who has just come has
+    /// time left.
+    fn takes_more(&self, members: &[Member<W>], limit: Duration) -> bool {
+        members.len() < MOST && self.since.elapsed() < limit / 10
+    }
+
+    /// Closes the group: its members that still wait, and the parameter for them.
+    fn begin(&self) -> (Vec<Member<W>>, String) {
+        let mut members = self.lock().take().unwrap_or_default();
+        members.retain(|member| !member.answer.is_closed());
+        let text = W::text(members.iter().map(|member| &member.item));
+        (members, text)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Member<W>>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: Work> fmt::Debug for Group<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Absence, AcquireOutcome, ReleaseOutcome};
+    use crate::postgres::acquire::Acquisitions;
+    use crate::postgres::release::Releases;
+
+    const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
+
+    fn row(outcomes: &str) -> Row {
+        vec![Some(outcomes.to_owned()), None]
+    }
+
+    #[test]
+    fn each_outcome_is_found_by_its_lock_id() {
+        let one = row(&format!("{ID} 000000000000007 1234"));
+        let found = Acquisitions::outcomes(Some(&one)).unwrap();
+        let AcquireOutcome::Acquired(grant) = &found[ID] else {
+            panic!("locked");
+        };
+        assert_eq!((grant.fence.get(), grant.expires_at_ms), (7, 1234));
+        let two = row(&format!("{ID} locked,BBBBBBBBBBBBBBBBBBBBBB locked"));
+        let found = Acquisitions::outcomes(Some(&two)).unwrap();
+        assert_eq!((found.len(), &found[ID]), (2, &AcquireOutcome::Locked));
+        let two = row(&format!("{ID} released,BBBBBBBBBBBBBBBBBBBBBB expired"));
+        let found = Releases::outcomes(Some(&two)).unwrap();
+        assert_eq!(found[ID], ReleaseOutcome::Released);
+        let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
+        assert_eq!(*other, ReleaseOutcome::Absent(Absence::Expired));
+        assert!(
+            Releases::outcomes(Some(&vec![None, None]))
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_row_that_makes_no_sense_grants_nothing() {
+        for outcomes in [
+            "",
+            ID,
+            &format!("{ID} "),
+            &format!("{ID} 7 1234"),
+            &format!("{ID} 000000000000007"),
+            &format!("{ID} 000000000000007 soon"),
+            "short 000000000000007 1234",
+        ] {
+            let malformed = row(outcomes);
+            assert!(
+                Acquisitions::outcomes(Some(&malformed)).is_err(),
+                "{outcomes}"
+            );
+            assert!(Releases::outcomes(Some(&malformed)).is_err(), "{outcomes}");
+        }
+        assert!(Acquisitions::outcomes(None).is_err());
+    }
+}
