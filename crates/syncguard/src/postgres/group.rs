@@ -22,8 +22,8 @@ use crate::lock_id::LockId;
 /// processes' groups fit into the server's table of locks, which has some 6,000 places.
 const MOST: usize = 32;
 
-/// How long a group waits for the one before it.
-const PATIENCE: Duration = Duration::from_millis(3);
+/// How long a group waits for the one before it: little where the server is far away.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// What goes together.
 pub(super) trait Work: fmt::Debug + Send + Sync + 'static {

@@ -37,10 +37,10 @@ impl Runner {
         most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) >= most)
     }
 
-    /// Whether operations are under way for more than half of the connections.
+    /// Whether operations are under way for more than three quarters of the connections.
     pub(super) fn is_busy(&self) -> bool {
         let most = self.transport.connections();
-        most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) > most / 2)
+        most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) > most * 3 / 4)
     }
 
     /// Counts an operation as under way until the value is dropped.
