@@ -34,7 +34,9 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     fn lock_id(item: &Self::Item) -> &LockId;
 
     /// Whether both can go together.
-    fn agree(one: &Self::Item, other: &Self::Item) -> bool;
+    fn agree(_one: &Self::Item, _other: &Self::Item) -> bool {
+        true
+    }
 
     /// The items as a parameter of the statement.
     fn text<'a>(items: impl Iterator<Item = &'a Self::Item>) -> String;
@@ -47,10 +49,12 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     /// The statement that undoes what nobody waits for any more.
     fn undo<'a>(
         &self,
-        statements: &'a Statements,
-        item: &'a Self::Item,
-        outcome: &Self::Outcome,
-    ) -> Option<Call<'a>>;
+        _statements: &'a Statements,
+        _item: &'a Self::Item,
+        _outcome: &Self::Outcome,
+    ) -> Option<Call<'a>> {
+        None
+    }
 }
 
 /// The groups of one kind of work.

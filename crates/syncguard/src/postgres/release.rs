@@ -68,10 +68,6 @@ impl Work for Releases {
         lock_id
     }
 
-    fn agree(_: &LockId, _: &LockId) -> bool {
-        true
-    }
-
     fn text<'a>(lock_ids: impl Iterator<Item = &'a LockId>) -> String {
         let ids: Vec<_> = lock_ids.map(LockId::as_str).collect();
         ids.join(",")
@@ -87,9 +83,5 @@ impl Work for Releases {
             Ok((lock_id, outcome_of(outcome)?))
         });
         each.collect()
-    }
-
-    fn undo<'a>(&self, _: &'a Statements, _: &'a LockId, _: &ReleaseOutcome) -> Option<Call<'a>> {
-        None
     }
 }
