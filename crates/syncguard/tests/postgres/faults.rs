@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 
 use crate::postgres_server::PostgresServer;
 use crate::support::{
-    QUIET, acquire, eventually, is_behind, key, options, own_tables, server, sessions, tests, ttl,
-    until_waiting,
+    QUIET, acquire, eventually, is_behind, key, options, own_tables, server, sessions, signal,
+    tests, ttl, until_waiting,
 };
 
 tests![
@@ -316,28 +316,24 @@ async fn an_advisory_lock_that_somebody_else_has() {
     ));
 }
 
-/// Sends `signal` to the processes behind the sessions called `name`.
-async fn signal(scene: &Scene, name: &str, signal: &str) {
+/// Sends `name` to the processes behind the sessions called `application`.
+async fn signal_all(scene: &Scene, application: &str, name: &str) {
     let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = $1";
-    for row in scene.client.query(sql, &[&name]).await.unwrap() {
-        let pid = row.get::<_, i32>(0).to_string();
-        let sent = std::process::Command::new("kill")
-            .args([signal, &pid])
-            .status();
-        assert!(sent.unwrap().success());
+    for row in scene.client.query(sql, &[&application]).await.unwrap() {
+        signal(row.get(0), name);
     }
 }
 
 async fn a_server_that_does_not_answer() {
     let scene = scene(server(), "frozen", server().tcp()).await;
     let grant = acquire(&*scene.backend, "k").await;
-    signal(&scene, "frozen", "-STOP").await;
+    signal_all(&scene, "frozen", "-STOP").await;
     let error = in_time(TIMEOUT, scene.release(&grant)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
     // Another session takes over, though the frozen one is still there.
     let outcome = scene.try_acquire("l").await.unwrap();
     assert!(matches!(outcome, AcquireOutcome::Acquired(_)));
-    signal(&scene, "frozen", "-CONT").await;
+    signal_all(&scene, "frozen", "-CONT").await;
     eventually("the frozen session is gone", async || {
         sessions(&scene.client, "frozen").await == (1, 0)
     })

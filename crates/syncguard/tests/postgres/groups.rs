@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use syncguard::{
     Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Grant, Key, LockId,
     ReleaseOutcome,
 };
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
-use crate::canonical::Canonical;
+use crate::fleet::{Fleet, serializable};
 use crate::postgres_server::{PgBouncer, PostgresServer};
 use crate::proxy::Proxy;
 use crate::support::{
     QUIET, acquire, backend, eventually, is_behind, key, options, own_tables, server, sessions,
-    tests, ttl, until_waiting,
+    signal, tests, ttl, until_waiting,
 };
 
 tests![
@@ -75,39 +75,43 @@ fn names(test: &str) -> Vec<Key> {
     all.map(|name| key(&name)).collect()
 }
 
-/// The answers to one acquisition of each key, all asked for at once, in the order of the keys.
-async fn acquire_all(
-    backend: &Arc<PostgresBackend>,
-    keys: &[Key],
-) -> Vec<Result<AcquireOutcome, Error>> {
-    let all = keys.iter().map(|key| {
-        let (backend, key) = (Arc::clone(backend), key.clone());
-        tokio::spawn(async move {
-            let request = AcquireRequest::new(key, ttl(60_000)).unwrap();
-            backend.acquire(&request).await
-        })
-    });
+/// The answers to all, asked for at once, in their order.
+async fn at_once<T: Send + 'static>(
+    all: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let all: Vec<_> = all.map(tokio::spawn).collect();
     let mut answers = Vec::new();
-    for answer in all.collect::<Vec<_>>() {
+    for answer in all {
         answers.push(answer.await.unwrap());
     }
     answers
 }
 
-/// The same for releases.
+/// The answers to one acquisition of each key.
+async fn acquire_all(
+    backend: &Arc<PostgresBackend>,
+    keys: &[Key],
+) -> Vec<Result<AcquireOutcome, Error>> {
+    at_once(keys.iter().map(|key| {
+        let (backend, key) = (Arc::clone(backend), key.clone());
+        async move {
+            let request = AcquireRequest::new(key, ttl(60_000)).unwrap();
+            backend.acquire(&request).await
+        }
+    }))
+    .await
+}
+
+/// The answers to one release of each lock.
 async fn release_all(
     backend: &Arc<PostgresBackend>,
     lock_ids: &[LockId],
 ) -> Vec<Result<ReleaseOutcome, Error>> {
-    let all = lock_ids.iter().map(|lock_id| {
+    at_once(lock_ids.iter().map(|lock_id| {
         let (backend, lock_id) = (Arc::clone(backend), lock_id.clone());
-        tokio::spawn(async move { backend.release(&lock_id).await })
-    });
-    let mut answers = Vec::new();
-    for answer in all.collect::<Vec<_>>() {
-        answers.push(answer.await.unwrap());
-    }
-    answers
+        async move { backend.release(&lock_id).await }
+    }))
+    .await
 }
 
 fn granted(answers: Vec<Result<AcquireOutcome, Error>>) -> Vec<Grant> {
@@ -408,29 +412,19 @@ async fn a_group_that_hangs_does_not_hold_up_the_next() {
     granted(acquire_all(&ours, &names("still")).await);
     let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'still' LIMIT 1";
     let pid: i32 = client.query_one(sql, &[]).await.unwrap().get(0);
-    let signal = |signal: &str| {
-        let sent = std::process::Command::new("kill")
-            .args([signal, &pid.to_string()])
-            .status();
-        assert!(sent.unwrap().success());
-    };
-    signal("-STOP");
+    signal(pid, "-STOP");
     let mut tasks: JoinSet<()> = JoinSet::new();
-    let aborts: Vec<AbortHandle> = (0..200)
-        .map(|number| {
-            let ours = Arc::clone(&ours);
-            tasks.spawn(async move {
-                acquire(&*ours, &format!("more {number}")).await;
-            })
-        })
-        .collect();
-    let mut ended = 0;
-    while ended < aborts.len() / 2 {
+    for number in 0..200 {
+        let ours = Arc::clone(&ours);
+        tasks.spawn(async move {
+            acquire(&*ours, &format!("more {number}")).await;
+        });
+    }
+    while tasks.len() > 100 {
         let next = tokio::time::timeout(Duration::from_secs(20), tasks.join_next()).await;
         next.expect("all wait for one").unwrap().unwrap();
-        ended += 1;
     }
-    signal("-CONT");
+    signal(pid, "-CONT");
     tasks.join_all().await;
 }
 
@@ -458,87 +452,19 @@ async fn a_group_waits_for_the_disk_as_one_does_alone() {
     }
 }
 
-const ROUNDS: usize = 40;
-
-/// Holders and fences of each key.
-type Witness = Arc<Mutex<HashMap<String, (bool, i64)>>>;
-
-fn enter(witness: &Witness, name: &str, fence: i64) {
-    let mut all = witness.lock().unwrap();
-    let (is_held, last) = all.entry(name.to_owned()).or_default();
-    assert!(!*is_held, "two holders");
-    assert!(fence > *last, "a fence came twice or went back");
-    (*is_held, *last) = (true, fence);
-}
-
-fn leave(witness: &Witness, name: &str) {
-    witness.lock().unwrap().get_mut(name).unwrap().0 = false;
-}
-
-/// Two backends with two connections and twelve tasks each, and three canonical writers, on five keys.
+/// With so few connections, and for so many tasks, groups are the rule.
 async fn mixed_fleet(config: PostgresConfig) {
+    let fleet = Fleet {
+        keys: 5,
+        tasks: 12,
+        rounds: 40,
+        operation_timeout: Duration::from_secs(30),
+    };
     let config = PostgresConfig {
         pool_size: 2,
         ..config
     };
-    let options = |tables: &Tables| PostgresOptions {
-        operation_timeout: Duration::from_secs(30),
-        ..options(tables)
-    };
-    let (_, tables) = backend(config.clone()).await;
-    let witness = Witness::default();
-    let mut tasks = JoinSet::new();
-    for _ in 0..2 {
-        let ours = Arc::new(PostgresBackend::new(config.clone(), options(&tables)).unwrap());
-        for number in 0..12 {
-            let (ours, witness) = (Arc::clone(&ours), Arc::clone(&witness));
-            tasks.spawn(async move {
-                for round in 0..ROUNDS {
-                    let name = format!("k{}", (number + round) % 5);
-                    let grant = loop {
-                        let request = AcquireRequest::new(key(&name), ttl(60_000)).unwrap();
-                        match ours.acquire(&request).await.unwrap() {
-                            AcquireOutcome::Acquired(grant) => break grant,
-                            AcquireOutcome::Locked => tokio::task::yield_now().await,
-                        }
-                    };
-                    enter(&witness, &name, i64::try_from(grant.fence.get()).unwrap());
-                    tokio::task::yield_now().await;
-                    leave(&witness, &name);
-                    let released = ours.release(&grant.lock_id).await.unwrap();
-                    assert_eq!(released, ReleaseOutcome::Released);
-                }
-            });
-        }
-    }
-    for number in 0..3 {
-        let mut other = Canonical::new(server().client().await, &tables);
-        let witness = Arc::clone(&witness);
-        tasks.spawn(async move {
-            for round in 0..ROUNDS {
-                let name = format!("k{}", (number + round) % 5);
-                let held = loop {
-                    // A deadlock or a serialization failure is another chance.
-                    if let Ok(Some(held)) = other.acquire(&key(&name), 60_000).await {
-                        break held;
-                    }
-                };
-                enter(&witness, &name, held.fence);
-                tokio::task::yield_now().await;
-                leave(&witness, &name);
-                assert!(other.release(&held.lock_id).await.unwrap());
-            }
-        });
-    }
-    tasks.join_all().await;
-    let counters = witness
-        .lock()
-        .unwrap()
-        .values()
-        .map(|(_, last)| last)
-        .sum::<i64>();
-    assert!(counters >= i64::try_from(27 * ROUNDS).unwrap());
-    assert_eq!(rows(&tables).await, 0);
+    fleet.run(config).await;
 }
 
 async fn a_mixed_fleet_in_groups() {
@@ -551,14 +477,9 @@ async fn a_mixed_fleet_in_groups_through_a_pooler() {
 }
 
 async fn a_mixed_fleet_in_groups_where_transactions_are_serializable() {
-    let client = server().client().await;
-    let sql = "CREATE ROLE stricter SUPERUSER LOGIN; \
-               ALTER ROLE stricter SET default_transaction_isolation = 'serializable'";
-    client.batch_execute(sql).await.unwrap();
     mixed_fleet(PostgresConfig {
-        user: Some("stricter".to_owned()),
         prepare: false,
-        ..server().unix()
+        ..serializable("stricter").await
     })
     .await;
 }

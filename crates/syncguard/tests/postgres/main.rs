@@ -12,6 +12,7 @@
 mod canonical;
 mod connecting;
 mod faults;
+mod fleet;
 mod groups;
 mod labels;
 #[path = "../support/postgres_server.rs"]

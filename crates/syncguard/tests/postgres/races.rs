@@ -1,15 +1,15 @@
 //! Who excludes whom, with the writers of postgres-backend.md among them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, ReleaseOutcome};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, DEFAULT_OPERATION_TIMEOUT};
 use tokio::task::JoinSet;
 
 use crate::canonical::Canonical;
+use crate::fleet::{Fleet, serializable};
 use crate::postgres_server::PgBouncer;
-use crate::support::{backend, key, options, server, tests, ttl, until_waiting};
+use crate::support::{backend, key, server, tests, ttl, until_waiting};
 
 tests![
     a_mixed_fleet_on_one_key,
@@ -21,84 +21,14 @@ tests![
     a_release_during_the_wait_is_not_an_obstacle,
 ];
 
-/// Counts holders, and notes fences in the order of the grants.
-#[derive(Default)]
-struct Witness {
-    holders: AtomicI64,
-    fences: std::sync::Mutex<Vec<i64>>,
-}
-
-impl Witness {
-    fn enter(&self, fence: i64) {
-        assert_eq!(
-            self.holders.fetch_add(1, Ordering::SeqCst),
-            0,
-            "two holders"
-        );
-        self.fences.lock().unwrap().push(fence);
-    }
-
-    fn leave(&self) {
-        self.holders.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn check(&self, count: usize) {
-        let fences = self.fences.lock().unwrap();
-        assert_eq!(fences.len(), count);
-        assert!(fences.is_sorted_by(|earlier, later| earlier < later));
-    }
-}
-
-const ROUNDS: usize = 100;
-
-/// Two of our backends with three tasks each, and three canonical writers, on one key.
 async fn mixed_fleet(config: PostgresConfig) {
-    let (first, tables) = backend(config.clone()).await;
-    let second = PostgresBackend::new(config, options(&tables)).unwrap();
-    let witness = Arc::new(Witness::default());
-    let mut tasks = JoinSet::new();
-    for ours in [Arc::new(first), Arc::new(second)] {
-        for _ in 0..3 {
-            let (ours, witness) = (Arc::clone(&ours), Arc::clone(&witness));
-            tasks.spawn(async move {
-                for _ in 0..ROUNDS {
-                    let grant = loop {
-                        let request = AcquireRequest::new(key("k"), ttl(60_000)).unwrap();
-                        if let AcquireOutcome::Acquired(grant) =
-                            ours.acquire(&request).await.unwrap()
-                        {
-                            break grant;
-                        }
-                    };
-                    witness.enter(i64::try_from(grant.fence.get()).unwrap());
-                    tokio::task::yield_now().await;
-                    witness.leave();
-                    let released = ours.release(&grant.lock_id).await.unwrap();
-                    assert_eq!(released, ReleaseOutcome::Released);
-                }
-            });
-        }
-    }
-    for _ in 0..3 {
-        let mut other = Canonical::new(server().client().await, &tables);
-        let witness = Arc::clone(&witness);
-        tasks.spawn(async move {
-            for _ in 0..ROUNDS {
-                let held = loop {
-                    // A deadlock or a serialization failure is another chance.
-                    if let Ok(Some(held)) = other.acquire(&key("k"), 60_000).await {
-                        break held;
-                    }
-                };
-                witness.enter(held.fence);
-                tokio::task::yield_now().await;
-                witness.leave();
-                assert!(other.release(&held.lock_id).await.unwrap());
-            }
-        });
-    }
-    tasks.join_all().await;
-    witness.check(9 * ROUNDS);
+    let fleet = Fleet {
+        keys: 1,
+        tasks: 3,
+        rounds: 100,
+        operation_timeout: DEFAULT_OPERATION_TIMEOUT,
+    };
+    fleet.run(config).await;
 }
 
 async fn a_mixed_fleet_on_one_key() {
@@ -110,17 +40,12 @@ async fn a_mixed_fleet_through_a_pooler() {
     mixed_fleet(bouncer.config()).await;
 }
 
-/// A role whose transactions are serializable, in a session that says nothing else.
 async fn a_mixed_fleet_where_transactions_are_serializable() {
-    let client = server().client().await;
-    let sql = "CREATE ROLE strict SUPERUSER LOGIN; \
-               ALTER ROLE strict SET default_transaction_isolation = 'serializable'";
-    client.batch_execute(sql).await.unwrap();
+    let config = serializable("strict").await;
     for prepare in [true, false] {
         mixed_fleet(PostgresConfig {
-            user: Some("strict".to_owned()),
             prepare,
-            ..server().unix()
+            ..config.clone()
         })
         .await;
     }

@@ -125,3 +125,11 @@ pub(crate) async fn is_behind(client: &tokio_postgres::Client) -> bool {
     let sql = "SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()";
     client.query_one(sql, &[]).await.unwrap().get(0)
 }
+
+/// Sends a signal to one of the server's processes.
+pub(crate) fn signal(pid: i32, name: &str) {
+    let sent = std::process::Command::new("kill")
+        .args([name, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
