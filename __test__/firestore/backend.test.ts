@@ -195,7 +195,11 @@ describe("round trips", () => {
   const key = newKey();
 
   test.each(["native", "client"] as const)("are few: %s", async (transport) => {
-    const backend = createFirestoreBackend(db, { transport });
+    // Of its own: what another test left under way is not counted here.
+    const emulator = await startEmulator();
+    onTestFinished(() => emulator.stop());
+    const client = googleClient(emulator.host);
+    const backend = createFirestoreBackend(client, { transport });
     await backend.isLocked({ key });
     const calls = async () => {
       const counts = await emulator.calls();
@@ -216,6 +220,7 @@ describe("round trips", () => {
     await held.release();
     expect(await calls()).toEqual({ RunQuery: 1, Commit: 1 });
     await backend.close();
+    await client.terminate();
   });
 });
 
