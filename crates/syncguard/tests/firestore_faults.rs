@@ -281,6 +281,18 @@ async fn a_dropped_attempt_leaves_no_transaction_open() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_dropped_while_it_begins_leaves_no_transaction_open() {
+    let server = Server::start();
+    let (backend, a) = (server.backend(), key("a"));
+    acquire(&backend, &a).await;
+    // Somewhere on the way to the server, in it, or on the way back.
+    for patience in (0..2_000).step_by(10).map(Duration::from_micros) {
+        let _ = tokio::time::timeout(patience, try_acquire(&backend, &a)).await;
+    }
+    eventually(async || server.emulator.open_transactions() == 0).await;
+}
+
 #[tokio::test]
 async fn it_connects_again_when_the_server_is_back() {
     let emulator = Emulator::start(Options::default()).unwrap();

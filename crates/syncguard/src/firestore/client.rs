@@ -1,7 +1,9 @@
 //! The connection: Firestore's four calls that locks need.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
 /// How long to try to end a transaction that nobody waits for.
-const ROLLBACK_LIMIT: Duration = Duration::from_secs(5);
+const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection to one database. It connects when it is used, and again after it broke.
 pub(super) struct Line {
@@ -87,15 +89,35 @@ impl Line {
 }
 
 /// The collections of one backend, over a connection.
+#[derive(Clone)]
 pub(super) struct Client {
     line: Arc<Line>,
-    layout: Layout,
+    layout: Arc<Layout>,
 }
 
 impl Client {
     pub(super) fn new(line: Arc<Line>, config: &FirestoreConfig) -> Self {
-        let layout = Layout::new(line.database.clone(), config);
+        let layout = Arc::new(Layout::new(line.database.clone(), config));
         Self { line, layout }
+    }
+
+    /// Starts a transaction with reads. When they fail, it is ended.
+    async fn start(self, what: ReadSet, repeats: Vec<u8>) -> Result<Reply, Failure> {
+        let options = TransactionOptions {
+            mode: Some(Mode::ReadWrite(ReadWrite {
+                retry_transaction: repeats,
+            })),
+        };
+        let mut reply = Reply::default();
+        match self.fetch(&what, Some(options), &mut reply).await {
+            Ok(()) => Ok(reply),
+            Err(failure) => {
+                if !reply.transaction.is_empty() {
+                    in_background(self.end(reply.transaction));
+                }
+                Err(failure)
+            }
+        }
     }
 
     /// Reads, and starts a transaction if there are options for one.
@@ -103,8 +125,8 @@ impl Client {
         &self,
         what: &ReadSet,
         options: Option<TransactionOptions>,
-    ) -> Result<Reply, Failure> {
-        let mut reply = Reply::default();
+        reply: &mut Reply,
+    ) -> Result<(), Failure> {
         match what {
             ReadSet::Owned { lock_id } => {
                 let request = self
@@ -116,13 +138,8 @@ impl Client {
                         explain_options: None,
                     })
                     .await?;
-                let mut parts = self
-                    .line
-                    .grpc
-                    .clone()
-                    .run_query(request)
-                    .await?
-                    .into_inner();
+                let mut grpc = self.line.grpc.clone();
+                let mut parts = grpc.run_query(request).await?.into_inner();
                 while let Some(part) = parts.message().await? {
                     reply.begun(part.transaction);
                     if let Some(document) = part.document {
@@ -132,14 +149,14 @@ impl Client {
             }
             ReadSet::Lock { lock } => {
                 let documents = vec![self.layout.lock(lock)];
-                self.fetch_documents(documents, options, &mut reply).await?;
+                self.fetch_documents(documents, options, reply).await?;
             }
             ReadSet::LockAndCounter { lock, counter } => {
                 let documents = vec![self.layout.lock(lock), self.layout.counter(counter)];
-                self.fetch_documents(documents, options, &mut reply).await?;
+                self.fetch_documents(documents, options, reply).await?;
             }
         }
-        Ok(reply)
+        Ok(())
     }
 
     async fn fetch_documents(
@@ -169,30 +186,73 @@ impl Client {
         Ok(())
     }
 
-    async fn rollback(&self, transaction: Vec<u8>) -> Result<(), Failure> {
+    /// Rolls back, if that works.
+    async fn end(self, transaction: Vec<u8>) {
         let request = RollbackRequest {
             database: self.layout.database().to_owned(),
             transaction,
         };
-        let request = self.line.request(request).await?;
-        self.line.grpc.clone().rollback(request).await?;
-        Ok(())
+        if let Ok(request) = self.line.request(request).await {
+            let _ = self.line.grpc.clone().rollback(request).await;
+        }
+    }
+}
+
+/// Does what nobody waits for. Without a runtime, Firestore ends a transaction after a minute.
+fn in_background(work: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(tokio::time::timeout(CLEANUP_LIMIT, work));
+    }
+}
+
+/// A transaction that is being started. Dropped before that is answered, it waits for the answer in the
+/// background, which alone says what is to be ended.
+struct Starting {
+    client: Client,
+    reply: Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>,
+    is_answered: bool,
+}
+
+impl Future for Starting {
+    type Output = Result<Reply, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = self.reply.as_mut().poll(context);
+        self.is_answered = reply.is_ready();
+        reply
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let client = self.client.clone();
+        let reply = std::mem::replace(&mut self.reply, Box::pin(std::future::pending()));
+        in_background(async move {
+            if let Ok(reply) = reply.await {
+                client.end(reply.transaction).await;
+            }
+        });
     }
 }
 
 #[async_trait]
 impl Transport for Client {
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
-        Ok(self.fetch(what, None).await?.found)
+        let mut reply = Reply::default();
+        self.fetch(what, None, &mut reply).await?;
+        Ok(reply.found)
     }
 
     async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<Begun, Failure> {
-        let options = TransactionOptions {
-            mode: Some(Mode::ReadWrite(ReadWrite {
-                retry_transaction: repeats,
-            })),
+        let starting = Starting {
+            client: self.clone(),
+            reply: Box::pin(self.clone().start(what.clone(), repeats)),
+            is_answered: false,
         };
-        let reply = self.fetch(what, Some(options)).await?;
+        let reply = starting.await?;
         Ok(Begun {
             transaction: reply.transaction,
             found: reply.found,
@@ -212,12 +272,7 @@ impl Transport for Client {
     }
 
     fn abandon(self: Arc<Self>, transaction: Vec<u8>) {
-        // Without a runtime, Firestore ends it after a minute.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let _ = tokio::time::timeout(ROLLBACK_LIMIT, self.rollback(transaction)).await;
-            });
-        }
+        in_background(Self::clone(&self).end(transaction));
     }
 }
 
