@@ -9,6 +9,9 @@ import { cargoCounts, complaint, vitestCounts } from "./lib/counts.mjs";
 import { main, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
 
+// Most of the time goes into waiting, for expiries and for servers, so more tests of Rust than cores can run.
+const TESTS_AT_ONCE = 6;
+
 const runners = [
   { name: "cargo test", start: cargoTest },
   { name: "vitest", start: vitest },
@@ -35,7 +38,7 @@ await main(async () => {
 
 async function cargoTest() {
   const args = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
-  const { code, output } = await run("cargo", args);
+  const { code, output } = await run("cargo", [...args, "--", `--test-threads=${TESTS_AT_ONCE}`]);
   return { code, counts: cargoCounts(output) };
 }
 

@@ -1,13 +1,22 @@
-// Steps that run one after the other, each independent of the others' success.
+// Steps that run side by side, each independent of the others and of their success.
 
+import { availableParallelism } from "node:os";
 import { run } from "./run.mjs";
 
 /**
- * Runs steps `{ name, task }`. A task returns a line to show beside its name, or nothing; a step that
- * throws has failed, and its message is shown in full. Resolves to the names of the failed ones.
+ * Runs steps `{ name, task }`, as many at a time as there are cores, in their order. A task returns a
+ * line to show beside its name, or nothing; a step that throws has failed, and its message is shown in
+ * full. Resolves to the names of the failed ones.
  */
 export async function runSteps(steps) {
   const failed = [];
+  const waiting = steps.values();
+  // All take from one iterator: each step runs once.
+  await Promise.all(Array.from({ length: availableParallelism() }, () => runAll(waiting, failed)));
+  return failed;
+}
+
+async function runAll(steps, failed) {
   for (const { name, task } of steps) {
     const start = Date.now();
     try {
@@ -19,7 +28,6 @@ export async function runSteps(steps) {
       console.log(`FAILED  ${name}\n${error.message}\n`);
     }
   }
-  return failed;
 }
 
 /** A step that is one command: it fails with all of the command's output. */

@@ -115,6 +115,7 @@ async fn a_dropped_attempt_leaves_no_lock(stage: Stage) {
     faulty.done.acquire().await.unwrap().forget();
     assert!(t.is_locked(&key).await);
     attempt.abort();
+    assert!(attempt.await.unwrap_err().is_cancelled());
     permits.add_permits(1);
     t.until_free(&key).await;
 }

@@ -45,7 +45,7 @@ fn patient() -> LockOptions {
 async fn a_free_key_is_locked_at_once(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
-    let guard = lock(&t.backend, &key, &options(1000.0, 0.0, 0.0))
+    let guard = lock(&t.backend, &key, &options(1000.0, 0.0, 20_000.0))
         .await
         .unwrap();
     let record = t.by_key(&key).await.unwrap();
