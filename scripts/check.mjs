@@ -2,7 +2,7 @@
 // Every step runs, whatever became of the others; the exit code says whether all passed.
 
 import { join } from "node:path";
-import { build } from "./lib/build.mjs";
+import { buildAddon, buildTypeScript, install, needCompilers } from "./lib/build.mjs";
 import { cargoDeny, npmAudit } from "./lib/licences.mjs";
 import { checkExports } from "./lib/exports.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
@@ -13,33 +13,42 @@ import { command, quietly, runSteps } from "./lib/steps.mjs";
 
 const bin = (name) => join(root, "node_modules", ".bin", name);
 
-await main(async () => {
-  await build();
-  const failed = await runSteps([
-    command("cargo fmt", "cargo", "fmt", "--all", "--check"),
-    command(
-      "cargo clippy",
-      ...["cargo", "clippy", "--workspace", "--all-targets", "--all-features", "--locked"],
-      ...["--", "-D", "warnings"],
-    ),
-    {
-      name: "cargo doc",
-      task: async () => {
-        const args = ["doc", "--workspace", "--all-features", "--no-deps", "--locked"];
-        await quietly("cargo", args, { env: { RUSTDOCFLAGS: "-D warnings" } });
-      },
+// The build of the addon takes longest by far, and one core: what does without it goes beside it.
+const beside = [
+  { name: "build", task: buildAddon },
+  command("cargo fmt", "cargo", "fmt", "--all", "--check"),
+  command(
+    "cargo clippy",
+    ...["cargo", "clippy", "--workspace", "--all-targets", "--all-features", "--locked"],
+    ...["--", "-D", "warnings"],
+  ),
+  {
+    name: "cargo doc",
+    task: async () => {
+      const args = ["doc", "--workspace", "--all-features", "--no-deps", "--locked"];
+      await quietly("cargo", args, { env: { RUSTDOCFLAGS: "-D warnings" } });
     },
-    command("prettier", bin("prettier"), "--check", "."),
-    command("eslint", bin("eslint"), "--max-warnings", "0", "."),
-    command("types", "npm", "run", "--silent", "check:types"),
-    command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
-    { name: "exports", task: checkExports },
-    { name: "publint", task: publint },
-    { name: "are the types wrong", task: attw },
-    { name: "cargo deny", task: cargoDeny },
-    { name: "npm audit", task: npmAudit },
-    { name: "tracked files", task: checkTrackedFiles },
-  ]);
+  },
+  command("prettier", bin("prettier"), "--check", "."),
+  command("eslint", bin("eslint"), "--max-warnings", "0", "."),
+  command("types", "npm", "run", "--silent", "check:types"),
+  command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
+];
+
+const after = [
+  { name: "exports", task: checkExports },
+  { name: "publint", task: publint },
+  { name: "are the types wrong", task: attw },
+  { name: "cargo deny", task: cargoDeny },
+  { name: "npm audit", task: npmAudit },
+  { name: "tracked files", task: checkTrackedFiles },
+];
+
+await main(async () => {
+  await install();
+  await needCompilers();
+  await buildTypeScript();
+  const failed = [...(await runSteps(beside)), ...(await runSteps(after))];
   if (failed.length === 0) {
     console.log("check: all steps passed");
     return 0;

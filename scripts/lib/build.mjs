@@ -37,14 +37,19 @@ export async function install() {
   writeFileSync(stamp, wanted);
 }
 
-/** The addon, built by cargo and put into the folder of this platform's npm package. */
-export async function buildAddon() {
+/** Cargo, and what it needs. */
+export async function needCompilers() {
   if (!which("cargo")) {
     throw new Error("cargo is missing: install Rust (https://rustup.rs), then open a new shell");
   }
   await needPrograms([
     { command: ["cc", "gcc", "clang"], packages: ["gcc", "libc6-dev"], why: "compiles SQLite" },
   ]);
+}
+
+/** The addon, built by cargo and put into the folder of this platform's npm package. */
+export async function buildAddon() {
+  await needCompilers();
   const args = ["build", "--release", "--locked", "--package", "syncguard-node"];
   // Nothing to say when there is nothing to do.
   const notice = setTimeout(() => {
