@@ -118,7 +118,7 @@ function killOne() {
   });
 }
 
-/** Worker 3 stands still with a lock in its hands until somebody else has it, and then goes on. */
+/** Worker 3 stands still with a lock in its hands until somebody else has done its work, and then goes on. */
 function stopOne() {
   askToHold(3, ({ account, fence, id }) => {
     tally.stopped = { worker: 3, account, fence, id, at: Date.now() };
@@ -126,8 +126,8 @@ function stopOne() {
     child.kill("SIGSTOP");
     display.say(`worker 3: stopped (SIGSTOP) while it holds ${account}`);
     tally.workers.get(3).state = "stopped";
-    tally.onWriteByOther(tally.stopped, ({ worker }) => {
-      display.say(`worker ${worker}: wrote to ${account}; worker 3 goes on (SIGCONT)`);
+    tally.onPaidByOther(tally.stopped, (worker) => {
+      display.say(`worker ${worker}: made its payment from ${account}; worker 3 goes on (SIGCONT)`);
       tally.workers.get(3).state = "working";
       child.send("continue");
       child.kill("SIGCONT");

@@ -40,26 +40,27 @@ export function createTally(workers) {
 
     /** Calls back when another worker gets the lock that `lost.worker` held. */
     onTakeover(lost, then) {
-      watch("locked", lost, (worker) => {
-        lost.takenOver = { worker, afterMs: Date.now() - lost.at };
-        then(lost.takenOver);
-      });
+      watch(
+        lost,
+        ({ type }) => type === "locked",
+        (worker) => {
+          lost.takenOver = { worker, afterMs: Date.now() - lost.at };
+          then(lost.takenOver);
+        },
+      );
     },
 
-    /** Calls back when another worker has written under a later lock than that of `lost.worker`. */
-    onWriteByOther(lost, then) {
-      watch("paid", lost, (worker) => {
-        lost.overtaken = { worker, afterMs: Date.now() - lost.at };
-        then(lost.overtaken);
-      });
+    /** Calls back when another worker, under a later lock, has made the payment that `lost.worker` was at. */
+    onPaidByOther(lost, then) {
+      watch(lost, ({ type, id }) => type === "paid" && id === lost.id, then);
     },
   };
   return tally;
 
-  function watch(type, lost, then) {
+  function watch(lost, isIt, then) {
     const look = (worker, message) => {
       const later = message.account === lost.account && message.fence > lost.fence;
-      if (message.type !== type || worker === lost.worker || !later) return;
+      if (worker === lost.worker || !later || !isIt(message)) return;
       watches.splice(watches.indexOf(look), 1);
       then(worker);
     };
