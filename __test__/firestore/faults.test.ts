@@ -2,7 +2,16 @@
 
 import type { Firestore } from "@google-cloud/firestore";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import {
+  afterAll,
+  afterEach,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+  vi,
+} from "vitest";
 import { lock, type LockErrorCode } from "syncguard";
 import { createFirestoreBackend, type FirestoreBackendOptions } from "syncguard/firestore";
 import { lockError } from "../support/errors";
@@ -18,10 +27,8 @@ const used: { emulator: Emulator; db: Firestore }[] = [];
 beforeEach(async () => {
   emulator = await startEmulator();
   // Not that of the environment: only our own takes orders.
-  const environment = process.env.FIRESTORE_EMULATOR_HOST;
-  delete process.env.FIRESTORE_EMULATOR_HOST;
+  vi.stubEnv("FIRESTORE_EMULATOR_HOST", "");
   db = googleClient(emulator.host, projectId);
-  if (environment !== undefined) process.env.FIRESTORE_EMULATOR_HOST = environment;
   used.push({ emulator, db });
 });
 afterEach(async () => {

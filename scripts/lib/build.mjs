@@ -20,6 +20,7 @@ import { must, which } from "./run.mjs";
 /** Everything that demo, tests and checks need. */
 export async function build() {
   await install();
+  await needCompilers();
   await buildAddon();
   await buildTypeScript();
 }
@@ -49,7 +50,6 @@ export async function needCompilers() {
 
 /** The addon, built by cargo and put into the folder of this platform's npm package. */
 export async function buildAddon() {
-  await needCompilers();
   const args = ["build", "--release", "--locked", "--package", "syncguard-node"];
   // Nothing to say when there is nothing to do.
   const notice = setTimeout(() => {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::acquire::{Acquisitions, Asked};
 use super::config::PostgresConfig;
 use super::group::Groups;
@@ -21,7 +23,6 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
-use async_trait::async_trait;
 
 /// What the locks are like, whoever talks to the server.
 #[derive(Debug, Clone)]
