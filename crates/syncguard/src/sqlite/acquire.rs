@@ -65,7 +65,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use super::super::config::Location;
+    use super::super::config::SqliteConfig;
     use super::super::store::Durability;
     use super::*;
     use crate::backend::Ttl;
@@ -78,7 +78,7 @@ mod tests {
     fn store_with_counter(counter: i64) -> Store {
         let deadline = Instant::now() + Duration::from_secs(5);
         let clock = Arc::new(SystemClock);
-        let mut store = Store::open(&Location::Memory, clock, deadline).unwrap();
+        let mut store = Store::open(&SqliteConfig::in_memory(), clock, deadline).unwrap();
         assert!(store.begin(Durability::ForGood, deadline).unwrap());
         store
             .connection()

@@ -9,6 +9,8 @@ use crate::error::{Error, ErrorKind};
 const DAMAGED: &str = "the lock file is damaged: stop the processes that use it, then restore it or \
      move it away, together with its -wal and -shm files (the fences of a new file start at 1)";
 
+const MOVED: &str = "the lock file was moved, replaced or deleted while it was in use";
+
 /// What the caller gets for a failure of SQLite.
 pub(super) fn from_sqlite(error: rusqlite::Error) -> Error {
     match error {
@@ -41,15 +43,17 @@ pub(super) fn damaged() -> Error {
     Error::new(ErrorKind::Internal, DAMAGED)
 }
 
+/// A path that leads to another file than before, or to none.
+pub(super) fn moved() -> Error {
+    Error::new(ErrorKind::ServiceUnavailable, MOVED)
+}
+
 /// The meaning of an SQLite result code, primary or extended.
 fn classify(code: i32) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     match code {
         ffi::SQLITE_READONLY_DBMOVED => {
-            return (
-                ServiceUnavailable,
-                "the lock file was moved or deleted while it was in use",
-            );
+            return (ServiceUnavailable, MOVED);
         }
         ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY => {
             return (
@@ -185,7 +189,7 @@ mod tests {
             (
                 ffi::SQLITE_READONLY_DBMOVED,
                 ServiceUnavailable,
-                "moved or deleted",
+                "replaced or deleted",
             ),
             (ffi::SQLITE_CORRUPT, Internal, "restore it"),
             (ffi::SQLITE_CORRUPT_INDEX, Internal, "restore it"),

@@ -1,37 +1,121 @@
 //! The lock file before SQLite sees it: it is made, or it is refused and stays as it was.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::path::Path;
+use std::fs::{Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use super::copies::{self, held_by_another_copy};
 use super::error::{self, Subject};
+use super::file_id::FileId;
+use super::header;
 use super::open_files::{self, OpenFile};
-use super::schema::check_version;
 use crate::error::Error;
+use crate::random;
 
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-const HEADER_BYTES: usize = 100;
+/// How long another copy of the library in this process may be about to close the file.
+const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Opens the file with `connect` once it is known to be ours or new.
-///
-/// Nothing is written to a file that is neither. The check and `connect` are one step for all
-/// threads of this process: see [`open_files`].
-pub(super) fn open<C>(
-    path: &Path,
-    connect: impl FnOnce(&Path) -> Result<C, Error>,
-) -> Result<(OpenFile, C), Error> {
-    check_folder(path.parent().unwrap_or(path))?;
-    let mut open_files = open_files::lock();
-    if !open_files.contains(path) {
-        check_is_regular(path)?;
-        let file = open_or_create(path).map_err(|error| error::from_io(error, Subject::File))?;
-        check_header(file)?;
+/// A lock file that is open.
+pub(super) struct LockFile {
+    /// As the user names it.
+    path: PathBuf,
+    id: FileId,
+    entry: OpenFile,
+}
+
+impl LockFile {
+    /// Opens the file with `connect` once it is known to be ours or new.
+    ///
+    /// Nothing is written to a file that is neither. The checks and `connect` are one step for all
+    /// threads of this process: see [`open_files`].
+    pub(super) fn open<C>(
+        path: &Path,
+        connect: impl Fn(&Path) -> Result<C, Error>,
+    ) -> Result<(Self, C), Error> {
+        let real = without_links(path)?;
+        check_folder(real.parent().unwrap_or(&real))?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some((id, entry, connection)) = attempt(&real, &connect)? {
+                let path = path.to_owned();
+                return Ok((Self { path, id, entry }, connection));
+            }
+            if Instant::now() >= until {
+                return Err(held_by_another_copy());
+            }
+            // Two that came at once gave way to each other.
+            let step = Duration::from_millis(5).mul_f64(random::unit().unwrap_or(0.5));
+            std::thread::sleep(step);
+        }
     }
+
+    /// Whether the path still leads to this file, and no other does: what is written to a file that
+    /// was replaced meanwhile, those who use its successor do not see.
+    pub(super) fn check_is_in_place(&self) -> Result<(), Error> {
+        let metadata = match std::fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error::moved()),
+            other => other.map_err(|error| error::from_io(error, Subject::File))?,
+        };
+        check_has_one_name(&metadata)?;
+        #[cfg(unix)]
+        let path = &self.path;
+        #[cfg(not(unix))]
+        let path = &without_links(&self.path)?;
+        if FileId::new(path, &metadata) == self.id {
+            Ok(())
+        } else {
+            Err(error::moved())
+        }
+    }
+
+    /// What [`open_files`] has of it, when the connection is closed.
+    pub(super) fn into_entry(self) -> OpenFile {
+        self.entry
+    }
+}
+
+/// Opens the file, a path without links, unless another copy of the library has it open.
+fn attempt<C>(
+    path: &Path,
+    connect: impl Fn(&Path) -> Result<C, Error>,
+) -> Result<Option<(FileId, OpenFile, C)>, Error> {
+    let failed = |error| error::from_io(error, Subject::File);
+    let mut open_files = open_files::lock();
+    let id = make_or_check(path)?;
+    if open_files.contains(&id) {
+        let connection = connect(path)?;
+        return Ok(Some((id.clone(), open_files.add_again(id), connection)));
+    }
+    let Some(claim) = copies::attempt(path, &id).map_err(failed)? else {
+        return Ok(None);
+    };
+    // From here on, opening and closing it takes no locks away from others.
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    header::check(file.map_err(failed)?)?;
     let connection = connect(path)?;
-    let entry = open_files
-        .add(path)
-        .map_err(|error| error::from_io(error, Subject::File))?;
-    Ok((entry, connection))
+    Ok(Some((id.clone(), open_files.add(id, claim), connection)))
+}
+
+/// The path of the same file that leads through no link, so that all that is checked is checked
+/// where SQLite works: it follows links to the file and keeps its other files there.
+fn without_links(path: &Path) -> Result<PathBuf, Error> {
+    let failed = |error| error::from_io(error, Subject::Folder);
+    let mut path = path.to_owned();
+    // As many as systems allow.
+    for _ in 0..40 {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return path.canonicalize().map_err(failed);
+        };
+        let folder = folder.canonicalize().map_err(failed)?;
+        let here = folder.join(name);
+        match std::fs::read_link(&here) {
+            Ok(target) => path = folder.join(target),
+            // Not a link, or not there yet.
+            Err(_) => return Ok(here),
+        }
+    }
+    Err(Error::invalid("path leads through too many symbolic links"))
 }
 
 /// SQLite makes and removes files beside the lock file, so the folder must be writable.
@@ -53,107 +137,86 @@ fn check_folder(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opening a pipe or a device could block or do harm.
-fn check_is_regular(path: &Path) -> Result<(), Error> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Err(error::from_io(
-            io::ErrorKind::IsADirectory.into(),
-            Subject::File,
-        )),
-        Ok(metadata) if !metadata.is_file() => {
-            Err(Error::invalid("path is not a regular file; choose another"))
+/// Which file it is, one that may be opened as a lock file or that has just been made.
+fn make_or_check(path: &Path) -> Result<FileId, Error> {
+    let failed = |error| error::from_io(error, Subject::File);
+    let metadata = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(path).map_err(failed)?;
+            std::fs::metadata(path).map_err(failed)?
         }
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error::from_io(error, Subject::File)),
+        other => other.map_err(failed)?,
+    };
+    if metadata.is_dir() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
+    if !metadata.is_file() {
+        // Opening a pipe or a device could block or do harm.
+        return Err(Error::invalid("path is not a regular file; choose another"));
+    }
+    check_has_one_name(&metadata)?;
+    check_is_not_mounted(path)?;
+    Ok(FileId::new(path, &metadata))
+}
+
+/// Makes an empty file, unless somebody else is quicker. It belongs to its maker alone: lock ids are
+/// secrets. SQLite gives its other files the same mode.
+///
+/// Not by opening it: to close it could take away locks of another copy of the library, which may
+/// have opened it meanwhile.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn make(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let mode = Mode::RUSR | Mode::WUSR;
+    match mknodat(CWD, path, FileType::RegularFile, mode, 0) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// A new file belongs to its maker alone: lock ids are secrets. SQLite gives its other files the same mode.
-fn open_or_create(path: &Path) -> io::Result<File> {
+/// As above, where files can be made only by opening them.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn make(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    match options.open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
-fn check_header(file: File) -> Result<(), Error> {
-    let mut header = Vec::with_capacity(HEADER_BYTES);
-    file.take(HEADER_BYTES as u64)
-        .read_to_end(&mut header)
-        .map_err(|error| error::from_io(error, Subject::File))?;
-    if header.is_empty() {
-        return Ok(());
-    }
-    if !header.starts_with(MAGIC) {
+/// SQLite's other files go by the name, and so would not be the same for users of another name.
+fn check_has_one_name(metadata: &Metadata) -> Result<(), Error> {
+    #[cfg(unix)]
+    if std::os::unix::fs::MetadataExt::nlink(metadata) > 1 {
         return Err(Error::invalid(
-            "path is not an SQLite database; choose another path or move the file away",
+            "the lock file has another name, a hard link, whose users would not see the locks of \
+             the users of this one: remove one of the two, or make it a symbolic link",
         ));
     }
-    let number = |at: usize| -> Option<i32> {
-        let bytes = header.get(at..at + 4)?;
-        Some(i32::from_be_bytes(bytes.try_into().ok()?))
-    };
-    match (number(68), number(60)) {
-        (Some(application_id), Some(version)) => check_version(application_id, version),
-        _ => Err(error::damaged()),
-    }
+    #[cfg(not(unix))]
+    let _ = metadata;
+    Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::super::schema::{APPLICATION_ID, VERSION};
-    use super::*;
-    use crate::error::ErrorKind;
-
-    fn checked(bytes: &[u8]) -> Result<(), Error> {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(bytes).unwrap();
-        check_header(File::open(file.path()).unwrap())
-    }
-
-    fn header(application_id: i32, version: i32) -> Vec<u8> {
-        let mut header = vec![0; HEADER_BYTES];
-        header[..16].copy_from_slice(MAGIC);
-        header[60..64].copy_from_slice(&version.to_be_bytes());
-        header[68..72].copy_from_slice(&application_id.to_be_bytes());
-        header
-    }
-
-    #[test]
-    fn only_new_files_and_our_own_pass() {
-        assert!(checked(b"").is_ok());
-        assert!(checked(&header(APPLICATION_ID, VERSION)).is_ok());
-        for (bytes, kind, advice) in [
-            (
-                b"hello".to_vec(),
-                ErrorKind::InvalidArgument,
-                "not an SQLite database",
-            ),
-            (
-                header(0, 0),
-                ErrorKind::InvalidArgument,
-                "another application",
-            ),
-            (
-                header(7, VERSION),
-                ErrorKind::InvalidArgument,
-                "another application",
-            ),
-            (
-                header(APPLICATION_ID, VERSION + 1),
-                ErrorKind::InvalidArgument,
-                "upgrade",
-            ),
-            (header(APPLICATION_ID, 0), ErrorKind::Internal, "damaged"),
-            (MAGIC.to_vec(), ErrorKind::Internal, "damaged"),
-        ] {
-            let error = checked(&bytes).unwrap_err();
-            assert_eq!(error.kind(), kind);
-            assert!(error.message().contains(advice), "{error}");
+/// A mount of the file alone, as containers have, is another name for it.
+fn check_is_not_mounted(path: &Path) -> Result<(), Error> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+        // Older systems do not say.
+        if let Ok(status) = statx(CWD, path, AtFlags::empty(), StatxFlags::empty())
+            && status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        {
+            return Err(Error::invalid(
+                "the lock file is mounted by itself, and SQLite's files beside it are not, so that \
+                 others would not see its locks: mount its folder instead",
+            ));
         }
     }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = path;
+    Ok(())
 }

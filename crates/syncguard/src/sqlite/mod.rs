@@ -31,11 +31,16 @@
 //!
 //! - It excludes processes on one machine only. SQLite needs memory shared between the processes and
 //!   dependable file locks: never use a file on NFS, SMB or another network file system.
+//! - Two copies of this library in one process (two versions, two addons) cannot share a file: the locks
+//!   of SQLite belong to the process. The one that comes second gets `InvalidArgument` until the first
+//!   has closed its backends.
 //! - Time is the machine's clock, one for all processes. When the clock is set forward, locks expire
 //!   early by as much, and a holder may find another beside it: that is what the fence is for. When it
 //!   is set back, locks that are not released last longer by as much.
 //! - The file, and `-wal` and `-shm` beside it, must not be deleted or replaced while any process has
-//!   them open: the others would go on with the old file.
+//!   them open. Each write looks whether the path still leads to the file, and fails if it does not.
+//! - The file must have one name, because `-wal` and `-shm` go by the name: a hard link to it, or a mount
+//!   of the file without its folder, is refused. Symbolic links are followed.
 //!
 //! # How it works
 //!
@@ -45,10 +50,13 @@
 
 mod acquire;
 mod config;
+mod copies;
 mod error;
 mod extend;
 mod file;
+mod file_id;
 mod force_release;
+mod header;
 mod is_locked;
 mod lookup;
 mod open_files;
@@ -160,14 +168,14 @@ impl SqliteBackend {
             Worker::NotStarted => {
                 let (jobs, queue) = channel();
                 let (alive, ended) = watch::channel(());
-                let location = self.config.location.clone();
+                let config = self.config.clone();
                 let clock = Arc::clone(&self.clock);
                 std::thread::Builder::new()
                     .name("syncguard-sqlite".to_owned())
                     .spawn(move || {
                         // Dropped last, also when the thread panics.
                         let _alive = alive;
-                        worker::serve(&location, &clock, &queue);
+                        worker::serve(&config, &clock, &queue);
                     })
                     .map_err(|error| {
                         Error::new(ErrorKind::ServiceUnavailable, "no thread could be started")

@@ -1,4 +1,4 @@
-//! Which lock files this process has open.
+//! Which lock files this copy of the library has open.
 //!
 //! POSIX drops all locks of a process on a file when the process closes *any* descriptor of it, so
 //! reading the header of a file that another backend of this process has open would take away the
@@ -9,82 +9,81 @@
 //! number on the list as long as it is open, and no other file can have that number until then.
 
 use std::collections::HashMap;
-use std::io;
-use std::path::Path;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// What names a file, whatever its path.
-#[cfg(unix)]
-type FileId = (u64, u64);
-/// Elsewhere locks belong to handles, and nothing need be remembered.
-#[cfg(not(unix))]
-type FileId = std::convert::Infallible;
+use super::copies::Claim;
+use super::file_id::FileId;
 
-static OPEN: LazyLock<Mutex<HashMap<FileId, usize>>> = LazyLock::new(Mutex::default);
+struct Entry {
+    connections: usize,
+    /// Goes when the last connection is closed.
+    _claim: Claim,
+}
+
+static OPEN: LazyLock<Mutex<HashMap<FileId, Entry>>> = LazyLock::new(Mutex::default);
 
 /// The list, for one thread at a time.
 pub(super) fn lock() -> OpenFiles {
     OpenFiles(guard())
 }
 
-fn guard() -> MutexGuard<'static, HashMap<FileId, usize>> {
+fn guard() -> MutexGuard<'static, HashMap<FileId, Entry>> {
     // The map is whole between any two statements: a panic elsewhere cannot have left it half-done.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) struct OpenFiles(MutexGuard<'static, HashMap<FileId, usize>>);
+pub(super) struct OpenFiles(MutexGuard<'static, HashMap<FileId, Entry>>);
 
 impl OpenFiles {
-    pub(super) fn contains(&self, path: &Path) -> bool {
-        id(path).is_ok_and(|id| id.is_some_and(|id| self.0.contains_key(&id)))
+    pub(super) fn contains(&self, id: &FileId) -> bool {
+        self.0.contains_key(id)
     }
 
-    /// Enters the file until what is returned is dropped.
-    pub(super) fn add(&mut self, path: &Path) -> io::Result<OpenFile> {
-        let id = id(path)?;
-        if let Some(id) = id {
-            *self.0.entry(id).or_default() += 1;
-        }
-        Ok(OpenFile(id))
+    /// Enters a connection to a file that is not on the list.
+    pub(super) fn add(&mut self, id: FileId, claim: Claim) -> OpenFile {
+        let entry = Entry {
+            connections: 1,
+            _claim: claim,
+        };
+        self.0.insert(id.clone(), entry);
+        OpenFile(Some(id))
+    }
+
+    /// Enters another connection to a file that is on the list.
+    pub(super) fn add_again(&mut self, id: FileId) -> OpenFile {
+        let entry = self.0.get_mut(&id);
+        let id = entry.map(|entry| {
+            entry.connections += 1;
+            id
+        });
+        OpenFile(id)
     }
 
     /// Takes an entry off the list; the connection must be closed.
     pub(super) fn remove(&mut self, mut file: OpenFile) {
         if let Some(id) = file.0.take() {
-            remove(&mut self.0, id);
+            remove(&mut self.0, &id);
         }
     }
 }
 
-/// An entry of the list.
+/// A connection on the list.
 pub(super) struct OpenFile(Option<FileId>);
 
 /// For a thread that panics; everybody else uses [`OpenFiles::remove`].
 impl Drop for OpenFile {
     fn drop(&mut self) {
         if let Some(id) = self.0.take() {
-            remove(&mut guard(), id);
+            remove(&mut guard(), &id);
         }
     }
 }
 
-fn remove(open: &mut HashMap<FileId, usize>, id: FileId) {
-    if let Some(count) = open.get_mut(&id) {
-        *count -= 1;
-        if *count == 0 {
-            open.remove(&id);
+fn remove(open: &mut HashMap<FileId, Entry>, id: &FileId) {
+    if let Some(entry) = open.get_mut(id) {
+        entry.connections -= 1;
+        if entry.connections == 0 {
+            open.remove(id);
         }
     }
-}
-
-#[cfg(unix)]
-fn id(path: &Path) -> io::Result<Option<FileId>> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path)?;
-    Ok(Some((metadata.dev(), metadata.ino())))
-}
-
-#[cfg(not(unix))]
-fn id(_: &Path) -> io::Result<Option<FileId>> {
-    Ok(None)
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::config::Location;
+use super::config::{Location, SqliteConfig};
 use super::error::{from_sqlite, is_busy};
-use super::open_files::{self, OpenFile};
-use super::{file, schema};
+use super::file::LockFile;
+use super::{open_files, schema};
 use crate::error::{Error, ErrorKind};
 use crate::random;
 use crate::time::Clock;
@@ -35,20 +35,20 @@ pub(super) struct Store {
     deadline: Arc<Mutex<Instant>>,
     durability: Durability,
     /// `None` in memory.
-    file: Option<OpenFile>,
+    file: Option<LockFile>,
 }
 
 impl Store {
     /// Opens the database, and makes it when it is new.
     pub(super) fn open(
-        location: &Location,
+        config: &SqliteConfig,
         clock: Arc<dyn Clock>,
         deadline: Instant,
     ) -> Result<Self, Error> {
-        let (file, connection) = match location {
+        let (file, connection) = match &config.location {
             Location::Memory => (None, Connection::open_in_memory().map_err(from_sqlite)?),
             Location::File(path) => {
-                let (file, connection) = file::open(path, connect)?;
+                let (file, connection) = LockFile::open(path, connect)?;
                 (Some(file), connection)
             }
         };
@@ -89,7 +89,7 @@ impl Store {
     }
 
     /// Starts a transaction that writes, waiting for other processes until `deadline`; `false` when
-    /// they were in the way all the time.
+    /// they were in the way all the time. After an error the store is to be abandoned.
     pub(super) fn begin(
         &mut self,
         durability: Durability,
@@ -99,10 +99,14 @@ impl Store {
         // SQLite refuses to change this within a transaction.
         self.set_durability(durability)?;
         match self.execute("BEGIN IMMEDIATE") {
-            Ok(()) => Ok(true),
-            Err(error) if is_busy(&error) => Ok(false),
-            Err(error) => Err(from_sqlite(error)),
+            Ok(()) => {}
+            Err(error) if is_busy(&error) => return Ok(false),
+            Err(error) => return Err(from_sqlite(error)),
         }
+        if let Some(file) = &self.file {
+            file.check_is_in_place()?;
+        }
+        Ok(true)
     }
 
     /// Ends the transaction. Until this has returned, nothing may be told to anybody.
@@ -154,7 +158,7 @@ impl Store {
         let mut open_files = open_files::lock();
         drop(self.connection);
         if let Some(file) = self.file {
-            open_files.remove(file);
+            open_files.remove(file.into_entry());
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::config::Location;
+use super::config::SqliteConfig;
 use super::store::{Durability, Store, held_by_others};
 use crate::error::{Error, ErrorKind};
 use crate::time::Clock;
@@ -107,14 +107,14 @@ where
 
 /// Runs jobs until all senders are gone. What has queued up while one transaction was written to the
 /// disk shares the next: that is what makes many locks at a time cheap.
-pub(super) fn serve(location: &Location, clock: &Arc<dyn Clock>, jobs: &Receiver<Job>) {
+pub(super) fn serve(config: &SqliteConfig, clock: &Arc<dyn Clock>, jobs: &Receiver<Job>) {
     let mut store = None;
     while let Ok(first) = jobs.recv() {
         let batch: Vec<Job> = once(first)
             .chain(jobs.try_iter())
             .take(LARGEST_BATCH)
             .collect();
-        let Some(mut open) = open(location, clock, &mut store, batch) else {
+        let Some(mut open) = open(config, clock, &mut store, batch) else {
             continue;
         };
         let sound = run(&mut open.store, open.batch);
@@ -137,14 +137,14 @@ struct Open {
 
 /// The store that is open, or a new one; when there is none to have, the batch gets the error.
 fn open(
-    location: &Location,
+    config: &SqliteConfig,
     clock: &Arc<dyn Clock>,
     store: &mut Option<Store>,
     batch: Vec<Job>,
 ) -> Option<Open> {
     let opened = match store.take() {
         Some(store) => Ok(store),
-        None => Store::open(location, Arc::clone(clock), earliest_deadline(&batch)),
+        None => Store::open(config, Arc::clone(clock), earliest_deadline(&batch)),
     };
     match opened {
         Ok(store) => Some(Open { store, batch }),

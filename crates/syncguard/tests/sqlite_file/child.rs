@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use syncguard::{AcquireOutcome, Backend};
 
 use crate::support::{backend, block_on, request};
-use crate::{access, sharing};
+use crate::{access, names, sharing};
 
 const SCENARIO: &str = "SYNCGUARD_SCENARIO";
 const PATH: &str = "SYNCGUARD_SCENARIO_PATH";
@@ -22,6 +22,7 @@ pub(crate) fn play() -> bool {
         match scenario.as_str() {
             "probe" => probe(&path).await,
             "full disk" => access::on_a_small_disk(&path).await,
+            "no descriptors" => names::run_out_of_descriptors(&path).await,
             "threads" => sharing::count_threads(&path).await,
             other => panic!("unknown scenario {other}"),
         }

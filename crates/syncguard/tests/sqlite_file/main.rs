@@ -15,6 +15,7 @@ mod access;
 mod child;
 mod cleanup;
 mod creation;
+mod names;
 mod refusal;
 mod sharing;
 mod support;
@@ -27,11 +28,12 @@ fn main() -> ExitCode {
     if child::play() {
         return ExitCode::SUCCESS;
     }
-    let topics: [(&str, support::Topic); 5] = [
+    let topics: [(&str, support::Topic); 6] = [
         ("creation", creation::TESTS),
         ("refusal", refusal::TESTS),
         ("access", access::TESTS),
         ("sharing", sharing::TESTS),
+        ("names", names::TESTS),
         ("cleanup", cleanup::TESTS),
     ];
     let mut trials = Vec::new();

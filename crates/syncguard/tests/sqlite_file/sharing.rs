@@ -96,9 +96,11 @@ async fn what_fails_in_a_transaction_leaves_the_others_alone() {
                 backend.release(&unknown),
             )
         },
-        async {
+        async move {
             tokio::task::yield_now().await;
             writer.execute_batch("COMMIT").unwrap();
+            // Before the backend, which closes the file after a damage, opens it again.
+            drop(writer);
         },
     );
     for outcome in [first, last] {
@@ -146,7 +148,7 @@ async fn a_second_backend_leaves_the_locks_of_the_first_on_the_file() {
 }
 
 /// How many locks this process has on the file, from the kernel's table.
-fn locks_on(path: &Path) -> usize {
+pub(crate) fn locks_on(path: &Path) -> usize {
     use std::os::unix::fs::MetadataExt;
     let inode = std::fs::metadata(path).unwrap().ino();
     let (process, file) = (format!(" {} ", std::process::id()), format!(":{inode} "));
