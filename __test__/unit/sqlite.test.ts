@@ -21,7 +21,7 @@ describe("createSqliteBackend", () => {
     const backends = [
       createSqliteBackend(path),
       createSqliteBackend(path, { cleanupInIsLocked: true }),
-      createSqliteBackend({ path }),
+      createSqliteBackend({ path, allowNetworkFileSystem: true }),
       createSqliteBackend({ path: `sqlite://${path}` }),
       createSqliteBackend(`sqlite:${path}`),
     ];
@@ -80,6 +80,7 @@ describe("createSqliteBackend", () => {
     [":memory:", { operationTimeoutMs: Number.NaN }],
     [":memory:", { operationTimeoutMs: "5" }],
     [":memory:", { cleanupInIsLocked: "yes" }],
+    [":memory:", { allowNetworkFileSystem: "yes" }],
   ])("refuses %j, %j", (first, second) => {
     const create = createSqliteBackend as (...args: unknown[]) => unknown;
     expect(thrownLockError(() => create(first, second)).code).toBe("InvalidArgument");

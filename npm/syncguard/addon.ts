@@ -15,6 +15,7 @@ export type SqliteNativeOptions = {
   path?: string;
   cleanupInIsLocked?: boolean;
   operationTimeoutMs?: number;
+  allowNetworkFileSystem?: boolean;
 };
 
 /** How locks are kept in Redis, whoever carries them there. */

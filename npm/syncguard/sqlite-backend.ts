@@ -18,12 +18,17 @@ export interface SqliteBackendOptions extends CommonBackendOptions {
   path?: string | undefined;
   /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
   operationTimeoutMs?: number | undefined;
+  /**
+   * Whether the file may be on a network file system. No other machine may use it then: nothing would exclude it.
+   * Without this, such a path is `InvalidArgument`.
+   */
+  allowNetworkFileSystem?: boolean | undefined;
 }
 
 /**
  * A backend that keeps locks in a SQLite database: no server needed.
  *
- * It excludes all processes of one machine that use the same file. Network file systems do not work. Times are the
+ * It excludes all processes of one machine that use the same file, and refuses network file systems. Times are the
  * machine's: when its clock is set forward, locks end early; when it is set back, they last longer.
  *
  * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
@@ -41,12 +46,21 @@ export function createSqliteBackend(
   pathOrOptions: string | SqliteBackendOptions = {},
   moreOptions: SqliteBackendOptions = {},
 ): SyncGuardBackend<SqliteCapabilities> {
-  const { path, cleanupInIsLocked, operationTimeoutMs, onReleaseError, disposeTimeoutMs } =
-    mergeOptions(pathOrOptions, moreOptions);
+  const {
+    path,
+    cleanupInIsLocked,
+    operationTimeoutMs,
+    allowNetworkFileSystem,
+    onReleaseError,
+    disposeTimeoutMs,
+  } = mergeOptions(pathOrOptions, moreOptions);
   const nativeOptions: SqliteNativeOptions = {};
   if (path !== undefined && path !== ":memory:") nativeOptions.path = path;
   if (cleanupInIsLocked !== undefined) nativeOptions.cleanupInIsLocked = cleanupInIsLocked;
   if (operationTimeoutMs !== undefined) nativeOptions.operationTimeoutMs = operationTimeoutMs;
+  if (allowNetworkFileSystem !== undefined) {
+    nativeOptions.allowNetworkFileSystem = allowNetworkFileSystem;
+  }
   return exposeNativeBackend(core.createSqliteBackend(nativeOptions), {
     onReleaseError,
     disposeTimeoutMs,

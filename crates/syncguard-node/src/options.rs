@@ -12,6 +12,7 @@ pub struct SqliteOptions {
     pub path: Option<String>,
     pub cleanup_in_is_locked: Option<bool>,
     pub operation_timeout_ms: Option<f64>,
+    pub allow_network_file_system: Option<bool>,
 }
 
 impl TryFrom<SqliteOptions> for SqliteConfig {
@@ -27,6 +28,9 @@ impl TryFrom<SqliteOptions> for SqliteConfig {
         }
         if let Some(ms) = options.operation_timeout_ms {
             config.operation_timeout = timeout(ms, "operationTimeoutMs")?;
+        }
+        if let Some(allow) = options.allow_network_file_system {
+            config.allow_network_file_system = allow;
         }
         Ok(config)
     }

@@ -35,6 +35,9 @@ pub struct SqliteConfig {
     /// How long one operation may take, waiting for other processes included:
     /// [`DEFAULT_OPERATION_TIMEOUT`] unless set, at most [`MAX_OPERATION_TIMEOUT`](Self::MAX_OPERATION_TIMEOUT).
     pub operation_timeout: Duration,
+    /// Whether the file may be on a network file system, where it excludes nobody on other machines.
+    /// `false` unless set: such a path is refused.
+    pub allow_network_file_system: bool,
 }
 
 impl SqliteConfig {
@@ -56,6 +59,7 @@ impl SqliteConfig {
             location,
             cleanup_in_is_locked: false,
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
+            allow_network_file_system: false,
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::copies::{self, held_by_another_copy};
 use super::error::{self, Subject};
 use super::file_id::FileId;
+use super::file_system::network_file_system;
 use super::header;
 use super::open_files::{self, OpenFile};
 use crate::error::Error;
@@ -31,10 +32,30 @@ impl LockFile {
     /// threads of this process: see [`open_files`].
     pub(super) fn open<C>(
         path: &Path,
+        allow_network_file_system: bool,
+        connect: impl Fn(&Path) -> Result<C, Error>,
+    ) -> Result<(Self, C), Error> {
+        Self::open_where(
+            path,
+            allow_network_file_system,
+            network_file_system,
+            connect,
+        )
+    }
+
+    /// The same; `network_file_system` says of a folder what network file system it is on.
+    fn open_where<C>(
+        path: &Path,
+        allow_network_file_system: bool,
+        network_file_system: impl Fn(&Path) -> io::Result<Option<String>>,
         connect: impl Fn(&Path) -> Result<C, Error>,
     ) -> Result<(Self, C), Error> {
         let real = without_links(path)?;
-        check_folder(real.parent().unwrap_or(&real))?;
+        let folder = real.parent().unwrap_or(&real);
+        check_folder(folder)?;
+        if !allow_network_file_system {
+            check_is_local(folder, network_file_system)?;
+        }
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some((id, entry, connection)) = attempt(&real, &connect)? {
@@ -137,6 +158,21 @@ fn check_folder(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+fn check_is_local(
+    folder: &Path,
+    network_file_system: impl Fn(&Path) -> io::Result<Option<String>>,
+) -> Result<(), Error> {
+    match network_file_system(folder) {
+        Ok(None) => Ok(()),
+        Ok(Some(name)) => Err(Error::invalid(format!(
+            "path is on a network file system ({name}), where other machines do not see SQLite's \
+             locks: choose a path on a local disk, or a server; or set allowNetworkFileSystem if \
+             no other machine uses the file"
+        ))),
+        Err(error) => Err(error::from_io(error, Subject::Folder)),
+    }
+}
+
 /// Which file it is, one that may be opened as a lock file or that has just been made.
 fn make_or_check(path: &Path) -> Result<FileId, Error> {
     let failed = |error| error::from_io(error, Subject::File);
@@ -219,4 +255,46 @@ fn check_is_not_mounted(path: &Path) -> Result<(), Error> {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let _ = path;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// Opens a file in a folder of which `kind` is said; whether it was opened.
+    fn opened_on(kind: Option<&str>, allow: bool) -> Result<(), Error> {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().canonicalize().unwrap();
+        let link = folder.join("link");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        let asked = |asked: &Path| {
+            assert_eq!(asked, folder);
+            Ok(kind.map(str::to_owned))
+        };
+        let result = LockFile::open_where(&link.join("locks.db"), allow, asked, |_| Ok(()));
+        assert_eq!(folder.join("locks.db").exists(), result.is_ok());
+        result.map(drop)
+    }
+
+    #[test]
+    fn a_network_file_system_is_refused_and_named() {
+        let error = opened_on(Some("NFS"), false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("(NFS)"), "{error}");
+        assert!(
+            error.message().contains("allowNetworkFileSystem"),
+            "{error}"
+        );
+        opened_on(Some("NFS"), true).unwrap();
+        opened_on(None, false).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_asked_is_refused() {
+        let stale = |_: &Path| Err(io::ErrorKind::StaleNetworkFileHandle.into());
+        let error = check_is_local(Path::new("/"), stale).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+    }
 }

@@ -30,7 +30,9 @@
 //! # What it does not
 //!
 //! - It excludes processes on one machine only. SQLite needs memory shared between the processes and
-//!   dependable file locks: never use a file on NFS, SMB or another network file system.
+//!   dependable file locks. A file on NFS, SMB or another network file system is refused, unless
+//!   [`allow_network_file_system`](SqliteConfig::allow_network_file_system) is set. What a FUSE file
+//!   system is made of cannot be seen: those that are known for a network are refused, others are not.
 //! - Two copies of this library in one process (two versions, two addons) cannot share a file: the locks
 //!   of SQLite belong to the process. The one that comes second gets `InvalidArgument` until the first
 //!   has closed its backends.
@@ -55,6 +57,7 @@ mod error;
 mod extend;
 mod file;
 mod file_id;
+mod file_system;
 mod force_release;
 mod header;
 mod is_locked;

@@ -48,7 +48,8 @@ impl Store {
         let (file, connection) = match &config.location {
             Location::Memory => (None, Connection::open_in_memory().map_err(from_sqlite)?),
             Location::File(path) => {
-                let (file, connection) = LockFile::open(path, connect)?;
+                let allow_network = config.allow_network_file_system;
+                let (file, connection) = LockFile::open(path, allow_network, connect)?;
                 (Some(file), connection)
             }
         };

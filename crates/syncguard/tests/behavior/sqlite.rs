@@ -71,6 +71,7 @@ impl Sqlite {
             location,
             cleanup_in_is_locked: setup.cleanup_in_is_locked,
             operation_timeout: setup.operation_timeout,
+            allow_network_file_system: false,
         };
         let make = || -> Arc<dyn Backend> {
             Arc::new(SqliteBackend::with_clock(config.clone(), clock.clone()).unwrap())
