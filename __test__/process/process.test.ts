@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { lock } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { expectToEnd, run, start } from "../support/child";
@@ -40,6 +40,37 @@ describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
       fences: ["000000000000001", "000000000000002"],
       sameError: true,
       recognised: true,
+    });
+  });
+
+  describe("on the default backend", () => {
+    const warnings = async (
+      env: Record<string, string>,
+      args: string[] = [],
+    ): Promise<Record<string, string>[]> => {
+      vi.stubEnv("SYNCGUARD_URL", undefined);
+      const place = { XDG_STATE_HOME: folder.path, LOCALAPPDATA: folder.path, HOME: folder.path };
+      const finished = await run(runtime, "default-backend.mjs", args, { ...place, ...env });
+      expect(finished.code).toBe(0);
+      return JSON.parse(finished.stdout) as Record<string, string>[];
+    };
+    const NODE_ENV = "production";
+
+    test("warns once in production that locks are this machine's", async () => {
+      const seen = await warnings({ NODE_ENV });
+      expect(seen).toEqual([
+        {
+          name: "Warning",
+          code: "SYNCGUARD_LOCAL_LOCKS",
+          text: expect.stringMatching(/SYNCGUARD_URL is not set.*this machine/) as string,
+        },
+      ]);
+    });
+
+    test("does not warn those who know", async () => {
+      expect(await warnings({})).toEqual([]);
+      expect(await warnings({ NODE_ENV, SYNCGUARD_URL: `sqlite:${file}` })).toEqual([]);
+      expect(await warnings({ NODE_ENV }, ["chosen"])).toEqual([]);
     });
   });
 

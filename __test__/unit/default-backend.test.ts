@@ -91,6 +91,14 @@ describe("SYNCGUARD_URL", () => {
     expect(inspect(error)).not.toContain("secret");
   });
 
+  test.each(["", " ", "\t\n"])("is refused when it is empty: %j", async (url) => {
+    vi.stubEnv("XDG_STATE_HOME", folder.path);
+    const error = await lockError(use(url));
+    expect(error.code).toBe("InvalidArgument");
+    expect(error.message).toMatch(/SYNCGUARD_URL is set and empty/);
+    expect(existsSync(join(folder.path, "syncguard"))).toBe(false);
+  });
+
   test.each([
     "http://u:secret@h",
     "secret",

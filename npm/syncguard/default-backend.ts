@@ -17,7 +17,8 @@ type Backend = LockBackend<FencingCapabilities>;
 
 let chosen: Backend | undefined;
 /** What the environment asked for last, and the backend made for it. */
-let configured: { url: string; backend: Backend } | undefined;
+let configured: { url: string | undefined; backend: Backend } | undefined;
+let warned = false;
 
 /**
  * Makes `backend` the one that `lock(fn, config)` uses in this process; `undefined` undoes that.
@@ -37,12 +38,27 @@ export function setDefaultBackend(backend: LockBackend<FencingCapabilities> | un
 /** The default backend, created at its first use. */
 export function getDefaultBackend(): Backend {
   if (chosen !== undefined) return chosen;
-  const url = process.env.SYNCGUARD_URL ?? "";
-  if (configured?.url !== url) {
-    const backend = url === "" ? createEmbedded() : createFromUrl(url);
+  const url = process.env.SYNCGUARD_URL;
+  if (configured === undefined || configured.url !== url) {
+    const backend = url === undefined ? createEmbedded() : createFromUrl(url);
     configured = { url, backend };
   }
+  if (url === undefined) warnInProduction();
   return configured.backend;
+}
+
+/** Whoever forgot the variable where several machines run would not notice: every lock is granted. */
+function warnInProduction(): void {
+  if (warned || process.env.NODE_ENV !== "production") return;
+  warned = true;
+  process.emitWarning(
+    "SYNCGUARD_URL is not set: locks exclude the processes of this user on this machine, and no other machine's.",
+    {
+      code: "SYNCGUARD_LOCAL_LOCKS",
+      detail:
+        "Set it to the URL of a server, or of a file (sqlite:///var/lib/app/locks.db) if one machine is all there is.",
+    },
+  );
 }
 
 const REDIS = /^(rediss?([+-]sentinel)?|(redis\+)?unix)$/;
@@ -50,6 +66,10 @@ const REDIS = /^(rediss?([+-]sentinel)?|(redis\+)?unix)$/;
 const POSTGRES = /^postgres(ql)?$/;
 
 function createFromUrl(url: string): Backend {
+  if (url.trim() === "") {
+    // A variable that was to be filled in and was not: a local file would exclude nobody else.
+    throw invalid("SYNCGUARD_URL is set and empty: give it a URL, or unset it");
+  }
   // The scheme alone may appear in errors: the rest can hold a password.
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
   if (scheme === "sqlite") {
