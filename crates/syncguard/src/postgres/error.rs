@@ -18,6 +18,29 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// What the server, or a pooler in its place, answered a statement through somebody else's client:
+    /// an SQLSTATE, and the severity if the client gives it.
+    ///
+    /// Clients may give the severity in the server's language: any word but that of an error that ends
+    /// the session is then trusted for states that only the server itself has, within a transaction.
+    pub fn reported(state: &str, severity: Option<&str>) -> Self {
+        let is_error = match severity {
+            Some("ERROR") => true,
+            Some("FATAL" | "PANIC") => false,
+            _ => [
+                "0A", "22", "23", "25006", "26", "40", "42", "53", "54", "55P03",
+            ]
+            .iter()
+            .any(|of| state.starts_with(of)),
+        };
+        let failure = Self::new(Fault::State(state));
+        if proves_rollback(state, is_error) {
+            failure
+        } else {
+            failure.with_unknown_outcome()
+        }
+    }
+
     /// A failure that left nothing behind in the database.
     pub fn new(fault: Fault<'_>) -> Self {
         let (kind, message) = classify(fault);
@@ -71,7 +94,8 @@ impl Failure {
     /// Whether the transaction was rolled back for a reason that another try may not meet:
     /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
     pub fn is_rolled_back_by_chance(&self) -> bool {
-        matches!(self.state(), Some("40001" | "40P01" | "26000" | "42P05"))
+        !self.error.is_outcome_unknown()
+            && matches!(self.state(), Some("40001" | "40P01" | "26000" | "42P05"))
     }
 }
 
@@ -112,15 +136,12 @@ pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage) -> Failure {
             Some("22" | "23") => failure,
             _ => failure.with_source(ServerMessage(db.message().to_owned())),
         };
-        // An error ends the transaction; a fatal one may come when it has been committed already.
-        let session_ended = matches!(
-            db.parsed_severity(),
-            Some(Severity::Fatal | Severity::Panic)
-        );
-        return if stage == Stage::Running && session_ended {
-            failure.with_unknown_outcome()
-        } else {
-            failure
+        let severity = db.parsed_severity();
+        return match stage {
+            Stage::Running if !proves_rollback(state, severity == Some(Severity::Error)) => {
+                failure.with_unknown_outcome()
+            }
+            _ => failure,
         };
     }
     let fault = fault_of(error, stage);
@@ -129,6 +150,19 @@ pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage) -> Failure {
         Stage::Running => failure.with_unknown_outcome(),
         Stage::Connecting => failure,
     }
+}
+
+/// Whether a failed statement that was a transaction of its own has left nothing behind. What is not
+/// known counts as left behind.
+///
+/// An ERROR of the server's ends the transaction. What ends the session may come when it has been
+/// committed already, and so may what a pooler says in the server's place: its messages have no
+/// severity, or are of connections and shutdowns.
+fn proves_rollback(state: &str, is_error: bool) -> bool {
+    is_error
+        && !["08", "57P", "58", "XX"]
+            .iter()
+            .any(|of| state.starts_with(of))
 }
 
 fn fault_of(error: &tokio_postgres::Error, stage: Stage) -> Fault<'static> {
@@ -188,6 +222,36 @@ pub(super) fn pool_failure(error: PoolError<Failure>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_servers_own_error_proves_a_rollback() {
+        for (state, severity, unknown) in [
+            ("40001", Some("ERROR"), false),
+            ("57014", Some("ERROR"), false),
+            ("25006", Some("ERROR"), false),
+            ("08P01", Some("ERROR"), true),
+            ("57P01", Some("ERROR"), true),
+            ("58000", Some("ERROR"), true),
+            ("XX000", Some("ERROR"), true),
+            ("40001", Some("FATAL"), true),
+            ("08P01", Some("FATAL"), true),
+            ("57P01", Some("PANIC"), true),
+            // In the server's language, and from clients that do not give it.
+            ("40001", Some("FEHLER"), false),
+            ("57014", Some("FEHLER"), true),
+            ("42P01", None, false),
+            ("08P01", None, true),
+            ("57014", None, true),
+            ("P0001", None, true),
+        ] {
+            let failure = Failure::reported(state, severity);
+            let found = failure.error().is_outcome_unknown();
+            assert_eq!(found, unknown, "{state} {severity:?}");
+            assert_eq!(failure.is_refusal(), !unknown);
+            let again = state.starts_with("40") && !unknown;
+            assert_eq!(failure.is_rolled_back_by_chance(), again);
+        }
+    }
 
     #[test]
     fn a_failure_says_its_state_and_whether_to_try_again() {

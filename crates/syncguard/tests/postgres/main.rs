@@ -15,6 +15,8 @@ mod faults;
 mod fleet;
 mod groups;
 mod labels;
+mod lost;
+mod mediator;
 #[path = "../support/postgres_server.rs"]
 mod postgres_server;
 mod proxy;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ("faults", faults::TESTS),
         ("groups", groups::TESTS),
         ("labels", labels::TESTS),
+        ("lost", lost::TESTS),
         ("races", races::TESTS),
         ("schema", schema::TESTS),
         ("waits", waits::TESTS),
