@@ -32,6 +32,8 @@ mod fence;
 pub mod firestore;
 #[cfg(feature = "forrst")]
 pub mod forrst;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod gate;
 mod hash;
 mod key;
 mod lock;

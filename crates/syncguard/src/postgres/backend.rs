@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::timeout;
 
 use super::acquire::{Acquisitions, Asked};
 use super::config::PostgresConfig;
+use super::error::Failure;
+use super::fault::Fault;
 use super::group::Groups;
 use super::names::{Names, lock_name};
 use super::pool::Pool;
@@ -21,6 +24,7 @@ use crate::backend::{
     ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
+use crate::gate::{Gate, Pass};
 use crate::key::Key;
 use crate::lock_id::LockId;
 
@@ -52,6 +56,8 @@ impl Default for PostgresOptions {
 /// Locks in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresBackend {
+    /// Those who came before `close` get their answers.
+    gate: Arc<Gate>,
     runner: Arc<Runner>,
     acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
@@ -77,9 +83,14 @@ impl PostgresBackend {
         let releases = Releases {
             durable: options.durable_releases,
         };
+        let gate = Arc::new(Gate::default());
+        let (of_acquisitions, of_releases) = (Arc::clone(&gate), Arc::clone(&gate));
+        let acquisitions = Groups::new(of_acquisitions, Arc::clone(&runner), Acquisitions, limit);
+        let releases = Groups::new(of_releases, Arc::clone(&runner), releases, limit);
         Self {
-            acquisitions: Arc::new(Groups::new(Arc::clone(&runner), Acquisitions, limit)),
-            releases: Arc::new(Groups::new(Arc::clone(&runner), releases, limit)),
+            gate,
+            acquisitions: Arc::new(acquisitions),
+            releases: Arc::new(releases),
             runner,
             options,
             unlabelled: AtomicBool::new(false),
@@ -96,6 +107,7 @@ impl PostgresBackend {
     /// `AuthFailed` when rights are missing, `InvalidArgument` for a table name whose index names
     /// would be too long.
     pub async fn setup_schema(&self) -> Result<(), Error> {
+        let _pass = self.enter()?;
         let set_up = schema::setup(
             self.runner.transport.as_ref(),
             &self.runner.statements,
@@ -106,6 +118,11 @@ impl PostgresBackend {
             .map_err(|_| schema::timed_out())??;
         self.unlabelled.store(!labelled, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn enter(&self) -> Result<Pass<&Gate>, Error> {
+        let closed = || Error::from(Failure::new(Fault::PoolClosed));
+        self.gate.enter().ok_or_else(closed)
     }
 }
 
@@ -128,6 +145,7 @@ impl Backend for PostgresBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let _pass = self.enter()?;
         let names = Names::new(&request.key)?;
         if let Some(owner) = &request.owner
             && !self.unlabelled.load(Ordering::Relaxed)
@@ -151,6 +169,7 @@ impl Backend for PostgresBackend {
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+        let _pass = self.enter()?;
         if let Some(outcome) = self.releases.join(|| lock_id.clone()).await? {
             return Ok(outcome);
         }
@@ -160,11 +179,13 @@ impl Backend for PostgresBackend {
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        let _pass = self.enter()?;
         let call = extend::call(&self.runner.statements, lock_id, ttl);
         extend::outcome(lock_id, self.runner.run(&call).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        let _pass = self.enter()?;
         let name = lock_name(key)?;
         let call = is_locked::call(
             &self.runner.statements,
@@ -175,6 +196,7 @@ impl Backend for PostgresBackend {
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+        let _pass = self.enter()?;
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
@@ -189,12 +211,15 @@ impl Backend for PostgresBackend {
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
+        let _pass = self.enter()?;
         let name = lock_name(key)?;
         let call = force_release::call(&self.runner.statements, &name);
         force_release::outcome(self.runner.run(&call).await?.as_ref())
     }
 
+    /// What was asked for before gets its answer first, within the time for one operation.
     async fn close(&self) {
+        let _ = timeout(self.options.operation_timeout, self.gate.shut()).await;
         self.runner.transport.close().await;
     }
 }
