@@ -16,6 +16,7 @@ use super::names::{Names, lock_name};
 use super::pool::Pool;
 use super::release::Releases;
 use super::runner::Runner;
+use super::share::Subject;
 use super::statement::{Statements, Transport};
 use super::tables::Tables;
 use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};
@@ -147,12 +148,13 @@ impl Backend for PostgresBackend {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let _pass = self.enter()?;
         let names = Names::new(&request.key)?;
+        let subject = Some(Subject::Key(&names.lock));
         if let Some(owner) = &request.owner
             && !self.unlabelled.load(Ordering::Relaxed)
         {
             let label = owner::stored(&request.lock_id, owner);
             let call = acquire::call(&self.runner.statements, request, &names, Some(&label));
-            match self.runner.try_run(&call).await {
+            match self.runner.try_run(subject, &call).await {
                 // The table is older than labels. The lock matters more than its label.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
@@ -165,7 +167,7 @@ impl Backend for PostgresBackend {
             return Ok(outcome);
         }
         let call = acquire::call(&self.runner.statements, request, &names, None);
-        acquire::outcome(request, self.runner.run(&call).await?.as_ref())
+        acquire::outcome(request, self.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
@@ -175,13 +177,15 @@ impl Backend for PostgresBackend {
         }
         let durable = self.options.durable_releases;
         let call = release::call(&self.runner.statements, lock_id, durable);
-        release::outcome(lock_id, self.runner.run(&call).await?.as_ref())
+        let subject = Some(Subject::Row(lock_id.as_str()));
+        release::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         let _pass = self.enter()?;
         let call = extend::call(&self.runner.statements, lock_id, ttl);
-        extend::outcome(lock_id, self.runner.run(&call).await?.as_ref())
+        let subject = Some(Subject::Row(lock_id.as_str()));
+        extend::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -192,7 +196,8 @@ impl Backend for PostgresBackend {
             &name,
             self.options.cleanup_in_is_locked,
         );
-        is_locked::outcome(self.runner.run(&call).await?.as_ref())
+        // What only reads waits for nobody.
+        is_locked::outcome(self.runner.run(None, &call).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
@@ -201,11 +206,13 @@ impl Backend for PostgresBackend {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
                 let call = lookup::by_key(&self.runner.statements, &name);
-                lookup::outcome(self.runner.run(&call).await?.as_ref(), None)
+                let row = self.runner.run(None, &call).await?;
+                lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
                 let call = lookup::by_lock_id(&self.runner.statements, lock_id);
-                lookup::outcome(self.runner.run(&call).await?.as_ref(), Some(lock_id))
+                let row = self.runner.run(None, &call).await?;
+                lookup::outcome(row.as_ref(), Some(lock_id))
             }
         }
     }
@@ -214,7 +221,8 @@ impl Backend for PostgresBackend {
         let _pass = self.enter()?;
         let name = lock_name(key)?;
         let call = force_release::call(&self.runner.statements, &name);
-        force_release::outcome(self.runner.run(&call).await?.as_ref())
+        let row = self.runner.run(Some(Subject::Row(&name)), &call).await?;
+        force_release::outcome(row.as_ref())
     }
 
     /// What was asked for before gets its answer first, within the time for one operation.

@@ -7,7 +7,9 @@ use std::io;
 use deadpool::managed::{PoolError, TimeoutType};
 use tokio_postgres::error::Severity;
 
+use super::config::Host;
 use super::fault::{Fault, classify};
+use super::liveness::End;
 use crate::error::Error;
 
 /// What a transport fails with: an [`Error`], and what the backend must know to go on.
@@ -69,6 +71,27 @@ impl Failure {
         self
     }
 
+    /// A failure to connect to `host`, in the words of what failed.
+    pub(super) fn to_connect(
+        fault: Fault<'_>,
+        host: &Host,
+        cause: impl StdError + Send + Sync + 'static,
+    ) -> Self {
+        let (kind, message) = classify(fault);
+        let mut words: &dyn StdError = &cause;
+        while let Some(source) = words.source() {
+            words = source;
+        }
+        let error = Error::new(kind, format!("{message} ({}: {words})", host.place()));
+        Self::other(error.with_source(cause))
+    }
+
+    /// No connection to `host` in time.
+    pub(super) fn too_late(host: &Host) -> Self {
+        let (kind, message) = classify(Fault::ConnectTimeout);
+        Self::other(Error::new(kind, format!("{message} ({})", host.place())))
+    }
+
     /// Takes an error from elsewhere as it is.
     pub fn other(error: Error) -> Self {
         Self { error, state: None }
@@ -117,18 +140,9 @@ impl fmt::Display for ServerMessage {
 
 impl StdError for ServerMessage {}
 
-/// When a driver error came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// While the session was set up.
-    Connecting,
-    /// After a statement had been handed to the connection.
-    Running,
-}
-
-/// Takes a driver's error apart.
-pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage) -> Failure {
-    if let Some(db) = error.as_db_error() {
+/// What the server said, and the severity of it.
+fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)> {
+    error.as_db_error().map(|db| {
         let state = db.code().code();
         let failure = Failure::new(Fault::State(state));
         // Messages of these classes quote values.
@@ -136,20 +150,62 @@ pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage) -> Failure {
             Some("22" | "23") => failure,
             _ => failure.with_source(ServerMessage(db.message().to_owned())),
         };
-        let severity = db.parsed_severity();
-        return match stage {
-            Stage::Running if !proves_rollback(state, severity == Some(Severity::Error)) => {
-                failure.with_unknown_outcome()
-            }
-            _ => failure,
+        (failure, db.parsed_severity())
+    })
+}
+
+/// Takes the error of a statement apart that had been handed to the connection; `end` is why the
+/// session was ended from this side.
+pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failure {
+    if let Some((failure, severity)) = reported(error) {
+        let state = failure.state().unwrap_or_default();
+        return if proves_rollback(state, severity == Some(Severity::Error)) {
+            failure
+        } else {
+            failure.with_unknown_outcome()
         };
     }
-    let fault = fault_of(error, stage);
-    let failure = Failure::new(fault);
-    match stage {
-        Stage::Running => failure.with_unknown_outcome(),
-        Stage::Connecting => failure,
+    let fault = match (end, find_io(error)) {
+        (Some(End::Silent), _) => Fault::Silent,
+        (Some(End::Oversized), _) => Fault::Oversized,
+        _ if error.is_closed() => Fault::Closed,
+        (None, Some(io)) => Fault::Io(io.kind()),
+        (None, None) => Fault::Malformed,
+    };
+    Failure::new(fault).with_unknown_outcome()
+}
+
+/// Takes the error of a session apart that was being set up.
+pub(super) fn failure_to_connect(
+    error: tokio_postgres::Error,
+    host: &Host,
+    end: Option<End>,
+) -> Failure {
+    if let Some((failure, _)) = reported(&error) {
+        return failure;
     }
+    // The driver tells these apart by their texts alone.
+    let text = error.source().map(ToString::to_string).unwrap_or_default();
+    let fault = match (end, find_io(&error)) {
+        (Some(End::Oversized), _) => Fault::Oversized,
+        (_, Some(io))
+            if io
+                .get_ref()
+                .is_some_and(|inner| inner.is::<rustls::Error>()) =>
+        {
+            Fault::Tls
+        }
+        (_, Some(io)) if io.kind() == io::ErrorKind::UnexpectedEof => Fault::Closed,
+        (_, Some(io)) if io.kind() == io::ErrorKind::InvalidInput => Fault::Foreign,
+        (_, Some(io)) if io.kind() == io::ErrorKind::InvalidData => Fault::Foreign,
+        (_, Some(io)) => Fault::Io(io.kind()),
+        _ if error.is_closed() => Fault::Closed,
+        _ if text == "password missing" => Fault::NoPassword,
+        _ if text == "server does not support TLS" => Fault::NoTls,
+        _ if error.to_string().contains("unexpected message") => Fault::Foreign,
+        _ => Fault::Session,
+    };
+    Failure::to_connect(fault, host, error)
 }
 
 /// Whether a failed statement that was a transaction of its own has left nothing behind. What is not
@@ -163,24 +219,6 @@ fn proves_rollback(state: &str, is_error: bool) -> bool {
         && !["08", "57P", "58", "XX"]
             .iter()
             .any(|of| state.starts_with(of))
-}
-
-fn fault_of(error: &tokio_postgres::Error, stage: Stage) -> Fault<'static> {
-    if error.is_closed() {
-        return Fault::Closed;
-    }
-    match find_io(error) {
-        Some(io)
-            if io
-                .get_ref()
-                .is_some_and(|inner| inner.is::<rustls::Error>()) =>
-        {
-            Fault::Tls
-        }
-        Some(io) => Fault::Io(io.kind()),
-        None if stage == Stage::Connecting => Fault::Session,
-        None => Fault::Malformed,
-    }
 }
 
 fn find_io<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {

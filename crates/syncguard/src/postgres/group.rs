@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::runner::Runner;
+use super::share::Subject;
 use super::statement::{Call, Row, Statements};
 use crate::error::{Error, ErrorKind};
 use crate::gate::Gate;
@@ -182,7 +183,8 @@ impl<W: Work> Groups<W> {
         for (item, outcome) in &unheard {
             if let Some(call) = self.work.undo(&self.runner.statements, item, outcome) {
                 // What fails here is left to its TTL.
-                let _ = self.runner.run(&call).await;
+                let subject = Some(Subject::Row(W::lock_id(item).as_str()));
+                let _ = self.runner.run(subject, &call).await;
             }
         }
     }

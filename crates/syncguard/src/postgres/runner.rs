@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::error::Failure;
+use super::share::{Shares, Subject};
 use super::statement::{Call, Row, Statements, Transport};
 use crate::error::Error;
 use crate::random;
@@ -20,11 +21,14 @@ pub(super) struct Runner {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) statements: Statements,
     under_way: AtomicUsize,
+    /// Where statements have connections to themselves.
+    shares: Option<Shares>,
 }
 
 impl Runner {
     pub(super) fn new(transport: Arc<dyn Transport>, statements: Statements) -> Self {
         Self {
+            shares: transport.connections().map(Shares::new),
             transport,
             statements,
             under_way: AtomicUsize::new(0),
@@ -49,11 +53,25 @@ impl Runner {
         UnderWay(&self.under_way)
     }
 
-    pub(super) async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Error> {
-        self.try_run(call).await.map_err(Error::from)
+    /// Runs a statement; `subject` is what it may have to wait for in the server.
+    pub(super) async fn run(
+        &self,
+        subject: Option<Subject<'_>>,
+        call: &Call<'_>,
+    ) -> Result<Option<Row>, Error> {
+        self.try_run(subject, call).await.map_err(Error::from)
     }
 
-    pub(super) async fn try_run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
+    pub(super) async fn try_run(
+        &self,
+        subject: Option<Subject<'_>>,
+        call: &Call<'_>,
+    ) -> Result<Option<Row>, Failure> {
+        let _place = match (&self.shares, subject) {
+            (Some(shares), Some(subject)) => Some(shares.enter(subject).await),
+            _ => None,
+        };
+        // Who waits for a place of its key takes no connection from anybody.
         let _under_way = self.begin();
         let mut tries = 0;
         loop {

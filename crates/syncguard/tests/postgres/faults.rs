@@ -247,11 +247,15 @@ async fn a_full_pool() {
         ..server().unix()
     };
     let scene = scene(server(), "full", config).await;
-    let grant = scene.hold("k").await;
+    let mut grants = Vec::new();
+    // One lock alone does not get all connections.
+    for name in ["k", "l", "m", "n"] {
+        grants.push(scene.hold(name).await);
+    }
     let blocker = scene.lock_rows().await;
     let mut waiting = JoinSet::new();
-    for _ in 0..4 {
-        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id.clone());
+    for grant in grants {
+        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id);
         waiting.spawn(async move { backend.release(&id).await });
     }
     until_waiting(&scene.client, "full", 4).await;

@@ -22,6 +22,8 @@ mod postgres_server;
 mod proxy;
 mod races;
 mod schema;
+mod share;
+mod silence;
 mod support;
 mod waits;
 mod wire;
@@ -39,6 +41,8 @@ fn main() -> ExitCode {
         ("lost", lost::TESTS),
         ("races", races::TESTS),
         ("schema", schema::TESTS),
+        ("share", share::TESTS),
+        ("silence", silence::TESTS),
         ("waits", waits::TESTS),
         ("wire", wire::TESTS),
     ];
