@@ -198,6 +198,8 @@ pub(super) fn failure_to_connect(
         (_, Some(io)) if io.kind() == io::ErrorKind::UnexpectedEof => Fault::Closed,
         (_, Some(io)) if io.kind() == io::ErrorKind::InvalidInput => Fault::Foreign,
         (_, Some(io)) if io.kind() == io::ErrorKind::InvalidData => Fault::Foreign,
+        // The driver's own words for a message that cannot be one.
+        (_, Some(io)) if io.kind() == io::ErrorKind::Other => Fault::Foreign,
         (_, Some(io)) => Fault::Io(io.kind()),
         _ if error.is_closed() => Fault::Closed,
         _ if text == "password missing" => Fault::NoPassword,

@@ -60,7 +60,7 @@ async fn a_poolers_word_is_not_the_servers() {
         let error = try_acquire(&ours, &name).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
         assert!(error.is_outcome_unknown());
-        until_free(&beside, &[name.clone()]).await;
+        until_free(&beside, std::slice::from_ref(&name)).await;
         is_second(&beside, &name).await;
     }
 }
