@@ -28,6 +28,8 @@ pub struct PostgresLockOptions {
     pub cleanup_in_is_locked: Option<bool>,
     pub operation_timeout_ms: Option<f64>,
     pub durable_releases: Option<bool>,
+    /// Whether tables that are missing are made at their first use.
+    pub creates_tables: Option<bool>,
 }
 
 #[napi(object)]
@@ -207,6 +209,7 @@ fn lock_options(options: PostgresLockOptions) -> Result<PostgresOptions, Error> 
         durable_releases: options
             .durable_releases
             .unwrap_or(defaults.durable_releases),
+        creates_tables: options.creates_tables.unwrap_or(defaults.creates_tables),
     })
 }
 

@@ -41,6 +41,8 @@ pub struct PostgresOptions {
     /// Whether a release is answered only when it is on the server's disk. Without, it does not wait
     /// for that, and a crash of the server may bring the lock back until its TTL ends it.
     pub durable_releases: bool,
+    /// Whether tables that are missing are made when an operation needs them.
+    pub creates_tables: bool,
 }
 
 impl Default for PostgresOptions {
@@ -50,6 +52,7 @@ impl Default for PostgresOptions {
             cleanup_in_is_locked: false,
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             durable_releases: false,
+            creates_tables: false,
         }
     }
 }
@@ -79,7 +82,9 @@ impl PostgresBackend {
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
-        let runner = Arc::new(Runner::new(transport, Statements::new(&options.tables)));
+        let statements = Statements::new(&options.tables);
+        let tables = options.creates_tables.then(|| options.tables.clone());
+        let runner = Arc::new(Runner::new(transport, statements, tables));
         let limit = options.operation_timeout;
         let releases = Releases {
             durable: options.durable_releases,

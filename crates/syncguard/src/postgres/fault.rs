@@ -113,10 +113,15 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
             "a prepared statement got lost: behind a transaction pooler, turn off `prepare`",
         ),
         "3D000" => (InvalidArgument, "the database does not exist"),
+        "3F000" => (
+            InvalidArgument,
+            "there is no schema for the lock tables: check search_path",
+        ),
         "42501" => (AuthFailed, "permission denied for the lock tables"),
         "42P01" => (
             InvalidArgument,
-            "a lock table does not exist: call setupSchema once, or check tableName and fenceTableName",
+            "a lock table does not exist: import { setupSchema } from \"syncguard/postgres\" and call it \
+             once, or check tableName and fenceTableName",
         ),
         "42703" | "42804" | "42P10" => (
             InvalidArgument,
