@@ -213,6 +213,21 @@ pub struct Tls {
     pub key: Option<Pem>,
     /// The name to expect in the server's certificate, instead of the host's.
     pub server_name: Option<String>,
+    /// Whether authentication must be bound to the encrypted channel.
+    pub channel_binding: ChannelBinding,
+}
+
+/// Whether authentication by SCRAM is bound to the encrypted channel, so that nobody in between can
+/// pass it on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChannelBinding {
+    /// Never.
+    Disable,
+    /// If the server can.
+    #[default]
+    Prefer,
+    /// In any case.
+    Require,
 }
 
 /// Whether to encrypt, and whether to check the server: the modes of libpq. Unix sockets are never

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::config::ChannelBinding as Binding;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Statement};
 
-use super::config::{DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
+use super::config::{ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
 use super::error::{Failure, failure_to_connect};
 use super::fault::Fault;
 use super::liveness::Liveness;
@@ -223,6 +224,11 @@ impl Connector {
     ) -> Result<Connection, Failure> {
         let mut settings = self.settings(is_own);
         settings.ssl_mode(mode);
+        settings.channel_binding(match self.config.tls.channel_binding {
+            ChannelBinding::Disable => Binding::Disable,
+            ChannelBinding::Prefer => Binding::Prefer,
+            ChannelBinding::Require => Binding::Require,
+        });
         if let Some(password) = self.config.password.get().await.map_err(Failure::other)? {
             settings.password(password);
         }

@@ -51,6 +51,7 @@ mod stream;
 mod tables;
 mod tls;
 mod url;
+mod url_names;
 mod watch;
 
 /// The pure half of each operation: its statement, and the meaning of its row.
@@ -69,7 +70,8 @@ mod backend;
 
 pub use backend::{PostgresBackend, PostgresOptions};
 pub use config::{
-    Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode, TcpSettings, Tls,
+    ChannelBinding, Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode,
+    TcpSettings, Tls,
 };
 pub use error::Failure;
 pub use fault::{Fault, classify};
