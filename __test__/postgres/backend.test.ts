@@ -261,6 +261,8 @@ describe("options are checked at creation", () => {
     [{ transport: "tcp" as never }, "transport"],
     [{ onReleaseError: "log" as never }, "onReleaseError"],
     [{ disposeTimeoutMs: 0 }, "disposeTimeoutMs"],
+    [{ tablename: "a" } as never, "did you mean tableName?"],
+    [{ colour: "red" } as never, "colour is not a PostgreSQL backend option"],
     [null as never, "options"],
     ["table" as never, "options"],
   ])("of the backend: %j", (options, field) => {
@@ -279,6 +281,9 @@ describe("options are checked at creation", () => {
     ["postgres://u:secret@h:port", "port"],
     ["postgres://u:secret@h?sslmode=secret", "sslmode"],
     ["postgres://u:secret@h?target_session_attrs=standby", "target_session_attrs"],
+    ["postgres://u:secret@h?sslmod=verify-full", "did you mean sslmode?"],
+    ["postgres://u:se?cret=secret@h/d", "encode what is no parameter"],
+    [{ databse: "secret" } as never, "did you mean database?"],
     [{ url: 7 as never }, "url"],
     [{ host: 7 as never }, "host"],
     [{ host: ["a", "b"], port: [1, 2, 3] }, "port"],

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { inspect } from "node:util";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { lock, setDefaultBackend } from "syncguard";
-import { setupSchema } from "syncguard/postgres";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { lockError, thrownLockError } from "../support/errors";
 import { fakeBackend } from "../support/fake-backend";
@@ -60,7 +59,11 @@ describe("SYNCGUARD_URL", () => {
   test("may name a PostgreSQL server", async () => {
     const server = await startPostgres();
     onTestFinished(server.stop);
-    await setupSchema(server.url);
+    // Nobody has called setupSchema(): the first operations make the tables.
+    vi.stubEnv("SYNCGUARD_URL", server.url);
+    const keys = ["a", "b", "c", "d"];
+    const fences = keys.map((key) => lock(({ fence }) => fence, { key }));
+    expect(new Set(await Promise.all(fences))).toEqual(new Set(["000000000000001"]));
     expect(await use(server.url)).toBe("000000000000001");
     expect(await use(server.url.replace("postgres:", "PostgreSQL:"))).toBe("000000000000002");
   });

@@ -61,6 +61,7 @@ export type PostgresNativeLocks = {
   operationTimeoutMs?: number;
   /** Whether a release waits for the server's disk. */
   durableReleases?: boolean;
+  createsTables?: boolean;
 };
 
 /** Where a PostgreSQL server is. What stands beside a URL overrides it; what is not said is taken from PG* variables. */

@@ -6,7 +6,7 @@ import { isAbsolute, join } from "node:path";
 import { LockError, type LockErrorCode } from "./errors.js";
 import { createFirestoreBackend } from "./firestore-backend.js";
 import { connectionOfUrl } from "./firestore-url.js";
-import { createPostgresBackend } from "./postgres-backend.js";
+import { createPostgresBackendOfUrl } from "./postgres-backend.js";
 import { createRedisBackend } from "./redis-backend.js";
 import { createSqliteBackend } from "./sqlite-backend.js";
 import { sqlitePathOfUrl } from "./sqlite-url.js";
@@ -77,7 +77,7 @@ function createFromUrl(url: string): Backend {
   }
   if (scheme !== undefined && REDIS.test(scheme)) return createOnServer(createRedisBackend, url);
   if (scheme !== undefined && POSTGRES.test(scheme)) {
-    return createOnServer(createPostgresBackend, url);
+    return createOnServer(createPostgresBackendOfUrl, url);
   }
   if (scheme === "firestore") {
     return createOnServer((at) => createFirestoreBackend(connectionOfUrl(at)), url);

@@ -1,6 +1,7 @@
 import type { PostgresNativeLocks } from "./addon.js";
 import { exposeNativeBackend } from "./native-backend.js";
 import { core, type Native } from "./native.js";
+import { checkKnownOptions } from "./options.js";
 import { runOnClient } from "./postgres-client.js";
 import { isClient, readClient } from "./postgres-client-settings.js";
 import { isCount, readConnection } from "./postgres-connection.js";
@@ -39,6 +40,15 @@ export function createPostgresBackend(
   const { onReleaseError, disposeTimeoutMs } = options;
   checkDisposal(onReleaseError, disposeTimeoutMs);
   return exposeNativeBackend(connect(sql, options), { onReleaseError, disposeTimeoutMs });
+}
+
+/** The backend for those who give a URL and nothing else: tables that are missing are made at their first use. */
+export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<PostgresCapabilities> {
+  const { connection, password } = readConnection(url);
+  return exposeNativeBackend(
+    core.createPostgresBackend(connection, { createsTables: true }, password),
+    {},
+  );
 }
 
 /**
@@ -110,8 +120,23 @@ function lockSettings(
   return locks;
 }
 
+const OPTIONS = Object.keys({
+  tableName: true,
+  fenceTableName: true,
+  operationTimeoutMs: true,
+  connectTimeoutMs: true,
+  poolSize: true,
+  durableReleases: true,
+  prepare: true,
+  transport: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof PostgresBackendOptions, true>);
+
 function checkOptions(options: unknown): asserts options is PostgresBackendOptions {
   checkServerOptions(options);
+  checkKnownOptions(options as object, OPTIONS, "PostgreSQL backend option");
   const { tableName, fenceTableName, durableReleases, prepare, poolSize } = options as Record<
     keyof PostgresBackendOptions,
     unknown

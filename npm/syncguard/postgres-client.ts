@@ -8,8 +8,31 @@ type Run = (call: PostgresStatementCall) => Promise<unknown>;
 type Unsafe = (text: string, params?: readonly unknown[]) => PromiseLike<unknown[]>;
 type Query = (text: string, params?: readonly unknown[]) => PromiseLike<{ rows?: unknown[] }>;
 
-/** How to run a statement on `client`: the answer is the columns of its only row, or null. */
+/**
+ * How to run a statement on `client`: the answer is the columns of its only row, or null, or what the server refused it
+ * with.
+ */
 export function runOnClient(client: PostgresClient): Run {
+  const run = runWith(client);
+  return async (call) => {
+    try {
+      return await run(call);
+    } catch (error) {
+      return serversWord(error);
+    }
+  };
+}
+
+/** The server's code and severity, which says whether a statement may have been committed; throws any other error. */
+function serversWord(error: unknown): { code: string; severity: string } {
+  const { code, severity, severity_local } = (error ?? {}) as Record<string, unknown>;
+  // pg gives the word in the server's language alone, and so does postgres.js for what a pooler says.
+  const word = severity ?? severity_local;
+  if (typeof code !== "string" || typeof word !== "string") throw error;
+  return { code, severity: word };
+}
+
+function runWith(client: PostgresClient): Run {
   // Called as methods, and looked up each time: clients need `this`, and tests replace them.
   if (isPostgresJs(client)) {
     const target = client as unknown as { unsafe: Unsafe };

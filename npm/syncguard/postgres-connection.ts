@@ -1,6 +1,7 @@
 /** Connection settings as users give them, in a URL or in options. */
 
 import type { PostgresNativeConnection } from "./addon.js";
+import { checkKnownOptions } from "./options.js";
 import { readSslObject } from "./postgres-ssl.js";
 import { type NativeTls, readParameters, socketHost, type Target } from "./postgres-target.js";
 import type { PostgresConnectionOptions } from "./postgres-types.js";
@@ -80,10 +81,7 @@ export function readConnection(given: unknown): Target {
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
     // pg says null as well.
     if (value === undefined || value === null || WITHOUT_MEANING.has(name)) continue;
-    if (!Object.hasOwn(READERS, name)) {
-      // The name is the caller's own word; the value is not shown.
-      throw invalid(`${name} is not a connection option`);
-    }
+    checkKnownOptions({ [name]: value }, Object.keys(READERS), "connection option");
     READERS[name as keyof PostgresConnectionOptions](value, target, name);
   }
   const { host, port, path } = given as PostgresConnectionOptions;

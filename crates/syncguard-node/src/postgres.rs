@@ -28,6 +28,8 @@ pub struct PostgresLockOptions {
     pub cleanup_in_is_locked: Option<bool>,
     pub operation_timeout_ms: Option<f64>,
     pub durable_releases: Option<bool>,
+    /// Whether tables that are missing are made at their first use.
+    pub creates_tables: Option<bool>,
 }
 
 #[napi(object)]
@@ -207,6 +209,7 @@ fn lock_options(options: PostgresLockOptions) -> Result<PostgresOptions, Error> 
         durable_releases: options
             .durable_releases
             .unwrap_or(defaults.durable_releases),
+        creates_tables: options.creates_tables.unwrap_or(defaults.creates_tables),
     })
 }
 
@@ -264,6 +267,18 @@ impl fmt::Debug for ClientTransport {
     }
 }
 
+impl ClientTransport {
+    /// What the client answers. What the server refused comes as an answer too, with its severity.
+    async fn ask(&self, request: &Value) -> Result<Value, Failure> {
+        let answer = self.0.ask(request).await.map_err(failure)?;
+        let word = |name| answer.get(name).and_then(Value::as_str);
+        match (word("code"), word("severity")) {
+            (Some(code), severity @ Some(_)) => Err(failure_of(code, severity)),
+            _ => Ok(answer),
+        }
+    }
+}
+
 #[async_trait]
 impl Transport for ClientTransport {
     async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
@@ -281,15 +296,11 @@ impl Transport for ClientTransport {
             "params": params,
             "columns": call.operation.columns(),
         });
-        row(self.0.ask(&request).await.map_err(failure)?)
+        row(self.ask(&request).await?)
     }
 
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
-        self.0
-            .ask(&json!({ "batch": sql }))
-            .await
-            .map(drop)
-            .map_err(failure)
+        self.ask(&json!({ "batch": sql })).await.map(drop)
     }
 
     /// The client is its owner's to close.
@@ -316,10 +327,12 @@ fn row(value: Value) -> Result<Option<Row>, Failure> {
 }
 
 fn failure(rejection: Rejection) -> Failure {
-    let code = rejection.code.as_deref().unwrap_or_default();
+    failure_of(rejection.code.as_deref().unwrap_or_default(), None)
+}
+
+fn failure_of(code: &str, severity: Option<&str>) -> Failure {
     match Fault::from_code(code) {
-        // The server's own word: the statement was rolled back.
-        Some(fault @ Fault::State(_)) => Failure::new(fault),
+        Some(Fault::State(state)) => Failure::reported(state, severity),
         Some(fault) => Failure::new(fault).with_unknown_outcome(),
         None => Failure::other(Error::new(
             ErrorKind::Internal,
@@ -354,6 +367,7 @@ mod tests {
     fn rejections_are_classified_by_code() {
         for (code, kind, unknown) in [
             (Some("42P01"), ErrorKind::InvalidArgument, false),
+            (Some("08P01"), ErrorKind::ServiceUnavailable, true),
             (Some("ECONNREFUSED"), ErrorKind::ServiceUnavailable, true),
             (Some("CONNECT_TIMEOUT"), ErrorKind::NetworkTimeout, true),
             (Some("whatever"), ErrorKind::Internal, true),

@@ -32,6 +32,8 @@ mod fence;
 pub mod firestore;
 #[cfg(feature = "forrst")]
 pub mod forrst;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod gate;
 mod hash;
 mod key;
 mod lock;
@@ -44,6 +46,8 @@ mod random;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod suggest;
 mod time;
 
 pub use acquisition::{Acquisition, Backoff, GiveUp, Jitter, RetryPolicy, Setback, Step};

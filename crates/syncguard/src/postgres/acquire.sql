@@ -12,8 +12,8 @@ WITH
 call AS MATERIALIZED (
   SELECT
     fence,
-    is_held,
-    CASE WHEN NOT is_held AND fence BETWEEN 0 AND 899999999999999 THEN
+    held,
+    CASE WHEN held IS NULL AND fence BETWEEN 0 AND 899999999999999 THEN
       pg_advisory_xact_lock(hashtext($1))::text
         || CASE current_setting('synchronous_commit')
              WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
@@ -23,11 +23,12 @@ call AS MATERIALIZED (
   FROM (
     SELECT
       coalesce((SELECT fence FROM {fences} WHERE fence_key = $2), 0) AS fence,
-      EXISTS (
-        SELECT FROM {locks}
+      (
+        -- Empty for another's. One's own, from an attempt whose answer was lost, is held as it was granted.
+        SELECT CASE WHEN lock_id = $4 THEN fence || ' ' || expires_at_ms ELSE '' END FROM {locks}
         WHERE key = $1
           AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
-      ) AS is_held
+      ) AS held
     OFFSET 0
   ) seen
 ),
@@ -58,10 +59,10 @@ granted AS (
 )
 SELECT
   CASE
-    WHEN granted.fence IS NOT NULL THEN 'acquired'
-    WHEN is_held OR has_turn THEN 'locked'
+    WHEN granted.fence IS NOT NULL OR held <> '' THEN 'acquired'
+    WHEN held = '' OR has_turn THEN 'locked'
     ELSE 'exhausted'
   END AS outcome,
-  coalesce(granted.fence, call.fence::text) AS fence,
-  granted.expires_at_ms::text AS expires_at_ms
+  coalesce(granted.fence, nullif(split_part(held, ' ', 1), ''), call.fence::text) AS fence,
+  coalesce(granted.expires_at_ms::text, split_part(held, ' ', 2)) AS expires_at_ms
 FROM call LEFT JOIN granted ON true

@@ -1,8 +1,8 @@
 -- $1 what is asked for, as a JSON array of objects with lock, fence, key, id and ttl   $2 tolerance ms
 --
 -- For keys that nobody holds and that nobody else is acquiring: it waits for nobody. The steps and
--- their reasons are those of an acquisition alone. What is neither granted nor seen to be held is
--- acquired alone.
+-- their reasons are those of an acquisition alone. What is neither granted nor seen to be held by
+-- somebody else is acquired alone.
 WITH
 call AS MATERIALIZED (
   SELECT
@@ -20,7 +20,11 @@ call AS MATERIALIZED (
     SELECT
       asked.*,
       coalesce((SELECT fence FROM {fences} AS last WHERE last.fence_key = asked.fence), 0) AS count,
-      (SELECT expires_at_ms FROM {locks} AS held WHERE held.key = asked.lock) AS expires_at_ms
+      (
+        -- One's own, from an attempt whose answer was lost, never counts as held.
+        SELECT CASE WHEN lock_id = asked.id THEN 0 ELSE expires_at_ms END
+        FROM {locks} AS held WHERE held.key = asked.lock
+      ) AS expires_at_ms
     FROM json_to_recordset($1::json) AS asked (lock text, fence text, key text, id text, ttl bigint)
     OFFSET 0
   ) seen

@@ -5,14 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::timeout;
 
 use super::acquire::{Acquisitions, Asked};
 use super::config::PostgresConfig;
+use super::error::Failure;
+use super::fault::Fault;
 use super::group::Groups;
 use super::names::{Names, lock_name};
 use super::pool::Pool;
 use super::release::Releases;
 use super::runner::Runner;
+use super::share::Subject;
 use super::statement::{Statements, Transport};
 use super::tables::Tables;
 use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};
@@ -21,6 +25,7 @@ use crate::backend::{
     ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
+use crate::gate::{Gate, Pass};
 use crate::key::Key;
 use crate::lock_id::LockId;
 
@@ -36,6 +41,8 @@ pub struct PostgresOptions {
     /// Whether a release is answered only when it is on the server's disk. Without, it does not wait
     /// for that, and a crash of the server may bring the lock back until its TTL ends it.
     pub durable_releases: bool,
+    /// Whether tables that are missing are made when an operation needs them.
+    pub creates_tables: bool,
 }
 
 impl Default for PostgresOptions {
@@ -45,6 +52,7 @@ impl Default for PostgresOptions {
             cleanup_in_is_locked: false,
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             durable_releases: false,
+            creates_tables: false,
         }
     }
 }
@@ -52,6 +60,8 @@ impl Default for PostgresOptions {
 /// Locks in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresBackend {
+    /// Those who came before `close` get their answers.
+    gate: Arc<Gate>,
     runner: Arc<Runner>,
     acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
@@ -72,14 +82,21 @@ impl PostgresBackend {
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
-        let runner = Arc::new(Runner::new(transport, Statements::new(&options.tables)));
+        let statements = Statements::new(&options.tables);
+        let tables = options.creates_tables.then(|| options.tables.clone());
+        let runner = Arc::new(Runner::new(transport, statements, tables));
         let limit = options.operation_timeout;
         let releases = Releases {
             durable: options.durable_releases,
         };
+        let gate = Arc::new(Gate::default());
+        let (of_acquisitions, of_releases) = (Arc::clone(&gate), Arc::clone(&gate));
+        let acquisitions = Groups::new(of_acquisitions, Arc::clone(&runner), Acquisitions, limit);
+        let releases = Groups::new(of_releases, Arc::clone(&runner), releases, limit);
         Self {
-            acquisitions: Arc::new(Groups::new(Arc::clone(&runner), Acquisitions, limit)),
-            releases: Arc::new(Groups::new(Arc::clone(&runner), releases, limit)),
+            gate,
+            acquisitions: Arc::new(acquisitions),
+            releases: Arc::new(releases),
             runner,
             options,
             unlabelled: AtomicBool::new(false),
@@ -96,6 +113,7 @@ impl PostgresBackend {
     /// `AuthFailed` when rights are missing, `InvalidArgument` for a table name whose index names
     /// would be too long.
     pub async fn setup_schema(&self) -> Result<(), Error> {
+        let _pass = self.enter()?;
         let set_up = schema::setup(
             self.runner.transport.as_ref(),
             &self.runner.statements,
@@ -106,6 +124,11 @@ impl PostgresBackend {
             .map_err(|_| schema::timed_out())??;
         self.unlabelled.store(!labelled, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn enter(&self) -> Result<Pass<&Gate>, Error> {
+        let closed = || Error::from(Failure::new(Fault::PoolClosed));
+        self.gate.enter().ok_or_else(closed)
     }
 }
 
@@ -128,13 +151,15 @@ impl Backend for PostgresBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let _pass = self.enter()?;
         let names = Names::new(&request.key)?;
+        let subject = Some(Subject::Key(&names.lock));
         if let Some(owner) = &request.owner
             && !self.unlabelled.load(Ordering::Relaxed)
         {
             let label = owner::stored(&request.lock_id, owner);
             let call = acquire::call(&self.runner.statements, request, &names, Some(&label));
-            match self.runner.try_run(&call).await {
+            match self.runner.try_run(subject, &call).await {
                 // The table is older than labels. The lock matters more than its label.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
@@ -147,54 +172,67 @@ impl Backend for PostgresBackend {
             return Ok(outcome);
         }
         let call = acquire::call(&self.runner.statements, request, &names, None);
-        acquire::outcome(request, self.runner.run(&call).await?.as_ref())
+        acquire::outcome(request, self.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+        let _pass = self.enter()?;
         if let Some(outcome) = self.releases.join(|| lock_id.clone()).await? {
             return Ok(outcome);
         }
         let durable = self.options.durable_releases;
         let call = release::call(&self.runner.statements, lock_id, durable);
-        release::outcome(lock_id, self.runner.run(&call).await?.as_ref())
+        let subject = Some(Subject::Row(lock_id.as_str()));
+        release::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        let _pass = self.enter()?;
         let call = extend::call(&self.runner.statements, lock_id, ttl);
-        extend::outcome(lock_id, self.runner.run(&call).await?.as_ref())
+        let subject = Some(Subject::Row(lock_id.as_str()));
+        extend::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        let _pass = self.enter()?;
         let name = lock_name(key)?;
         let call = is_locked::call(
             &self.runner.statements,
             &name,
             self.options.cleanup_in_is_locked,
         );
-        is_locked::outcome(self.runner.run(&call).await?.as_ref())
+        // What only reads waits for nobody.
+        is_locked::outcome(self.runner.run(None, &call).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+        let _pass = self.enter()?;
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
                 let call = lookup::by_key(&self.runner.statements, &name);
-                lookup::outcome(self.runner.run(&call).await?.as_ref(), None)
+                let row = self.runner.run(None, &call).await?;
+                lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
                 let call = lookup::by_lock_id(&self.runner.statements, lock_id);
-                lookup::outcome(self.runner.run(&call).await?.as_ref(), Some(lock_id))
+                let row = self.runner.run(None, &call).await?;
+                lookup::outcome(row.as_ref(), Some(lock_id))
             }
         }
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
+        let _pass = self.enter()?;
         let name = lock_name(key)?;
         let call = force_release::call(&self.runner.statements, &name);
-        force_release::outcome(self.runner.run(&call).await?.as_ref())
+        let row = self.runner.run(Some(Subject::Row(&name)), &call).await?;
+        force_release::outcome(row.as_ref())
     }
 
+    /// What was asked for before gets its answer first, within the time for one operation.
     async fn close(&self) {
+        let _ = timeout(self.options.operation_timeout, self.gate.shut()).await;
         self.runner.transport.close().await;
     }
 }

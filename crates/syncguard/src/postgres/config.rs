@@ -37,6 +37,8 @@ pub struct PostgresConfig {
     pub session_attrs: SessionAttrs,
     /// How long getting a connection may take, with all hosts.
     pub connect_timeout: Duration,
+    /// How the operating system looks after connections.
+    pub tcp: TcpSettings,
     /// The most connections at once. They are opened when they are needed.
     pub pool_size: usize,
     /// Whether statements may be prepared once per connection. It is found out by itself where this
@@ -57,6 +59,7 @@ impl Default for PostgresConfig {
             tls: Tls::default(),
             session_attrs: SessionAttrs::Default,
             connect_timeout: Duration::from_secs(5),
+            tcp: TcpSettings::default(),
             pool_size: 10,
             prepare: true,
         }
@@ -101,6 +104,35 @@ impl PostgresConfig {
     }
 }
 
+/// How the operating system looks after TCP connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpSettings {
+    /// Whether connections that are not used are kept alive, and found out when they are gone.
+    pub keepalive: bool,
+    /// How long a connection may be unused before the other side is asked for a sign of life. A session
+    /// that has been unused for longer has to answer once before it is used again.
+    pub keepalive_idle: Duration,
+    /// How long to wait before it is asked again.
+    pub keepalive_interval: Duration,
+    /// How often it is asked before the connection counts as gone.
+    pub keepalive_count: u32,
+    /// How long what was sent may stay without an acknowledgement; the operation's limit by default.
+    /// Only for Linux.
+    pub user_timeout: Option<Duration>,
+}
+
+impl Default for TcpSettings {
+    fn default() -> Self {
+        Self {
+            keepalive: true,
+            keepalive_idle: Duration::from_secs(30),
+            keepalive_interval: Duration::from_secs(10),
+            keepalive_count: 3,
+            user_timeout: None,
+        }
+    }
+}
+
 /// One server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
@@ -114,6 +146,18 @@ impl Host {
     /// Whether it is the folder of a unix socket.
     pub fn is_unix_socket(&self) -> bool {
         self.name.starts_with('/')
+    }
+
+    /// Where it listens, as messages name it.
+    pub(super) fn place(&self) -> String {
+        let Self { name, port } = self;
+        if self.is_unix_socket() {
+            format!("{name}/.s.PGSQL.{port}")
+        } else if name.contains(':') {
+            format!("[{name}]:{port}")
+        } else {
+            format!("{name}:{port}")
+        }
     }
 }
 
@@ -169,6 +213,21 @@ pub struct Tls {
     pub key: Option<Pem>,
     /// The name to expect in the server's certificate, instead of the host's.
     pub server_name: Option<String>,
+    /// Whether authentication must be bound to the encrypted channel.
+    pub channel_binding: ChannelBinding,
+}
+
+/// Whether authentication by SCRAM is bound to the encrypted channel, so that nobody in between can
+/// pass it on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChannelBinding {
+    /// Never.
+    Disable,
+    /// If the server can.
+    #[default]
+    Prefer,
+    /// In any case.
+    Require,
 }
 
 /// Whether to encrypt, and whether to check the server: the modes of libpq. Unix sockets are never

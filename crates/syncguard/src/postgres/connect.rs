@@ -1,18 +1,24 @@
 //! Opening a session on a server that accepts writes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::config::ChannelBinding as Binding;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Statement};
 
-use super::config::{DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
-use super::error::{Failure, Stage, failure};
+use super::config::{ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
+use super::error::{Failure, failure_to_connect};
 use super::fault::Fault;
+use super::liveness::Liveness;
 use super::statement::Operation;
+use super::stream::{Refusal, Stream};
 use super::tls;
+use super::watch::Watch;
 use crate::error::Error;
 
 /// Settings for sessions that are ours alone. Lock tables change so fast that the planner's idea of
@@ -20,13 +26,19 @@ use crate::error::Error;
 const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enable_seqscan=off \
                        -c jit=off -c plan_cache_mode=force_generic_plan";
 
-/// Asks for one of the settings above, which a pooler may have dropped, and for the server's role.
+/// Asks for one of the settings above, which a pooler may have dropped, for the server's role, and for
+/// the process that serves the session.
 const PROBE: &str = "SELECT current_setting('enable_seqscan') = 'off', \
-                     current_setting('transaction_read_only') = 'on'";
+                     current_setting('transaction_read_only') = 'on', pg_backend_pid()";
+
+type TlsConnect = <tls::Connector as MakeTlsConnect<Stream>>::TlsConnect;
 
 /// A session.
 pub(super) struct Connection {
     pub(super) client: Client,
+    /// Where it is.
+    pub(super) host: Host,
+    pub(super) liveness: Arc<Liveness>,
     /// Moves bytes until the client is dropped and the last answer is there.
     pub(super) driver: JoinHandle<()>,
     /// Whether statements can be prepared in it.
@@ -39,6 +51,7 @@ pub(super) struct Connection {
 pub(super) struct Connector {
     config: PostgresConfig,
     operation_timeout: Duration,
+    watch: Watch,
     /// Where to begin: at the host that answered last.
     first: AtomicUsize,
     /// Whether the last attempt led nowhere.
@@ -63,6 +76,7 @@ impl Connector {
         Ok(Self {
             config,
             operation_timeout,
+            watch: Watch::new(operation_timeout),
             first: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
@@ -92,7 +106,7 @@ impl Connector {
                     return Ok(connection);
                 }
                 Ok(Err(failure)) => last = failure,
-                Err(_) => last = Failure::new(Fault::ConnectTimeout),
+                Err(_) => last = Failure::too_late(host),
             }
         }
         self.is_failing.store(true, Ordering::Relaxed);
@@ -102,6 +116,15 @@ impl Connector {
     /// Whether the last attempt led nowhere: then it is not for their number that there are no sessions.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// How long a session may be unused before it has to answer once before it is used again.
+    pub(super) fn most_idle(&self) -> Duration {
+        self.config.tcp.keepalive_idle
+    }
+
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// How long one operation may take.
@@ -129,11 +152,36 @@ impl Connector {
         self.is_shared.store(true, Ordering::Relaxed);
     }
 
-    pub(super) async fn tls(&self) -> Result<tls::Connector, Error> {
+    /// Has the server stop what it does in the session of `connection`. It does not say whether it did.
+    pub(super) async fn cancel(&self, client: &Client, host: &Host) {
+        let liveness = self.watch.add();
+        if let (Ok(tls), Ok(stream)) = (self.tls_to(host).await, self.stream(host, liveness).await)
+        {
+            let _ = client.cancel_token().cancel_query_raw(stream, tls).await;
+        }
+    }
+
+    async fn stream(&self, host: &Host, liveness: Arc<Liveness>) -> Result<Stream, Failure> {
+        let opened = Stream::open(host, &self.config.tcp, self.operation_timeout, liveness).await;
+        opened.map_err(|refusal| match refusal {
+            Refusal::Unknown(error) => Failure::to_connect(Fault::UnknownHost, host, error),
+            Refusal::Failed(error) => Failure::to_connect(Fault::Io(error.kind()), host, error),
+        })
+    }
+
+    async fn tls_to(&self, host: &Host) -> Result<TlsConnect, Failure> {
         let connector = self
             .tls
             .get_or_try_init(|| async { tls::Connector::new(&self.config.tls) });
-        connector.await.cloned()
+        let mut connector = connector.await.cloned().map_err(Failure::other)?;
+        // Unix sockets are not encrypted, and folders are no names.
+        let name = if host.is_unix_socket() {
+            "localhost"
+        } else {
+            host.name.as_str()
+        };
+        MakeTlsConnect::<Stream>::make_tls_connect(&mut connector, name)
+            .map_err(|error| Failure::to_connect(Fault::Tls, host, error))
     }
 
     async fn open(&self, host: &Host) -> Result<Connection, Failure> {
@@ -175,36 +223,44 @@ impl Connector {
         mode: tokio_postgres::config::SslMode,
     ) -> Result<Connection, Failure> {
         let mut settings = self.settings(is_own);
-        settings.host(&host.name).port(host.port).ssl_mode(mode);
+        settings.ssl_mode(mode);
+        settings.channel_binding(match self.config.tls.channel_binding {
+            ChannelBinding::Disable => Binding::Disable,
+            ChannelBinding::Prefer => Binding::Prefer,
+            ChannelBinding::Require => Binding::Require,
+        });
         if let Some(password) = self.config.password.get().await.map_err(Failure::other)? {
             settings.password(password);
         }
-        let tls = self.tls().await.map_err(Failure::other)?;
-        let (client, connection) = settings
-            .connect(tls)
-            .await
-            .map_err(|error| failure(&error, Stage::Connecting))?;
+        let tls = self.tls_to(host).await?;
+        let liveness = self.watch.add();
+        let stream = self.stream(host, Arc::clone(&liveness)).await?;
+        let refused = |error| failure_to_connect(error, host, liveness.end());
+        let (client, connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
         let driver = tokio::spawn(async move {
             // Whoever waits for an answer hears of the error too.
             let _ = connection.await;
         });
-        let row = client
-            .query_typed(PROBE, &[])
-            .await
-            .map_err(|error| failure(&error, Stage::Connecting))?;
+        let row = client.query_typed(PROBE, &[]).await.map_err(refused)?;
         let flag = |column| {
             let flag = row.first().map(|row| row.try_get::<_, bool>(column));
             flag.and_then(Result::ok)
                 .ok_or_else(|| Failure::new(Fault::Malformed))
         };
         let (in_force, read_only) = (flag(0)?, flag(1)?);
+        let may_prepare = is_own && in_force;
+        let process = row.first().and_then(|row| row.try_get(2).ok());
+        // Behind a pooler, it serves others too.
+        liveness.know(process.filter(|_| may_prepare), driver.abort_handle());
         if read_only && self.needs_writes() {
             return Err(Failure::new(Fault::State("25006")));
         }
         Ok(Connection {
             client,
+            host: host.clone(),
+            liveness,
             driver,
-            may_prepare: is_own && in_force,
+            may_prepare,
             prepared: Default::default(),
         })
     }
@@ -220,7 +276,6 @@ impl Connector {
     fn settings(&self, is_own: bool) -> tokio_postgres::Config {
         let config = &self.config;
         let mut settings = tokio_postgres::Config::new();
-        settings.connect_timeout(self.time_for_one());
         settings.application_name(config.application_name.as_deref().unwrap_or("syncguard"));
         if let Some(user) = &config.user {
             settings.user(user);

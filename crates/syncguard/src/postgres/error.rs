@@ -7,7 +7,9 @@ use std::io;
 use deadpool::managed::{PoolError, TimeoutType};
 use tokio_postgres::error::Severity;
 
+use super::config::Host;
 use super::fault::{Fault, classify};
+use super::liveness::End;
 use crate::error::Error;
 
 /// What a transport fails with: an [`Error`], and what the backend must know to go on.
@@ -18,6 +20,29 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// What the server, or a pooler in its place, answered a statement through somebody else's client:
+    /// an SQLSTATE, and the severity if the client gives it.
+    ///
+    /// Clients may give the severity in the server's language: any word but that of an error that ends
+    /// the session is then trusted for states that only the server itself has, within a transaction.
+    pub fn reported(state: &str, severity: Option<&str>) -> Self {
+        let is_error = match severity {
+            Some("ERROR") => true,
+            Some("FATAL" | "PANIC") => false,
+            _ => [
+                "0A", "22", "23", "25006", "26", "40", "42", "53", "54", "55P03",
+            ]
+            .iter()
+            .any(|of| state.starts_with(of)),
+        };
+        let failure = Self::new(Fault::State(state));
+        if proves_rollback(state, is_error) {
+            failure
+        } else {
+            failure.with_unknown_outcome()
+        }
+    }
+
     /// A failure that left nothing behind in the database.
     pub fn new(fault: Fault<'_>) -> Self {
         let (kind, message) = classify(fault);
@@ -46,6 +71,27 @@ impl Failure {
         self
     }
 
+    /// A failure to connect to `host`, in the words of what failed.
+    pub(super) fn to_connect(
+        fault: Fault<'_>,
+        host: &Host,
+        cause: impl StdError + Send + Sync + 'static,
+    ) -> Self {
+        let (kind, message) = classify(fault);
+        let mut words: &dyn StdError = &cause;
+        while let Some(source) = words.source() {
+            words = source;
+        }
+        let error = Error::new(kind, format!("{message} ({}: {words})", host.place()));
+        Self::other(error.with_source(cause))
+    }
+
+    /// No connection to `host` in time.
+    pub(super) fn too_late(host: &Host) -> Self {
+        let (kind, message) = classify(Fault::ConnectTimeout);
+        Self::other(Error::new(kind, format!("{message} ({})", host.place())))
+    }
+
     /// Takes an error from elsewhere as it is.
     pub fn other(error: Error) -> Self {
         Self { error, state: None }
@@ -71,7 +117,8 @@ impl Failure {
     /// Whether the transaction was rolled back for a reason that another try may not meet:
     /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
     pub fn is_rolled_back_by_chance(&self) -> bool {
-        matches!(self.state(), Some("40001" | "40P01" | "26000" | "42P05"))
+        !self.error.is_outcome_unknown()
+            && matches!(self.state(), Some("40001" | "40P01" | "26000" | "42P05"))
     }
 }
 
@@ -93,18 +140,9 @@ impl fmt::Display for ServerMessage {
 
 impl StdError for ServerMessage {}
 
-/// When a driver error came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// While the session was set up.
-    Connecting,
-    /// After a statement had been handed to the connection.
-    Running,
-}
-
-/// Takes a driver's error apart.
-pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage) -> Failure {
-    if let Some(db) = error.as_db_error() {
+/// What the server said, and the severity of it.
+fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)> {
+    error.as_db_error().map(|db| {
         let state = db.code().code();
         let failure = Failure::new(Fault::State(state));
         // Messages of these classes quote values.
@@ -112,41 +150,77 @@ pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage) -> Failure {
             Some("22" | "23") => failure,
             _ => failure.with_source(ServerMessage(db.message().to_owned())),
         };
-        // An error ends the transaction; a fatal one may come when it has been committed already.
-        let session_ended = matches!(
-            db.parsed_severity(),
-            Some(Severity::Fatal | Severity::Panic)
-        );
-        return if stage == Stage::Running && session_ended {
-            failure.with_unknown_outcome()
-        } else {
-            failure
-        };
-    }
-    let fault = fault_of(error, stage);
-    let failure = Failure::new(fault);
-    match stage {
-        Stage::Running => failure.with_unknown_outcome(),
-        Stage::Connecting => failure,
-    }
+        (failure, db.parsed_severity())
+    })
 }
 
-fn fault_of(error: &tokio_postgres::Error, stage: Stage) -> Fault<'static> {
-    if error.is_closed() {
-        return Fault::Closed;
+/// Takes the error of a statement apart that had been handed to the connection; `end` is why the
+/// session was ended from this side.
+pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failure {
+    if let Some((failure, severity)) = reported(error) {
+        let state = failure.state().unwrap_or_default();
+        return if proves_rollback(state, severity == Some(Severity::Error)) {
+            failure
+        } else {
+            failure.with_unknown_outcome()
+        };
     }
-    match find_io(error) {
-        Some(io)
+    let fault = match (end, find_io(error)) {
+        (Some(End::Silent), _) => Fault::Silent,
+        (Some(End::Oversized), _) => Fault::Oversized,
+        _ if error.is_closed() => Fault::Closed,
+        (None, Some(io)) => Fault::Io(io.kind()),
+        (None, None) => Fault::Malformed,
+    };
+    Failure::new(fault).with_unknown_outcome()
+}
+
+/// Takes the error of a session apart that was being set up.
+pub(super) fn failure_to_connect(
+    error: tokio_postgres::Error,
+    host: &Host,
+    end: Option<End>,
+) -> Failure {
+    if let Some((failure, _)) = reported(&error) {
+        return failure;
+    }
+    // The driver tells these apart by their texts alone.
+    let text = error.source().map(ToString::to_string).unwrap_or_default();
+    let fault = match (end, find_io(&error)) {
+        (Some(End::Oversized), _) => Fault::Oversized,
+        (_, Some(io))
             if io
                 .get_ref()
                 .is_some_and(|inner| inner.is::<rustls::Error>()) =>
         {
             Fault::Tls
         }
-        Some(io) => Fault::Io(io.kind()),
-        None if stage == Stage::Connecting => Fault::Session,
-        None => Fault::Malformed,
-    }
+        (_, Some(io)) if io.kind() == io::ErrorKind::UnexpectedEof => Fault::Closed,
+        (_, Some(io)) if io.kind() == io::ErrorKind::InvalidInput => Fault::Foreign,
+        (_, Some(io)) if io.kind() == io::ErrorKind::InvalidData => Fault::Foreign,
+        // The driver's own words for a message that cannot be one.
+        (_, Some(io)) if io.kind() == io::ErrorKind::Other => Fault::Foreign,
+        (_, Some(io)) => Fault::Io(io.kind()),
+        _ if error.is_closed() => Fault::Closed,
+        _ if text == "password missing" => Fault::NoPassword,
+        _ if text == "server does not support TLS" => Fault::NoTls,
+        _ if error.to_string().contains("unexpected message") => Fault::Foreign,
+        _ => Fault::Session,
+    };
+    Failure::to_connect(fault, host, error)
+}
+
+/// Whether a failed statement that was a transaction of its own has left nothing behind. What is not
+/// known counts as left behind.
+///
+/// An ERROR of the server's ends the transaction. What ends the session may come when it has been
+/// committed already, and so may what a pooler says in the server's place: its messages have no
+/// severity, or are of connections and shutdowns.
+fn proves_rollback(state: &str, is_error: bool) -> bool {
+    is_error
+        && !["08", "57P", "58", "XX"]
+            .iter()
+            .any(|of| state.starts_with(of))
 }
 
 fn find_io<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
@@ -188,6 +262,36 @@ pub(super) fn pool_failure(error: PoolError<Failure>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_servers_own_error_proves_a_rollback() {
+        for (state, severity, unknown) in [
+            ("40001", Some("ERROR"), false),
+            ("57014", Some("ERROR"), false),
+            ("25006", Some("ERROR"), false),
+            ("08P01", Some("ERROR"), true),
+            ("57P01", Some("ERROR"), true),
+            ("58000", Some("ERROR"), true),
+            ("XX000", Some("ERROR"), true),
+            ("40001", Some("FATAL"), true),
+            ("08P01", Some("FATAL"), true),
+            ("57P01", Some("PANIC"), true),
+            // In the server's language, and from clients that do not give it.
+            ("40001", Some("FEHLER"), false),
+            ("57014", Some("FEHLER"), true),
+            ("42P01", None, false),
+            ("08P01", None, true),
+            ("57014", None, true),
+            ("P0001", None, true),
+        ] {
+            let failure = Failure::reported(state, severity);
+            let found = failure.error().is_outcome_unknown();
+            assert_eq!(found, unknown, "{state} {severity:?}");
+            assert_eq!(failure.is_refusal(), !unknown);
+            let again = state.starts_with("40") && !unknown;
+            assert_eq!(failure.is_rolled_back_by_chance(), again);
+        }
+    }
 
     #[test]
     fn a_failure_says_its_state_and_whether_to_try_again() {

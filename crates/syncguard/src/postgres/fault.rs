@@ -18,8 +18,20 @@ pub enum Fault<'a> {
     ConnectTimeout,
     /// TLS failed: a certificate is not trusted, or both sides have nothing in common.
     Tls,
+    /// The name of the host means nothing.
+    UnknownHost,
+    /// The server asks for a password, and there is none.
+    NoPassword,
+    /// TLS is demanded, and the server does not speak it.
+    NoTls,
+    /// What answers is not PostgreSQL.
+    Foreign,
     /// The session could not be set up for a reason that is none of the above.
     Session,
+    /// A session gave no answer, while the server was there and did not know of the statement.
+    Silent,
+    /// A reply without an end.
+    Oversized,
     /// All connections of the pool were busy for too long.
     PoolExhausted,
     /// The backend has been closed.
@@ -58,6 +70,24 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
             AuthFailed,
             "TLS failed: the server's certificate is not trusted or does not fit its name",
         ),
+        Fault::UnknownHost => (ServiceUnavailable, "the host's name cannot be resolved"),
+        Fault::NoPassword => (
+            AuthFailed,
+            "the server asks for a password, and none is given",
+        ),
+        Fault::NoTls => (
+            AuthFailed,
+            "the server does not speak TLS, and sslmode demands it",
+        ),
+        Fault::Foreign => (
+            ServiceUnavailable,
+            "what answers there does not speak PostgreSQL's protocol",
+        ),
+        Fault::Silent => (
+            NetworkTimeout,
+            "the connection has gone silent, while the server answers on another one",
+        ),
+        Fault::Oversized => (Internal, "the server's reply does not end"),
         Fault::Session => (
             AuthFailed,
             "the server and the settings for TLS or authentication do not fit together",
@@ -83,10 +113,15 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
             "a prepared statement got lost: behind a transaction pooler, turn off `prepare`",
         ),
         "3D000" => (InvalidArgument, "the database does not exist"),
+        "3F000" => (
+            InvalidArgument,
+            "there is no schema for the lock tables: check search_path",
+        ),
         "42501" => (AuthFailed, "permission denied for the lock tables"),
         "42P01" => (
             InvalidArgument,
-            "a lock table does not exist: call setupSchema once, or check tableName and fenceTableName",
+            "a lock table does not exist: import { setupSchema } from \"syncguard/postgres\" and call it \
+             once, or check tableName and fenceTableName",
         ),
         "42703" | "42804" | "42P10" => (
             InvalidArgument,
@@ -153,7 +188,8 @@ impl<'a> Fault<'a> {
     pub fn from_code(code: &'a str) -> Option<Self> {
         Some(match code {
             "ECONNREFUSED" => Self::Io(io::ErrorKind::ConnectionRefused),
-            "ENOENT" | "ENOTFOUND" | "EAI_AGAIN" => Self::Io(io::ErrorKind::NotFound),
+            "ENOENT" => Self::Io(io::ErrorKind::NotFound),
+            "ENOTFOUND" | "EAI_AGAIN" => Self::UnknownHost,
             "EACCES" | "EPERM" => Self::Io(io::ErrorKind::PermissionDenied),
             "ETIMEDOUT" => Self::Io(io::ErrorKind::TimedOut),
             "ECONNRESET" | "EPIPE" | "EHOSTUNREACH" | "ENETUNREACH" | "ENETDOWN" => {
@@ -245,6 +281,12 @@ mod tests {
             (Fault::ConnectTimeout, NetworkTimeout, "in time"),
             (Fault::Tls, AuthFailed, "certificate"),
             (Fault::Session, AuthFailed, "settings"),
+            (Fault::UnknownHost, ServiceUnavailable, "name"),
+            (Fault::NoPassword, AuthFailed, "none is given"),
+            (Fault::NoTls, AuthFailed, "does not speak TLS"),
+            (Fault::Foreign, ServiceUnavailable, "protocol"),
+            (Fault::Silent, NetworkTimeout, "silent"),
+            (Fault::Oversized, Internal, "end"),
             (Fault::PoolExhausted, RateLimited, "busy"),
             (Fault::PoolClosed, InvalidArgument, "closed"),
             (Fault::Malformed, Internal, "malformed"),
@@ -267,6 +309,7 @@ mod tests {
             ("CONNECTION_ENDED", Some(Fault::PoolClosed)),
             ("40P01", Some(Fault::State("40P01"))),
             ("EPIPE", Some(Fault::Io(io::ErrorKind::ConnectionReset))),
+            ("ENOTFOUND", Some(Fault::UnknownHost)),
             ("EBUSY", None),
             ("UNDEFINED_VALUE", None),
         ] {

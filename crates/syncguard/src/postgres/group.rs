@@ -14,8 +14,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::runner::Runner;
+use super::share::Subject;
 use super::statement::{Call, Row, Statements};
 use crate::error::{Error, ErrorKind};
+use crate::gate::Gate;
 use crate::lock_id::LockId;
 
 /// How many go together at most. Their transaction stays short, and the advisory locks of many
@@ -60,6 +62,7 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
 /// The groups of one kind of work.
 #[derive(Debug)]
 pub(super) struct Groups<W: Work> {
+    gate: Arc<Gate>,
     runner: Arc<Runner>,
     work: W,
     limit: Duration,
@@ -84,8 +87,9 @@ struct Member<W: Work> {
 }
 
 impl<W: Work> Groups<W> {
-    pub(super) fn new(runner: Arc<Runner>, work: W, limit: Duration) -> Self {
+    pub(super) fn new(gate: Arc<Gate>, runner: Arc<Runner>, work: W, limit: Duration) -> Self {
         Self {
+            gate,
             runner,
             work,
             limit,
@@ -126,7 +130,13 @@ impl<W: Work> Groups<W> {
             members: Mutex::new(Some(members)),
         });
         *open = Some(Arc::clone(&group));
-        tokio::spawn(Arc::clone(self).run(group));
+        // Who waits for the end of all operations waits for what a group does after they are answered.
+        let pass = self.gate.enter_for_long();
+        let run = Arc::clone(self).run(group);
+        tokio::spawn(async move {
+            run.await;
+            drop(pass);
+        });
         Some(answered)
     }
 
@@ -173,7 +183,8 @@ impl<W: Work> Groups<W> {
         for (item, outcome) in &unheard {
             if let Some(call) = self.work.undo(&self.runner.statements, item, outcome) {
                 // What fails here is left to its TTL.
-                let _ = self.runner.run(&call).await;
+                let subject = Some(Subject::Row(W::lock_id(item).as_str()));
+                let _ = self.runner.run(subject, &call).await;
             }
         }
     }

@@ -36,6 +36,7 @@ mod fault;
 mod force_release;
 mod group;
 mod is_locked;
+mod liveness;
 mod lookup;
 mod names;
 mod owner;
@@ -44,10 +45,14 @@ mod release;
 mod reply;
 mod runner;
 mod schema;
+mod share;
 mod statement;
+mod stream;
 mod tables;
 mod tls;
 mod url;
+mod url_names;
+mod watch;
 
 /// The pure half of each operation: its statement, and the meaning of its row.
 pub mod operations {
@@ -64,7 +69,10 @@ pub mod operations {
 mod backend;
 
 pub use backend::{PostgresBackend, PostgresOptions};
-pub use config::{Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode, Tls};
+pub use config::{
+    ChannelBinding, Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode,
+    TcpSettings, Tls,
+};
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use statement::{Call, Operation, Param, Row, Statements, Transport};

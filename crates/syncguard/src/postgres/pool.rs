@@ -15,9 +15,11 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::config::PostgresConfig;
 use super::connect::{Connection, Connector};
-use super::error::{Failure, Stage, failure, leaves_session_usable, pool_failure};
+use super::error::{Failure, failure, leaves_session_usable, pool_failure};
 use super::fault::Fault;
+use super::liveness::End;
 use super::statement::{Call, Param, Row, Transport};
+use super::watch::Watch;
 use crate::error::Error;
 
 /// How long a server may take to hear that a statement is not wanted any more, and to end it.
@@ -52,9 +54,12 @@ impl Pool {
             }
             error => pool_failure(error),
         })?;
+        let connector = Arc::clone(&self.sessions.manager().0);
+        session.liveness.begin();
+        Watch::run(&connector);
         Ok(Lease {
             session: Some(session),
-            connector: Arc::clone(&self.sessions.manager().0),
+            connector,
         })
     }
 
@@ -70,12 +75,12 @@ impl Pool {
 
     /// Draws the consequences of an error for the session and for the others.
     fn conclude(&self, lease: Lease, error: &tokio_postgres::Error) -> Failure {
+        let failure = failure(error, lease.end());
         if leaves_session_usable(error) {
             lease.give_back();
         } else {
             lease.discard();
         }
-        let failure = failure(error, Stage::Running);
         match failure.state() {
             Some("25006") => {
                 self.sessions.manager().0.turn_away();
@@ -226,8 +231,15 @@ impl Lease {
         session.ok_or_else(|| Failure::new(Fault::Closed))
     }
 
+    /// Why the session was ended, if it was from this side.
+    fn end(&self) -> Option<End> {
+        self.session.as_ref()?.liveness.end()
+    }
+
     fn give_back(mut self) {
-        self.session = None;
+        if let Some(session) = self.session.take() {
+            session.liveness.rest();
+        }
     }
 
     fn discard(mut self) {
@@ -243,6 +255,7 @@ impl Drop for Lease {
             return;
         };
         let session = Object::take(session);
+        session.liveness.rest();
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(abandon(session, Arc::clone(&self.connector)))),
             Err(_) => session.driver.abort(),
@@ -257,15 +270,14 @@ impl Drop for Lease {
 async fn abandon(session: Connection, connector: Arc<Connector>) {
     let Connection {
         client,
+        host,
         mut driver,
         may_prepare: is_own,
         ..
     } = session;
     let patience = if is_own {
-        if let Ok(tls) = connector.tls().await {
-            // The server does not say whether it did, and may be out of reach.
-            let _ = timeout(CANCEL_TIMEOUT, client.cancel_token().cancel_query(tls)).await;
-        }
+        // The server may be out of reach.
+        let _ = timeout(CANCEL_TIMEOUT, connector.cancel(&client, &host)).await;
         CANCEL_TIMEOUT
     } else {
         connector.operation_timeout()
@@ -280,6 +292,23 @@ async fn abandon(session: Connection, connector: Arc<Connector>) {
 /// Makes sessions and looks at them before they are used again.
 struct Sessions(Arc<Connector>);
 
+impl Sessions {
+    /// Whether a session that has not been used for long still answers.
+    async fn check(&self, session: &mut Connection) -> RecycleResult<Failure> {
+        let watch = self.0.watch();
+        let now = watch.now();
+        match timeout(watch.patience(), session.client.check_connection()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(RecycleError::message("closed by the server")),
+            Err(_) => {
+                watch.suspect(now);
+                session.liveness.cut_off();
+                Err(RecycleError::message("lost"))
+            }
+        }
+    }
+}
+
 impl Manager for Sessions {
     type Type = Connection;
     type Error = Failure;
@@ -292,6 +321,14 @@ impl Manager for Sessions {
     async fn recycle(&self, session: &mut Connection, _: &Metrics) -> RecycleResult<Failure> {
         if session.client.is_closed() {
             return Err(RecycleError::message("closed by the server"));
+        }
+        let watch = self.0.watch();
+        if watch.is_suspect(&session.liveness) {
+            return Err(RecycleError::message("lost, as others were"));
+        }
+        if watch.silence_of(&session.liveness) > self.0.most_idle() {
+            // Boxed, since it is rare and would make every operation larger.
+            return Box::pin(self.check(session)).await;
         }
         Ok(())
     }

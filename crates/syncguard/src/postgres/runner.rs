@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use super::error::Failure;
+use super::schema;
+use super::share::{Shares, Subject};
 use super::statement::{Call, Row, Statements, Transport};
-use crate::error::Error;
+use super::tables::Tables;
+use crate::error::{Error, ErrorKind};
 use crate::random;
 
 /// How often a transaction that lost against another one is tried again: for some 3 s.
@@ -20,11 +24,22 @@ pub(super) struct Runner {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) statements: Statements,
     under_way: AtomicUsize,
+    /// Where statements have connections to themselves.
+    shares: Option<Shares>,
+    /// Where tables that are missing are made.
+    provision: Option<Provision>,
 }
 
 impl Runner {
-    pub(super) fn new(transport: Arc<dyn Transport>, statements: Statements) -> Self {
+    /// With `missing`, those tables are made when they are needed and not there.
+    pub(super) fn new(
+        transport: Arc<dyn Transport>,
+        statements: Statements,
+        missing: Option<Tables>,
+    ) -> Self {
         Self {
+            provision: missing.map(Provision::new),
+            shares: transport.connections().map(Shares::new),
             transport,
             statements,
             under_way: AtomicUsize::new(0),
@@ -49,15 +64,38 @@ impl Runner {
         UnderWay(&self.under_way)
     }
 
-    pub(super) async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Error> {
-        self.try_run(call).await.map_err(Error::from)
+    /// Runs a statement; `subject` is what it may have to wait for in the server.
+    pub(super) async fn run(
+        &self,
+        subject: Option<Subject<'_>>,
+        call: &Call<'_>,
+    ) -> Result<Option<Row>, Error> {
+        self.try_run(subject, call).await.map_err(Error::from)
     }
 
-    pub(super) async fn try_run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
+    pub(super) async fn try_run(
+        &self,
+        subject: Option<Subject<'_>>,
+        call: &Call<'_>,
+    ) -> Result<Option<Row>, Failure> {
+        let _place = match (&self.shares, subject) {
+            (Some(shares), Some(subject)) => Some(shares.enter(subject).await),
+            _ => None,
+        };
+        // Who waits for a place of its key takes no connection from anybody.
         let _under_way = self.begin();
         let mut tries = 0;
+        let seen = self.provision.as_ref().map(Provision::count);
+        let mut may_provide = true;
         loop {
             match self.transport.run(call).await {
+                Err(failure)
+                    if let (Some(provision), Some(seen), true, Some("42P01")) =
+                        (&self.provision, seen, may_provide, failure.state()) =>
+                {
+                    may_provide = false;
+                    provision.make(self, seen).await.map_err(Failure::other)?;
+                }
                 Err(failure) if failure.is_rolled_back_by_chance() && tries < MAX_RETRIES => {
                     let share = random::unit().map_err(Failure::other)?;
                     let longest_ms = f64::from(1u32 << tries.min(6));
@@ -67,6 +105,50 @@ impl Runner {
                 answer => return answer,
             }
         }
+    }
+}
+
+/// Makes tables at their first use.
+#[derive(Debug)]
+struct Provision {
+    tables: Tables,
+    /// One at a time in this process.
+    turn: Mutex<()>,
+    /// How often they have been made.
+    made: AtomicUsize,
+}
+
+impl Provision {
+    fn new(tables: Tables) -> Self {
+        Self {
+            tables,
+            turn: Mutex::new(()),
+            made: AtomicUsize::new(0),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Makes the tables, unless that has been done since they were `seen` to have been made.
+    async fn make(&self, runner: &Runner, seen: usize) -> Result<(), Error> {
+        let _turn = self.turn.lock().await;
+        if self.count() > seen {
+            return Ok(());
+        }
+        let set_up = schema::setup(runner.transport.as_ref(), &runner.statements, &self.tables);
+        set_up.await.map_err(|error| match error.kind() {
+            ErrorKind::AuthFailed => Error::new(
+                ErrorKind::AuthFailed,
+                "the lock tables are missing and this role may not create them: their DDL is in \
+                 docs/postgres.md of the package syncguard, under \"Tables and rights\"",
+            )
+            .with_source(error),
+            _ => error,
+        })?;
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::config::{DEFAULT_PORT, Host, Password, Pem, PostgresConfig, SessionAttrs, SslMode};
+use super::config::{
+    ChannelBinding, DEFAULT_PORT, Host, Password, Pem, PostgresConfig, SessionAttrs, SslMode,
+    TcpSettings,
+};
+use super::url_names as names;
 use crate::error::Error;
 
 /// One of libpq's variables, and the parameter it is a default for.
@@ -30,11 +34,13 @@ impl PostgresConfig {
     /// not say is left to the environment, see [`from_env`](Self::from_env).
     ///
     /// Parameters: host, port, user, password, dbname, application_name, options, sslmode,
-    /// sslrootcert, sslcert, sslkey, connect_timeout (seconds), target_session_attrs. Others, which
-    /// other clients understand, are passed over.
+    /// sslrootcert, sslcert, sslkey, channel_binding, connect_timeout (seconds), target_session_attrs,
+    /// keepalives, keepalives_idle, keepalives_interval (seconds), keepalives_count,
+    /// tcp_user_timeout (milliseconds); statement_timeout, lock_timeout and search_path, for the
+    /// session. What other clients understand is passed over where that does no harm.
     ///
     /// # Errors
-    /// `InvalidArgument` that names the part that cannot be read, and never quotes it.
+    /// `InvalidArgument` that names the part that cannot be read, and never quotes its value.
     pub fn from_url(url: &str) -> Result<Self, Error> {
         Self::from_url_and(url, |name| std::env::var(name).ok())
     }
@@ -77,6 +83,9 @@ impl Parts {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode("parameter", name)?;
             let value = decode("parameter", &value.replace('+', "%20"))?;
+            // A question mark in a password that is not encoded begins a query: it must not be shown.
+            let may_show = !query.contains('@');
+            names::check(&name, &value, may_show)?;
             parts.add(&name, value);
         }
         Ok(parts)
@@ -149,6 +158,9 @@ impl Parts {
         }
         config.tls.certificate = file("sslcert");
         config.tls.key = file("sslkey");
+        if let Some(binding) = self.get("channel_binding") {
+            config.tls.channel_binding = channel_binding(binding)?;
+        }
         if let Some(attrs) = self.get("target_session_attrs") {
             config.session_attrs = session_attrs(attrs)?;
         }
@@ -161,8 +173,35 @@ impl Parts {
                 config.connect_timeout = Duration::from_secs(seconds);
             }
         }
+        self.tcp(&mut config.tcp)?;
+        for name in ["statement_timeout", "lock_timeout", "search_path"] {
+            if let Some(value) = text(name) {
+                config.parameters.push((name.to_owned(), value));
+            }
+        }
         config.validate()?;
         Ok(config)
+    }
+
+    /// As in libpq, zero leaves a setting to the default.
+    fn tcp(&self, tcp: &mut TcpSettings) -> Result<(), Error> {
+        let number = |name| match self.get(name).map(str::parse::<u32>) {
+            None | Some(Ok(0)) => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => Err(Error::invalid(format!("{name} must be a whole number"))),
+        };
+        let seconds = |name| Ok::<_, Error>(number(name)?.map(u64::from).map(Duration::from_secs));
+        match self.get("keepalives") {
+            None | Some("1") => {}
+            Some("0") => tcp.keepalive = false,
+            Some(_) => return Err(Error::invalid("keepalives must be 0 or 1")),
+        }
+        tcp.keepalive_idle = seconds("keepalives_idle")?.unwrap_or(tcp.keepalive_idle);
+        tcp.keepalive_interval = seconds("keepalives_interval")?.unwrap_or(tcp.keepalive_interval);
+        tcp.keepalive_count = number("keepalives_count")?.unwrap_or(tcp.keepalive_count);
+        let timeout = number("tcp_user_timeout")?.map(u64::from);
+        tcp.user_timeout = timeout.map(Duration::from_millis);
+        Ok(())
     }
 
     fn hosts(&self) -> Result<Vec<Host>, Error> {
@@ -200,6 +239,19 @@ fn ssl_mode(mode: &str) -> Result<SslMode, Error> {
         _ => {
             return Err(Error::invalid(
                 "sslmode must be disable, allow, prefer, require, verify-ca or verify-full",
+            ));
+        }
+    })
+}
+
+fn channel_binding(binding: &str) -> Result<ChannelBinding, Error> {
+    Ok(match binding {
+        "disable" => ChannelBinding::Disable,
+        "prefer" => ChannelBinding::Prefer,
+        "require" => ChannelBinding::Require,
+        _ => {
+            return Err(Error::invalid(
+                "channel_binding must be disable, prefer or require",
             ));
         }
     })
@@ -251,7 +303,7 @@ mod tests {
     fn a_url_says_where_and_who() {
         let config = parse(
             "postgres://us%40er:p%3Aw:x@db.example:6432/my%20db?sslmode=verify-full&application_name=a+b\
-             &options=-c%20search_path%3Dx&sslrootcert=/ca.pem&connect_timeout=3&unknown=1",
+             &options=-c%20search_path%3Dx&sslrootcert=/ca.pem&connect_timeout=3&schema=public",
         )
         .unwrap();
         assert_eq!(hosts(&config), [("db.example", 6432)]);
@@ -278,6 +330,30 @@ mod tests {
         assert_eq!(hosts(&parse("postgres://").unwrap()), [("localhost", 5432)]);
         let config = parse("postgres://?host=a,b&port=7").unwrap();
         assert_eq!(hosts(&config), [("a", 7), ("b", 7)]);
+    }
+
+    #[test]
+    fn connections_are_looked_after_as_the_url_says() {
+        assert_eq!(parse("postgres://h/").unwrap().tcp, TcpSettings::default());
+        let config = parse(
+            "postgres://h/?keepalives=0&keepalives_idle=5&keepalives_interval=2&keepalives_count=7\
+             &tcp_user_timeout=900&channel_binding=require&search_path=a&statement_timeout=100",
+        )
+        .unwrap();
+        let tcp = TcpSettings {
+            keepalive: false,
+            keepalive_idle: Duration::from_secs(5),
+            keepalive_interval: Duration::from_secs(2),
+            keepalive_count: 7,
+            user_timeout: Some(Duration::from_millis(900)),
+        };
+        assert_eq!(config.tcp, tcp);
+        assert_eq!(config.tls.channel_binding, ChannelBinding::Require);
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let parameters = [named("statement_timeout", "100"), named("search_path", "a")];
+        assert_eq!(config.parameters, parameters);
+        let config = parse("postgres://h/?keepalives_idle=0&tcp_user_timeout=0").unwrap();
+        assert_eq!(config.tcp, TcpSettings::default());
     }
 
     #[test]
@@ -316,6 +392,13 @@ mod tests {
             ),
             ("postgres://h/?connect_timeout=secret", "connect_timeout"),
             ("postgres://h/?sslcert=secret", "sslcert and sslkey"),
+            ("postgres://h/?keepalives=secret", "keepalives"),
+            ("postgres://h/?keepalives_idle=secret", "keepalives_idle"),
+            ("postgres://h/?tcp_user_timeout=-1", "tcp_user_timeout"),
+            ("postgres://h/?channel_binding=secret", "channel_binding"),
+            ("postgres://h/?sslcrl=secret", "sslcrl"),
+            ("postgres://u:pa?secret=x@h/d", "a parameter in url"),
+            ("postgres://u:pa?secret@h/d", "a parameter in url"),
             ("postgres://u:%FFsecret@h/", "password"),
             ("postgres://u:%00secret@h/", "password"),
         ] {

@@ -30,7 +30,6 @@ mod config;
 mod error;
 pub mod extend;
 pub mod force_release;
-mod gate;
 pub mod is_locked;
 mod link;
 pub mod lookup_key;

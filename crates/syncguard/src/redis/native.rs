@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use super::client::Dialer;
 use super::config::RedisConfig;
 use super::error::{Cause, reply_code, to_error};
-use super::gate::Gate;
 use super::link::{Connection, Link, closed};
 use super::plan::Plan;
 use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;
+use crate::gate::Gate;
 
 /// The longest that calls wait for a server that refuses connections: it may be restarting.
 const PATIENCE: Duration = Duration::from_secs(1);

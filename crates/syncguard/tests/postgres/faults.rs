@@ -1,8 +1,9 @@
 //! What goes wrong: it is said in the right words, in time, and leaves nothing behind.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use syncguard::operation::{self, CallOptions};
@@ -30,6 +31,8 @@ tests![
     a_dropped_operation_does_not_keep_its_session,
     a_primary_that_becomes_read_only,
     a_session_that_does_not_wait_for_the_disk,
+    a_backend_that_is_closed_while_it_is_busy,
+    a_backend_that_is_closed_while_it_is_stuck,
 ];
 
 const CALL: CallOptions = CallOptions { timeout: None };
@@ -244,11 +247,15 @@ async fn a_full_pool() {
         ..server().unix()
     };
     let scene = scene(server(), "full", config).await;
-    let grant = scene.hold("k").await;
+    let mut grants = Vec::new();
+    // One lock alone does not get all connections.
+    for name in ["k", "l", "m", "n"] {
+        grants.push(scene.hold(name).await);
+    }
     let blocker = scene.lock_rows().await;
     let mut waiting = JoinSet::new();
-    for _ in 0..4 {
-        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id.clone());
+    for grant in grants {
+        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id);
         waiting.spawn(async move { backend.release(&id).await });
     }
     until_waiting(&scene.client, "full", 4).await;
@@ -444,4 +451,60 @@ async fn a_session_that_does_not_wait_for_the_disk() {
         backend.release(&grant.lock_id).await.unwrap();
         assert_eq!(lag().await, !durable_releases, "release, {level}");
     }
+}
+
+/// Whoever asked before gets an answer, and whoever asks after it hears why there is none.
+async fn a_backend_that_is_closed_while_it_is_busy() {
+    let tables = own_tables();
+    let config = PostgresConfig {
+        pool_size: 2,
+        ..server().unix()
+    };
+    let backend = Arc::new(PostgresBackend::new(config, options(&tables)).unwrap());
+    backend.setup_schema().await.unwrap();
+    let mut grants = Vec::new();
+    for number in 0..100 {
+        grants.push(acquire(&*backend, &format!("k{number}")).await);
+    }
+    let mut releases = Vec::new();
+    for grant in &grants {
+        let mut release = backend.release(&grant.lock_id);
+        // Asked for: it has come as far as it gets at once.
+        let begun = poll_fn(|context| Poll::Ready(release.as_mut().poll(context).is_pending()));
+        assert!(begun.await);
+        releases.push(release);
+    }
+    let closing = backend.close();
+    let answers = async {
+        let mut answers = Vec::new();
+        for release in releases {
+            answers.push(release.await.unwrap());
+        }
+        answers
+    };
+    let ((), answers) = tokio::join!(closing, answers);
+    for answer in answers {
+        assert_eq!(answer, ReleaseOutcome::Released);
+    }
+    let error = backend.is_locked(&key("k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.message(), "the backend has been closed");
+    backend.close().await;
+}
+
+/// Closing takes no longer than one operation may, whatever is under way.
+async fn a_backend_that_is_closed_while_it_is_stuck() {
+    let config = PostgresConfig {
+        parameters: vec![("statement_timeout".to_owned(), "0".to_owned())],
+        ..server().unix()
+    };
+    let scene = scene(server(), "stuck", config).await;
+    let grant = scene.hold("k").await;
+    let blocker = scene.lock_rows().await;
+    let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id.clone());
+    let stuck = tokio::spawn(async move { backend.release(&id).await });
+    until_waiting(&scene.client, "stuck", 1).await;
+    in_time(TIMEOUT, scene.backend.close()).await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    let _ = stuck.await.unwrap();
 }

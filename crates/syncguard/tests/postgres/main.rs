@@ -15,11 +15,15 @@ mod faults;
 mod fleet;
 mod groups;
 mod labels;
+mod lost;
+mod mediator;
 #[path = "../support/postgres_server.rs"]
 mod postgres_server;
 mod proxy;
 mod races;
 mod schema;
+mod share;
+mod silence;
 mod support;
 mod waits;
 mod wire;
@@ -34,8 +38,11 @@ fn main() -> ExitCode {
         ("faults", faults::TESTS),
         ("groups", groups::TESTS),
         ("labels", labels::TESTS),
+        ("lost", lost::TESTS),
         ("races", races::TESTS),
         ("schema", schema::TESTS),
+        ("share", share::TESTS),
+        ("silence", silence::TESTS),
         ("waits", waits::TESTS),
         ("wire", wire::TESTS),
     ];

@@ -1,7 +1,7 @@
 //! Setting up, and who may.
 
-use syncguard::ErrorKind;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
+use syncguard::{Backend, ErrorKind};
 use tokio::task::JoinSet;
 
 use crate::canonical::Canonical;
@@ -18,6 +18,9 @@ tests![
     names_are_case_sensitive_and_may_be_reserved_words,
     names_whose_indexes_would_collide_are_refused,
     a_missing_table_is_explained,
+    tables_can_be_made_at_their_first_use_by_many_at_once,
+    tables_that_may_not_be_made_at_their_first_use_are_explained,
+    the_documented_ddl_is_all_that_is_needed,
 ];
 
 async fn it_makes_what_the_specification_names() {
@@ -202,4 +205,95 @@ async fn a_missing_table_is_explained() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("setupSchema"), "{error}");
     assert!(!error.is_outcome_unknown());
+}
+
+/// A backend that makes its tables itself.
+fn provident(config: PostgresConfig, tables: &Tables) -> PostgresBackend {
+    let options = syncguard::postgres::PostgresOptions {
+        creates_tables: true,
+        ..options(tables)
+    };
+    PostgresBackend::new(config, options).unwrap()
+}
+
+async fn tables_can_be_made_at_their_first_use_by_many_at_once() {
+    for pool_size in [1, 10] {
+        let tables = own_tables();
+        let mut tasks = tokio::task::JoinSet::new();
+        for process in 0..4 {
+            let config = PostgresConfig {
+                pool_size,
+                ..server().unix()
+            };
+            let backend = std::sync::Arc::new(provident(config, &tables));
+            for number in 0..8 {
+                let backend = std::sync::Arc::clone(&backend);
+                tasks.spawn(async move {
+                    let name = format!("{process} {number}");
+                    let grant = acquire(&*backend, &name).await;
+                    assert_eq!(grant.fence.get(), 1);
+                    assert!(
+                        backend
+                            .is_locked(&crate::support::key(&name))
+                            .await
+                            .unwrap()
+                    );
+                });
+            }
+        }
+        tasks.join_all().await;
+    }
+    // Also in a database from which they have been dropped meanwhile.
+    let tables = own_tables();
+    let backend = provident(server().unix(), &tables);
+    for _ in 0..2 {
+        acquire(&backend, "k").await;
+        let drop = format!("DROP TABLE {}, {}", tables.locks(), tables.fences());
+        server().client().await.batch_execute(&drop).await.unwrap();
+    }
+}
+
+async fn tables_that_may_not_be_made_at_their_first_use_are_explained() {
+    let client = server().client().await;
+    client
+        .batch_execute("CREATE ROLE modest LOGIN")
+        .await
+        .unwrap();
+    let config = PostgresConfig {
+        user: Some("modest".to_owned()),
+        ..server().unix()
+    };
+    let error = try_acquire(&provident(config, &own_tables()), "k")
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+    assert!(error.message().contains("docs/postgres.md"), "{error}");
+    assert!(!error.is_outcome_unknown());
+}
+
+async fn the_documented_ddl_is_all_that_is_needed() {
+    let docs = include_str!("../../../../docs/postgres.md");
+    let ddl = docs
+        .split("```sql\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let client = server().client().await;
+    client
+        .batch_execute(&format!(
+            "CREATE SCHEMA documented; SET search_path = documented; {}; \
+             CREATE ROLE migrated LOGIN; GRANT USAGE ON SCHEMA documented TO migrated; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA documented TO migrated",
+            ddl.unwrap()
+        ))
+        .await
+        .unwrap();
+    let config = PostgresConfig {
+        user: Some("migrated".to_owned()),
+        parameters: vec![("search_path".to_owned(), "documented".to_owned())],
+        ..server().unix()
+    };
+    // A role that may not create anything finds all there.
+    let backend = PostgresBackend::new(config, options(&Tables::default())).unwrap();
+    backend.setup_schema().await.unwrap();
+    acquire(&backend, "k").await;
 }

@@ -40,6 +40,8 @@ async fn check(proxy: &Proxy, config: PostgresConfig, warm_up: bool) {
     for backend in [plain, cleaning] {
         // Opens the connection with what the rounds do not count.
         backend.setup_schema().await.unwrap();
+        // Setting up may wait for the setup of another test, and then has the server asked about it.
+        let connections = proxy.connections();
         for counts in [!warm_up, true, true] {
             let check = |operation: &str| {
                 let flights = proxy.take();
@@ -75,8 +77,8 @@ async fn check(proxy: &Proxy, config: PostgresConfig, warm_up: bool) {
             assert!(backend.force_release(&key("k")).await.unwrap());
             check("force_release");
         }
+        assert_eq!(proxy.connections(), connections);
     }
-    assert_eq!(proxy.connections(), 2);
 }
 
 async fn each_operation_is_one_round_trip() {

@@ -214,6 +214,11 @@ pub(crate) struct PgBouncer {
 impl PgBouncer {
     /// Starts one. It refuses settings for sessions, or, when it `ignores` them, drops them.
     pub(crate) fn start(server: &PostgresServer, ignores: bool) -> Self {
+        Self::start_with(server, ignores, "")
+    }
+
+    /// The same with one more line in its settings.
+    pub(crate) fn start_with(server: &PostgresServer, ignores: bool, setting: &str) -> Self {
         let folder = private_folder();
         let port = free_port();
         let ignored = if ignores {
@@ -230,7 +235,7 @@ impl PgBouncer {
                 "[databases]\n* = host={} port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
                  listen_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {}\n\
                  pool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 500\n\
-                 ignore_startup_parameters = {ignored}\nlogfile = {}\n",
+                 ignore_startup_parameters = {ignored}\nlogfile = {}\n{setting}\n",
                 server.socket_folder(),
                 server.port(),
                 folder.path().join("users").display(),

@@ -1,0 +1,175 @@
+//! The byte stream of a session: bounded, and listened to.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use super::config::{Host, TcpSettings};
+use super::liveness::{End, Liveness};
+
+/// How much may come in answer to one statement. Ours need a few kilobytes; without a bound, a hostile
+/// or broken server could fill the memory.
+const MOST_REPLY_BYTES: usize = 1024 * 1024;
+
+enum Socket {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// A connection on the way to being a session.
+pub(super) struct Stream {
+    socket: Socket,
+    liveness: Arc<Liveness>,
+    /// What has come since something was sent.
+    received: usize,
+}
+
+/// Why there is no connection.
+pub(super) enum Refusal {
+    /// The name of the host means nothing.
+    Unknown(io::Error),
+    /// Nobody takes connections there.
+    Failed(io::Error),
+}
+
+impl Stream {
+    /// Connects to the first of the host's addresses that takes us.
+    pub(super) async fn open(
+        host: &Host,
+        settings: &TcpSettings,
+        unsent: Duration,
+        liveness: Arc<Liveness>,
+    ) -> Result<Self, Refusal> {
+        let socket = match host.is_unix_socket() {
+            #[cfg(unix)]
+            true => {
+                let path = format!("{}/.s.PGSQL.{}", host.name, host.port);
+                Socket::Unix(UnixStream::connect(path).await.map_err(Refusal::Failed)?)
+            }
+            _ => {
+                let addresses = tokio::net::lookup_host((host.name.as_str(), host.port))
+                    .await
+                    .map_err(Refusal::Unknown)?;
+                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+                let mut found = None;
+                for address in addresses {
+                    match TcpStream::connect(address).await {
+                        Ok(stream) => {
+                            found = Some(stream);
+                            break;
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                let Some(stream) = found else {
+                    return Err(Refusal::Failed(last));
+                };
+                set_up(&stream, settings, unsent).map_err(Refusal::Failed)?;
+                Socket::Tcp(stream)
+            }
+        };
+        Ok(Self {
+            socket,
+            liveness,
+            received: 0,
+        })
+    }
+}
+
+fn set_up(stream: &TcpStream, settings: &TcpSettings, unsent: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    if settings.keepalive {
+        let keepalive = TcpKeepalive::new().with_time(settings.keepalive_idle);
+        #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
+        let keepalive = keepalive.with_interval(settings.keepalive_interval);
+        #[cfg(any(target_os = "linux", target_os = "macos"))]
+        let keepalive = keepalive.with_retries(settings.keepalive_count);
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
+    // A statement that nobody waits for any more should not arrive late.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(settings.user_timeout.unwrap_or(unsent)))?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = unsent;
+    Ok(())
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.liveness.end() == Some(End::Silent)
+            && let Socket::Tcp(stream) = &self.socket
+        {
+            // What has not arrived is not sent again: the connection is reset.
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        };
+        let count = buffer.filled().len() - before;
+        if count > 0 {
+            self.liveness.hear();
+            self.received += count;
+            if self.received > MOST_REPLY_BYTES {
+                self.liveness.finish(End::Oversized);
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the reply does not end",
+                )));
+            }
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.received = 0;
+        match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The names of parameters in URLs: those that count, and those that may be passed over.
+
+use crate::error::Error;
+use crate::suggest::nearest;
+
+/// What is read.
+const READ: [&str; 26] = [
+    "host",
+    "port",
+    "user",
+    "password",
+    "dbname",
+    "database",
+    "application_name",
+    "options",
+    "ssl",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "channel_binding",
+    "connect_timeout",
+    "target_session_attrs",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "tcp_user_timeout",
+    "statement_timeout",
+    "lock_timeout",
+    "search_path",
+    // Those that may be refused, see below, are no typos.
+    "sslnegotiation",
+    "gssencmode",
+];
+
+/// What libpq and other clients know and what changes neither where a connection leads, nor who is
+/// trusted, nor what a lock is.
+const PASSED_OVER: [&str; 33] = [
+    // libpq: compression, names and ways of authentications that are not used here, text encoding.
+    "client_encoding",
+    "fallback_application_name",
+    "gssdelegation",
+    "gsslib",
+    "krbsrvname",
+    "load_balance_hosts",
+    "max_protocol_version",
+    "min_protocol_version",
+    "ssl_max_protocol_version",
+    "sslcertmode",
+    "sslcompression",
+    "sslpassword",
+    "sslsni",
+    // Pools of other clients.
+    "connection_limit",
+    "debug",
+    "fetch_types",
+    "idle_in_transaction_session_timeout",
+    "idle_timeout",
+    "keepAlive",
+    "keep_alive",
+    "max",
+    "max_lifetime",
+    "pgbouncer",
+    "pool_timeout",
+    "prepare",
+    "query_timeout",
+    "schema",
+    "socket_timeout",
+    "statement_cache_size",
+    "uselibpqcompat",
+    // Marks that hosting services put into URLs.
+    "endpoint",
+    "supa",
+    "workaround",
+];
+
+/// Refuses a parameter that is not known, and one that demands what is not done here.
+pub(super) fn check(name: &str, value: &str, may_show: bool) -> Result<(), Error> {
+    let is_harmless = match name {
+        "sslnegotiation" => value == "postgres",
+        "gssencmode" => matches!(value, "disable" | "prefer"),
+        "sslaccept" => value == "accept_invalid_certs",
+        // Older versions are never spoken.
+        "ssl_min_protocol_version" => matches!(value, "TLSv1" | "TLSv1.1" | "TLSv1.2"),
+        _ => READ.contains(&name) || PASSED_OVER.contains(&name),
+    };
+    if is_harmless {
+        return Ok(());
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if !may_show || name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+        return Err(Error::invalid(
+            "a parameter in url is not known: encode what is no parameter, as ? in a password",
+        ));
+    }
+    Err(Error::invalid(match name {
+        "sslaccept" => "sslaccept in url is not supported: use sslmode=verify-full".to_owned(),
+        "hostaddr"
+        | "oauth_client_id"
+        | "oauth_issuer"
+        | "passfile"
+        | "replication"
+        | "require_auth"
+        | "requirepeer"
+        | "service"
+        | "servicefile"
+        | "sslcrl"
+        | "sslcrldir"
+        | "sslidentity"
+        | "sslkeylogfile"
+        | "sslnegotiation"
+        | "gssencmode"
+        | "ssl_min_protocol_version" => {
+            format!("{name} in url demands what is not supported: leave it out")
+        }
+        _ => match nearest(name, &READ) {
+            Some(near) => {
+                format!("{name} is not a parameter of PostgreSQL URLs: did you mean {near}?")
+            }
+            None => format!("{name} is not a parameter of PostgreSQL URLs"),
+        },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_refused_with_the_nearest_name() {
+        for (name, value, words) in [
+            (
+                "sslmod",
+                "verify-full",
+                "sslmod is not a parameter of PostgreSQL URLs: did you mean sslmode?",
+            ),
+            ("sslMode", "verify-full", "did you mean sslmode?"),
+            ("connectTimeout", "3", "did you mean connect_timeout?"),
+            (
+                "colour",
+                "red",
+                "colour is not a parameter of PostgreSQL URLs",
+            ),
+            (
+                "sslcrl",
+                "/crl.pem",
+                "sslcrl in url demands what is not supported",
+            ),
+            ("hostaddr", "::1", "hostaddr in url demands"),
+            (
+                "require_auth",
+                "scram-sha-256",
+                "require_auth in url demands",
+            ),
+            ("sslnegotiation", "direct", "sslnegotiation in url demands"),
+            ("gssencmode", "require", "gssencmode in url demands"),
+            (
+                "ssl_min_protocol_version",
+                "TLSv1.3",
+                "ssl_min_protocol_version in url demands",
+            ),
+            ("sslaccept", "strict", "sslmode=verify-full"),
+            ("p:w", "", "a parameter in url"),
+        ] {
+            let error = check(name, value, true).unwrap_err();
+            assert!(error.message().contains(words), "{error}");
+            assert!(value.is_empty() || !error.message().ends_with(value));
+        }
+        let hidden = check("sslmod", "verify-full", false).unwrap_err();
+        assert!(!hidden.message().contains("sslmod"), "{hidden}");
+    }
+
+    #[test]
+    fn what_other_clients_understand_is_passed_over() {
+        for (name, value) in [
+            ("schema", "public"),
+            ("pgbouncer", "true"),
+            ("gssencmode", "disable"),
+            ("sslnegotiation", "postgres"),
+            ("ssl_min_protocol_version", "TLSv1.2"),
+            ("fallback_application_name", "psql"),
+        ] {
+            check(name, value, true).unwrap();
+        }
+    }
+}

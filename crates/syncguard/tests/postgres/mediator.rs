@@ -1,0 +1,174 @@
+//! A TCP proxy that does to connections what networks, poolers and bad servers do.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use syncguard::postgres::{Host, PostgresConfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What happens to the bytes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They arrive.
+    Pass,
+    /// A request arrives, and when the server has carried it out, the client hears what a pooler says
+    /// that has lost its server: an error that ends the session, with the fields S, C and M only.
+    Deny,
+    /// Nothing arrives any more, and nobody is told.
+    Silence,
+    /// Requests are answered with notices without end.
+    Flood,
+}
+
+pub(crate) struct Mediator {
+    port: u16,
+    /// What happens to connections that are open, one for each.
+    open: Arc<Mutex<Vec<watch::Sender<Fate>>>>,
+    accepted: Arc<AtomicUsize>,
+    flooded: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Mediator {
+    /// Before a server or pooler on `port`.
+    pub(crate) async fn start(server_port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let open: Arc<Mutex<Vec<watch::Sender<Fate>>>> = Arc::default();
+        let (accepted, flooded) = (Arc::default(), Arc::default());
+        let mut tasks = JoinSet::new();
+        let (all, count, bytes) = (
+            Arc::clone(&open),
+            Arc::clone(&accepted),
+            Arc::clone(&flooded),
+        );
+        tasks.spawn(async move {
+            let mut pumps = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                AtomicUsize::fetch_add(&count, 1, Ordering::Relaxed);
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
+                    continue;
+                };
+                let (fate, seen) = watch::channel(Fate::Pass);
+                all.lock().unwrap().push(fate);
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                pumps.spawn(requests(from_client, to_server, seen.clone()));
+                pumps.spawn(replies(from_server, to_client, seen, Arc::clone(&bytes)));
+            }
+        });
+        Self {
+            port,
+            open,
+            accepted,
+            flooded,
+            _tasks: tasks,
+        }
+    }
+
+    /// `config`, through the proxy.
+    pub(crate) fn config(&self, config: PostgresConfig) -> PostgresConfig {
+        PostgresConfig {
+            hosts: vec![Host {
+                name: "127.0.0.1".to_owned(),
+                port: self.port,
+            }],
+            ..config
+        }
+    }
+
+    /// What happens from now on to the connections that are open, and to no later ones.
+    pub(crate) fn meet(&self, fate: Fate) {
+        for connection in self.open.lock().unwrap().iter() {
+            connection.send_replace(fate);
+        }
+    }
+
+    /// How many connections there have been.
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of endless replies have been taken.
+    pub(crate) fn flooded(&self) -> usize {
+        self.flooded.load(Ordering::Relaxed)
+    }
+}
+
+async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fate: watch::Receiver<Fate>) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let passes = *fate.borrow() != Fate::Silence;
+        if passes && to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn replies(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    fate: watch::Receiver<Fate>,
+    flooded: Arc<AtomicUsize>,
+) {
+    let mut buffer = vec![0; 65_536];
+    let mut withheld = Vec::new();
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let now = *fate.borrow();
+        match now {
+            Fate::Pass => {
+                if to.write_all(&buffer[..count]).await.is_err() {
+                    return;
+                }
+            }
+            Fate::Silence => {}
+            Fate::Deny => {
+                withheld.extend_from_slice(&buffer[..count]);
+                if is_complete(&withheld) {
+                    let _ = to.write_all(&denial()).await;
+                    return;
+                }
+            }
+            Fate::Flood => {
+                let notice = message(
+                    b'N',
+                    &[b"SNOTICE\0VNOTICE\0C00000\0M", &[b'x'; 1000], b"\0\0"],
+                );
+                let notices = notice.repeat(64);
+                while to.write_all(&notices).await.is_ok() {
+                    flooded.fetch_add(notices.len(), Ordering::Relaxed);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the server has carried out what it was asked: then it is ready for the next.
+fn is_complete(mut replies: &[u8]) -> bool {
+    while let [kind, a, b, c, d, ..] = *replies {
+        let length = u32::from_be_bytes([a, b, c, d]) as usize + 1;
+        if kind == b'Z' && replies.len() >= length {
+            return true;
+        }
+        let Some(rest) = replies.get(length..) else {
+            return false;
+        };
+        replies = rest;
+    }
+    false
+}
+
+fn denial() -> Vec<u8> {
+    message(b'E', &[b"SFATAL\0C08P01\0Mserver conn crashed?\0\0"])
+}
+
+fn message(kind: u8, body: &[&[u8]]) -> Vec<u8> {
+    let body = body.concat();
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[kind], &length.to_be_bytes()[..], &body].concat()
+}

@@ -1,0 +1,59 @@
+//! A row that is stuck does not keep the connections from other keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
+use syncguard::{AcquireOutcome, Backend, ReleaseOutcome};
+use tokio::task::JoinSet;
+
+use crate::support::{acquire, backend, key, options, server, tests, try_acquire, until_waiting};
+
+tests![a_stuck_row_leaves_connections_to_other_keys];
+
+async fn a_stuck_row_leaves_connections_to_other_keys() {
+    let name = "stuck row";
+    let (_, tables) = backend(server().unix()).await;
+    let config = PostgresConfig {
+        application_name: Some(name.to_owned()),
+        // Nobody is to be helped out of a wait.
+        parameters: vec![("statement_timeout".to_owned(), "0".to_owned())],
+        ..server().unix()
+    };
+    let options = PostgresOptions {
+        operation_timeout: Duration::from_secs(20),
+        ..options(&tables)
+    };
+    let ours = Arc::new(PostgresBackend::new(config, options).unwrap());
+    let grant = acquire(&*ours, "stuck").await;
+    let blocker = server().client().await;
+    let expire = format!("UPDATE {} SET expires_at_ms = 1", tables.locks());
+    blocker.batch_execute(&expire).await.unwrap();
+    let begin = format!("BEGIN; SELECT FROM {} FOR UPDATE", tables.locks());
+    blocker.batch_execute(&begin).await.unwrap();
+    let mut stuck = JoinSet::new();
+    for number in 0..200 {
+        let (ours, id) = (Arc::clone(&ours), grant.lock_id.clone());
+        stuck.spawn(async move {
+            match number % 3 {
+                0 => drop(ours.release(&id).await),
+                1 => drop(ours.force_release(&key("stuck")).await),
+                _ => drop(try_acquire(&*ours, "stuck").await),
+            }
+        });
+    }
+    let client = server().client().await;
+    // Two releases, two by force, five acquisitions: the others wait without a connection.
+    until_waiting(&client, name, 9).await;
+    for number in 0..20 {
+        let free = format!("free {number}");
+        let AcquireOutcome::Acquired(grant) = try_acquire(&*ours, &free).await.unwrap() else {
+            panic!("locked");
+        };
+        let released = ours.release(&grant.lock_id).await.unwrap();
+        assert_eq!(released, ReleaseOutcome::Released);
+    }
+    assert!(!ours.is_locked(&key("stuck")).await.unwrap());
+    blocker.batch_execute("COMMIT").await.unwrap();
+    stuck.join_all().await;
+}
