@@ -149,6 +149,11 @@ export class NativeBackend {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
   }
 
+  /** Waits for what goes on in the background, as `close` does. */
+  async finishBackground(): Promise<void> {
+    settle(await run<true>(undefined, (operation) => this.handle.finishBackground(operation)));
+  }
+
   async close(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.close(operation)));
   }

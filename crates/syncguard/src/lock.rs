@@ -64,6 +64,7 @@ pub async fn lock(
                 return Ok(LockGuard {
                     backend: Arc::clone(backend),
                     grant,
+                    ttl: options.ttl,
                     held: true,
                 });
             }
@@ -79,12 +80,13 @@ pub async fn lock(
 
 /// A lock that is held until it is released, dropped or expired.
 ///
-/// Dropping releases in the background, if it happens inside a tokio runtime; otherwise the lock
-/// ends with its TTL. [`release`](Self::release) waits for the store and reports errors.
+/// Dropping releases in the background, as [`operation::release_in_background`] says.
+/// [`release`](Self::release) waits for the store and reports errors.
 #[derive(Debug)]
 pub struct LockGuard {
     backend: Arc<dyn Backend>,
     grant: Grant,
+    ttl: Ttl,
     held: bool,
 }
 
@@ -113,6 +115,7 @@ impl LockGuard {
         match operation::extend(&self.backend, &self.grant.lock_id, ttl, call, pending()).await? {
             ExtendOutcome::Extended { expires_at_ms } => {
                 self.grant.expires_at_ms = expires_at_ms;
+                self.ttl = ttl;
                 Ok(true)
             }
             ExtendOutcome::Absent(_) => Ok(false),
@@ -143,14 +146,6 @@ impl Drop for LockGuard {
         if !self.held {
             return;
         }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let backend = Arc::clone(&self.backend);
-            let lock_id = self.grant.lock_id.clone();
-            runtime.spawn(async move {
-                let call = CallOptions::default();
-                // Nobody is left to hear of an error; the TTL ends what this does not.
-                let _ = operation::release(&backend, &lock_id, call, pending()).await;
-            });
-        }
+        operation::release_in_background(&self.backend, &self.grant.lock_id, self.ttl);
     }
 }

@@ -23,6 +23,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::work::Work;
 
 /// What the locks are like, whoever talks to the server.
 #[derive(Debug, Clone)]
@@ -58,6 +59,7 @@ pub struct PostgresBackend {
     options: PostgresOptions,
     /// Set when the table of locks turned out to have no column for labels.
     unlabelled: AtomicBool,
+    work: Work,
 }
 
 impl PostgresBackend {
@@ -83,6 +85,7 @@ impl PostgresBackend {
             runner,
             options,
             unlabelled: AtomicBool::new(false),
+            work: Work::default(),
         }
     }
 
@@ -117,6 +120,10 @@ impl Backend for PostgresBackend {
             supports_fencing: true,
             time_authority: TimeAuthority::Server,
         }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
     }
 
     fn operation_timeout(&self) -> Duration {
@@ -194,7 +201,7 @@ impl Backend for PostgresBackend {
         force_release::outcome(self.runner.run(&call).await?.as_ref())
     }
 
-    async fn close(&self) {
+    async fn shut_down(&self) {
         self.runner.transport.close().await;
     }
 }

@@ -68,6 +68,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::work::Work;
 use native::NativeTransport;
 
 /// Locks in a Redis server.
@@ -76,6 +77,7 @@ pub struct RedisBackend {
     names: Names,
     cleanup_in_is_locked: bool,
     operation_timeout: Duration,
+    work: Work,
 }
 
 impl RedisBackend {
@@ -119,6 +121,7 @@ impl RedisBackend {
             names,
             cleanup_in_is_locked: locks.cleanup_in_is_locked,
             operation_timeout: locks.operation_timeout,
+            work: Work::default(),
         }
     }
 }
@@ -139,6 +142,10 @@ impl Backend for RedisBackend {
             supports_fencing: true,
             time_authority: TimeAuthority::Server,
         }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
     }
 
     fn operation_timeout(&self) -> Duration {
@@ -178,7 +185,7 @@ impl Backend for RedisBackend {
         force_release::outcome(&self.transport.run(plan).await?)
     }
 
-    async fn close(&self) {
+    async fn shut_down(&self) {
         self.transport.close().await;
     }
 }
