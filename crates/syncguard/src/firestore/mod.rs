@@ -180,8 +180,11 @@ impl FirestoreBackend {
     }
 
     async fn read(&self, what: &ReadSet) -> Result<(Documents, i64), Error> {
+        // Before it is asked for: by the time of the answer, a lock that was extended after Firestore had
+        // read it would look expired.
+        let asked_ms = self.clock.now_ms();
         let found = read(&self.transport()?, self.config.operation_timeout, what).await?;
-        let now_ms = now_ms(&found, &*self.clock);
+        let now_ms = found.read_at_ms.unwrap_or(asked_ms);
         Ok((found, now_ms))
     }
 
