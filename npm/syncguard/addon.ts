@@ -141,8 +141,9 @@ export interface Addon {
     jitter: string,
     timeoutMs: number,
   ) => {
-    after(failedWith: string | null, elapsedMs: number, random: number): number | null;
+    after(failedWith: string | null, elapsedMs: number, random: number): number | string;
     attemptTimeoutMs(elapsedMs: number): number;
+    isCut(failedWith: string, elapsedMs: number): boolean;
   };
   FirestoreConnection: new (options: FirestoreNativeConnection) => FirestoreConnection;
   forrstConstants(): {

@@ -72,7 +72,8 @@ impl Proxy {
     /// Keeps the replies on the connections that there are.
     pub fn keep_replies(&self) {
         let replies_before = self.connections();
-        self.silence.send_modify(|silence| silence.replies_before = replies_before);
+        self.silence
+            .send_modify(|silence| silence.replies_before = replies_before);
     }
 
     /// Lets everything pass, also what was kept.
