@@ -95,15 +95,18 @@ describe("the loop", () => {
     });
     const error = await lockError(lock(backend, () => 1, { key: KEY }));
     expect(error.code).toBe("AcquisitionTimeout");
-    expect(error.message).toMatch(/^Failed to acquire lock after /);
+    expect(error.message).toBe("Timeout reached before next retry (10000 ms elapsed)");
     expect(backend.acquired).toHaveLength(1);
   });
 
   test("tries once without retries or time", async () => {
-    for (const acquisition of [{ maxRetries: 0 }, { timeoutMs: 0 }]) {
+    for (const [acquisition, message] of [
+      [{ maxRetries: 0 }, "Failed to acquire lock after 0 ms and 1 attempt"],
+      [{ timeoutMs: 0 }, "Timeout reached before next retry (0 ms elapsed)"],
+    ] as const) {
       const backend = scripted(LOCKED);
       const error = await lockError(lock(backend, () => 1, { key: KEY, acquisition }));
-      expect(error.code).toBe("AcquisitionTimeout");
+      expect(error).toMatchObject({ code: "AcquisitionTimeout", message });
       expect(backend.acquired).toHaveLength(1);
     }
   });
@@ -121,13 +124,57 @@ describe("the loop", () => {
     expect(backend.acquired).toHaveLength(4);
   });
 
-  test("reports the last failure in the end", async () => {
-    const last = new LockError("NetworkTimeout", "last");
+  test("reports the last failure in the end, and what was tried", async () => {
+    const cause = new Error("connect ECONNREFUSED 127.0.0.1:6379");
+    const last = new LockError("NetworkTimeout", "last", { lockId: "some id", cause });
     const backend = scripted(LOCKED, new LockError("ServiceUnavailable"), last);
-    const result = rejection(lock(backend, () => 1, { key: KEY }));
+    const result = lockError(lock(backend, () => 1, { key: KEY }));
     await vi.runAllTimersAsync();
-    expect(await result).toBe(last);
-    expect(backend.acquired.length).toBeGreaterThan(3);
+    const error = await result;
+    const attempts = backend.acquired.length;
+    expect(attempts).toBeGreaterThan(3);
+    expect(error.code).toBe("NetworkTimeout");
+    expect(error.message).toBe(`last; gave up after 5000 ms and ${attempts} attempts`);
+    expect(error.cause).toBe(cause);
+    expect(error.context).toEqual({ key: KEY, lockId: "some id", cause });
+    // Others may have it as well.
+    expect(last.message).toBe("last");
+  });
+
+  test("does not let an attempt that it cut short hide what is known", async () => {
+    const cut = new LockError("NetworkTimeout", "Operation timed out after 100 ms");
+    const refused = new LockError("ServiceUnavailable", "connection refused");
+    for (const [before, code, message] of [
+      [
+        [refused],
+        "ServiceUnavailable",
+        /^connection refused; gave up after 5100 ms and 2 attempts$/,
+      ],
+      [[refused, LOCKED], "AcquisitionTimeout", /^Timeout reached before next retry/],
+      [[LOCKED, refused], "ServiceUnavailable", /^connection refused; gave up/],
+      [[LOCKED], "AcquisitionTimeout", /^Timeout reached before next retry/],
+      [[], "NetworkTimeout", /^Operation timed out after 100 ms$/],
+    ] as const) {
+      const script: (typeof refused | typeof LOCKED)[] = [...before];
+      const backend = fakeBackend({
+        acquire: async () => {
+          const next = script.shift();
+          if (next === undefined) {
+            // All the time that was left, and the least that an attempt gets.
+            vi.setSystemTime(start + 5_100);
+            throw cut;
+          }
+          if (next instanceof LockError) throw next;
+          return next;
+        },
+      });
+      const start = Date.now();
+      const result = lockError(lock(backend, () => 1, { key: KEY }));
+      await vi.runAllTimersAsync();
+      const error = await result;
+      expect(error.code).toBe(code);
+      expect(error.message).toMatch(message);
+    }
   });
 });
 

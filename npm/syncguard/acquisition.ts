@@ -56,6 +56,8 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     cancellation?.check();
     const startMs = Date.now();
     let elapsedMs = 0;
+    // The last that says something of the store.
+    let remembered: LockError | undefined;
     for (;;) {
       const limitMs =
         rules === undefined ? LOCK_DEFAULTS.timeoutMs : rules.attemptTimeoutMs(elapsedMs);
@@ -69,7 +71,10 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
       }
       rules ??= createRules(undefined, key);
       elapsedMs = Date.now() - startMs;
-      const delayMs = decide(rules, failure, elapsedMs, key);
+      if (failure !== null && (remembered === undefined || !rules.isCut(failure.code, elapsedMs))) {
+        remembered = failure;
+      }
+      const delayMs = decide(rules, failure, remembered, elapsedMs, key);
       if (cancellation === undefined) await sleep(delayMs);
       else await cancellation.sleep(delayMs);
       cancellation?.check();
@@ -110,16 +115,25 @@ async function attempt<C extends BackendCapabilities>(
   throw cancellation.error();
 }
 
-function decide(rules: Rules, failure: LockError | null, elapsedMs: number, key: string): number {
-  let delayMs: number | null;
+function decide(
+  rules: Rules,
+  failure: LockError | null,
+  remembered: LockError | undefined,
+  elapsedMs: number,
+  key: string,
+): number {
+  let decision: number | string;
   try {
-    delayMs = rules.after(failure && failure.code, elapsedMs, Math.random());
+    decision = rules.after(failure && failure.code, elapsedMs, Math.random());
   } catch (error) {
     throw addContext(error, key);
   }
-  // Null: waiting on does not help against this failure.
-  if (delayMs === null) throw failure ?? new LockError("Internal", "no decision", { key });
-  return delayMs;
+  if (typeof decision === "number") return decision;
+  // Waiting on does not help.
+  if (remembered === undefined) throw new LockError("Internal", "no attempt has failed", { key });
+  if (decision === "") throw remembered;
+  const { code, message, context, cause } = remembered;
+  throw new LockError(code, message + decision, { key, ...context, cause });
 }
 
 function createRules(acquisition: AcquisitionOptions | undefined, key: string): Rules {

@@ -143,8 +143,9 @@ export interface Addon {
     jitter: string,
     timeoutMs: number,
   ) => {
-    after(failedWith: string | null, elapsedMs: number, random: number): number | null;
+    after(failedWith: string | null, elapsedMs: number, random: number): number | string;
     attemptTimeoutMs(elapsedMs: number): number;
+    isCut(failedWith: string, elapsedMs: number): boolean;
   };
   FirestoreConnection: new (options: FirestoreNativeConnection) => FirestoreConnection;
   forrstConstants(): {
@@ -244,6 +245,7 @@ export interface Handle {
   lookupByKey(operation: number, cancellable: boolean, key: string): boolean;
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): boolean;
   forceRelease(operation: number, cancellable: boolean, key: string): boolean;
+  finishBackground(operation: number): boolean;
   close(operation: number): boolean;
   setupSchema(operation: number): boolean;
 }

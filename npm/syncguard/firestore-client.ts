@@ -166,25 +166,29 @@ async function readWithin(
   transaction: Transaction,
   reads: FirestoreReads,
 ): Promise<Found> {
-  if (!("documents" in reads)) return ofQuery((await transaction.get(query(db, reads))).docs);
+  if (!("documents" in reads)) {
+    const { docs } = await transaction.get(query(db, reads));
+    return ofQuery(docs, Date.now());
+  }
   const references = reads.documents.map((ref) => reference(db, ref));
   // One round trip; with several, the first has to start the transaction.
   const found =
     references.length > 1 && typeof transaction.getAll === "function"
       ? await transaction.getAll(...references)
       : await Promise.all(references.map((ref) => transaction.get(ref)));
-  return byName(reads.documents, found);
+  // Captured in the transaction, where the documents are.
+  return byName(reads.documents, found, Date.now());
 }
 
 async function readAlone(db: Database, reads: FirestoreReads): Promise<Found> {
-  if (!("documents" in reads)) return ofQuery((await query(db, reads).get()).docs);
+  // Before reading: by the time of the answer, a lock that was extended meanwhile would look expired.
+  const nowMs = Date.now();
+  if (!("documents" in reads)) return ofQuery((await query(db, reads).get()).docs, nowMs);
   const references = reads.documents.map((ref) => reference(db, ref));
-  return byName(reads.documents, await Promise.all(references.map((ref) => ref.get())));
+  return byName(reads.documents, await Promise.all(references.map((ref) => ref.get())), nowMs);
 }
 
-function byName(asked: readonly FirestoreRef[], found: Document[]): Found {
-  // Captured where the documents are: in the transaction, if there is one.
-  const nowMs = Date.now();
+function byName(asked: readonly FirestoreRef[], found: Document[], nowMs: number): Found {
   const documents = asked.map(({ id }, index) => {
     const data = found[index]?.data();
     return data === undefined ? null : { id, fields: plain(data) };
@@ -192,8 +196,7 @@ function byName(asked: readonly FirestoreRef[], found: Document[]): Found {
   return { answer: { nowMs, documents }, refs: new Map() };
 }
 
-function ofQuery(found: Document[]): Found {
-  const nowMs = Date.now();
+function ofQuery(found: Document[], nowMs: number): Found {
   const refs: Found["refs"] = new Map();
   const documents = found.map((document, index) => {
     const id = document.id ?? document.ref?.id ?? String(index);

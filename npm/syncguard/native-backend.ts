@@ -25,6 +25,9 @@ import type {
 } from "./types.js";
 import { checkDisposal, invalid } from "./validation.js";
 
+/** More than pass between the end of an attempt and lock()'s look at it. */
+const MICROTASKS_OF_LOCK = 10;
+
 /** Puts the public interface around a native backend. Everything asynchronous rejects and never throws. */
 export function exposeNativeBackend<C extends BackendCapabilities>(
   native: Native,
@@ -35,7 +38,33 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
   const capabilities: Readonly<C> = Object.freeze({ ...native.capabilities }) as never;
 
   let closing: Promise<void> | undefined;
-  const close = (): Promise<void> => (closing ??= native.close());
+  const close = (): Promise<void> => (closing ??= finish());
+  const checkOpen = (): void => {
+    if (closing !== undefined) throw invalid("the backend is closed");
+  };
+  /** How many releases run, and acquisitions that may be cancelled and then release what they were granted. */
+  let running = 0;
+  let lastEnded: (() => void) | undefined;
+  const ended = (): void => {
+    running -= 1;
+    if (running === 0) lastEnded?.();
+  };
+
+  /** Releases are let through until nothing that was cancelled can be granted any more. */
+  async function finish(): Promise<void> {
+    await idle();
+    // lock() looks at its signals once more after its attempt, and then releases by itself.
+    for (let turn = 0; turn < MICROTASKS_OF_LOCK; turn += 1) await Promise.resolve();
+    await idle();
+    await native.close();
+  }
+
+  async function idle(): Promise<void> {
+    if (running === 0) return;
+    await new Promise<void>((resolve) => {
+      lastEnded = resolve;
+    });
+  }
 
   const backend: SyncGuardBackend<C> = {
     capabilities,
@@ -43,7 +72,9 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     acquire: async (opts) => {
       const { key, signal, owner } = given(opts);
       const timeoutMs = attemptTimeoutMs(opts);
+      if (signal !== undefined) running += 1;
       try {
+        checkOpen();
         const grant = settle(await native.acquire(key, opts.ttlMs, owner, timeoutMs, signal));
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
@@ -59,22 +90,28 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         return held;
       } catch (error) {
         throw addContext(error, key);
+      } finally {
+        if (signal !== undefined) ended();
       }
     },
 
     release: async (opts) => {
       const { lockId, signal } = given(opts);
+      running += 1;
       try {
         const outcome = settle(await native.release(lockId, signal));
         return outcome === true ? { ok: true } : failure(outcome);
       } catch (error) {
         throw addContext(error, undefined, lockId);
+      } finally {
+        ended();
       }
     },
 
     extend: async (opts) => {
       const { lockId, ttlMs, signal } = given(opts);
       try {
+        checkOpen();
         const outcome = settle(await native.extend(lockId, ttlMs, signal));
         return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
       } catch (error) {
@@ -85,6 +122,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     isLocked: async (opts) => {
       const { key, signal } = given(opts);
       try {
+        checkOpen();
         return settle(await native.isLocked(key, signal));
       } catch (error) {
         throw addContext(error, key);
@@ -97,6 +135,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         throw invalid("lookup needs either a key or a lockId");
       }
       try {
+        checkOpen();
         const record = settle(
           lockId === undefined
             ? await native.lookupByKey(key as string, signal)
@@ -114,6 +153,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
 
     forceRelease: async (key, options) => {
       try {
+        checkOpen();
         const released = settle(await native.forceRelease(key, options?.signal));
         return released ? { ok: true } : failure("not-found");
       } catch (error) {

@@ -149,6 +149,11 @@ export class NativeBackend {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
   }
 
+  /** Waits for what goes on in the background, as `close` does. */
+  async finishBackground(): Promise<void> {
+    settle(await run<true>(undefined, (operation) => this.handle.finishBackground(operation)));
+  }
+
   async close(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.close(operation)));
   }
@@ -202,13 +207,14 @@ const CODES: ReadonlySet<string> = new Set<LockErrorCode>([
 /** When to try again: the core's rules, for one acquisition. */
 export interface Acquisition {
   /**
-   * After an attempt that gave no lock (`failedWith` null: contention): the milliseconds to wait,
-   * or null when the failure is to be reported. Throws `AcquisitionTimeout` when others held the
-   * lock for too long.
+   * After an attempt that gave no lock (`failedWith` null: contention): the milliseconds to wait; or, when a failure
+   * is to be reported, what to add to its message. Throws `AcquisitionTimeout` when others held the lock for too long.
    */
-  after(failedWith: LockErrorCode | null, elapsedMs: number, random: number): number | null;
+  after(failedWith: LockErrorCode | null, elapsedMs: number, random: number): number | string;
   /** How long the next attempt may take. */
   attemptTimeoutMs(elapsedMs: number): number;
+  /** Whether a failure says less than one before it, which is then to be reported. */
+  isCut(failedWith: LockErrorCode, elapsedMs: number): boolean;
 }
 
 export const core = {
@@ -244,6 +250,7 @@ export const core = {
       after: (failedWith, elapsedMs, random) =>
         call(() => rules.after(failedWith, elapsedMs, random)),
       attemptTimeoutMs: (elapsedMs) => rules.attemptTimeoutMs(elapsedMs),
+      isCut: (failedWith, elapsedMs) => rules.isCut(failedWith, elapsedMs),
     };
   },
 

@@ -24,7 +24,10 @@ export function shareBackend(client: object, target: Target, locks: PostgresNati
   shared.users += 1;
   return lease(shared.native, async () => {
     shared.users -= 1;
-    if (shared.users > 0) return;
+    if (shared.users > 0) {
+      await shared.native.finishBackground();
+      return;
+    }
     ofClient.delete(name);
     await shared.native.close();
   });
@@ -47,6 +50,7 @@ function lease(native: Native, giveBack: () => Promise<void>): Native {
     lookupByLockId: (...args) => open().lookupByLockId(...args),
     forceRelease: (...args) => open().forceRelease(...args),
     setupSchema: () => open().setupSchema(),
+    finishBackground: () => native.finishBackground(),
     close: () => (closing ??= giveBack()),
   };
 }

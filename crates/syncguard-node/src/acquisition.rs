@@ -1,5 +1,6 @@
 //! The rules of waiting, driven by a loop in JavaScript.
 
+use napi::Either;
 use napi_derive::napi;
 use syncguard::{
     Acquisition as Core, Backoff, Error, ErrorKind, GiveUp, Jitter, RetryPolicy, Setback, Step,
@@ -30,34 +31,42 @@ impl Acquisition {
         Core::new(policy).map(Self).map_err(thrown)
     }
 
-    /// After an attempt that gave no lock: the milliseconds to wait, or nothing when the failure is
-    /// to be reported. Throws `AcquisitionTimeout` when others held the lock for too long.
+    /// After an attempt that gave no lock: the milliseconds to wait; or, when a failure is to be
+    /// reported, what to add to its message. Throws `AcquisitionTimeout` when others held the lock for
+    /// too long.
     #[napi]
     pub fn after(
         &mut self,
         failed_with: Option<String>,
         elapsed_ms: f64,
         random: f64,
-    ) -> napi::Result<Option<f64>, Code> {
+    ) -> napi::Result<Either<f64, String>, Code> {
         let setback = match failed_with {
             None => Setback::Locked,
-            // A code that the core does not know is nothing that passes by itself.
-            Some(code) => Setback::Failed(
-                ErrorKind::from_name(&code).unwrap_or(ErrorKind::Internal),
-                (),
-            ),
+            Some(code) => Setback::Failed(kind(&code)),
         };
         match self.0.after(setback, elapsed_ms, random) {
-            Step::Wait { delay_ms } => Ok(Some(delay_ms)),
+            Step::Wait { delay_ms } => Ok(Either::A(delay_ms)),
             Step::GiveUp(GiveUp::Contention(error)) => Err(thrown(error)),
-            Step::GiveUp(GiveUp::Failed(())) => Ok(None),
+            Step::GiveUp(GiveUp::Failed { effort }) => Ok(Either::B(effort)),
         }
     }
 
     #[napi]
-    pub fn attempt_timeout_ms(&self, elapsed_ms: f64) -> f64 {
+    pub fn attempt_timeout_ms(&mut self, elapsed_ms: f64) -> f64 {
         self.0.attempt_timeout_ms(elapsed_ms)
     }
+
+    /// Whether a failure says less than one before it, which is then to be reported.
+    #[napi]
+    pub fn is_cut(&self, failed_with: String, elapsed_ms: f64) -> bool {
+        self.0.is_cut(kind(&failed_with), elapsed_ms)
+    }
+}
+
+/// A code that the core does not know is nothing that passes by itself.
+fn kind(code: &str) -> ErrorKind {
+    ErrorKind::from_name(code).unwrap_or(ErrorKind::Internal)
 }
 
 fn parse_backoff(name: &str) -> Result<Backoff, Error> {

@@ -17,9 +17,11 @@ use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Key, LockId, Lookup,
     Owner, ReleaseOutcome, Ttl,
 };
+use tokio::time::timeout;
 
 use crate::completion::{Completions, Outcome};
 use crate::error::{Code, thrown};
+use crate::granted::Granted;
 use crate::io_thread;
 use crate::options::SqliteOptions;
 
@@ -83,14 +85,17 @@ impl NativeBackend {
         timeout_ms: Option<f64>,
     ) -> bool {
         let start = move |backend, cancelled| async move {
-            let mut request = AcquireRequest::new(Key::new(&key)?, Ttl::from_f64(ttl_ms)?)?;
+            let ttl = Ttl::from_f64(ttl_ms)?;
+            let mut request = AcquireRequest::new(Key::new(&key)?, ttl)?;
             request.owner = owner.map(Owner::new).transpose()?;
             let options = CallOptions {
                 timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
             };
             let outcome = operation::acquire(&backend, request, options, cancelled).await?;
             Ok(match outcome {
-                AcquireOutcome::Acquired(grant) => Outcome::Acquired(grant),
+                AcquireOutcome::Acquired(grant) => {
+                    Outcome::Acquired(Granted::new(grant, ttl, backend))
+                }
                 AcquireOutcome::Locked => Outcome::Locked,
             })
         };
@@ -170,6 +175,17 @@ impl NativeBackend {
         self.submit(env, operation, cancellable, start)
     }
 
+    /// Waits for what goes on in the background, as `close` does, and closes nothing.
+    #[napi]
+    pub fn finish_background(&self, env: Env, operation: u32) -> bool {
+        let start = |backend: Arc<dyn Backend>, _| async move {
+            let limit = backend.operation_timeout() * 2;
+            let _ = timeout(limit, backend.work().background_done()).await;
+            Ok(Outcome::Done)
+        };
+        self.submit(env, operation, false, start)
+    }
+
     #[napi]
     pub fn close(&self, env: Env, operation: u32) -> bool {
         let start = |backend: Arc<dyn Backend>, _| async move {
@@ -219,17 +235,9 @@ impl NativeBackend {
             if cancellable {
                 to.cancels.forget(operation);
             }
-            match outcome {
-                // The environment ended meanwhile: nobody will ever release this lock.
-                Outcome::Acquired(grant) if to.is_closed() => {
-                    let id = &grant.lock_id;
-                    let _ = operation::release(&backend, id, DEFAULTS, pending()).await;
-                }
-                outcome => {
-                    let urgent = !(io_thread::is_crowded() && backend.is_saturated());
-                    to.put(operation, outcome, urgent);
-                }
-            }
+            to.live_for_background_of(&backend);
+            let urgent = !(io_thread::is_crowded() && backend.is_saturated());
+            to.put(operation, outcome, urgent);
         };
         let spawned =
             io_thread::spawn_operation(job, more_will_come, || self.backend.is_saturated());

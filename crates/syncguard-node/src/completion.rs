@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{mem, thread};
@@ -11,18 +10,20 @@ use napi::bindgen_prelude::{Float64Array, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status, sys};
 use napi_derive::napi;
-use syncguard::{Absence, Error, Fence, Grant, LockId, LockRecord};
+use syncguard::{Absence, Backend, Error, Fence, LockId, LockRecord};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::bridge::{Questions, Rejection, parse};
+use crate::busy::BusyBackends;
 use crate::cancel::Cancels;
 use crate::error::causes;
+use crate::granted::Granted;
 use crate::io_thread;
 
 /// What an operation came to.
 pub(crate) enum Outcome {
-    Acquired(Grant),
+    Acquired(Granted),
     Locked,
     Done,
     Extended {
@@ -73,6 +74,8 @@ struct Finished {
     unannounced: usize,
     /// Whether one of these must not be held back.
     urgent: bool,
+    /// Set when JavaScript has lost its side: nobody will fetch anything any more.
+    abandoned: bool,
 }
 
 impl Finished {
@@ -87,8 +90,7 @@ pub(crate) struct Mailbox {
     /// Tells the task that wakes JavaScript that something has finished.
     arrived: Notify,
     wake: Wake,
-    /// Set when JavaScript has lost its side.
-    abandoned: AtomicBool,
+    busy: BusyBackends,
     pub(crate) cancels: Cancels,
     pub(crate) questions: Questions,
 }
@@ -99,10 +101,16 @@ impl Mailbox {
         self.put(operation, outcome, true);
     }
 
-    /// Puts a finished operation where JavaScript will find it, now or with the next of many.
+    /// Puts a finished operation where JavaScript will find it, now or with the next of many. Where
+    /// there is no JavaScript any more, a lock that was granted is given back.
     pub(crate) fn put(&self, operation: u32, outcome: Outcome, urgent: bool) {
         let announce = {
             let mut finished = self.lock();
+            if finished.abandoned {
+                drop(finished);
+                drop(outcome);
+                return;
+            }
             finished.operations.push((operation, outcome));
             finished.unannounced += 1;
             finished.urgent |= urgent;
@@ -129,9 +137,37 @@ impl Mailbox {
         }
     }
 
+    /// Keeps the environment alive, as an operation in flight does, until what `backend` does in the
+    /// background is done. To be called before the outcome that it is left over from is delivered.
+    pub(crate) fn live_for_background_of(self: &Arc<Self>, backend: &Arc<dyn Backend>) {
+        if !backend.work().is_in_background() || !self.busy.add(backend) {
+            return;
+        }
+        let (mailbox, backend) = (Arc::clone(self), Arc::clone(backend));
+        tokio::spawn(async move {
+            backend.work().background_done().await;
+            mailbox.busy.remove(&backend);
+            // JavaScript sees in `drain` whether there is anything left to live for.
+            mailbox
+                .wake
+                .call((), ThreadsafeFunctionCallMode::NonBlocking);
+        });
+    }
+
     /// Whether the environment has ended, so that nobody will fetch anything any more.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed) || self.wake.aborted()
+    fn is_closed(&self) -> bool {
+        self.lock().abandoned || self.wake.aborted()
+    }
+
+    /// Gives back what nobody will fetch.
+    fn abandon(&self) {
+        let left = {
+            let mut finished = self.lock();
+            finished.abandoned = true;
+            mem::take(&mut finished.operations)
+        };
+        drop(left);
+        self.arrived.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Finished> {
@@ -145,6 +181,8 @@ impl Mailbox {
 pub struct Completions {
     pub(crate) mailbox: Arc<Mailbox>,
     in_flight: Cell<usize>,
+    /// Whether the environment is kept alive.
+    is_held: Cell<bool>,
     /// How many operations JavaScript fetched last.
     fetched: Cell<usize>,
     numbers: RefCell<Float64Array>,
@@ -165,7 +203,7 @@ impl Completions {
             finished: Mutex::default(),
             arrived: Notify::new(),
             wake,
-            abandoned: AtomicBool::new(false),
+            busy: BusyBackends::default(),
             cancels: Cancels::default(),
             questions: Questions::default(),
         });
@@ -189,6 +227,7 @@ impl Completions {
         Ok(Self {
             mailbox,
             in_flight: Cell::new(0),
+            is_held: Cell::new(false),
             fetched: Cell::new(0),
             numbers: RefCell::new(numbers),
         })
@@ -263,9 +302,11 @@ impl Completions {
         self.mailbox.questions.answer(question, Err(rejection));
     }
 
-    /// Counts an operation that starts; the process stays alive until it is drained.
+    /// Counts an operation that starts; the process stays alive until it is drained, and what it leaves
+    /// to be done in the background is done.
     pub(crate) fn begin(&self, env: &Env) {
-        if self.in_flight.replace(self.in_flight.get() + 1) == 0 {
+        self.in_flight.set(self.in_flight.get() + 1);
+        if !self.is_held.replace(true) {
             // SAFETY: this runs on the thread of `env`, inside a call from JavaScript, so the
             // environment and the threadsafe function it owns are alive.
             unsafe { sys::napi_ref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
@@ -279,7 +320,9 @@ impl Completions {
 
     fn end(&self, env: &Env, count: usize) {
         let left = self.in_flight.get().saturating_sub(count);
-        if self.in_flight.replace(left) > 0 && left == 0 {
+        self.in_flight.set(left);
+        let is_idle = left == 0 && !self.mailbox.busy.any();
+        if is_idle && self.is_held.replace(false) {
             // SAFETY: as in `begin`.
             unsafe { sys::napi_unref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
         }
@@ -288,8 +331,7 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        self.mailbox.abandoned.store(true, Ordering::Relaxed);
-        self.mailbox.arrived.notify_one();
+        self.mailbox.abandon();
     }
 }
 
@@ -298,7 +340,8 @@ impl Drop for Completions {
 fn encode(outcome: Outcome, texts: &mut String) -> (f64, [f64; VALUES]) {
     let mut values = [0.0; VALUES];
     let tag = match outcome {
-        Outcome::Acquired(grant) => {
+        Outcome::Acquired(mut granted) => {
+            let grant = granted.deliver();
             push_grant(texts, &grant.lock_id, grant.fence);
             values[0] = grant.expires_at_ms as f64;
             values[1] = f64::from(u8::from(grant.fence.is_near_limit()));

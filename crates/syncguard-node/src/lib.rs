@@ -15,6 +15,7 @@
 mod acquisition;
 mod backend;
 mod bridge;
+mod busy;
 mod cancel;
 mod completion;
 mod error;
@@ -22,6 +23,7 @@ mod firestore;
 mod firestore_client;
 mod firestore_connection;
 mod forrst;
+mod granted;
 mod io_thread;
 mod keys;
 mod options;

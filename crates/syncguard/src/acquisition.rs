@@ -90,34 +90,37 @@ impl RetryPolicy {
     }
 }
 
-/// What an attempt came to, other than a lock. `E` is the driver's own form of a failure.
-#[derive(Debug)]
-pub enum Setback<E> {
+/// What an attempt came to, other than a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setback {
     /// Somebody holds it.
     Locked,
     /// The store failed.
-    Failed(ErrorKind, E),
+    Failed(ErrorKind),
 }
 
 /// What to do next.
 #[derive(Debug)]
-pub enum Step<E> {
+pub enum Step {
     /// Wait that long, or until something says that the lock may be free, then try again.
     Wait {
         /// Milliseconds.
         delay_ms: f64,
     },
     /// Stop: waiting on is pointless or takes too long.
-    GiveUp(GiveUp<E>),
+    GiveUp(GiveUp),
 }
 
 /// Why to stop waiting.
 #[derive(Debug)]
-pub enum GiveUp<E> {
+pub enum GiveUp {
     /// Others held the lock for too long: report this error.
     Contention(Error),
-    /// The last attempt failed: report what it failed with.
-    Failed(E),
+    /// The store failed: report the last failure that was [worth remembering](Acquisition::is_cut).
+    Failed {
+        /// What to add to its message: how long it was tried and how often. Empty when that says nothing.
+        effort: String,
+    },
 }
 
 /// One acquisition: at most `max_retries` retries while `timeout_ms` lasts.
@@ -129,6 +132,17 @@ pub enum GiveUp<E> {
 pub struct Acquisition {
     policy: RetryPolicy,
     retries: u32,
+    /// When the attempt under way is to end, at the latest.
+    attempt_ends_ms: f64,
+    known: Known,
+}
+
+/// What the last attempt that was not cut short showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    Contention,
+    Failure,
 }
 
 impl Acquisition {
@@ -138,24 +152,47 @@ impl Acquisition {
     /// As [`RetryPolicy::validate`].
     pub fn new(policy: RetryPolicy) -> Result<Self, Error> {
         policy.validate()?;
-        Ok(Self { policy, retries: 0 })
+        let mut acquisition = Self {
+            policy,
+            retries: 0,
+            attempt_ends_ms: 0.0,
+            known: Known::Nothing,
+        };
+        acquisition.attempt_timeout_ms(0.0);
+        Ok(acquisition)
     }
 
     /// Decides after an attempt that gave no lock, `elapsed_ms` after the start, with `random` from [0, 1).
     ///
     /// Only errors of kinds that can pass by themselves are worth another attempt
     /// ([`ErrorKind::is_transient`]).
-    pub fn after<E>(&mut self, setback: Setback<E>, elapsed_ms: f64, random: f64) -> Step<E> {
+    pub fn after(&mut self, setback: Setback, elapsed_ms: f64, random: f64) -> Step {
+        self.known = match setback {
+            Setback::Locked => Known::Contention,
+            Setback::Failed(kind) if !self.is_cut(kind, elapsed_ms) => Known::Failure,
+            Setback::Failed(_) => self.known,
+        };
+        if let Setback::Failed(kind) = setback
+            && !kind.is_transient()
+        {
+            let effort = String::new();
+            return Step::GiveUp(GiveUp::Failed { effort });
+        }
         let left_ms = self.policy.timeout_ms - elapsed_ms;
-        let spent = f64::from(self.retries) >= self.policy.max_retries || left_ms <= 0.0;
-        match setback {
-            Setback::Failed(kind, failure) if spent || !kind.is_transient() => {
-                return Step::GiveUp(GiveUp::Failed(failure));
-            }
-            Setback::Locked if spent => {
-                return Step::GiveUp(GiveUp::Contention(self.timeout_error(elapsed_ms)));
-            }
-            _ => {}
+        let is_last = f64::from(self.retries) >= self.policy.max_retries;
+        if is_last || left_ms <= 0.0 {
+            return Step::GiveUp(match self.known {
+                Known::Contention if is_last => {
+                    GiveUp::Contention(too_often(self.effort(elapsed_ms)))
+                }
+                Known::Contention => GiveUp::Contention(too_late(elapsed_ms)),
+                Known::Failure | Known::Nothing if self.retries == 0 => GiveUp::Failed {
+                    effort: String::new(),
+                },
+                Known::Failure | Known::Nothing => GiveUp::Failed {
+                    effort: format!("; gave up after {}", self.effort(elapsed_ms)),
+                },
+            });
         }
         self.retries = self.retries.saturating_add(1);
         let delay_ms = self.policy.delay_ms(self.retries, random);
@@ -166,19 +203,40 @@ impl Acquisition {
 
     /// How long the next attempt may take, `elapsed_ms` after the start: the time left, and never
     /// less than it takes to ask a store that is near.
-    pub fn attempt_timeout_ms(&self, elapsed_ms: f64) -> f64 {
+    pub fn attempt_timeout_ms(&mut self, elapsed_ms: f64) -> f64 {
         const SHORTEST_MS: f64 = 100.0;
-        (self.policy.timeout_ms - elapsed_ms).max(SHORTEST_MS)
+        let limit_ms = (self.policy.timeout_ms - elapsed_ms).max(SHORTEST_MS);
+        self.attempt_ends_ms = elapsed_ms + limit_ms;
+        limit_ms
     }
 
-    fn timeout_error(&self, elapsed_ms: f64) -> Error {
+    /// Whether an attempt that failed so, `elapsed_ms` after the start, was cut short by
+    /// [its own limit](Self::attempt_timeout_ms). Such a failure says nothing of the store: whoever
+    /// remembers one from before reports that.
+    pub fn is_cut(&self, kind: ErrorKind, elapsed_ms: f64) -> bool {
+        // Timers may be early by a part of a millisecond, and clocks show whole ones.
+        kind == ErrorKind::NetworkTimeout && elapsed_ms + 1.0 >= self.attempt_ends_ms
+    }
+
+    fn effort(&self, elapsed_ms: f64) -> String {
         let attempts = u64::from(self.retries) + 1;
         let s = if attempts == 1 { "" } else { "s" };
-        Error::new(
-            ErrorKind::AcquisitionTimeout,
-            format!("Failed to acquire lock after {elapsed_ms:.0} ms and {attempts} attempt{s}"),
-        )
+        format!("{elapsed_ms:.0} ms and {attempts} attempt{s}")
     }
+}
+
+fn too_often(effort: String) -> Error {
+    Error::new(
+        ErrorKind::AcquisitionTimeout,
+        format!("Failed to acquire lock after {effort}"),
+    )
+}
+
+fn too_late(elapsed_ms: f64) -> Error {
+    Error::new(
+        ErrorKind::AcquisitionTimeout,
+        format!("Timeout reached before next retry ({elapsed_ms:.0} ms elapsed)"),
+    )
 }
 
 #[cfg(test)]
@@ -186,7 +244,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LOCKED: Setback<ErrorKind> = Setback::Locked;
+    const LOCKED: Setback = Setback::Locked;
 
     fn policy(backoff: Backoff, jitter: Jitter) -> RetryPolicy {
         RetryPolicy {
@@ -253,24 +311,30 @@ mod tests {
             panic!("expected a wait");
         };
         assert_eq!(delay_ms, 10.0);
-        assert!(matches!(
-            acquisition.after(LOCKED, 5000.0, 0.0),
-            Step::GiveUp(GiveUp::Contention(_))
-        ));
+        let Step::GiveUp(GiveUp::Contention(error)) = acquisition.after(LOCKED, 5000.4, 0.0) else {
+            panic!("expected contention");
+        };
+        assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
+        assert_eq!(
+            error.message(),
+            "Timeout reached before next retry (5000 ms elapsed)"
+        );
     }
 
     #[test]
-    fn passing_failures_are_retried_and_the_last_one_is_reported() {
+    fn passing_failures_are_retried_and_the_effort_is_told() {
         for kind in [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout] {
             let mut acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
+            let failed = Setback::Failed(kind);
             assert!(matches!(
-                acquisition.after(Setback::Failed(kind, kind), 0.0, 0.0),
+                acquisition.after(failed, 0.0, 0.0),
                 Step::Wait { .. }
             ));
-            assert!(matches!(
-                acquisition.after(Setback::Failed(kind, kind), 5000.0, 0.0),
-                Step::GiveUp(GiveUp::Failed(_))
-            ));
+            let Step::GiveUp(GiveUp::Failed { effort }) = acquisition.after(failed, 5012.0, 0.0)
+            else {
+                panic!("expected a failure");
+            };
+            assert_eq!(effort, "; gave up after 5012 ms and 2 attempts");
         }
         for kind in [
             ErrorKind::AuthFailed,
@@ -278,11 +342,49 @@ mod tests {
             ErrorKind::Aborted,
         ] {
             let mut acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
-            assert!(matches!(
-                acquisition.after(Setback::Failed(kind, kind), 0.0, 0.0),
-                Step::GiveUp(GiveUp::Failed(_))
-            ));
+            let Step::GiveUp(GiveUp::Failed { effort }) =
+                acquisition.after(Setback::Failed(kind), 0.0, 0.0)
+            else {
+                panic!("expected a failure");
+            };
+            assert_eq!(effort, "");
         }
+    }
+
+    #[test]
+    fn an_attempt_cut_short_hides_nothing() {
+        let refused = Setback::Failed(ErrorKind::ServiceUnavailable);
+        let timed_out = Setback::Failed(ErrorKind::NetworkTimeout);
+        // What came before, and whether the end is contention.
+        for (before, is_contention) in [
+            (vec![], false),
+            (vec![LOCKED], true),
+            (vec![refused], false),
+            (vec![LOCKED, refused], false),
+            (vec![refused, LOCKED], true),
+            (vec![timed_out], false),
+        ] {
+            let mut acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
+            for setback in &before {
+                assert_eq!(acquisition.attempt_timeout_ms(1000.0), 4000.0);
+                acquisition.after(*setback, 1000.0, 0.0);
+            }
+            assert_eq!(acquisition.attempt_timeout_ms(4950.0), 100.0);
+            assert!(acquisition.is_cut(ErrorKind::NetworkTimeout, 5049.5));
+            assert!(!acquisition.is_cut(ErrorKind::NetworkTimeout, 5000.0));
+            assert!(!acquisition.is_cut(ErrorKind::ServiceUnavailable, 5051.0));
+            let Step::GiveUp(end) = acquisition.after(timed_out, 5050.0, 0.0) else {
+                panic!("expected an end");
+            };
+            assert_eq!(
+                matches!(end, GiveUp::Contention(_)),
+                is_contention,
+                "{before:?}"
+            );
+        }
+        // The first attempt has a limit that nobody need ask for.
+        let acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
+        assert!(acquisition.is_cut(ErrorKind::NetworkTimeout, 5000.0));
     }
 
     #[test]
@@ -361,6 +463,8 @@ mod tests {
                     ..RetryPolicy::default()
                 },
                 retries,
+                attempt_ends_ms: 0.0,
+                known: Known::Nothing,
             };
             match acquisition.after(LOCKED, elapsed, random) {
                 Step::Wait { delay_ms } => {

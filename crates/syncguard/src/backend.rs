@@ -10,6 +10,7 @@ use crate::fence::Fence;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::work::Work;
 
 /// How long a lock lasts unless it is extended: whole milliseconds, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -259,6 +260,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What it is and can do.
     fn capabilities(&self) -> Capabilities;
 
+    /// What is under way on it: one and the same [`Work`] each time. Whoever wraps a backend gives that
+    /// of the backend inside.
+    fn work(&self) -> &Work;
+
     /// How long one operation may take.
     fn operation_timeout(&self) -> Duration {
         DEFAULT_OPERATION_TIMEOUT
@@ -290,7 +295,19 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn force_release(&self, key: &Key) -> Result<bool, Error>;
 
     /// Ends connections. Operations after it fail with `InvalidArgument`.
-    async fn close(&self);
+    ///
+    /// Before it does, it waits for the operations that run, and for the locks that are being released
+    /// in the background, after a guard was dropped or an acquisition was given up: at most for twice
+    /// the time that an operation may take, and no longer than there is something to wait for. From the
+    /// start of the wait on, the functions in [`operation`](crate::operation) start nothing new.
+    async fn close(&self) {
+        self.work().finish(self.operation_timeout() * 2).await;
+        self.shut_down().await;
+    }
+
+    /// The backend's own part of [`close`](Self::close), which alone calls it: ends connections and
+    /// lets operations after it fail with `InvalidArgument`. It may be called more than once.
+    async fn shut_down(&self);
 }
 
 #[cfg(test)]

@@ -118,6 +118,13 @@ impl Error {
         self
     }
 
+    /// The same error with `text` at the end of its message.
+    #[must_use]
+    pub(crate) fn with_more(mut self, text: &str) -> Self {
+        self.inner.message.push_str(text);
+        self
+    }
+
     /// Whether the store may have done what was asked.
     pub fn is_outcome_unknown(&self) -> bool {
         self.inner.outcome_unknown

@@ -49,6 +49,8 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod suggest;
 mod time;
+mod undo;
+mod work;
 
 pub use acquisition::{Acquisition, Backoff, GiveUp, Jitter, RetryPolicy, Setback, Step};
 pub use backend::{
@@ -62,3 +64,4 @@ pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockGuard, LockOptions, lock};
 pub use lock_id::LockId;
 pub use time::{Clock, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms};
+pub use work::Work;

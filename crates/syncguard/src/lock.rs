@@ -10,7 +10,7 @@ use crate::acquisition::{Acquisition, GiveUp, RetryPolicy, Setback, Step};
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Grant, Owner, ReleaseOutcome, Ttl,
 };
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::key::Key;
 use crate::lock_id::LockId;
@@ -43,7 +43,9 @@ impl Default for LockOptions {
 /// Dropping the future cancels: what the store may have granted is released in the background.
 ///
 /// # Errors
-/// `AcquisitionTimeout` when others held it for too long; what the store failed with otherwise.
+/// `AcquisitionTimeout` when others held it for too long. Otherwise what the store failed with last, and
+/// for how long and how often it was tried; that the last attempt was cut short by the time limit is
+/// reported only where nothing else is known.
 pub async fn lock(
     backend: &Arc<dyn Backend>,
     key: &Key,
@@ -52,6 +54,7 @@ pub async fn lock(
     let start = Instant::now();
     let elapsed_ms = || start.elapsed().as_secs_f64() * 1000.0;
     let mut acquisition = Acquisition::new(options.retry)?;
+    let mut failure: Option<Error> = None;
     loop {
         let mut request = AcquireRequest::new(key.clone(), options.ttl)?;
         request.owner.clone_from(&options.owner);
@@ -64,27 +67,40 @@ pub async fn lock(
                 return Ok(LockGuard {
                     backend: Arc::clone(backend),
                     grant,
+                    ttl: options.ttl,
                     held: true,
                 });
             }
             Ok(AcquireOutcome::Locked) => Setback::Locked,
-            Err(error) => Setback::Failed(error.kind(), error),
+            Err(error) => {
+                let kind = error.kind();
+                if failure.is_none() || !acquisition.is_cut(kind, elapsed_ms()) {
+                    failure = Some(error);
+                }
+                Setback::Failed(kind)
+            }
         };
         match acquisition.after(setback, elapsed_ms(), random::unit()?) {
             Step::Wait { delay_ms } => sleep(Duration::from_secs_f64(delay_ms / 1000.0)).await,
-            Step::GiveUp(GiveUp::Contention(error) | GiveUp::Failed(error)) => return Err(error),
+            Step::GiveUp(GiveUp::Contention(error)) => return Err(error),
+            Step::GiveUp(GiveUp::Failed { effort }) => {
+                let failure = failure
+                    .unwrap_or_else(|| Error::new(ErrorKind::Internal, "no attempt has failed"));
+                return Err(failure.with_more(&effort));
+            }
         }
     }
 }
 
 /// A lock that is held until it is released, dropped or expired.
 ///
-/// Dropping releases in the background, if it happens inside a tokio runtime; otherwise the lock
-/// ends with its TTL. [`release`](Self::release) waits for the store and reports errors.
+/// Dropping releases in the background, as [`operation::release_in_background`] says.
+/// [`release`](Self::release) waits for the store and reports errors.
 #[derive(Debug)]
 pub struct LockGuard {
     backend: Arc<dyn Backend>,
     grant: Grant,
+    ttl: Ttl,
     held: bool,
 }
 
@@ -113,6 +129,7 @@ impl LockGuard {
         match operation::extend(&self.backend, &self.grant.lock_id, ttl, call, pending()).await? {
             ExtendOutcome::Extended { expires_at_ms } => {
                 self.grant.expires_at_ms = expires_at_ms;
+                self.ttl = ttl;
                 Ok(true)
             }
             ExtendOutcome::Absent(_) => Ok(false),
@@ -143,14 +160,6 @@ impl Drop for LockGuard {
         if !self.held {
             return;
         }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let backend = Arc::clone(&self.backend);
-            let lock_id = self.grant.lock_id.clone();
-            runtime.spawn(async move {
-                let call = CallOptions::default();
-                // Nobody is left to hear of an error; the TTL ends what this does not.
-                let _ = operation::release(&backend, &lock_id, call, pending()).await;
-            });
-        }
+        operation::release_in_background(&self.backend, &self.grant.lock_id, self.ttl);
     }
 }

@@ -1,11 +1,11 @@
 //! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, Ttl,
@@ -13,17 +13,7 @@ use crate::backend::{
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
 use crate::lock_id::LockId;
-
-/// Waits between tries to undo an acquisition whose answer was lost. A store may act on the
-/// acquisition after it has answered the first release, so one answer "not found" is not enough.
-const UNDO_DELAYS: [Duration; 6] = [
-    Duration::ZERO,
-    Duration::from_millis(100),
-    Duration::from_millis(400),
-    Duration::from_millis(1000),
-    Duration::from_millis(2000),
-    Duration::from_millis(4000),
-];
+use crate::undo::{self, Answer, Lock};
 
 /// Bounds of one call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,16 +32,18 @@ impl CallOptions {
 /// Takes the lock if nobody holds it: one attempt.
 ///
 /// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the
-/// background, and what the store may have granted is released.
+/// background, and what the store may have granted is released: see [`release_in_background`].
 ///
 /// # Errors
-/// `Aborted` when cancelled, `NetworkTimeout` when time runs out, else as the backend says.
+/// `Aborted` when cancelled, `NetworkTimeout` when time runs out, `InvalidArgument` once the backend is
+/// being closed, else as the backend says.
 pub async fn acquire(
     backend: &Arc<dyn Backend>,
     request: AcquireRequest,
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<AcquireOutcome, Error> {
+    let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     let mut attempt = Attempt::start(backend, request);
     let answer = bounded(&mut attempt.running, limit, cancelled).await?;
@@ -72,6 +64,7 @@ pub async fn release(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ReleaseOutcome, Error> {
+    let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     bounded(&mut backend.release(lock_id), limit, cancelled).await?
 }
@@ -87,6 +80,7 @@ pub async fn extend(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ExtendOutcome, Error> {
+    let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     bounded(&mut backend.extend(lock_id, ttl), limit, cancelled).await?
 }
@@ -101,6 +95,7 @@ pub async fn is_locked(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<bool, Error> {
+    let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     bounded(&mut backend.is_locked(key), limit, cancelled).await?
 }
@@ -115,6 +110,7 @@ pub async fn lookup(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<Option<LockRecord>, Error> {
+    let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     bounded(&mut backend.lookup(lookup), limit, cancelled).await?
 }
@@ -129,8 +125,18 @@ pub async fn force_release(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<bool, Error> {
+    let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     bounded(&mut backend.force_release(key), limit, cancelled).await?
+}
+
+/// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.
+///
+/// When the store cannot be reached, it is tried again for as long as the lock lasts, at most for an
+/// hour. It counts as work of the backend for as long as an operation may take: [`Backend::close`] waits
+/// for it so long. Outside a tokio runtime nothing can be sent, and the lock ends with its TTL.
+pub fn release_in_background(backend: &Arc<dyn Backend>, lock_id: &LockId, ttl: Ttl) {
+    undo::release_in_background(backend, lock_id, ttl, Lock::Granted);
 }
 
 /// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
@@ -152,14 +158,12 @@ async fn bounded<T>(
     }
 }
 
-/// The answer of a backend to an acquisition, to come.
-type Running = Pin<Box<dyn Future<Output = Result<AcquireOutcome, Error>> + Send>>;
-
 /// An acquisition that leaves no lock behind when it is dropped before its answer is known.
 struct Attempt {
     backend: Arc<dyn Backend>,
     lock_id: LockId,
-    running: Running,
+    ttl: Ttl,
+    running: Answer,
     state: State,
 }
 
@@ -171,11 +175,12 @@ enum State {
 
 impl Attempt {
     fn start(backend: &Arc<dyn Backend>, request: AcquireRequest) -> Self {
-        let lock_id = request.lock_id.clone();
+        let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
         let store = Arc::clone(backend);
         Self {
             backend: Arc::clone(backend),
             lock_id,
+            ttl,
             running: Box::pin(async move { store.acquire(&request).await }),
             state: State::Running,
         }
@@ -184,51 +189,14 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let rest = match self.state {
+        let lock = match self.state {
             State::Answered => return,
-            State::AnswerLost => None,
-            State::Running => Some(std::mem::replace(
+            State::AnswerLost => Lock::Unknown,
+            State::Running => Lock::Awaited(std::mem::replace(
                 &mut self.running,
                 Box::pin(std::future::pending()),
             )),
         };
-        // Outside a runtime, nothing can be sent any more: the lock is left to its TTL.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(undo(Arc::clone(&self.backend), self.lock_id.clone(), rest));
-        }
+        undo::release_in_background(&self.backend, &self.lock_id, self.ttl, lock);
     }
-}
-
-/// Releases what an acquisition with an unknown end may have been granted.
-async fn undo(backend: Arc<dyn Backend>, lock_id: LockId, rest: Option<Running>) {
-    if let Some(running) = rest {
-        // The attempt goes on, since the store may need the client for it; its answer may never come,
-        // so the release does not wait for it.
-        let mut running = pin!(timeout(backend.operation_timeout(), running));
-        tokio::select! {
-            answer = &mut running => {
-                if matches!(answer, Ok(Ok(AcquireOutcome::Locked))) {
-                    return;
-                }
-            }
-            released = try_release(backend.as_ref(), &lock_id) => {
-                if released || matches!(running.await, Ok(Ok(AcquireOutcome::Locked))) {
-                    return;
-                }
-            }
-        }
-    }
-    try_release(backend.as_ref(), &lock_id).await;
-}
-
-/// Whether there was a lock to release, now or within the next seconds.
-async fn try_release(backend: &dyn Backend, lock_id: &LockId) -> bool {
-    for delay in UNDO_DELAYS {
-        sleep(delay).await;
-        let release = timeout(backend.operation_timeout(), backend.release(lock_id));
-        if let Ok(Ok(ReleaseOutcome::Released)) = release.await {
-            return true;
-        }
-    }
-    false
 }

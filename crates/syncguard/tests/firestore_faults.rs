@@ -15,13 +15,15 @@ mod firestore_support;
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use firestore_emulator::{Effect, Emulator, Fault, Lost, Options, Refusal};
+use firestore_support::proxy::Proxy;
 use firestore_support::{Server, acquire, eventually, key, try_acquire};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, ErrorKind, ExtendOutcome, Lookup, ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Clock, ErrorKind, ExtendOutcome, Lookup, ReleaseOutcome, Ttl,
 };
 use tokio::task::JoinSet;
 
@@ -313,4 +315,123 @@ async fn it_connects_again_when_the_server_is_back() {
     };
     let _again = Emulator::start(options).unwrap();
     eventually(async || backend.is_locked(&key("a")).await.is_ok_and(|held| !held)).await;
+}
+
+/// How long an operation may take in the tests of silence.
+const LIMIT: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_falls_silent_is_replaced_within_an_operations_limit() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.emulator.address()).await;
+    let backend = server.backend_with(|config| {
+        config.emulator_host = Some(proxy.address());
+        config.operation_timeout = LIMIT;
+    });
+    for round in 0..3 {
+        let grant = acquire(&backend, &key("a")).await;
+        backend.release(&grant.lock_id).await.unwrap();
+        if round == 1 {
+            // A connection that nobody has used for a while is no better.
+            tokio::time::sleep(LIMIT * 2).await;
+        }
+        proxy.fall_silent();
+        let start = Instant::now();
+        let mut failures = 0;
+        while let Err(error) = backend.is_locked(&key("a")).await {
+            assert!(error.kind().is_transient(), "{error:?}");
+            failures += 1;
+        }
+        let past = start.elapsed();
+        assert!(past < LIMIT * 3 / 2, "{past:?} and {failures} failures");
+        assert_eq!(proxy.connections(), round + 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_silent_connection_was_granted_is_released() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.emulator.address()).await;
+    let backend = server.backend_with(|config| {
+        config.emulator_host = Some(proxy.address());
+        config.operation_timeout = LIMIT;
+    });
+    let peer = server.backend();
+    acquire(&backend, &key("warm")).await;
+    // The commit arrives, and its answer does not.
+    server
+        .emulator
+        .faults()
+        .set([Fault::new(Effect::LatencyMs(200)).on("Commit").times(1)]);
+    let request = AcquireRequest::new(key("a"), Ttl::DEFAULT).unwrap();
+    let attempt = operation::acquire(&backend, request, CallOptions::default(), pending());
+    let (answer, ()) = tokio::join!(attempt, async {
+        server.emulator.faults().reset_calls();
+        let committing = async || server.emulator.faults().calls().contains_key("Commit");
+        eventually(committing).await;
+        proxy.keep_replies();
+    });
+    assert!(answer.unwrap_err().kind().is_transient());
+    let start = Instant::now();
+    eventually(async || !peer.is_locked(&key("a")).await.unwrap()).await;
+    assert!(start.elapsed() < LIMIT * 3, "{:?}", start.elapsed());
+    // It was really granted.
+    assert_eq!(acquire(&peer, &key("a")).await.fence.get(), 2);
+}
+
+/// A clock that tests set.
+#[derive(Clone)]
+struct ManualClock(Arc<AtomicI64>);
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.emulator.address()).await;
+    let now = ManualClock(Arc::new(AtomicI64::new(1_700_000_000_000)));
+    let holder = server.backend_on(now.clone(), |_| {});
+    let reader = server.backend_on(now.clone(), |config| {
+        config.emulator_host = Some(proxy.address());
+    });
+    let pass_ms = |ms| now.0.fetch_add(ms, Ordering::SeqCst);
+    let a = key("a");
+    let request = AcquireRequest::new(a.clone(), Ttl::from_millis(2000).unwrap()).unwrap();
+    holder.acquire(&request).await.unwrap();
+    let id = request.lock_id;
+    let (by_key, by_id) = (Lookup::Key(a.clone()), Lookup::LockId(id.clone()));
+    assert!(reader.is_locked(&a).await.unwrap());
+    for question in ["is_locked", "by key", "by lock id"] {
+        proxy.keep_replies();
+        server.emulator.faults().reset_calls();
+        let answer = async {
+            match question {
+                "is_locked" => reader.is_locked(&a).await.unwrap(),
+                "by key" => reader.lookup(&by_key).await.unwrap().is_some(),
+                _ => reader.lookup(&by_id).await.unwrap().is_some(),
+            }
+        };
+        let meanwhile = async {
+            // The lock was read as it was.
+            let call = match question {
+                "by lock id" => "RunQuery",
+                _ => "BatchGetDocuments",
+            };
+            let read = async || server.emulator.faults().calls().contains_key(call);
+            eventually(read).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            for _ in 0..2 {
+                pass_ms(1900);
+                let extended = holder.extend(&id, Ttl::from_millis(2000).unwrap()).await;
+                assert!(matches!(extended, Ok(ExtendOutcome::Extended { .. })));
+            }
+            proxy.pass();
+        };
+        let (is_held, ()) = tokio::join!(answer, meanwhile);
+        assert!(is_held, "{question}");
+    }
 }

@@ -34,6 +34,9 @@ const PUBLIC_HOST: &str = "firestore.googleapis.com";
 /// How long to try to end a transaction that nobody waits for.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 
+/// The longest time without a word on a connection that is in use.
+const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+
 /// A connection to one database. It connects when it is used, and again after it broke.
 pub(super) struct Line {
     grpc: FirestoreClient<Channel>,
@@ -282,6 +285,11 @@ impl fmt::Debug for Client {
     }
 }
 
+/// How long the other side may take to say that it is there.
+fn patience(operation_timeout: Duration) -> Duration {
+    (operation_timeout / 4).clamp(Duration::from_millis(100), LONGEST_SILENCE)
+}
+
 fn channel(config: &FirestoreConfig) -> Result<Channel, Error> {
     let (host, tls) = match (&config.emulator_host, &config.endpoint) {
         (Some(host), _) => (host.as_str(), false),
@@ -291,12 +299,16 @@ fn channel(config: &FirestoreConfig) -> Result<Channel, Error> {
     let scheme = if tls { "https" } else { "http" };
     let mut endpoint = Channel::from_shared(format!("{scheme}://{host}"))
         .map_err(|_| Error::invalid("host must be host or host:port"))?
-        .connect_timeout(config.operation_timeout)
+        // Before the operation's own limit, so that the caller hears what took so long.
+        .connect_timeout(config.operation_timeout * 3 / 4)
         .tcp_keepalive(Some(Duration::from_secs(60)))
-        // Finds out that the other side is gone, also before a call has to.
-        .http2_keep_alive_interval(Duration::from_secs(60))
-        .keep_alive_timeout(Duration::from_secs(20))
-        .keep_alive_while_idle(true);
+        // A call that nothing comes for makes us ask whether the other side is there, and on a
+        // connection that was idle the first call does at once. Without an answer the connection has
+        // ended, before the call's time is over. Servers refuse clients that ask often, or for nothing:
+        // two questions in an operation's time are what they put up with, and none while idle.
+        .http2_keep_alive_interval((config.operation_timeout / 2).min(LONGEST_SILENCE))
+        .keep_alive_timeout(patience(config.operation_timeout))
+        .keep_alive_while_idle(false);
     if tls {
         endpoint = endpoint
             .tls_config(ClientTlsConfig::new().with_webpki_roots())

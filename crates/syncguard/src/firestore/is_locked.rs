@@ -20,7 +20,7 @@ pub enum State {
     LeftOver,
 }
 
-/// Whether somebody holds the key: given the lock's document and the time after reading it.
+/// Whether somebody holds the key: given the lock's document and the time before it was read.
 pub fn decide(lock: Option<&LockState>, now_ms: i64) -> State {
     match lock {
         None => State::Free,

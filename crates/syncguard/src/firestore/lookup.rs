@@ -7,14 +7,14 @@ use crate::backend::LockRecord;
 use crate::error::Error;
 use crate::lock_id::LockId;
 
-/// The live lock on a key: given its document, if there is one, and the time after reading it.
+/// The live lock on a key: given its document, if there is one, and the time before it was read.
 pub fn decide_by_key(lock: Option<LockDocument>, now_ms: i64) -> Option<LockRecord> {
     let record = lock?.into_record(now_ms);
     record.is_live().then_some(record)
 }
 
-/// The live lock that `lock_id` owns: given all documents whose `lockId` is it, and the time after
-/// reading them. `document` gives the whole document of that id. Nothing is to be written.
+/// The live lock that `lock_id` owns: given all documents whose `lockId` is it, and the time before
+/// they were read. `document` gives the whole document of that id. Nothing is to be written.
 ///
 /// # Errors
 /// As `document`.

@@ -79,6 +79,7 @@ use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{Clock, SystemClock};
+use crate::work::Work;
 
 /// A [`Backend`] on Firestore.
 pub struct FirestoreBackend {
@@ -87,6 +88,7 @@ pub struct FirestoreBackend {
     state: Mutex<State>,
     /// How many more deletions of expired locks may run; past that, they are left to later calls.
     cleanups: Arc<Semaphore>,
+    work: Work,
 }
 
 const CLEANUPS_AT_ONCE: usize = 4;
@@ -143,6 +145,7 @@ impl FirestoreBackend {
             clock: Arc::new(clock),
             state: Mutex::new(state),
             cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
+            work: Work::default(),
         })
     }
 
@@ -177,8 +180,11 @@ impl FirestoreBackend {
     }
 
     async fn read(&self, what: &ReadSet) -> Result<(Documents, i64), Error> {
+        // Before it is asked for: by the time of the answer, a lock that was extended after Firestore had
+        // read it would look expired.
+        let asked_ms = self.clock.now_ms();
         let found = read(&self.transport()?, self.config.operation_timeout, what).await?;
-        let now_ms = now_ms(&found, &*self.clock);
+        let now_ms = found.read_at_ms.unwrap_or(asked_ms);
         Ok((found, now_ms))
     }
 
@@ -218,6 +224,10 @@ impl Backend for FirestoreBackend {
             supports_fencing: true,
             time_authority: TimeAuthority::Client,
         }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
     }
 
     fn operation_timeout(&self) -> Duration {
@@ -290,7 +300,7 @@ impl Backend for FirestoreBackend {
         .await
     }
 
-    async fn close(&self) {
+    async fn shut_down(&self) {
         // The connection ends when the last operation that uses it does.
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Closed;
     }

@@ -68,8 +68,10 @@ pub struct Documents {
     pub locks: Vec<Document>,
     /// Of the collection of counters.
     pub counter: Option<Document>,
-    /// When they were read, in milliseconds since the Unix epoch, if the transport has a clock of its
-    /// own; else the backend's decides.
+    /// The time that decides about them, in milliseconds since the Unix epoch, if the transport has a
+    /// clock of its own; else the backend's decides. Outside of a transaction that is the time before
+    /// they were read, and in one the time after: only there does a change in between make the commit
+    /// fail.
     pub read_at_ms: Option<i64>,
 }
 

@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::gate::{Gate, Pass};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::work::Work;
 
 /// What the locks are like, whoever talks to the server.
 #[derive(Debug, Clone)]
@@ -68,6 +69,7 @@ pub struct PostgresBackend {
     options: PostgresOptions,
     /// Set when the table of locks turned out to have no column for labels.
     unlabelled: AtomicBool,
+    work: Work,
 }
 
 impl PostgresBackend {
@@ -100,6 +102,7 @@ impl PostgresBackend {
             runner,
             options,
             unlabelled: AtomicBool::new(false),
+            work: Work::default(),
         }
     }
 
@@ -140,6 +143,10 @@ impl Backend for PostgresBackend {
             supports_fencing: true,
             time_authority: TimeAuthority::Server,
         }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
     }
 
     fn operation_timeout(&self) -> Duration {
@@ -230,8 +237,8 @@ impl Backend for PostgresBackend {
         force_release::outcome(row.as_ref())
     }
 
-    /// What was asked for before gets its answer first, within the time for one operation.
-    async fn close(&self) {
+/// What was asked for before gets its answer first, within the time for one operation.
+    async fn shut_down(&self) {
         let _ = timeout(self.options.operation_timeout, self.gate.shut()).await;
         self.runner.transport.close().await;
     }

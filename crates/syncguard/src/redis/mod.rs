@@ -67,6 +67,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::work::Work;
 use native::NativeTransport;
 
 /// Locks in a Redis server.
@@ -75,6 +76,7 @@ pub struct RedisBackend {
     names: Names,
     cleanup_in_is_locked: bool,
     operation_timeout: Duration,
+    work: Work,
 }
 
 impl RedisBackend {
@@ -118,6 +120,7 @@ impl RedisBackend {
             names,
             cleanup_in_is_locked: locks.cleanup_in_is_locked,
             operation_timeout: locks.operation_timeout,
+            work: Work::default(),
         }
     }
 }
@@ -138,6 +141,10 @@ impl Backend for RedisBackend {
             supports_fencing: true,
             time_authority: TimeAuthority::Server,
         }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
     }
 
     fn operation_timeout(&self) -> Duration {
@@ -177,7 +184,7 @@ impl Backend for RedisBackend {
         force_release::outcome(&self.transport.run(plan).await?)
     }
 
-    async fn close(&self) {
+    async fn shut_down(&self) {
         self.transport.close().await;
     }
 }

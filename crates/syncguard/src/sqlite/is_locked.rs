@@ -26,12 +26,13 @@ pub(super) enum State {
 /// Whether somebody holds `key`.
 pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
     let lock_key = KEYS.lock_key(key)?;
+    // Before reading: afterwards, a lock that was extended meanwhile would look expired.
+    let now_ms = store.now_ms();
     let expires_at_ms: Option<i64> = store
         .connection()
         .prepare_cached(READ)
         .and_then(|mut read| read.query_one([lock_key], |row| row.get(0)).optional())
         .map_err(from_sqlite)?;
-    let now_ms = store.now_ms();
     Ok(match expires_at_ms {
         None => State::Free,
         Some(at) if is_live(at, now_ms, TIME_TOLERANCE_MS) => State::Locked,

@@ -18,6 +18,8 @@ pub(super) fn lookup(store: &Store, lookup: &Lookup) -> Result<Option<LockRecord
         Lookup::Key(key) => (BY_KEY, KEYS.lock_key(key)?),
         Lookup::LockId(lock_id) => (BY_LOCK_ID, lock_id.as_str().to_owned()),
     };
+    // Before reading: afterwards, a lock that was extended meanwhile would look expired.
+    let now_ms = store.now_ms();
     let columns = store
         .connection()
         .prepare_cached(sql)
@@ -26,7 +28,7 @@ pub(super) fn lookup(store: &Store, lookup: &Lookup) -> Result<Option<LockRecord
     let Some(columns) = columns else {
         return Ok(None);
     };
-    let record = columns.into_record(store.now_ms())?;
+    let record = columns.into_record(now_ms)?;
     let owned = match lookup {
         Lookup::Key(_) => true,
         Lookup::LockId(lock_id) => record.lock_id == *lock_id,

@@ -88,6 +88,7 @@ use crate::error::{Error, ErrorKind};
 use crate::key::{Key, KeySpace};
 use crate::lock_id::LockId;
 use crate::time::{Clock, SystemClock};
+use crate::work::Work;
 
 /// Names as in PostgreSQL: up to 1700 bytes, so that no key is ever cut.
 const KEYS: KeySpace<'static> = KeySpace {
@@ -101,6 +102,7 @@ pub struct SqliteBackend {
     config: SqliteConfig,
     clock: Arc<dyn Clock>,
     worker: Mutex<Worker>,
+    work: Work,
 }
 
 enum Worker {
@@ -132,6 +134,7 @@ impl SqliteBackend {
             config: config.validated()?,
             clock: Arc::new(clock),
             worker: Mutex::new(Worker::NotStarted),
+            work: Work::default(),
         })
     }
 
@@ -209,6 +212,10 @@ impl Backend for SqliteBackend {
         }
     }
 
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
     fn operation_timeout(&self) -> Duration {
         self.config.operation_timeout
     }
@@ -268,7 +275,7 @@ impl Backend for SqliteBackend {
         .await
     }
 
-    async fn close(&self) {
+    async fn shut_down(&self) {
         let ended = {
             let mut worker = self.lock_worker();
             let ended = match &*worker {

@@ -1,15 +1,40 @@
+use std::future::{pending, ready};
 use std::sync::Arc;
 
-use syncguard::{AcquireRequest, Backend, ErrorKind, LockId, Lookup};
+use syncguard::operation::{self, CallOptions};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, LockId, LockOptions, Lookup,
+    ReleaseOutcome, lock,
+};
+use tokio::sync::Semaphore;
 
-use crate::fixture::{LONG, Stage, tests};
+use crate::faulty::{Fault, Faulty};
+use crate::fixture::{Context, LONG, Stage, tests};
 
 tests![
     after_it_every_operation_is_refused,
     it_can_be_repeated,
     it_is_fine_before_the_first_operation,
     what_was_asked_before_is_answered,
+    a_crowd_that_asked_before_is_answered,
+    what_was_cancelled_before_is_undone,
+    what_a_dropped_guard_held_is_released,
+    meanwhile_nothing_new_is_started,
 ];
+
+const CALL: CallOptions = CallOptions { timeout: None };
+
+/// That nobody holds `key` after the backend was closed, seen from outside.
+async fn assert_free(t: &Context, key: &Key) {
+    let peer = t.fixture.peer();
+    if Arc::ptr_eq(&peer, &t.backend) {
+        // Nobody else sees its locks, and they have ended with it.
+        let error = peer.is_locked(key).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    } else {
+        assert!(!peer.is_locked(key).await.unwrap(), "it is still held");
+    }
+}
 
 async fn after_it_every_operation_is_refused(stage: Stage) {
     let t = stage.open().await;
@@ -59,4 +84,79 @@ async fn what_was_asked_before_is_answered(stage: Stage) {
     // Polled in this order: the attempt is on its way before the backend closes.
     let (outcome, ()) = tokio::join!(biased; backend.acquire(&request), backend.close());
     assert!(outcome.is_ok(), "{outcome:?}");
+}
+
+async fn a_crowd_that_asked_before_is_answered(stage: Stage) {
+    let t = stage.open().await;
+    let mut grants = Vec::new();
+    for number in 0..100 {
+        grants.push(t.acquire(&t.key(&number.to_string()), LONG).await);
+    }
+    let releases: Vec<_> = grants
+        .iter()
+        .map(|grant| operation::release(&t.backend, &grant.lock_id, CALL, pending()))
+        .collect();
+    let (outcomes, ()) = tokio::join!(
+        biased;
+        futures::future::join_all(releases),
+        t.backend.close()
+    );
+    for outcome in outcomes {
+        assert_eq!(outcome.unwrap(), ReleaseOutcome::Released);
+    }
+}
+
+async fn what_was_cancelled_before_is_undone(stage: Stage) {
+    let t = stage.open().await;
+    let keys: Vec<_> = (0..20).map(|number| t.key(&number.to_string())).collect();
+    let attempts = keys.iter().map(|key| {
+        let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+        operation::acquire(&t.backend, request, CALL, ready(()))
+    });
+    for answer in futures::future::join_all(attempts).await {
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Aborted);
+    }
+    t.backend.close().await;
+    for key in &keys {
+        assert_free(&t, key).await;
+    }
+}
+
+async fn what_a_dropped_guard_held_is_released(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let guard = lock(&t.backend, &key, &LockOptions::default())
+        .await
+        .unwrap();
+    drop(guard);
+    t.backend.close().await;
+    assert_free(&t, &key).await;
+}
+
+async fn meanwhile_nothing_new_is_started(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let permits = Arc::new(Semaphore::new(0));
+    let faulty = Faulty::new(&t.backend, Fault::HeldBack(Arc::clone(&permits)));
+    let backend: Arc<dyn Backend> = Arc::clone(&faulty) as _;
+    let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+    let attempt = operation::acquire(&backend, request, CALL, pending());
+    let late = async {
+        faulty.done.acquire().await.unwrap().forget();
+        let closing = Arc::clone(&backend);
+        let closing = tokio::spawn(async move { closing.close().await });
+        let error = loop {
+            match operation::is_locked(&backend, &key, CALL, pending()).await {
+                Ok(locked) => assert!(locked),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("closed"), "{error}");
+        assert!(!closing.is_finished());
+        permits.add_permits(1);
+        closing.await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(attempt, late);
+    assert!(matches!(outcome, Ok(AcquireOutcome::Acquired(_))));
 }

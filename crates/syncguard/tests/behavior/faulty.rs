@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, Error, ErrorKind, ExtendOutcome, Key,
-    LockId, LockRecord, Lookup, ReleaseOutcome, Ttl,
+    LockId, LockRecord, Lookup, ReleaseOutcome, Ttl, Work,
 };
 use tokio::sync::Semaphore;
 
@@ -58,6 +58,10 @@ impl Faulty {
 impl Backend for Faulty {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn work(&self) -> &Work {
+        self.inner.work()
     }
 
     fn operation_timeout(&self) -> Duration {
@@ -112,7 +116,7 @@ impl Backend for Faulty {
         self.inner.force_release(key).await
     }
 
-    async fn close(&self) {
-        self.inner.close().await;
+    async fn shut_down(&self) {
+        self.inner.shut_down().await;
     }
 }

@@ -1,5 +1,7 @@
 //! An emulator, backends on it, and documents as other programs would read and write them.
 
+pub mod proxy;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -141,6 +141,11 @@ impl RedisServer {
         self.port
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where it listens.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

@@ -1,0 +1,84 @@
+import { expect, test } from "vitest";
+import { lock } from "syncguard";
+import { lockError } from "../support/errors";
+import { type Backend, newKey, onEveryStore, take } from "../support/suite";
+
+onEveryStore("close", (connect) => {
+  /** Whether the key is held, seen by another backend; a store that only one can see is gone with it. */
+  const isHeld = async (key: string): Promise<boolean> => await connect().isLocked({ key });
+  /** A backend that nothing else uses. */
+  const own = (): Backend => connect({});
+
+  test("what was cancelled before is undone", async () => {
+    let held = 0;
+    for (let round = 0; round < 30; round += 1) {
+      const backend = own();
+      const key = newKey();
+      const controller = new AbortController();
+      const attempt = lockError(backend.acquire({ key, ttlMs: 60_000, signal: controller.signal }));
+      controller.abort();
+      await backend.close();
+      expect((await attempt).code).toBe("Aborted");
+      if (await isHeld(key)) held += 1;
+    }
+    expect(held).toBe(0);
+  });
+
+  test("what was cancelled at some moment before is undone", async () => {
+    let held = 0;
+    for (let round = 0; round < 30; round += 1) {
+      const backend = own();
+      await backend.isLocked({ key: newKey() });
+      const keys = Array.from({ length: 10 }, newKey);
+      const controllers = keys.map(() => new AbortController());
+      // What its caller has got is the caller's to release.
+      const got = new Set<string>();
+      const attempts = keys.map(async (key, number) => {
+        const signal = controllers[number]?.signal;
+        if (number % 2 === 0) {
+          const result = await backend.acquire({ key, ttlMs: 60_000, signal });
+          if (result.ok) got.add(key);
+        } else {
+          const work = (): Promise<void> => {
+            got.add(key);
+            return new Promise(() => undefined);
+          };
+          await lock(backend, work, { key, ttlMs: 60_000, signal });
+        }
+      });
+      void Promise.allSettled(attempts);
+      // With the first answer, others are on their way.
+      await backend.acquire({ key: newKey(), ttlMs: 60_000 });
+      for (const controller of controllers) controller.abort();
+      await backend.close();
+      for (const key of keys) if (!got.has(key) && (await isHeld(key))) held += 1;
+    }
+    expect(held).toBe(0);
+  });
+
+  test("what was asked before is answered, and what is asked after is refused", async () => {
+    const backend = own();
+    const locks = await Promise.all(
+      Array.from({ length: 100 }, async () => await take(backend, newKey())),
+    );
+    const releases = Promise.all(locks.map(({ release }) => release()));
+    const closed = backend.close();
+    const key = newKey();
+    for (const late of [
+      backend.acquire({ key, ttlMs: 5_000 }),
+      backend.extend({ lockId: locks[0]!.lockId, ttlMs: 5_000 }),
+      backend.isLocked({ key }),
+      backend.lookup({ key }),
+      backend.forceRelease(key),
+    ]) {
+      const error = await lockError(late);
+      expect(error.code).toBe("InvalidArgument");
+      expect(error.message).toContain("closed");
+    }
+    expect(await releases).toEqual(locks.map(() => ({ ok: true })));
+    await closed;
+    const error = await lockError(backend.release({ lockId: locks[0]!.lockId }));
+    expect(error.code).toBe("InvalidArgument");
+    expect(await isHeld(key)).toBe(false);
+  });
+});

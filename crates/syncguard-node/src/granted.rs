@@ -1,0 +1,47 @@
+//! A lock on its way to JavaScript.
+
+use std::sync::Arc;
+
+use syncguard::{Backend, Grant, Ttl, operation};
+
+use crate::io_thread;
+
+/// A lock that nobody has yet. Dropped before it is delivered, it is released: the environment that
+/// asked for it has ended, and nobody else knows its lock id.
+pub(crate) struct Granted {
+    grant: Grant,
+    ttl: Ttl,
+    backend: Arc<dyn Backend>,
+    is_delivered: bool,
+}
+
+impl Granted {
+    pub(crate) fn new(grant: Grant, ttl: Ttl, backend: Arc<dyn Backend>) -> Self {
+        Self {
+            grant,
+            ttl,
+            backend,
+            is_delivered: false,
+        }
+    }
+
+    /// The lock, for whoever is going to release it.
+    pub(crate) fn deliver(&mut self) -> &Grant {
+        self.is_delivered = true;
+        &self.grant
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        if self.is_delivered {
+            return;
+        }
+        let (backend, lock_id) = (Arc::clone(&self.backend), self.grant.lock_id.clone());
+        let ttl = self.ttl;
+        // Without the thread that was granted the lock, nothing can be sent: it ends with its TTL.
+        let _ = io_thread::spawn(async move {
+            operation::release_in_background(&backend, &lock_id, ttl);
+        });
+    }
+}

@@ -1,0 +1,278 @@
+//! On a clock that stands still unless all wait.
+
+use std::future::{pending, ready};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep_until};
+
+use super::*;
+use crate::backend::{
+    Absence, AcquireRequest, Capabilities, ExtendOutcome, Grant, LockRecord, Lookup, TimeAuthority,
+};
+use crate::error::ErrorKind;
+use crate::fence::Fence;
+use crate::key::Key;
+use crate::operation::{self, CallOptions};
+use crate::work::Work;
+
+/// How long an operation may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A store that acts on acquisitions when it is told to.
+#[derive(Debug)]
+struct Store {
+    work: Work,
+    /// When it grants what it is asked for; never otherwise.
+    grants_at: Option<Instant>,
+    /// What it then says; nothing if this is not set.
+    answer: Option<AcquireOutcome>,
+    /// Until then it answers nothing at all, and acts on what it was asked in the meantime.
+    stands_still_until: Instant,
+    /// Until then there is no connection to it.
+    unreachable_until: Instant,
+    tries: AtomicUsize,
+    released_at: Mutex<Option<Instant>>,
+}
+
+impl Store {
+    fn new(change: impl FnOnce(&mut Self, Instant)) -> Arc<Self> {
+        let now = Instant::now();
+        let mut store = Self {
+            work: Work::default(),
+            grants_at: None,
+            answer: None,
+            stands_still_until: now,
+            unreachable_until: now,
+            tries: AtomicUsize::new(0),
+            released_at: Mutex::new(None),
+        };
+        change(&mut store, now);
+        Arc::new(store)
+    }
+
+    fn tries(&self) -> usize {
+        self.tries.load(SeqCst)
+    }
+
+    /// How long the lock was held; `None` if it still is, or was never granted.
+    fn held(&self) -> Option<Duration> {
+        Some((*self.released_at.lock().unwrap())? - self.grants_at?)
+    }
+}
+
+#[async_trait]
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "double",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        LIMIT
+    }
+
+    async fn acquire(&self, _: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        if let Some(grants_at) = self.grants_at {
+            sleep_until(grants_at).await;
+        }
+        match &self.answer {
+            Some(answer) => Ok(answer.clone()),
+            None => pending().await,
+        }
+    }
+
+    async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
+        self.tries.fetch_add(1, SeqCst);
+        sleep_until(self.stands_still_until).await;
+        let now = Instant::now();
+        if now < self.unreachable_until {
+            return Err(Error::new(ErrorKind::ServiceUnavailable, "no connection"));
+        }
+        let mut released_at = self.released_at.lock().unwrap();
+        if self.grants_at.is_some_and(|at| at <= now) && released_at.is_none() {
+            *released_at = Some(now);
+            return Ok(ReleaseOutcome::Released);
+        }
+        Ok(ReleaseOutcome::Absent(Absence::NotFound))
+    }
+
+    async fn extend(&self, _: &LockId, _: Ttl) -> Result<ExtendOutcome, Error> {
+        Ok(ExtendOutcome::Absent(Absence::NotFound))
+    }
+
+    async fn is_locked(&self, _: &Key) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    async fn lookup(&self, _: &Lookup) -> Result<Option<LockRecord>, Error> {
+        Ok(None)
+    }
+
+    async fn force_release(&self, _: &Key) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    async fn shut_down(&self) {}
+}
+
+fn request(ttl: Ttl) -> AcquireRequest {
+    AcquireRequest::new(Key::new("k").unwrap(), ttl).unwrap()
+}
+
+/// Gives an acquisition up at once, and waits until nothing more is done about it.
+async fn give_up(store: &Arc<Store>, ttl: Ttl) {
+    let backend: Arc<dyn Backend> = Arc::clone(store) as _;
+    let attempt = operation::acquire(&backend, request(ttl), CallOptions::default(), ready(()));
+    assert_eq!(attempt.await.unwrap_err().kind(), ErrorKind::Aborted);
+    drop(backend);
+    while Arc::strong_count(store) > 1 {
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_granted_late_stays_for_no_more_than_a_pause() {
+    for after in [0.0, 0.05, 0.7, 3.6, 5.0, 7.6, 12.0, 20.0, 30.9] {
+        let store = Store::new(|store, now| store.grants_at = Some(now + secs(after)));
+        give_up(&store, Ttl::DEFAULT).await;
+        let held = store.held().expect("a lock that is still held");
+        assert!(held <= PAUSE, "{held:?} after {after} s");
+        assert!(store.tries() < 40, "{}", store.tries());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stands_still_is_asked_until_it_goes_on() {
+    for stop in [4.0, 12.0, 29.0] {
+        let store = Store::new(|store, now| {
+            store.stands_still_until = now + secs(stop);
+            store.grants_at = Some(now + secs(stop + 0.01));
+        });
+        give_up(&store, Ttl::DEFAULT).await;
+        let held = store.held().expect("a lock that is still held");
+        assert!(held <= PAUSE, "{held:?} after {stop} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_does_not_end_the_tries() {
+    let store = Store::new(|store, now| {
+        store.unreachable_until = now + secs(20.0);
+        store.grants_at = Some(now);
+    });
+    give_up(&store, Ttl::DEFAULT).await;
+    assert!(store.held().unwrap() <= secs(20.0) + PAUSE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tries_end_when_what_can_be_held_is_over() {
+    let store = Store::new(|_, _| {});
+    let start = Instant::now();
+    give_up(&store, Ttl::from_millis(10_000).unwrap()).await;
+    let past = start.elapsed();
+    assert!(past >= secs(11.0) && past < secs(11.1), "{past:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_ttl_takes_few_tries() {
+    let store = Store::new(|store, now| store.grants_at = Some(now + secs(3000.0)));
+    give_up(&store, Ttl::from_millis(86_400_000).unwrap()).await;
+    assert!(store.held().unwrap() <= secs(3000.0 / 60.0) + PAUSE);
+    let store = Store::new(|_, _| {});
+    let start = Instant::now();
+    give_up(&store, Ttl::from_millis(86_400_000).unwrap()).await;
+    assert!(start.elapsed() < LONGEST + PAUSE);
+    assert!(store.tries() < 500, "{}", store.tries());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_the_acquisition_ends_the_tries() {
+    let granted = AcquireOutcome::Acquired(Grant {
+        lock_id: LockId::generate().unwrap(),
+        fence: Fence::after(0).unwrap(),
+        expires_at_ms: 0,
+    });
+    for (answer, tries) in [(AcquireOutcome::Locked, 1..=3), (granted, 2..=4)] {
+        let was_granted = answer != AcquireOutcome::Locked;
+        let store = Store::new(|store, now| {
+            store.grants_at = Some(now + secs(0.25));
+            store.answer = Some(answer);
+        });
+        if !was_granted {
+            // There is nothing for a release to find.
+            *store.released_at.lock().unwrap() = Some(Instant::now());
+        }
+        let start = Instant::now();
+        give_up(&store, Ttl::DEFAULT).await;
+        assert!(start.elapsed() < secs(0.3), "{:?}", start.elapsed());
+        assert!(tries.contains(&store.tries()), "{}", store.tries());
+        if was_granted {
+            let held = store.held().expect("a lock that is still held");
+            assert!(held < secs(0.01), "{held:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_at_a_time_do_not_become_a_storm() {
+    let store = Store::new(|_, _| {});
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    for _ in 0..1500 {
+        let id = LockId::generate().unwrap();
+        release_in_background(&backend, &id, Ttl::DEFAULT, Lock::Unknown);
+    }
+    sleep(secs(4.0)).await;
+    let before = store.tries();
+    sleep(secs(3.0)).await;
+    let in_a_second = (store.tries() - before) / 3;
+    assert!((700..=1100).contains(&in_a_second), "{in_a_second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_it_as_long_as_for_an_operation() {
+    // Granted at once, and reachable after a while.
+    let store = Store::new(|store, now| {
+        store.grants_at = Some(now);
+        store.unreachable_until = now + secs(3.0);
+    });
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let id = LockId::generate().unwrap();
+    operation::release_in_background(&backend, &id, Ttl::DEFAULT);
+    backend.close().await;
+    assert!(store.held().is_some());
+
+    // Never reachable.
+    let store = Store::new(|store, now| store.unreachable_until = now + secs(1e6));
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    operation::release_in_background(&backend, &id, Ttl::DEFAULT);
+    let start = Instant::now();
+    let closing = tokio::spawn({
+        let backend = Arc::clone(&backend);
+        async move { backend.close().await }
+    });
+    tokio::task::yield_now().await;
+    let key = Key::new("k").unwrap();
+    let late = operation::is_locked(&backend, &key, CallOptions::default(), pending());
+    assert_eq!(late.await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    closing.await.unwrap();
+    assert_eq!(start.elapsed(), LIMIT);
+    // Nothing is asked of a backend that is closed.
+    let tries = store.tries();
+    sleep(secs(60.0)).await;
+    assert_eq!(store.tries(), tries);
+    drop(backend);
+    assert_eq!(Arc::strong_count(&store), 1);
+}

@@ -1,0 +1,241 @@
+//! What is under way on a backend, so that closing it can wait for that.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::error::Error;
+
+/// Set when no operation may start any more; the rest counts those that run.
+const CLOSING: usize = 1 << (usize::BITS - 1);
+
+/// How many releases in the background talk to the store at a time. After an outage there can be
+/// thousands of them, and the store has other things to do as well.
+const RELEASES_AT_ONCE: usize = 64;
+
+/// The operations and the background releases of one backend: see [`Backend::work`].
+///
+/// Each backend keeps one. The functions in [`operation`](crate::operation) count in it what they run
+/// and what they still do in the background afterwards; [`Backend::close`] waits for both.
+///
+/// [`Backend::work`]: crate::Backend::work
+/// [`Backend::close`]: crate::Backend::close
+pub struct Work(Arc<Shared>);
+
+struct Shared {
+    operations: AtomicUsize,
+    background: AtomicUsize,
+    /// Whether the backend's own means are gone or going.
+    shut: AtomicBool,
+    /// Rung when a count that somebody may wait for has become zero.
+    done: Notify,
+    releases: Semaphore,
+    releasing: AtomicUsize,
+}
+
+/// An operation that runs, until it is dropped.
+pub(crate) struct Running<'a>(&'a Shared);
+
+/// Something that goes on in the background, until it is dropped.
+pub(crate) struct Background(Arc<Shared>);
+
+/// A release in the background that is to be done, however long that takes.
+pub(crate) struct Releasing(Arc<Shared>);
+
+impl Default for Work {
+    fn default() -> Self {
+        Self(Arc::new(Shared {
+            operations: AtomicUsize::new(0),
+            background: AtomicUsize::new(0),
+            shut: AtomicBool::new(false),
+            done: Notify::new(),
+            releases: Semaphore::new(RELEASES_AT_ONCE),
+            releasing: AtomicUsize::new(0),
+        }))
+    }
+}
+
+impl Work {
+    /// Counts an operation that starts; none does once the backend is being closed.
+    pub(crate) fn start(&self) -> Result<Running<'_>, Error> {
+        let running = Running(&self.0);
+        // One that is refused is dropped, and so takes itself off again.
+        if self.0.operations.fetch_add(1, SeqCst) & CLOSING == 0 {
+            Ok(running)
+        } else {
+            Err(Error::invalid("the backend is closed"))
+        }
+    }
+
+    /// Counts something that starts in the background. It may do so while the backend is being closed.
+    pub(crate) fn start_in_background(&self) -> Background {
+        self.0.background.fetch_add(1, SeqCst);
+        Background(Arc::clone(&self.0))
+    }
+
+    /// Takes note of a release that is to be done in the background.
+    pub(crate) fn start_releasing(&self) -> Releasing {
+        self.0.releasing.fetch_add(1, Relaxed);
+        Releasing(Arc::clone(&self.0))
+    }
+
+    /// Whether something goes on in the background that is worth waiting for.
+    pub fn is_in_background(&self) -> bool {
+        self.0.background.load(SeqCst) > 0
+    }
+
+    /// Waits until nothing goes on in the background any more, which is soon: nothing counts for longer
+    /// than an operation may take.
+    pub async fn background_done(&self) {
+        self.until(|| !self.is_in_background()).await;
+    }
+
+    /// Lets no operation start any more, and waits for those that run and for the background; no longer
+    /// than `limit`. Then nothing more is to be asked of the store.
+    pub(crate) async fn finish(&self, limit: Duration) {
+        self.0.operations.fetch_or(CLOSING, SeqCst);
+        let idle = || self.0.operations.load(SeqCst) == CLOSING && !self.is_in_background();
+        let _ = timeout(limit, self.until(idle)).await;
+        self.0.shut.store(true, SeqCst);
+    }
+
+    async fn until(&self, holds: impl Fn() -> bool) {
+        loop {
+            let done = self.0.done.notified();
+            tokio::pin!(done);
+            // Before the look, so that no end between the two is missed.
+            done.as_mut().enable();
+            if holds() {
+                return;
+            }
+            done.await;
+        }
+    }
+}
+
+impl Releasing {
+    /// Waits for its turn to ask the store; `None` when the backend is closed.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let permit = self.0.releases.acquire().await.ok()?;
+        (!self.0.shut.load(SeqCst)).then_some(permit)
+    }
+
+    /// How many there are, this one included.
+    pub(crate) fn count(&self) -> usize {
+        self.0.releasing.load(Relaxed)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.0.operations.fetch_sub(1, SeqCst) == CLOSING + 1 {
+            self.0.done.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if self.0.background.fetch_sub(1, SeqCst) == 1 {
+            self.0.done.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        self.0.releasing.fetch_sub(1, Relaxed);
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work")
+            .field("operations", &(self.0.operations.load(Relaxed) & !CLOSING))
+            .field("background", &self.0.background.load(Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use tokio::time::Instant;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn it_waits_for_what_runs_and_lets_nothing_start() {
+        let work = Work::default();
+        let running = work.start().unwrap();
+        let background = work.start_in_background();
+        let start = Instant::now();
+        tokio::join!(work.finish(LONG), async {
+            tokio::task::yield_now().await;
+            assert_eq!(
+                work.start().err().unwrap().kind(),
+                ErrorKind::InvalidArgument
+            );
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            // What is given up still has to be undone.
+            let undo = work.start_in_background();
+            drop((running, background));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(undo);
+        });
+        assert_eq!(start.elapsed(), Duration::from_secs(2));
+        work.finish(LONG).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_does_not_wait_for_ever() {
+        let work = Work::default();
+        let _running = work.start().unwrap();
+        let start = Instant::now();
+        work.finish(LONG).await;
+        assert_eq!(start.elapsed(), LONG);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_background_alone_can_be_waited_for() {
+        let work = Work::default();
+        let _running = work.start().unwrap();
+        work.background_done().await;
+        let background = work.start_in_background();
+        assert!(work.is_in_background());
+        tokio::join!(work.background_done(), async { drop(background) });
+    }
+
+    #[tokio::test]
+    async fn releases_wait_for_their_turn_until_all_is_over() {
+        let work = Work::default();
+        let releasing = work.start_releasing();
+        let turns = futures_of(&releasing).await;
+        assert!(
+            timeout(Duration::from_millis(20), releasing.turn())
+                .await
+                .is_err()
+        );
+        drop(turns);
+        assert!(releasing.turn().await.is_some());
+        work.finish(LONG).await;
+        assert!(releasing.turn().await.is_none());
+    }
+
+    async fn futures_of(releasing: &Releasing) -> Vec<SemaphorePermit<'_>> {
+        let mut turns = Vec::new();
+        for _ in 0..RELEASES_AT_ONCE {
+            turns.push(releasing.turn().await.unwrap());
+        }
+        turns
+    }
+}
