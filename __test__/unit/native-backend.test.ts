@@ -108,13 +108,14 @@ describe("a signal that comes with the grant", () => {
     const { native, released, backend } = nativeDouble();
     const controller = new AbortController();
     const { signal } = controller;
+    const granted = generateLockId();
     native.acquire.mockImplementationOnce(async () => {
       controller.abort();
-      return { lockId: "granted", fence: "1", expiresAtMs: 5, fenceNearLimit: false };
+      return { lockId: granted, fence: "1", expiresAtMs: 5, fenceNearLimit: false };
     });
     const error = await lockError(backend.acquire({ key: "some:key", ttlMs: 5, signal }));
     expect(error).toMatchObject({ code: "Aborted", message: "Operation aborted by signal" });
     await until(() => released.length === 1);
-    expect(released).toEqual(["granted"]);
+    expect(released).toEqual([granted]);
   });
 });

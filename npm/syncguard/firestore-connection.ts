@@ -26,11 +26,11 @@ export function readConnection(given: unknown): FirestoreNativeConnection {
   }
   const settings: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
-    if (value === undefined) continue;
+    if (value === undefined || value === null) continue;
     // The name is the caller's own word; the value is not shown.
     if (!Object.hasOwn(TYPES, name)) throw invalid(`${name} is not a connection option`);
     const type = TYPES[name as keyof FirestoreConnectionOptions];
-    if (typeof value !== type || value === null) throw invalid(`${name} must be a ${type}`);
+    if (typeof value !== type) throw invalid(`${name} must be a ${type}`);
     settings[name] = value;
   }
   if (settings.credentials !== undefined) {
