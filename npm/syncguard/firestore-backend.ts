@@ -48,7 +48,7 @@ export function createFirestoreBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
-  return exposeNativeBackend(connect(db ?? {}, given), given);
+  return exposeNativeBackend(connect(db, given), given);
 }
 
 function connect(

@@ -10,8 +10,8 @@ import {
   type DisposalOptions,
   noLock,
   readDisposal,
-  releaseInBackground,
   rememberDisposal,
+  reportReleaseError,
 } from "./handle.js";
 import { hashKey } from "./keys.js";
 import { createLockMethod } from "./lock-method.js";
@@ -43,7 +43,43 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
   const capabilities: Readonly<C> = Object.freeze({ ...native.capabilities }) as never;
 
   let closing: Promise<void> | undefined;
-  const close = (): Promise<void> => (closing ??= native.close());
+  const close = (): Promise<void> => (closing ??= endAll());
+  const refuseIfClosed = (): void => {
+    if (closing !== undefined) throw invalid("the backend is closed");
+  };
+
+  /** What may come to a lock that nobody wants, and the release of it: `close()` waits for these. */
+  const unsettled = new Set<Promise<unknown>>();
+  const endAll = async (): Promise<void> => {
+    while (unsettled.size > 0) await Promise.allSettled(unsettled);
+    await native.close();
+  };
+  const track = <T>(promise: Promise<T>): Promise<T> => {
+    unsettled.add(promise);
+    const forget = (): unknown => unsettled.delete(promise);
+    promise.then(forget, forget);
+    return promise;
+  };
+
+  /** An acquisition that frees what was granted while the signal came: who cancelled does not expect a lock. */
+  const orAbort = async (
+    acquisition: ReturnType<Native["acquire"]>,
+    signal: AbortSignal,
+    key: string,
+  ): ReturnType<Native["acquire"]> => {
+    const grant = await acquisition;
+    if (signal.aborted && grant !== null && "lockId" in grant) {
+      const { lockId } = grant;
+      const freeing = native.release(lockId).then(settle);
+      void track(
+        freeing.catch((error: unknown) =>
+          reportReleaseError(error, lockId, key, disposal.onReleaseError),
+        ),
+      );
+      checkAborted(signal);
+    }
+    return grant;
+  };
 
   const backend: SyncGuardBackend<C> = {
     capabilities,
@@ -55,16 +91,14 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         checkTtl(ttlMs);
         const owner = readOwner(opts.owner);
         const signal = startingSignal(opts);
+        refuseIfClosed();
         warnOfUnknown(opts, ACQUIRE_OPTIONS);
-        const timeoutMs = attemptTimeoutMs(opts);
-        const grant = settle(await native.acquire(key, ttlMs, owner, timeoutMs, signal));
+        const acquisition = native.acquire(key, ttlMs, owner, attemptTimeoutMs(opts), signal);
+        const grant = settle(
+          await (signal === undefined ? acquisition : track(orAbort(acquisition, signal, key))),
+        );
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
-        if (signal?.aborted === true) {
-          // Granted while the signal came: who cancelled does not expect a lock.
-          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
-          checkAborted(signal);
-        }
         if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
         const granted = { ok: true, lockId, expiresAtMs, fence };
         const held = addHandle(granted, backend, lockId, key, disposal) as HeldLock<C>;
@@ -79,7 +113,13 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       const { lockId } = given(opts);
       try {
         checkLockId(lockId);
-        const outcome = settle(await native.release(lockId, startingSignal(opts)));
+        const signal = startingSignal(opts);
+        if (closing !== undefined) {
+          throw invalid(
+            "the backend is closed: the lock was not released and stays held until its TTL ends",
+          );
+        }
+        const outcome = settle(await native.release(lockId, signal));
         return outcome === true ? { ok: true } : failure(outcome);
       } catch (error) {
         throw addContext(error, undefined, lockId);
@@ -91,7 +131,9 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       try {
         checkLockId(lockId);
         checkTtl(ttlMs);
-        const outcome = settle(await native.extend(lockId, ttlMs, startingSignal(opts)));
+        const signal = startingSignal(opts);
+        refuseIfClosed();
+        const outcome = settle(await native.extend(lockId, ttlMs, signal));
         return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
       } catch (error) {
         throw addContext(error, undefined, lockId);
@@ -102,7 +144,9 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       const { key } = given(opts);
       try {
         checkKey(key);
-        return settle(await native.isLocked(key, startingSignal(opts)));
+        const signal = startingSignal(opts);
+        refuseIfClosed();
+        return settle(await native.isLocked(key, signal));
       } catch (error) {
         throw addContext(error, key);
       }
@@ -118,6 +162,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         if (lockId === undefined) checkKey(key);
         else checkLockId(lockId);
         const signal = startingSignal(opts);
+        refuseIfClosed();
         const record = settle(
           lockId === undefined
             ? await native.lookupByKey(key as string, signal)
@@ -137,6 +182,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       try {
         checkKey(key);
         const signal = startingSignal(options ?? {});
+        refuseIfClosed();
         const released = settle(await native.forceRelease(key, signal));
         return released ? { ok: true } : failure("not-found");
       } catch (error) {
