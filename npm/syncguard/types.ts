@@ -1,7 +1,7 @@
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 export type Fence = string;
 
-/** 24 lower-case hexadecimal digits that stand for a key or a lock id. Not cryptographic. */
+/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised; no secret: see `hashKey`. */
 export type HashId = string;
 
 /** What a backend can do. */
