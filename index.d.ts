@@ -87,7 +87,7 @@ declare const RESERVE_BYTES: Readonly<{
 
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 type Fence = string;
-/** 24 lower-case hexadecimal digits that stand for a key or a lock id. Not cryptographic. */
+/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised; no secret: see `hashKey`. */
 type HashId = string;
 /** What a backend can do. */
 interface BackendCapabilities {
@@ -519,8 +519,9 @@ declare function validateLockId(lockId: string): void;
 /** A new lock id: 16 bytes from the system's random source, as 22 characters of base64url. */
 declare function generateLockId(): string;
 /**
- * 24 hexadecimal digits that stand for a key or a lock id in logs. Not cryptographic: it keeps identifiers out of
- * sight, not secret.
+ * 24 hexadecimal digits by which a key or a lock id can be recognised in logs: a fingerprint, and no secret. It is not
+ * cryptographic. A short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), any other can be found
+ * by trying. Where keys must not become known, do not show it to those who must not know them.
  */
 declare function hashKey(value: string): HashId;
 /**

@@ -103,7 +103,8 @@ onEveryStore("lifecycle", (connect) => {
     }
     expect(await lockError(release())).toMatchObject({
       code: "InvalidArgument",
-      message: "the backend is closed: the lock was not released and stays held until its TTL ends",
+      message:
+        "the backend is closed: nothing was released, and a lock that is held ends with its TTL",
     });
   });
 });

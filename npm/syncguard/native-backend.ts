@@ -10,8 +10,8 @@ import {
   type DisposalOptions,
   noLock,
   readDisposal,
+  releaseInBackground,
   rememberDisposal,
-  reportReleaseError,
 } from "./handle.js";
 import { hashKey } from "./keys.js";
 import { createLockMethod } from "./lock-method.js";
@@ -29,6 +29,9 @@ import type {
 } from "./types.js";
 import { invalid } from "./validation.js";
 
+/** More than pass between the end of an attempt and lock()'s look at it. */
+const MICROTASKS_OF_LOCK = 10;
+
 const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner"]);
 
 /**
@@ -43,62 +46,62 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
   const capabilities: Readonly<C> = Object.freeze({ ...native.capabilities }) as never;
 
   let closing: Promise<void> | undefined;
-  const close = (): Promise<void> => (closing ??= endAll());
-  const refuseIfClosed = (): void => {
+  let isClosed = false;
+  const close = (): Promise<void> => (closing ??= finish());
+  const checkOpen = (): void => {
     if (closing !== undefined) throw invalid("the backend is closed");
   };
+  /** How many releases run, and acquisitions that may be cancelled and then release what they were granted. */
+  let running = 0;
+  let lastEnded: (() => void) | undefined;
+  const ended = (): void => {
+    running -= 1;
+    if (running === 0) lastEnded?.();
+  };
 
-  /** What may come to a lock that nobody wants, and the release of it: `close()` waits for these. */
-  const unsettled = new Set<Promise<unknown>>();
-  const endAll = async (): Promise<void> => {
-    while (unsettled.size > 0) await Promise.allSettled(unsettled);
+  /** Releases are let through until nothing that was cancelled can be granted any more. */
+  async function finish(): Promise<void> {
+    await idle();
+    // lock() looks at its signals once more after its attempt, and then releases by itself.
+    for (let turn = 0; turn < MICROTASKS_OF_LOCK; turn += 1) await Promise.resolve();
+    await idle();
+    isClosed = true;
     await native.close();
-  };
-  const track = <T>(promise: Promise<T>): Promise<T> => {
-    unsettled.add(promise);
-    const forget = (): unknown => unsettled.delete(promise);
-    promise.then(forget, forget);
-    return promise;
-  };
+  }
 
-  /** An acquisition that frees what was granted while the signal came: who cancelled does not expect a lock. */
-  const orAbort = async (
-    acquisition: ReturnType<Native["acquire"]>,
-    signal: AbortSignal,
-    key: string,
-  ): ReturnType<Native["acquire"]> => {
-    const grant = await acquisition;
-    if (signal.aborted && grant !== null && "lockId" in grant) {
-      const { lockId } = grant;
-      const freeing = native.release(lockId).then(settle);
-      void track(
-        freeing.catch((error: unknown) =>
-          reportReleaseError(error, lockId, key, disposal.onReleaseError),
-        ),
-      );
-      checkAborted(signal);
-    }
-    return grant;
-  };
+  async function idle(): Promise<void> {
+    if (running === 0) return;
+    await new Promise<void>((resolve) => {
+      lastEnded = resolve;
+    });
+  }
 
   const backend: SyncGuardBackend<C> = {
     capabilities,
 
     acquire: async (opts) => {
       const { key, ttlMs } = given(opts);
+      let isCounted = false;
       try {
         checkKey(key);
         checkTtl(ttlMs);
         const owner = readOwner(opts.owner);
         const signal = startingSignal(opts);
-        refuseIfClosed();
+        checkOpen();
         warnOfUnknown(opts, ACQUIRE_OPTIONS);
-        const acquisition = native.acquire(key, ttlMs, owner, attemptTimeoutMs(opts), signal);
-        const grant = settle(
-          await (signal === undefined ? acquisition : track(orAbort(acquisition, signal, key))),
-        );
+        if (signal !== undefined) {
+          running += 1;
+          isCounted = true;
+        }
+        const timeoutMs = attemptTimeoutMs(opts);
+        const grant = settle(await native.acquire(key, ttlMs, owner, timeoutMs, signal));
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
+        if (signal?.aborted === true) {
+          // Granted while the signal came: who cancelled does not expect a lock.
+          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+          checkAborted(signal);
+        }
         if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
         const granted = { ok: true, lockId, expiresAtMs, fence };
         const held = addHandle(granted, backend, lockId, key, disposal) as HeldLock<C>;
@@ -106,6 +109,8 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         return held;
       } catch (error) {
         throw addContext(error, key);
+      } finally {
+        if (isCounted) ended();
       }
     },
 
@@ -114,13 +119,18 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       try {
         checkLockId(lockId);
         const signal = startingSignal(opts);
-        if (closing !== undefined) {
+        if (isClosed) {
           throw invalid(
-            "the backend is closed: the lock was not released and stays held until its TTL ends",
+            "the backend is closed: nothing was released, and a lock that is held ends with its TTL",
           );
         }
-        const outcome = settle(await native.release(lockId, signal));
-        return outcome === true ? { ok: true } : failure(outcome);
+        running += 1;
+        try {
+          const outcome = settle(await native.release(lockId, signal));
+          return outcome === true ? { ok: true } : failure(outcome);
+        } finally {
+          ended();
+        }
       } catch (error) {
         throw addContext(error, undefined, lockId);
       }
@@ -132,7 +142,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         checkLockId(lockId);
         checkTtl(ttlMs);
         const signal = startingSignal(opts);
-        refuseIfClosed();
+        checkOpen();
         const outcome = settle(await native.extend(lockId, ttlMs, signal));
         return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
       } catch (error) {
@@ -145,7 +155,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       try {
         checkKey(key);
         const signal = startingSignal(opts);
-        refuseIfClosed();
+        checkOpen();
         return settle(await native.isLocked(key, signal));
       } catch (error) {
         throw addContext(error, key);
@@ -162,7 +172,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         if (lockId === undefined) checkKey(key);
         else checkLockId(lockId);
         const signal = startingSignal(opts);
-        refuseIfClosed();
+        checkOpen();
         const record = settle(
           lockId === undefined
             ? await native.lookupByKey(key as string, signal)
@@ -182,7 +192,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       try {
         checkKey(key);
         const signal = startingSignal(options ?? {});
-        refuseIfClosed();
+        checkOpen();
         const released = settle(await native.forceRelease(key, signal));
         return released ? { ok: true } : failure("not-found");
       } catch (error) {
