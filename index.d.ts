@@ -2,12 +2,12 @@
 //
 // syncguard
 //   AcquireOk AcquireResult AcquisitionOptions AsyncLock BACKEND_DEFAULTS BACKEND_LIMITS
-//   BackendCapabilities BackendLockOptions CommonBackendOptions DisposableAcquireResult
+//   BackendCapabilities BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult
 //   DisposableLockHandle ExtendResult FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock
-//   KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockConfig LockError LockErrorCode LockErrorContext
-//   LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES
-//   OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData ReleaseResult SyncGuardBackend
-//   TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
+//   KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike LockConfig LockError LockErrorCode
+//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
+//   MAX_KEY_LENGTH_BYTES OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData ReleaseResult
+//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
 //   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
 //   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
 //   isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
@@ -15,14 +15,14 @@
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock BACKEND_DEFAULTS
-//   BACKEND_LIMITS BackendCapabilities BackendLockOptions CommonBackendOptions
-//   DisposableAcquireResult DisposableLockHandle ExtendResult FAILURE_REASON FENCE_THRESHOLDS
-//   FailureReason Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
-//   LockBackend LockConfig LockError LockErrorCode LockErrorContext LockEvent LockHandle LockInfo
-//   LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition MutationOutcome
-//   OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseResult
-//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData
-//   calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
+//   BACKEND_LIMITS BackendCapabilities BackendConfig BackendLockOptions BoundLock
+//   CommonBackendOptions DecoratedAcquireResult DisposableLockHandle ExtendResult FAILURE_REASON
+//   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
+//   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
+//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition
+//   MutationReason MutationResult OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers
+//   RawLockData ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
+//   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
 //   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
 //   hasFence hashKey isLive lock logFenceWarning makeStorageKey mapBackendObservation
 //   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
@@ -51,9 +51,43 @@
 //
 // Below, the exports of the backends' entry points are in namespaces of their names.
 
+/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
+declare const TIME_TOLERANCE_MS: 1000;
+/** The longest key, in bytes of UTF-8 after NFC normalisation. */
+declare const MAX_KEY_LENGTH_BYTES: 512;
+/** What helpers assume where the caller says nothing; milliseconds. */
+declare const BACKEND_DEFAULTS: Readonly<{
+    ttlMs: 30_000;
+}>;
+/** How `lock()` waits where the caller says nothing; times in milliseconds. */
+declare const LOCK_DEFAULTS: Readonly<{
+    readonly maxRetries: 10;
+    readonly retryDelayMs: 100;
+    readonly timeoutMs: 5000;
+    readonly backoff: "exponential";
+    readonly jitter: "equal";
+}>;
+/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
+declare const FENCE_THRESHOLDS: Readonly<{
+    MAX: "900000000000000";
+    WARN: "090000000000000";
+}>;
+/** The longest storage key of each store, in bytes; for `makeStorageKey`. */
+declare const BACKEND_LIMITS: Readonly<{
+    readonly REDIS: 1000;
+    readonly POSTGRES: 1700;
+    readonly FIRESTORE: 1500;
+}>;
+/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
+declare const RESERVE_BYTES: Readonly<{
+    readonly REDIS: 26;
+    readonly POSTGRES: 0;
+    readonly FIRESTORE: 0;
+}>;
+
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 type Fence = string;
-/** 24 lower-case hexadecimal digits that stand for a key or a lock id. Not cryptographic. */
+/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised; no secret: see `hashKey`. */
 type HashId = string;
 /** What a backend can do. */
 interface BackendCapabilities {
@@ -136,8 +170,11 @@ type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
     /** The label given by the `owner` option, if any. */
     owner?: string;
 };
-/** The contract between a store of locks and this package. Write your own, or create one of ours. */
-interface LockBackend<C extends BackendCapabilities = BackendCapabilities> {
+/**
+ * What every function of this package takes for a backend: a {@link LockBackend}, or one of your own whose `acquire`
+ * returns plain results, without the methods of a handle.
+ */
+interface LockBackendLike<C extends BackendCapabilities = BackendCapabilities> {
     /** Tries once to take the lock for `ttlMs` milliseconds. */
     acquire: (opts: KeyOp & {
         ttlMs: number;
@@ -158,6 +195,13 @@ interface LockBackend<C extends BackendCapabilities = BackendCapabilities> {
     /** What this backend can do. */
     readonly capabilities: Readonly<C>;
 }
+/** The contract between a store of locks and this package. Write your own, or create one of ours. */
+interface LockBackend<C extends BackendCapabilities = BackendCapabilities> extends LockBackendLike<C> {
+    /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
+    acquire: (opts: KeyOp & {
+        ttlMs: number;
+    }) => Promise<DecoratedAcquireResult<C>>;
+}
 /**
  * Hears of a release that failed where nothing can be thrown: at the end of an `await using` block or of `lock()`.
  *
@@ -171,17 +215,25 @@ type OnReleaseError = (error: Error, context: {
 }) => void;
 /** What a granted lock can do. The functions need no `this` and may be destructured. */
 interface DisposableLockHandle {
-    /** Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with. */
+    /**
+     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with.
+     * With a signal that is aborted already it throws `Aborted` and has not been called: the lock can still be released.
+     */
     release: (signal?: AbortSignal) => Promise<ReleaseResult>;
     /** Makes the lock end `ttlMs` milliseconds from now. */
     extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
-    /** Frees the lock if that has not been done. Never throws: failures go to `onReleaseError`. */
+    /**
+     * Frees the lock if that has not been done. Never throws: what a release is rejected with goes to `onReleaseError`, also
+     * when it comes after `disposeTimeoutMs`.
+     */
     [Symbol.asyncDispose](): Promise<void>;
 }
-/** A lock that is held: what `backend.lock()` resolves to. */
-type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
-/** The result of `acquire()` on the backends of this package. Without a lock the methods do nothing. */
-type DisposableAcquireResult<C extends BackendCapabilities> = HeldLock<C> | ({
+/** A lock that is held: a granted acquisition with what can be done with it. `extend` moves its `expiresAtMs`. */
+type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
+/** What `backend.lock()` resolves to: the same as {@link AsyncLock}. */
+type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C>;
+/** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
+type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
     ok: false;
     reason: "locked";
 } & DisposableLockHandle);
@@ -231,7 +283,7 @@ type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
     readonly fence?: Fence;
 });
 /** `lock()` bound to a backend. */
-type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
+type BoundLock<C extends BackendCapabilities = BackendCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }) => Promise<T>;
 /** How `backend.lock()` takes the lock. */
@@ -244,7 +296,7 @@ interface BackendLockOptions {
     acquisition?: AcquisitionOptions | undefined;
     /** Hears of a failed release at disposal. Default: the backend's. */
     onReleaseError?: OnReleaseError | undefined;
-    /** Milliseconds after which disposal stops waiting for the release. Default: the backend's. */
+    /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: the backend's. */
     disposeTimeoutMs?: number | undefined;
     /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
     owner?: string | undefined;
@@ -255,7 +307,7 @@ interface CommonBackendOptions {
     cleanupInIsLocked?: boolean | undefined;
     /** Hears of a failed release at the end of an `await using` block. */
     onReleaseError?: OnReleaseError | undefined;
-    /** Milliseconds after which disposal stops waiting for the release. Default: no limit of its own. */
+    /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: no limit of its own. */
     disposeTimeoutMs?: number | undefined;
 }
 /** What the backends of this package have beyond {@link LockBackend}. */
@@ -264,7 +316,7 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
     acquire: (opts: KeyOp & {
         ttlMs: number;
         owner?: string | undefined;
-    }) => Promise<DisposableAcquireResult<C>>;
+    }) => Promise<DecoratedAcquireResult<C>>;
     /**
      * Waits for the lock and resolves once it is held.
      *
@@ -305,40 +357,6 @@ interface TelemetryOptions {
     includeRaw?: boolean | ((event: LockEvent) => boolean) | undefined;
 }
 
-/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
-declare const TIME_TOLERANCE_MS: number;
-/** The longest key, in bytes of UTF-8 after NFC normalisation. */
-declare const MAX_KEY_LENGTH_BYTES: number;
-/** What helpers assume where the caller says nothing; milliseconds. */
-declare const BACKEND_DEFAULTS: Readonly<{
-    ttlMs: number;
-}>;
-/** How `lock()` waits where the caller says nothing; times in milliseconds. */
-declare const LOCK_DEFAULTS: Readonly<{
-    readonly maxRetries: 10;
-    readonly retryDelayMs: 100;
-    readonly timeoutMs: 5000;
-    readonly backoff: "exponential";
-    readonly jitter: "equal";
-}>;
-/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
-declare const FENCE_THRESHOLDS: Readonly<{
-    MAX: Fence;
-    WARN: Fence;
-}>;
-/** The longest storage key of each store, in bytes; for `makeStorageKey`. */
-declare const BACKEND_LIMITS: Readonly<{
-    readonly REDIS: 1000;
-    readonly POSTGRES: 1700;
-    readonly FIRESTORE: 1500;
-}>;
-/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
-declare const RESERVE_BYTES: Readonly<{
-    readonly REDIS: 26;
-    readonly POSTGRES: 0;
-    readonly FIRESTORE: 0;
-}>;
-
 /** The backend of `lock(fn, config)`, for those who name none. */
 
 /**
@@ -346,7 +364,7 @@ declare const RESERVE_BYTES: Readonly<{
  *
  * @throws LockError `InvalidArgument` if it is no backend with fencing tokens
  */
-declare function setDefaultBackend(backend: LockBackend<FencingCapabilities> | undefined): void;
+declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities> | undefined): void;
 
 /** The identifiers that a lookup hides. */
 type RawIdentifiers = {
@@ -369,20 +387,20 @@ type LookupOptions = {
     signal?: AbortSignal | undefined;
 };
 /** The lock on `key`, or `null`. Shows hashes, not identifiers. */
-declare function getByKey<C extends BackendCapabilities>(backend: LockBackend<C>, key: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
+declare function getByKey<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
 /** The lock of that id, or `null`. Shows hashes, not identifiers. */
-declare function getById<C extends BackendCapabilities>(backend: LockBackend<C>, lockId: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
+declare function getById<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
 /** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
-declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackend<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
+declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
 /** The lock of that id with its raw identifiers, or `null`. Sensitive: for debugging only. */
-declare function getByIdRaw<C extends BackendCapabilities>(backend: LockBackend<C>, lockId: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
+declare function getByIdRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
 /**
  * Whether the lock of that id is held now.
  *
  * For diagnostics only: by the time you act on it, it may have changed. `release` and `extend` check ownership
  * themselves.
  */
-declare function owns<C extends BackendCapabilities>(backend: LockBackend<C>, lockId: string): Promise<boolean>;
+declare function owns<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string): Promise<boolean>;
 /** What a lookup may show of a lock: hashes in place of identifiers, the fence if the backend has fences. */
 declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLockData, capabilities: Readonly<C>): LockInfo<C>;
 /** Lets `getByKeyRaw` and `getByIdRaw` find the identifiers behind `info`; nothing else shows them. */
@@ -419,7 +437,7 @@ interface LockErrorContext {
  */
 declare class LockError extends Error {
     /** What went wrong. */
-    readonly code: LockErrorCode;
+    code: LockErrorCode;
     /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
     context?: LockErrorContext | undefined;
     /**
@@ -441,9 +459,9 @@ declare function formatFence(value: number | bigint): Fence;
 /**
  * Warns on the console that the fences of a key run out.
  *
- * The line shows `hashKey(key)` in the place of the key: logs that nobody asked for name no keys.
+ * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
  */
-declare function logFenceWarning(fence: Fence, key: string): void;
+declare function logFenceWarning(fence: Fence | number, key: string): void;
 /** Whether an acquisition gave a fencing token; for code that does not know its backend. */
 declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C>): result is AcquireOk<C> & {
     fence: Fence;
@@ -451,31 +469,40 @@ declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C
 
 /** Handles: what a granted lock can do, and what happens when its block ends. */
 
+/** What handles need of a backend. */
+type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
+    readonly capabilities?: Readonly<C>;
+};
 /**
- * The methods of a granted lock: `release`, `extend` and disposal. For a result without a lock they do nothing.
+ * A granted lock with what can be done with it: the members of `result`, `release`, `extend` and disposal. For a result
+ * without a lock the methods do nothing.
  *
- * @param backend - where the lock is held
+ * @param backend - where the lock is held; only its `release` and `extend` are used
  * @param result - what its `acquire` returned
  * @param key - the lock's key, for `onReleaseError`
  * @param onReleaseError - hears of a release that failed during disposal; the default logs to the console unless
  *   `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`
- * @param disposeTimeoutMs - milliseconds after which disposal stops waiting and cancels the release
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and no longer waits for it;
+ *   `onReleaseError` hears what the release is rejected with, then or later, and nothing if it never ends
  */
-declare function createDisposableHandle<C extends BackendCapabilities>(backend: LockBackend<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DisposableLockHandle;
+declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireOk<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): AsyncLock<C>;
+/** The same for a result that may be without a lock. */
+declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
 /**
  * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
  *
  * Backends return this from `acquire`.
  */
-declare function decorateAcquireResult<C extends BackendCapabilities>(backend: LockBackend<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DisposableAcquireResult<C>;
+declare function decorateAcquireResult<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
 /**
- * Tries once to take a lock, on any backend whose results can be disposed of.
+ * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is passed on as
+ * it is: there is nothing to dispose of.
  *
- * @throws LockError `Internal` if the backend returns plain results
+ * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
  */
-declare function acquireHandle<C extends BackendCapabilities>(backend: LockBackend<C>, opts: KeyOp & {
+declare function acquireHandle<C extends BackendCapabilities>(backend: LockBackendLike<C>, opts: KeyOp & {
     ttlMs: number;
-}): Promise<DisposableAcquireResult<C>>;
+}): Promise<DecoratedAcquireResult<C>>;
 
 /**
  * The key in Unicode NFC.
@@ -492,8 +519,9 @@ declare function validateLockId(lockId: string): void;
 /** A new lock id: 16 bytes from the system's random source, as 22 characters of base64url. */
 declare function generateLockId(): string;
 /**
- * 24 hexadecimal digits that stand for a key or a lock id in logs. Not cryptographic: it keeps identifiers out of
- * sight, not secret.
+ * 24 hexadecimal digits by which a key or a lock id can be recognised in logs: a fingerprint, and no secret. It is not
+ * cryptographic. A short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), any other can be found
+ * by trying. Where keys must not become known, do not show it to those who must not know them.
  */
 declare function hashKey(value: string): HashId;
 /**
@@ -518,7 +546,7 @@ declare function makeStorageKey(prefix: string, key: string, limitBytes: number,
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; what
  *   the backend failed with. A release that failed goes to `config.onReleaseError` and hides nothing.
  */
-declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackend<C>, fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
+declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }): Promise<T>;
 /**
@@ -535,7 +563,7 @@ declare function lock<T>(fn: (handle: LockHandle<FencingCapabilities>) => Promis
     acquisition?: AcquisitionOptions | undefined;
 }): Promise<T>;
 /** `lock()` bound to `backend`. */
-declare function createAutoLock<C extends BackendCapabilities>(backend: LockBackend<C>): AsyncLock<C>;
+declare function createAutoLock<C extends BackendCapabilities>(backend: LockBackendLike<C>): BoundLock<C>;
 
 /**
  * A backend that does what `backend` does and tells `onEvent` of each operation, those of handles included.
@@ -545,7 +573,7 @@ declare function createAutoLock<C extends BackendCapabilities>(backend: LockBack
  */
 declare function withTelemetry<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options: TelemetryOptions): SyncGuardBackend<C>;
 /** The same for a backend of your own. */
-declare function withTelemetry<C extends BackendCapabilities>(backend: LockBackend<C>, options: TelemetryOptions): LockBackend<C>;
+declare function withTelemetry<C extends BackendCapabilities>(backend: LockBackendLike<C>, options: TelemetryOptions): LockBackend<C>;
 
 /** Whether a lock that ends at `expiresAtMs` counts as held at `nowMs`. All in milliseconds. */
 declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
@@ -645,7 +673,7 @@ declare function createFirestoreBackend(db?: FirestoreClient | FirestoreConnecti
 /** `syncguard/firestore` */
 
 /** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
-declare function createLock$3(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): AsyncLock<FirestoreCapabilities>;
+declare function createLock$3(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): BoundLock<FirestoreCapabilities>;
 
 type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
 type firestore_FirestoreCapabilities = FirestoreCapabilities;
@@ -956,50 +984,59 @@ declare function createSqliteBackend(path: string, options?: SqliteBackendOption
 /** The same, with the path among the options. */
 declare function createSqliteBackend(options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
 
-/** How to wait, with nothing left open. */
+/** How to wait, with nothing left open but the signal. */
 type AcquisitionPolicy = {
     [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<AcquisitionOptions[Option]>;
-};
-/** The options with the defaults of `lock()` where they say nothing. */
-declare function mergeAcquisitionConfig(options?: AcquisitionOptions, defaults?: AcquisitionPolicy): AcquisitionPolicy;
-/** The options with the defaults of backends; where an option is `undefined`, the default stays. */
-declare function mergeBackendConfig<Options extends object>(options?: Options): Options & {
+} & Pick<AcquisitionOptions, "signal">;
+/** What backends take from their caller where it says something. */
+interface BackendConfig {
+    /** Milliseconds after which a lock ends by itself. Default 30000. */
+    ttlMs?: number | undefined;
+}
+/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
+declare function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy;
+/** The options with the defaults of backends where they say nothing. */
+declare function mergeBackendConfig(config?: BackendConfig): {
     ttlMs: number;
 };
-/** The options with `defaults`; where an option is `undefined`, the default stays. */
-declare function mergeBackendConfig<Options extends object, Defaults extends object>(options: Options | undefined, defaults: Defaults): Options & Defaults;
 
 /** What backends see when they release or extend, and what they report. For writers of backends. */
 
-/** The symbol under which failed releases and extensions carry `{ reason }`. For telemetry only. */
+/**
+ * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and out of sight of everything else.
+ * A backend of your own does the same with
+ * `Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } })`.
+ */
 declare const FAILURE_REASON: unique symbol;
 /** Why a release or an extension did nothing. */
-type FailureReason = "expired" | "not-found";
+type MutationReason = "expired" | "not-found";
 /** What a backend saw when it was asked to change a lock. */
 type MutationCondition = "succeeded" | "observable-expired" | "never-existed" | "ownership-mismatch" | "cleaned-up-after-expiry" | "ambiguous-unknown";
 /** What a condition comes to. */
-type MutationOutcome = {
+type MutationResult = {
     ok: true;
 } | {
     ok: false;
-    reason: FailureReason;
+    reason: MutationReason;
 };
-/** What a condition comes to: only an expiry that was seen counts as `"expired"`. */
-declare function mapBackendObservation(condition: MutationCondition): MutationOutcome;
-/** The condition that a Redis script's code stands for. */
-declare function mapRedisScriptResult(code: number): MutationCondition;
-/** The condition that a lock document's state stands for. */
-declare function mapFirestoreConditions(state: {
+/** What is known of a lock document. */
+type DocumentState = {
     documentExists: boolean;
     ownershipValid: boolean;
     isLive: boolean;
-}): MutationCondition;
-/** The result of an extension that came to `condition`. */
-declare function mapToMutationResult(condition: MutationCondition, details: {
-    expiresAtMs: number;
-}): ExtendResult;
-/** The result of a release that came to `condition`. */
-declare function mapToMutationResult(condition: MutationCondition): ReleaseResult;
+};
+/** The condition that a Redis script's code or a lock document's state stands for. */
+declare function mapBackendObservation(observation: number | DocumentState): MutationCondition;
+/** The condition that a Redis script's code stands for. */
+declare function mapRedisScriptResult(code: number): MutationCondition;
+/** The condition that a lock document's state stands for. */
+declare function mapFirestoreConditions(state: DocumentState): MutationCondition;
+/**
+ * What a condition comes to: only an expiry that was seen counts as `"expired"`.
+ *
+ * For those who write a backend. What `release` and `extend` return shows no reason: see {@link FAILURE_REASON}.
+ */
+declare function mapToMutationResult(condition: MutationCondition): MutationResult;
 
 /**
  * Throws if the signal is aborted. For backends whose driver knows no signals.
@@ -1017,7 +1054,7 @@ declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
 /** `syncguard/redis` */
 
 /** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
-declare function createLock$2(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): AsyncLock<RedisCapabilities>;
+declare function createLock$2(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): BoundLock<RedisCapabilities>;
 
 type redis_LockData = LockData;
 type redis_RedisBackendOptions = RedisBackendOptions;
@@ -1035,7 +1072,7 @@ declare namespace redis {
 /** `syncguard/postgres` */
 
 /** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
-declare function createLock$1(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): AsyncLock<PostgresCapabilities>;
+declare function createLock$1(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): BoundLock<PostgresCapabilities>;
 
 type postgres_PgClient = PgClient;
 type postgres_PostgresBackendOptions = PostgresBackendOptions;
@@ -1056,9 +1093,9 @@ declare namespace postgres {
 /** `syncguard/sqlite` */
 
 /** `lock()` bound to a SQLite backend: see {@link createSqliteBackend}. */
-declare function createLock(path: string, options?: SqliteBackendOptions): AsyncLock<SqliteCapabilities>;
+declare function createLock(path: string, options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
 /** The same, with the path among the options. */
-declare function createLock(options?: SqliteBackendOptions): AsyncLock<SqliteCapabilities>;
+declare function createLock(options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
 
 type sqlite_SqliteBackendOptions = SqliteBackendOptions;
 type sqlite_SqliteCapabilities = SqliteCapabilities;
@@ -1199,4 +1236,4 @@ declare namespace forrst {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, validateLockId, withTelemetry };
-export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, BackendCapabilities, BackendLockOptions, CommonBackendOptions, DisposableAcquireResult, DisposableLockHandle, ExtendResult, FailureReason, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationOutcome, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseResult, SyncGuardBackend, TelemetryOptions };
+export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, CommonBackendOptions, DecoratedAcquireResult, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseResult, SyncGuardBackend, TelemetryOptions };

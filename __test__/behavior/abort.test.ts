@@ -27,6 +27,66 @@ onEveryStore("abort", (connect) => {
     expect(await backend.isLocked({ key })).toBe(false);
   });
 
+  test("a handle's release with an aborted signal can be done again", async () => {
+    const backend = connect();
+    const key = newKey();
+    const first = await backend.lock(key);
+    expect((await lockError(first.release(AbortSignal.abort()))).code).toBe("Aborted");
+    expect(await backend.isLocked({ key })).toBe(true);
+    expect(await first.release()).toEqual({ ok: true });
+    const second = await take(backend, key);
+    expect((await lockError(second.release(AbortSignal.abort()))).code).toBe("Aborted");
+    await second[Symbol.asyncDispose]();
+    expect(await backend.isLocked({ key })).toBe(false);
+  });
+
+  test("a signal that cannot be let go of loses no lock", async () => {
+    const backend = connect();
+    const key = newKey();
+    const listeners = new Set<unknown>();
+    const signal = {
+      aborted: false,
+      addEventListener: (_: string, listener: unknown) => listeners.add(listener),
+      removeEventListener: () => {
+        throw new Error("no");
+      },
+    } as unknown as AbortSignal;
+    for (let round = 0; round < 3; round += 1) {
+      const held = await backend.acquire({ key, ttlMs: 60_000, signal });
+      expect(held.ok).toBe(true);
+      expect(await held.release(signal)).toEqual({ ok: true });
+      expect(await lock(backend, () => round, { key, signal })).toBe(round);
+    }
+    expect(listeners.size).toBe(1);
+  });
+
+  test("one signal for many operations gets one listener", async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): unknown => warnings.push(warning);
+    process.on("warning", onWarning);
+    try {
+      const backend = connect();
+      const { controller, signal, listeners } = countingController();
+      const key = newKey();
+      await take(backend, key);
+      const waiting = Array.from({ length: 30 }, () =>
+        lockError(lock(backend, () => undefined, { key, signal })),
+      );
+      const operations = Array.from({ length: 30 }, () => backend.isLocked({ key, signal }));
+      expect(listeners()).toBe(1);
+      await Promise.all(operations);
+      expect(listeners()).toBe(1);
+      controller.abort();
+      for (const error of await Promise.all(waiting)) expect(error.code).toBe("Aborted");
+      await until(() => listeners() === 0);
+      // Warnings are told on the next turn.
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(warnings).toEqual([]);
+    } finally {
+      process.off("warning", onWarning);
+    }
+  });
+
   test("an acquisition that is aborted in flight leaves no lock", async () => {
     const backend = connect();
     for (let round = 0; round < 20; round += 1) {

@@ -2,6 +2,7 @@ import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
 import { type LockError, lock } from "syncguard";
 import { lockError } from "../support/errors";
+import { isRejected } from "../support/promises";
 import { type Backend, newKey, onEveryStore } from "../support/suite";
 
 const WRONG = [undefined, null, 42, Number.NaN, true, {}, [], Symbol("s"), () => "k", 10n] as const;
@@ -12,11 +13,17 @@ const WRONG_IDS = ["", "short", "a".repeat(23), "a".repeat(21) + "!", ...WRONG] 
 const call = (operation: unknown, ...args: unknown[]): Promise<unknown> =>
   (operation as (...given: unknown[]) => Promise<unknown>)(...args);
 
+/** After all that can be done without going back to the event loop. */
+const turnOfMicrotasks = () => new Promise((resolve) => process.nextTick(resolve));
+
 onEveryStore("errors", (connect) => {
   const refuses = async (start: () => Promise<unknown>): Promise<LockError> => {
     // Outside of the try: a synchronous throw is a failure of the test.
     const promise = start();
     expect(promise).toBeInstanceOf(Promise);
+    // In the same turn: whoever starts two operations and awaits the first must not see the second go unhandled.
+    await turnOfMicrotasks();
+    expect(isRejected(promise)).toBe(true);
     const error = await lockError(promise);
     expect(error.code).toBe("InvalidArgument");
     return error;
@@ -61,8 +68,8 @@ onEveryStore("errors", (connect) => {
         () => call(backend.acquire, { key, ttlMs }),
         () => call(backend.extend, { lockId, ttlMs }),
       ];
-      // Where there is a default, nothing means the default.
-      if (ttlMs !== undefined) {
+      // Where there is a default, nothing means the default, and so does null.
+      if (ttlMs !== undefined && ttlMs !== null) {
         starts.push(() => call(backend.lock, key, { ttlMs }));
         starts.push(() => call(lock, backend, () => 1, { key, ttlMs }));
       }
@@ -96,26 +103,106 @@ onEveryStore("errors", (connect) => {
     for (const operation of [acquire, release, extend, isLocked, lookup]) {
       await refuses(() => call(operation, options));
     }
-    if (options !== undefined) await refuses(() => call(backend.lock, newKey(), options));
+    if (options !== undefined && options !== null)
+      await refuses(() => call(backend.lock, newKey(), options));
     await refuses(() => call(lock, backend, () => 1, options));
   });
 
   test("a signal that is none is refused", async () => {
     const backend = connect();
     const key = newKey();
-    for (const signal of [null, 1, {}, "signal"]) {
+    const lockId = "a".repeat(22);
+    const deaf = { aborted: false, addEventListener: () => undefined };
+    const undecided = { ...deaf, removeEventListener: () => undefined, aborted: undefined };
+    for (const signal of [1, {}, "signal", deaf, undecided]) {
       await refuses(() => call(backend.acquire, { key, ttlMs: 5_000, signal }));
+      await refuses(() => call(backend.release, { lockId, signal }));
+      await refuses(() => call(backend.extend, { lockId, ttlMs: 5_000, signal }));
+      await refuses(() => call(backend.isLocked, { key, signal }));
+      await refuses(() => call(backend.lookup, { key, signal }));
+      await refuses(() => call(backend.forceRelease, key, { signal }));
       await refuses(() => call(lock, backend, () => 1, { key, signal }));
       await refuses(() => call(lock, backend, () => 1, { key, acquisition: { signal } }));
     }
     expect(await backend.isLocked({ key })).toBe(false);
   });
 
+  test("operations are rejected when they return, for arguments that are wrong", async () => {
+    const backend = connect();
+    const [key, lockId, ttlMs] = [newKey(), "a".repeat(22), 5_000];
+    const signal = AbortSignal.abort();
+    const rejected = [
+      backend.acquire({ key: "", ttlMs }),
+      backend.acquire({ key: "k".repeat(513), ttlMs }),
+      backend.acquire({ key: "é".repeat(257), ttlMs }),
+      backend.acquire({ key, ttlMs: 0 }),
+      backend.acquire({ key, ttlMs: 1e16 }),
+      backend.acquire({ key, ttlMs, owner: "" }),
+      backend.acquire({ key, ttlMs, owner: "o".repeat(256) }),
+      backend.acquire({ key, ttlMs, signal }),
+      backend.release({ lockId: "short" }),
+      backend.release({ lockId, signal }),
+      backend.extend({ lockId: "short", ttlMs }),
+      backend.extend({ lockId, ttlMs: -1 }),
+      backend.isLocked({ key: "" }),
+      backend.lookup({ key: "" }),
+      backend.lookup({ lockId: "short" }),
+      backend.forceRelease(""),
+    ];
+    expect(rejected.map(isRejected)).toEqual(rejected.map(() => true));
+    for (const promise of rejected) await lockError(promise);
+  });
+
+  test("text that is no Unicode is refused: stores would take one key for another", async () => {
+    const backend = connect();
+    const ttlMs = 5_000;
+    for (const lone of ["\ud800", "a\udc00", "\udbff".repeat(100), `${"x".repeat(200)}\ud800`]) {
+      for (const start of [
+        () => backend.acquire({ key: lone, ttlMs }),
+        () => backend.isLocked({ key: lone }),
+        () => backend.lookup({ key: lone }),
+        () => backend.forceRelease(lone),
+        () => backend.lock(lone),
+        () => lock(backend, () => 1, { key: lone }),
+      ]) {
+        expect((await refuses(start)).message).toBe("Key must be well-formed Unicode");
+      }
+      const owner = lone;
+      const error = await refuses(() => backend.acquire({ key: newKey(), ttlMs, owner }));
+      expect(error.message).toBe("owner must be well-formed Unicode");
+    }
+    const key = `${newKey()}💳é`;
+    expect((await backend.acquire({ key, ttlMs })).ok).toBe(true);
+    expect(await backend.isLocked({ key })).toBe(true);
+  });
+
+  test("null counts as not given", async () => {
+    const backend = connect();
+    const key = newKey();
+    const waiting = ["maxRetries", "retryDelayMs", "backoff", "jitter", "timeoutMs", "signal"];
+    const acquisition = Object.fromEntries(waiting.map((name) => [name, null]));
+    const none = { ttlMs: null, signal: null, onReleaseError: null, acquisition };
+    expect(await call(lock, backend, () => 1, { key, ...none })).toBe(1);
+    expect(await call(lock, backend, () => 1, { key, acquisition: null })).toBe(1);
+    const all = { ...none, disposeTimeoutMs: null, owner: null };
+    const held = (await call(backend.lock, key, all)) as Awaited<ReturnType<Backend["lock"]>>;
+    expect(await call(backend.isLocked, { key, signal: null })).toBe(true);
+    expect(await call(backend.lookup, { key, lockId: null, signal: null })).not.toBeNull();
+    expect(await call(held.extend, 5_000, null)).toMatchObject({ ok: true });
+    expect(await call(held.release, null)).toEqual({ ok: true });
+    expect(await call(backend.forceRelease, key, { signal: null })).toEqual({ ok: false });
+    expect(await call(backend.forceRelease, key, null)).toEqual({ ok: false });
+    const again = (await call(backend.lock, key, null)) as typeof held;
+    expect(await again.release()).toEqual({ ok: true });
+    const options = { key, ttlMs: 5_000, owner: null, signal: null };
+    expect(await call(backend.acquire, options)).toMatchObject({ ok: true });
+  });
+
   test("waiting options that make no sense are refused by name, before the first attempt", async () => {
     const backend = connect();
     const key = newKey();
     for (const [field, values] of Object.entries({
-      maxRetries: [-1, 0.5, Number.NaN, "3", null],
+      maxRetries: [-1, 0.5, Number.NaN, "3"],
       retryDelayMs: [-1, Number.NaN, Infinity, "3"],
       timeoutMs: [-1, Number.NaN, "3"],
       backoff: ["linear", 3],

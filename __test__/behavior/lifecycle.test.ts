@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { LockError } from "syncguard";
+import { lockError } from "../support/errors";
 import { newKey, onEveryStore, take } from "../support/suite";
 
 onEveryStore("lifecycle", (connect) => {
@@ -77,5 +78,33 @@ onEveryStore("lifecycle", (connect) => {
     if (!result.ok) throw new Error("expected the lock to be free");
     expect(await isLocked({ key })).toBe(true);
     expect(await release({ lockId: result.lockId })).toEqual({ ok: true });
+  });
+
+  // The last: some stores have one backend for all tests.
+  test("a closed backend refuses everything, and says what becomes of a lock", async () => {
+    const backend = connect();
+    const key = newKey();
+    const { lockId, release, extend } = await take(backend, key);
+    await backend.close();
+    await backend.close();
+    for (const operation of [
+      backend.acquire({ key, ttlMs: 5_000 }),
+      backend.isLocked({ key }),
+      backend.lookup({ key }),
+      backend.lookup({ lockId }),
+      backend.forceRelease(key),
+      backend.extend({ lockId, ttlMs: 5_000 }),
+      extend(5_000),
+    ]) {
+      expect(await lockError(operation)).toMatchObject({
+        code: "InvalidArgument",
+        message: "the backend is closed",
+      });
+    }
+    expect(await lockError(release())).toMatchObject({
+      code: "InvalidArgument",
+      message:
+        "the backend is closed: nothing was released, and a lock that is held ends with its TTL",
+    });
   });
 });

@@ -31,7 +31,7 @@ onEveryStore("telemetry", (connect) => {
     const keyHash = hashKey(key);
     const lockIdHash = hashKey(lockId);
     expect(events).toEqual([
-      { type: "acquire", result: "ok", keyHash, lockIdHash },
+      { type: "acquire", result: "ok", keyHash },
       { type: "acquire", result: "fail", reason: "locked", keyHash },
       { type: "isLocked", result: "ok", keyHash },
       { type: "lookup", result: "ok", keyHash },
@@ -72,7 +72,6 @@ onEveryStore("telemetry", (connect) => {
         type: "acquire",
         result: "ok",
         keyHash: hashKey(key),
-        lockIdHash: hashKey(lockId),
         key,
         lockId,
       },

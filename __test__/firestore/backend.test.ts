@@ -67,7 +67,7 @@ describe("options", () => {
     ["operationTimeoutMs", { operationTimeoutMs: 3_600_001 }],
     ["operationTimeoutMs", { operationTimeoutMs: "1" as never }],
     ["transport", { transport: "rest" as never }],
-    ["options", null as never],
+    ["did you mean fenceCollection?", { fencecollection: "f" } as never],
   ])("%s is checked: %o", (field, options) => {
     for (const transport of ["native", "client"] as const) {
       const create = () => createFirestoreBackend(db, options && { transport, ...options });

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { type LockBackend, LockError, type SyncGuardBackend, withTelemetry } from "syncguard";
+import { type LockBackendLike, LockError, type SyncGuardBackend, withTelemetry } from "syncguard";
 import {
   type AtomicLockHandle,
   createAtomicLock,
@@ -208,7 +208,7 @@ describe("createAtomicLock", () => {
   });
 
   test("refuses what it cannot work with", async () => {
-    const fake: LockBackend = fakeBackend();
+    const fake: LockBackendLike = fakeBackend();
     const error = thrownLockError(() => createAtomicLock(fake as SyncGuardBackend));
     expect(error.code).toBe("InvalidArgument");
     expect(error.message).toContain("owner labels");

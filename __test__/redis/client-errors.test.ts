@@ -93,7 +93,7 @@ cyclic.push(cyclic);
 
 describe("a reply that makes no sense is an internal error", () => {
   const MALFORMED: [string, unknown][] = [
-    1, 2, -1, "OK", null, undefined, true, false, {}, [], [1], [1, 1], [0], ["OK"], [1, 0, 5],
+    2, -1, "OK", null, undefined, true, false, {}, [], [1], [1, 1], [0], ["OK"], [1, 0, 5],
     [1, -1, 5], [1, "x", 5], [1, 1, "soon"], [1, 1.5, 5], [2, 1, 5], [1, 1e15, 5], [1, 1, 5, 6],
     [[1, 1, 5]], Number.NaN, Number.POSITIVE_INFINITY, new Map([[1, 1]]), cyclic,
   ].map((reply) => [inspect(reply), reply]); // prettier-ignore
@@ -117,7 +117,7 @@ describe("a reply that makes no sense is an internal error", () => {
     },
   );
 
-  test.each([1, 2, "OK", null, {}, [1], [1, "x"], [0, 5]].map((reply) => [inspect(reply), reply]))(
+  test.each([2, "OK", null, {}, [1], [1, "x"], [0, 5]].map((reply) => [inspect(reply), reply]))(
     "extend: %s",
     async (_, reply) => {
       const backend = createRedisBackend({ eval: vi.fn().mockResolvedValue(reply) });
@@ -125,6 +125,16 @@ describe("a reply that makes no sense is an internal error", () => {
       expect((await lockError(operation)).code).toBe("Internal");
     },
   );
+
+  test("a bare 1 of a client is no grant: no fence is made up", async () => {
+    for (const kind of [{ sendCommand: vi.fn() }, { isCluster: true }, { EVAL: vi.fn() }]) {
+      const backend = createRedisBackend({ eval: vi.fn().mockResolvedValue(1), ...kind });
+      const acquisition = backend.acquire({ key: KEY, ttlMs: 5_000 });
+      expect((await lockError(acquisition)).code).toBe("Internal");
+      const extension = backend.extend({ lockId: "a".repeat(22), ttlMs: 5_000 });
+      expect((await lockError(extension)).code).toBe("Internal");
+    }
+  });
 
   test.each([2, "OK", null, [], {}].map((reply) => [inspect(reply), reply]))(
     "isLocked: %s",

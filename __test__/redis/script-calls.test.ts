@@ -1,6 +1,7 @@
 /** What a client's `eval` is called with: mocks of users rely on it (wire format of the TypeScript library). */
 
 import { expect, test, vi } from "vitest";
+import { lock } from "syncguard";
 import { createRedisBackend, type RedisBackendOptions } from "syncguard/redis";
 
 type Call = { script: unknown; numKeys: unknown; keys: unknown[]; args: unknown[] };
@@ -124,6 +125,27 @@ test("lookup", async () => {
       args: [ID, "1000", `syncguard:id:${ID}`],
     },
   ]);
+});
+
+test("a mock that answers 1 to everything grants and extends", async () => {
+  vi.useFakeTimers({ now: 1_700_000_000_000, toFake: ["Date"] });
+  try {
+    const run = vi.fn().mockResolvedValue(1);
+    const backend = createRedisBackend({ eval: run }, { keyPrefix: "" });
+    const held = await backend.acquire({ key: "123", ttlMs: 5_000 });
+    expect(held).toMatchObject({
+      ok: true,
+      fence: "000000000000001",
+      expiresAtMs: 1_700_000_005_000,
+    });
+    expect(await held.extend(7_000)).toEqual({ ok: true, expiresAtMs: 1_700_000_007_000 });
+    expect(await backend.isLocked({ key: "123" })).toBe(true);
+    expect(await backend.forceRelease("123")).toEqual({ ok: true });
+    expect(await held.release()).toEqual({ ok: true });
+    expect(await lock(backend, ({ fence }) => fence, { key: "k" })).toBe("000000000000001");
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("node-redis gets keys and arguments by name", async () => {

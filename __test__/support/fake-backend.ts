@@ -4,7 +4,7 @@ import {
   formatFence,
   generateLockId,
   type KeyOp,
-  type LockBackend,
+  type LockBackendLike,
   type LockInfo,
   sanitizeLockInfo,
 } from "syncguard/common";
@@ -16,7 +16,7 @@ export interface FakeCapabilities extends BackendCapabilities {
   timeAuthority: "client";
 }
 
-export type FakeBackend = LockBackend<FakeCapabilities> & {
+export type FakeBackend = LockBackendLike<FakeCapabilities> & {
   /** The arguments of each acquire. */
   readonly acquired: AcquireArguments[];
   /** The arguments of each release. */
@@ -26,7 +26,7 @@ export type FakeBackend = LockBackend<FakeCapabilities> & {
 };
 
 /** A backend as users write them: plain results, plain TypeScript. Methods can be replaced. */
-export function fakeBackend(replace: Partial<LockBackend<FakeCapabilities>> = {}): FakeBackend {
+export function fakeBackend(replace: Partial<LockBackendLike<FakeCapabilities>> = {}): FakeBackend {
   const held = new Map<string, string>();
   const acquired: AcquireArguments[] = [];
   const released: { lockId: string; signal?: AbortSignal | undefined }[] = [];
@@ -41,7 +41,7 @@ export function fakeBackend(replace: Partial<LockBackend<FakeCapabilities>> = {}
       capabilities,
     );
 
-  const plain: LockBackend<FakeCapabilities> = {
+  const plain: LockBackendLike<FakeCapabilities> = {
     capabilities,
     acquire: async ({ key, ttlMs }): Promise<AcquireResult<FakeCapabilities>> => {
       if (held.has(key)) return { ok: false, reason: "locked" };

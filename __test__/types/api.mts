@@ -7,15 +7,21 @@ import {
   type AcquireResult,
   type AcquisitionOptions,
   type AsyncLock,
+  BACKEND_DEFAULTS,
+  BACKEND_LIMITS,
   type BackendCapabilities,
+  type BoundLock,
   createFirestoreBackend,
   createPostgresBackend,
   createRedisBackend,
   createSqliteBackend,
   decorateAcquireResult,
   type DisposableLockHandle,
+  type DecoratedAcquireResult,
   type ExtendResult,
   type Fence,
+  FENCE_THRESHOLDS,
+  getById,
   getByKey,
   getByKeyRaw,
   hasFence,
@@ -24,27 +30,44 @@ import {
   type KeyLookup,
   type KeyOp,
   lock,
+  LOCK_DEFAULTS,
   type LockBackend,
+  type LockBackendLike,
   type LockConfig,
   LockError,
+  type LockErrorCode,
   type LockEvent,
   type LockInfo,
   type LockInfoDebug,
   type LockOp,
   type OnReleaseError,
+  MAX_KEY_LENGTH_BYTES,
   type OwnershipLookup,
+  owns,
   type ReleaseResult,
+  RESERVE_BYTES,
   setDefaultBackend,
   type SyncGuardBackend,
   type TelemetryOptions,
+  TIME_TOLERANCE_MS,
   withTelemetry,
 } from "syncguard";
 import {
+  type BackendConfig,
   createAutoLock,
+  createDisposableHandle,
   delay,
   formatFence,
   logFenceWarning,
+  mapBackendObservation,
+  mapFirestoreConditions,
+  mapRedisScriptResult,
   mapToMutationResult,
+  mergeAcquisitionConfig,
+  mergeBackendConfig,
+  type MutationCondition,
+  type MutationReason,
+  type MutationResult,
 } from "syncguard/common";
 import type { Firestore } from "@google-cloud/firestore";
 import type {
@@ -86,16 +109,24 @@ interface Plain extends BackendCapabilities {
   timeAuthority: "client";
 }
 
-// A backend of one's own is a plain object with the six members.
+// A backend of one's own is a plain object with the six members. Its results may be plain.
 const plainResult: AcquireResult<Fencing> = { ok: false, reason: "locked" };
-const own: LockBackend<Fencing> = {
-  capabilities: { supportsFencing: true, timeAuthority: "client" },
+const own = {
+  capabilities: { supportsFencing: true, timeAuthority: "client" } as Fencing,
   acquire: async (opts: KeyOp & { ttlMs: number }) => (opts.ttlMs ? plainResult : plainResult),
   release: async (opts: LockOp) => ({ ok: opts.lockId === "" }) as ReleaseResult,
   extend: async () => ({ ok: true, expiresAtMs: 1 }) as ExtendResult,
   isLocked: async () => false,
-  lookup: async (_: KeyLookup | OwnershipLookup) => null,
+  lookup: async (_: KeyLookup | OwnershipLookup): Promise<LockInfo<Fencing> | null> => null,
 };
+own satisfies LockBackendLike<Fencing>;
+// @ts-expect-error its results cannot be disposed of
+own satisfies LockBackend<Fencing>;
+const decorated: LockBackend<Fencing> = {
+  ...own,
+  acquire: async (opts) => decorateAcquireResult(own, await own.acquire(opts), opts.key),
+};
+decorated satisfies LockBackendLike<Fencing>;
 declare const plain: LockBackend<Plain>;
 const sqlite = createSqliteBackend(":memory:");
 const any: LockBackend = sqlite;
@@ -141,6 +172,32 @@ if (hasFence(generic)) expectTypeOf(generic.fence).toEqualTypeOf<Fence>();
   expectTypeOf(disposable.release).returns.resolves.toEqualTypeOf<ReleaseResult>();
 }
 expectTypeOf(sqlite.forceRelease).parameter(0).toBeString();
+{
+  // On anything that is typed as a backend.
+  await using disposable = await any.acquire({ key: "k", ttlMs: 1 });
+  await using granted = await decorated.acquire({ key: "k", ttlMs: 1 });
+  expectTypeOf(disposable).toEqualTypeOf<DecoratedAcquireResult<BackendCapabilities>>();
+  if (granted.ok) expectTypeOf(granted).toExtend<AsyncLock<Fencing>>();
+  expectTypeOf<Awaited<ReturnType<LockBackend<Fencing>["acquire"]>>>().toEqualTypeOf<
+    DecoratedAcquireResult<Fencing>
+  >();
+}
+
+// A held lock is the grant with its methods.
+expectTypeOf<AsyncLock<Fencing>>().toEqualTypeOf<AcquireOk<Fencing> & DisposableLockHandle>();
+expectTypeOf<HeldLock<Fencing>>().toEqualTypeOf<AsyncLock<Fencing>>();
+declare const granted: AcquireOk<Fencing>;
+const mutations = {
+  release: async () => ({ ok: true }) as const,
+  extend: async () => ({ ok: true, expiresAtMs: 1 }) as const,
+};
+createDisposableHandle(mutations, granted, "k") satisfies AsyncLock;
+expectTypeOf(createDisposableHandle(own, granted, "k", undefined, 5)).toEqualTypeOf<
+  AsyncLock<Fencing>
+>();
+expectTypeOf(createDisposableHandle(own, plainResult as AcquireResult<Fencing>, "k")).toEqualTypeOf<
+  DecoratedAcquireResult<Fencing>
+>();
 
 // lock(): the result is the function's, the handle is the backend's.
 expectTypeOf(lock(own, () => 42, { key: "k" })).resolves.toEqualTypeOf<number>();
@@ -171,11 +228,11 @@ await lock(own, () => undefined, {});
 await lock(own, () => undefined, { key: "k", acquisition: { backoff: "linear" } });
 
 // Bound forms.
-expectTypeOf(createAutoLock(own)).toEqualTypeOf<AsyncLock<Fencing>>();
-expectTypeOf(createLock("file", { cleanupInIsLocked: true })).toExtend<AsyncLock>();
+expectTypeOf(createAutoLock(own)).toEqualTypeOf<BoundLock<Fencing>>();
+expectTypeOf(createLock("file", { cleanupInIsLocked: true })).toExtend<BoundLock>();
 expectTypeOf(createLock("file")(() => 1, { key: "k" })).resolves.toEqualTypeOf<number>();
-expectTypeOf(createRedisLock).returns.toEqualTypeOf<AsyncLock<RedisCapabilities>>();
-expectTypeOf(createPostgresLock).returns.toEqualTypeOf<AsyncLock<PostgresCapabilities>>();
+expectTypeOf(createRedisLock).returns.toEqualTypeOf<BoundLock<RedisCapabilities>>();
+expectTypeOf(createPostgresLock).returns.toEqualTypeOf<BoundLock<PostgresCapabilities>>();
 expectTypeOf(setupSchema).returns.resolves.toBeVoid();
 
 // Wrappers are what they wrap.
@@ -192,6 +249,12 @@ expectTypeOf(
 ).toExtend<DisposableLockHandle>();
 
 // Diagnostics.
+expectTypeOf(getByKey(own, "k")).resolves.toEqualTypeOf<LockInfo<Fencing> | null>();
+expectTypeOf(getById(own, "id")).resolves.toEqualTypeOf<LockInfo<Fencing> | null>();
+expectTypeOf(owns(own, "id")).resolves.toBeBoolean();
+expectTypeOf(acquireHandle(own, { key: "k", ttlMs: 1 })).resolves.toEqualTypeOf<
+  DecoratedAcquireResult<Fencing>
+>();
 expectTypeOf(getByKey(sqlite, "k")).resolves.toEqualTypeOf<LockInfo<SqliteCapabilities> | null>();
 const raw = await getByKeyRaw(sqlite, "k", { signal: AbortSignal.timeout(1) });
 expectTypeOf(raw).toEqualTypeOf<LockInfoDebug<SqliteCapabilities> | null>();
@@ -204,8 +267,31 @@ await sqlite.lookup({});
 // Errors.
 const error = new LockError("Internal", "message", { key: "k", cause: 1 });
 expectTypeOf(error.context?.key).toEqualTypeOf<string | undefined>();
+expectTypeOf(error.code).toEqualTypeOf<LockErrorCode>();
+error.code = "Aborted";
 // @ts-expect-error no such code
 new LockError("Oops");
+
+// Constants are known to the digit.
+expectTypeOf(TIME_TOLERANCE_MS).toEqualTypeOf<1000>();
+expectTypeOf(MAX_KEY_LENGTH_BYTES).toEqualTypeOf<512>();
+expectTypeOf(BACKEND_DEFAULTS).toEqualTypeOf<Readonly<{ ttlMs: 30_000 }>>();
+expectTypeOf(LOCK_DEFAULTS).toEqualTypeOf<
+  Readonly<{
+    maxRetries: 10;
+    retryDelayMs: 100;
+    timeoutMs: 5_000;
+    backoff: "exponential";
+    jitter: "equal";
+  }>
+>();
+expectTypeOf(FENCE_THRESHOLDS).toEqualTypeOf<
+  Readonly<{ MAX: "900000000000000"; WARN: "090000000000000" }>
+>();
+expectTypeOf(BACKEND_LIMITS).toEqualTypeOf<
+  Readonly<{ REDIS: 1000; POSTGRES: 1700; FIRESTORE: 1500 }>
+>();
+expectTypeOf(RESERVE_BYTES).toEqualTypeOf<Readonly<{ REDIS: 26; POSTGRES: 0; FIRESTORE: 0 }>>();
 
 // The rest.
 setDefaultBackend(own);
@@ -244,10 +330,26 @@ expectTypeOf<AtomicLockHandle>().toExtend<Pick<DisposableLockHandle, "extend">>(
 void atomicLock.functions.status;
 
 expectTypeOf(formatFence).parameter(0).toEqualTypeOf<number | bigint>();
-expectTypeOf(mapToMutationResult("succeeded")).toEqualTypeOf<ReleaseResult>();
-expectTypeOf(mapToMutationResult("succeeded", { expiresAtMs: 1 })).toEqualTypeOf<ExtendResult>();
+expectTypeOf(mapToMutationResult("succeeded")).toEqualTypeOf<MutationResult>();
+expectTypeOf<MutationResult>().toEqualTypeOf<
+  { ok: true } | { ok: false; reason: MutationReason }
+>();
+expectTypeOf<MutationReason>().toEqualTypeOf<"expired" | "not-found">();
+const state = { documentExists: true, ownershipValid: true, isLive: true };
+for (const condition of [
+  mapBackendObservation(1),
+  mapBackendObservation(state),
+  mapRedisScriptResult(1),
+  mapFirestoreConditions(state),
+]) {
+  expectTypeOf(condition).toEqualTypeOf<MutationCondition>();
+}
+expectTypeOf(mergeAcquisitionConfig().timeoutMs).toBeNumber();
+expectTypeOf(mergeAcquisitionConfig().signal).toEqualTypeOf<AbortSignal | undefined>();
+expectTypeOf(mergeBackendConfig({} satisfies BackendConfig)).toEqualTypeOf<{ ttlMs: number }>();
 expectTypeOf(delay(1)).resolves.toBeVoid();
 logFenceWarning("000000000000001", "k");
+logFenceWarning(1, "k");
 expectTypeOf<AcquireOk<Plain>>().toExtend<{ ok: true; lockId: string; expiresAtMs: number }>();
 expectTypeOf<RedisBackendOptions["keyPrefix"]>().toEqualTypeOf<string | undefined>();
 expectTypeOf<PostgresBackendOptions["tableName"]>().toEqualTypeOf<string | undefined>();

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type AcquireResult, lock, LockError } from "syncguard";
-import { createAutoLock } from "syncguard/common";
+import { createAutoLock, withTelemetry } from "syncguard/common";
 import { lockError, rejection } from "../support/errors";
 import { deferred, fakeBackend, type FakeCapabilities } from "../support/fake-backend";
 import { countingController } from "../support/signals";
@@ -195,7 +195,16 @@ describe("errors of a backend", () => {
     expect(error.code).toBe("Internal");
     expect(error.cause).toBe(failure);
     expect(error.context).toEqual({ key: KEY, cause: failure });
-    expect(error.message).not.toContain(KEY);
+    // The words of whoever wrote the backend are left as they are.
+    expect(error.message).toBe(failure.message);
+    for (const [thrown, message] of [
+      ["text", "text"],
+      [{ odd: true }, "the backend failed with something that is no error"],
+    ]) {
+      const backend = fakeBackend({ acquire: () => Promise.reject(thrown) });
+      const wrapped = await lockError(lock(backend, () => 1, { key: KEY }));
+      expect(wrapped).toMatchObject({ code: "Internal", message, cause: thrown });
+    }
   });
 
   test("a synchronous throw becomes a rejection", async () => {
@@ -259,6 +268,19 @@ describe("what a backend sees", () => {
     }
   });
 
+  test("the key in NFC, whatever its spelling", async () => {
+    const backend = fakeBackend();
+    const [composed, decomposed] = ["caf\u00e9", "cafe\u0301"];
+    const seen = await lock(backend, ({ key }) => [key, ...backend.held.keys()], {
+      key: decomposed,
+    });
+    expect(seen).toEqual([decomposed, composed]);
+    await createAutoLock(backend)(() => 1, { key: decomposed });
+    const observed = withTelemetry(backend, { onEvent: () => undefined });
+    await lock(observed, () => 1, { key: decomposed });
+    expect(backend.acquired.map(({ key }) => key)).toEqual([composed, composed, composed]);
+  });
+
   test("a release without a signal", async () => {
     const backend = fakeBackend();
     const controller = new AbortController();
@@ -277,6 +299,7 @@ describe("what a backend sees", () => {
       { key: KEY, ttlMs: 0 },
       { key: "" },
       { key: "k".repeat(513) },
+      { key: "\ud800" },
       { key: KEY, acquisition: { maxRetries: -1 } },
       { key: KEY, acquisition: { backoff: "none" } },
       { key: KEY, acquisition: 5 },

@@ -9,6 +9,7 @@ import {
   withTelemetry,
 } from "syncguard";
 import { lockError } from "../support/errors";
+import { deferred } from "../support/fake-backend";
 import { until } from "../support/until";
 
 const { exposeNativeBackend } = createRequire(import.meta.url)("../../dist/native-backend.js") as {
@@ -108,13 +109,36 @@ describe("a signal that comes with the grant", () => {
     const { native, released, backend } = nativeDouble();
     const controller = new AbortController();
     const { signal } = controller;
+    const granted = generateLockId();
     native.acquire.mockImplementationOnce(async () => {
       controller.abort();
-      return { lockId: "granted", fence: "1", expiresAtMs: 5, fenceNearLimit: false };
+      return { lockId: granted, fence: "1", expiresAtMs: 5, fenceNearLimit: false };
     });
     const error = await lockError(backend.acquire({ key: "some:key", ttlMs: 5, signal }));
     expect(error).toMatchObject({ code: "Aborted", message: "Operation aborted by signal" });
     await until(() => released.length === 1);
-    expect(released).toEqual(["granted"]);
+    expect(released).toEqual([granted]);
+  });
+
+  test("is freed before the backend is closed", async () => {
+    const { native, released, backend } = nativeDouble();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const granted = generateLockId();
+    const { promise, resolve } = deferred<unknown>();
+    native.acquire.mockImplementationOnce(() => promise as never);
+    const closedAfter: string[][] = [];
+    Object.assign(native, { close: async () => closedAfter.push([...released]) });
+    const acquisition = lockError(backend.acquire({ key: "some:key", ttlMs: 5, signal }));
+    controller.abort();
+    const closing = backend.close();
+    // What is asked for from now on is refused at once.
+    expect((await lockError(backend.acquire({ key: "other", ttlMs: 5 }))).message).toBe(
+      "the backend is closed",
+    );
+    resolve({ lockId: granted, fence: "1", expiresAtMs: 5, fenceNearLimit: false });
+    expect((await acquisition).code).toBe("Aborted");
+    await closing;
+    expect(closedAfter).toEqual([[granted]]);
   });
 });

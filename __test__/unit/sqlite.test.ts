@@ -72,7 +72,7 @@ describe("createSqliteBackend", () => {
     [{ path: "" }, undefined],
     ["sqlite://host/x", undefined],
     [":memory:", 5],
-    [":memory:", null],
+    [{ cleanUpInIsLocked: true }, undefined],
     [":memory:", { onReleaseError: "log" }],
     [":memory:", { disposeTimeoutMs: 0 }],
     [":memory:", { disposeTimeoutMs: "5" }],

@@ -10,7 +10,7 @@ import {
   lock,
   type LockEvent,
   LockError,
-  mapToMutationResult,
+  type ReleaseResult,
   owns,
   type TelemetryOptions,
   withTelemetry,
@@ -27,6 +27,11 @@ function observed(options: Partial<TelemetryOptions> = {}, backend = fakeBackend
     events.push(event);
   };
   return { backend, events, wrapped: withTelemetry(backend, { onEvent, ...options }) };
+}
+
+/** How backends tell telemetry, and nobody else, why they did nothing. */
+function failed(reason: "expired" | "not-found"): ReleaseResult & { ok: false } {
+  return Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } });
 }
 
 describe("withTelemetry over a backend of one's own", () => {
@@ -63,8 +68,8 @@ describe("withTelemetry over a backend of one's own", () => {
     const { events, wrapped } = observed(
       {},
       fakeBackend({
-        release: async () => mapToMutationResult("observable-expired"),
-        extend: async () => mapToMutationResult("ownership-mismatch", { expiresAtMs: 0 }),
+        release: async () => failed("expired"),
+        extend: async () => failed("not-found"),
       }),
     );
     const released = await wrapped.release({ lockId: "l" });
@@ -72,6 +77,25 @@ describe("withTelemetry over a backend of one's own", () => {
     expect(Reflect.get(released, FAILURE_REASON)).toEqual({ reason: "expired" });
     await wrapped.extend({ lockId: "l", ttlMs: 1 });
     expect(events.map(({ reason }) => reason)).toEqual(["expired", "not-found"]);
+  });
+
+  test("an acquisition has a key, and never a hash of its lock id", async () => {
+    const { events, wrapped } = observed();
+    const raw = observed({ includeRaw: true }, fakeBackend());
+    const keyHash = hashKey(KEY);
+    await wrapped.acquire({ key: KEY, ttlMs: 5_000 });
+    await wrapped.acquire({ key: KEY, ttlMs: 5_000 });
+    expect(events).toEqual([
+      { type: "acquire", result: "ok", keyHash },
+      { type: "acquire", result: "fail", reason: "locked", keyHash },
+    ]);
+    const held = await raw.wrapped.acquire({ key: KEY, ttlMs: 5_000 });
+    const lockId = held.ok && held.lockId;
+    await raw.wrapped.acquire({ key: KEY, ttlMs: 5_000 });
+    expect(raw.events).toEqual([
+      { type: "acquire", result: "ok", keyHash, key: KEY, lockId },
+      { type: "acquire", result: "fail", reason: "locked", keyHash, key: KEY },
+    ]);
   });
 
   test("gives no reason where there is none", async () => {

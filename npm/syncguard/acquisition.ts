@@ -7,17 +7,20 @@ import { LOCK_DEFAULTS } from "./constants.js";
 import { LockError, addContext } from "./errors.js";
 import { releaseInBackground } from "./handle.js";
 import { core } from "./native.js";
-import { checkObject, checkSignal, invalid } from "./validation.js";
+import { optionNames, WAITING, warnOfUnknown } from "./option-warnings.js";
+import { readSignal } from "./signal.js";
+import { checkObject, invalid } from "./validation.js";
 import type {
   AcquireOk,
   AcquireResult,
   AcquisitionOptions,
   BackendCapabilities,
   LockBackend,
+  LockBackendLike,
   OnReleaseError,
 } from "./types.js";
 
-/** What to acquire and how to wait. */
+/** What to acquire and how to wait, as the caller gave it: `null` counts as not given. */
 export type AcquisitionRequest = {
   key: string;
   ttlMs: number;
@@ -31,27 +34,32 @@ export type AcquisitionRequest = {
 type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & { owner?: string };
 type Rules = ReturnType<typeof core.createAcquisition>;
 
+const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
+
 /**
  * Resolves with the backend's own result once the lock is held.
  *
  * Date.now, Math.random and setTimeout are taken from the global object at each use: users' fake timers work.
  */
 export async function acquireUntilHeld<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   request: AcquisitionRequest,
 ): Promise<AcquireOk<C>> {
-  const { key, signal, acquisition } = request;
-  checkSignal(signal, "signal");
+  const acquisition = request.acquisition ?? undefined;
+  const user = readSignal(request.signal);
   // Rules of its own only where something differs from the defaults, or once there is something to decide.
   let rules: Rules | undefined;
+  let acquisitionSignal: AbortSignal | undefined;
   if (acquisition !== undefined) {
     checkObject(acquisition, "acquisition");
-    checkSignal(acquisition.signal, "acquisition.signal");
-    if (differsFromDefaults(acquisition)) rules = createRules(acquisition, key);
+    warnOfUnknown(acquisition, OPTIONS);
+    acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
+    if (differsFromDefaults(acquisition)) rules = createRules(acquisition, request.key);
   }
-  if (!checksKeys(backend)) core.normalizeAndValidateKey(key);
+  // Whoever does not check keys need not normalise them either: two spellings of a key are one lock.
+  const key = checksKeys(backend) ? request.key : core.normalizeAndValidateKey(request.key);
 
-  const cancellation = watchSignals(signal, acquisition?.signal, key);
+  const cancellation = watchSignals(user, acquisitionSignal, key);
   try {
     cancellation?.check();
     const startMs = Date.now();
@@ -63,7 +71,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
         rules === undefined ? LOCK_DEFAULTS.timeoutMs : rules.attemptTimeoutMs(elapsedMs);
       let failure: LockError | null = null;
       try {
-        const result = await attempt(backend, request, cancellation, limitMs);
+        const result = await attempt(backend, key, request, cancellation, limitMs);
         if (result.ok) return result;
       } catch (error) {
         cancellation?.check();
@@ -87,12 +95,12 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
 
 /** Tries once. A lock that is granted after the cancellation is released. */
 async function attempt<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
-  request: AcquisitionRequest,
+  backend: LockBackendLike<C>,
+  key: string,
+  { ttlMs, owner, onReleaseError }: AcquisitionRequest,
   cancellation: Cancellation | undefined,
   limitMs: number,
 ): Promise<AcquireResult<C>> {
-  const { key, ttlMs, owner, onReleaseError } = request;
   const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
   if (owner !== undefined) args.owner = owner;
   limitAttempt(args, limitMs);
@@ -152,13 +160,7 @@ function createRules(acquisition: AcquisitionOptions | undefined, key: string): 
 }
 
 function differsFromDefaults(acquisition: AcquisitionOptions): boolean {
-  return (
-    acquisition.maxRetries !== undefined ||
-    acquisition.retryDelayMs !== undefined ||
-    acquisition.backoff !== undefined ||
-    acquisition.jitter !== undefined ||
-    acquisition.timeoutMs !== undefined
-  );
+  return WAITING.some((name) => (acquisition[name] ?? undefined) !== undefined);
 }
 
 function sleep(delayMs: number): Promise<void> {
@@ -169,7 +171,7 @@ function sleep(delayMs: number): Promise<void> {
 
 /** The result, if it has the form that the contract asks for: backends may be written by anyone. */
 function checkResult<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   result: AcquireResult<C>,
   key: string,
 ): AcquireResult<C> {
@@ -190,10 +192,14 @@ function checkResult<C extends BackendCapabilities>(
   throw new LockError("Internal", "the backend returned a malformed acquire result", { key });
 }
 
+/** What a backend fails with as a LockError. An error of its own keeps its words: they are its author's. */
 function toLockError(error: unknown, key: string): LockError {
   if (error instanceof LockError) return error;
-  return new LockError("Internal", "the backend failed with an error of its own", {
-    key,
-    cause: error,
-  });
+  const message =
+    error instanceof Error
+      ? error.message
+      : typeof error === "string"
+        ? error
+        : "the backend failed with something that is no error";
+  return new LockError("Internal", message, { key, cause: error });
 }

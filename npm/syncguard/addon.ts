@@ -119,15 +119,18 @@ export interface FirestoreConnection {
 
 /** The addon's exports, as `crates/syncguard-node` defines them. */
 export interface Addon {
+  /** The core's; `functions.test.ts` holds these types against the values. */
   constants(): {
-    timeToleranceMs: number;
-    maxKeyLengthBytes: number;
-    fenceMax: string;
-    fenceWarn: string;
-    defaultTtlMs: number;
+    timeToleranceMs: 1000;
+    maxKeyLengthBytes: 512;
+    fenceMax: "900000000000000";
+    fenceWarn: "090000000000000";
+    defaultTtlMs: 30_000;
   };
   normalizeKey(key: string): string;
   validateLockId(lockId: string): void;
+  validateTtl(ttlMs: number): void;
+  validateOwner(owner: string): void;
   generateLockId(): string;
   hashKey(text: string): string;
   makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string;

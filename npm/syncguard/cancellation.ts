@@ -1,6 +1,7 @@
 /** The two signals that can end the waiting for a lock, as one. */
 
 import { LockError } from "./errors.js";
+import { onAbort } from "./signal.js";
 
 /** What a race gives when a signal won. */
 export const CANCELLED: unique symbol = Symbol("cancelled");
@@ -34,11 +35,12 @@ export function watchSignals(
   let wake: (() => void) | undefined;
   const both = user !== undefined && acquisition !== undefined && user !== acquisition;
   const joined = both ? new AbortController() : undefined;
-  const onAbort = (): void => {
-    joined?.abort(user?.aborted === true ? user.reason : acquisition?.reason);
-    wake?.();
-  };
-  for (const source of sources) source.addEventListener("abort", onAbort);
+  const stops = sources.map((source) =>
+    onAbort(source, () => {
+      joined?.abort(user?.aborted === true ? user.reason : acquisition?.reason);
+      wake?.();
+    }),
+  );
   const signal = joined?.signal ?? single;
 
   const error = (): LockError =>
@@ -72,7 +74,7 @@ export function watchSignals(
       }),
     stop: () => {
       wake = undefined;
-      for (const source of sources) source.removeEventListener("abort", onAbort);
+      for (const stop of stops) stop();
     },
   };
 }

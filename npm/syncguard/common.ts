@@ -9,7 +9,12 @@ export {
   RESERVE_BYTES,
   TIME_TOLERANCE_MS,
 } from "./constants.js";
-export { type AcquisitionPolicy, mergeAcquisitionConfig, mergeBackendConfig } from "./config.js";
+export {
+  type AcquisitionPolicy,
+  type BackendConfig,
+  mergeAcquisitionConfig,
+  mergeBackendConfig,
+} from "./config.js";
 export { setDefaultBackend } from "./default-backend.js";
 export {
   attachRawData,
@@ -36,13 +41,13 @@ export {
 export { createAutoLock, lock } from "./lock.js";
 export {
   FAILURE_REASON,
-  type FailureReason,
   mapBackendObservation,
   mapFirestoreConditions,
   mapRedisScriptResult,
   mapToMutationResult,
   type MutationCondition,
-  type MutationOutcome,
+  type MutationReason,
+  type MutationResult,
 } from "./mutation.js";
 export { checkAborted, delay } from "./signal.js";
 export { withTelemetry } from "./telemetry.js";
@@ -54,8 +59,9 @@ export type {
   AsyncLock,
   BackendCapabilities,
   BackendLockOptions,
+  BoundLock,
   CommonBackendOptions,
-  DisposableAcquireResult,
+  DecoratedAcquireResult,
   DisposableLockHandle,
   ExtendResult,
   Fence,
@@ -65,6 +71,7 @@ export type {
   KeyLookup,
   KeyOp,
   LockBackend,
+  LockBackendLike,
   LockConfig,
   LockEvent,
   LockHandle,

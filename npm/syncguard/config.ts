@@ -1,40 +1,32 @@
 import { BACKEND_DEFAULTS, LOCK_DEFAULTS } from "./constants.js";
 import type { AcquisitionOptions } from "./types.js";
 
-/** How to wait, with nothing left open. */
+/** How to wait, with nothing left open but the signal. */
 export type AcquisitionPolicy = {
   [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<
     AcquisitionOptions[Option]
   >;
-};
+} & Pick<AcquisitionOptions, "signal">;
 
-/** The options with the defaults of `lock()` where they say nothing. */
-export function mergeAcquisitionConfig(
-  options?: AcquisitionOptions,
-  defaults: AcquisitionPolicy = LOCK_DEFAULTS,
-): AcquisitionPolicy {
+/** What backends take from their caller where it says something. */
+export interface BackendConfig {
+  /** Milliseconds after which a lock ends by itself. Default 30000. */
+  ttlMs?: number | undefined;
+}
+
+/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
+export function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy {
   return {
-    maxRetries: options?.maxRetries ?? defaults.maxRetries,
-    retryDelayMs: options?.retryDelayMs ?? defaults.retryDelayMs,
-    backoff: options?.backoff ?? defaults.backoff,
-    jitter: options?.jitter ?? defaults.jitter,
-    timeoutMs: options?.timeoutMs ?? defaults.timeoutMs,
+    maxRetries: options?.maxRetries ?? LOCK_DEFAULTS.maxRetries,
+    retryDelayMs: options?.retryDelayMs ?? LOCK_DEFAULTS.retryDelayMs,
+    backoff: options?.backoff ?? LOCK_DEFAULTS.backoff,
+    jitter: options?.jitter ?? LOCK_DEFAULTS.jitter,
+    timeoutMs: options?.timeoutMs ?? LOCK_DEFAULTS.timeoutMs,
+    signal: options?.signal,
   };
 }
 
-/** The options with the defaults of backends; where an option is `undefined`, the default stays. */
-export function mergeBackendConfig<Options extends object>(
-  options?: Options,
-): Options & { ttlMs: number };
-/** The options with `defaults`; where an option is `undefined`, the default stays. */
-export function mergeBackendConfig<Options extends object, Defaults extends object>(
-  options: Options | undefined,
-  defaults: Defaults,
-): Options & Defaults;
-export function mergeBackendConfig(
-  options: object = {},
-  defaults: object = BACKEND_DEFAULTS,
-): object {
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return { ...defaults, ...Object.fromEntries(given) };
+/** The options with the defaults of backends where they say nothing. */
+export function mergeBackendConfig(config?: BackendConfig): { ttlMs: number } {
+  return { ttlMs: config?.ttlMs ?? BACKEND_DEFAULTS.ttlMs };
 }

@@ -1,14 +1,13 @@
 import { core } from "./native.js";
-import type { Fence } from "./types.js";
 
 /** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
-export const TIME_TOLERANCE_MS: number = core.timeToleranceMs;
+export const TIME_TOLERANCE_MS: 1000 = core.timeToleranceMs;
 
 /** The longest key, in bytes of UTF-8 after NFC normalisation. */
-export const MAX_KEY_LENGTH_BYTES: number = core.maxKeyLengthBytes;
+export const MAX_KEY_LENGTH_BYTES: 512 = core.maxKeyLengthBytes;
 
 /** What helpers assume where the caller says nothing; milliseconds. */
-export const BACKEND_DEFAULTS: Readonly<{ ttlMs: number }> = Object.freeze({
+export const BACKEND_DEFAULTS: Readonly<{ ttlMs: 30_000 }> = Object.freeze({
   ttlMs: core.defaultTtlMs,
 });
 
@@ -22,10 +21,10 @@ export const LOCK_DEFAULTS = Object.freeze({
 } as const);
 
 /** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
-export const FENCE_THRESHOLDS: Readonly<{ MAX: Fence; WARN: Fence }> = Object.freeze({
-  MAX: core.fenceMax,
-  WARN: core.fenceWarn,
-});
+export const FENCE_THRESHOLDS: Readonly<{
+  MAX: "900000000000000";
+  WARN: "090000000000000";
+}> = Object.freeze({ MAX: core.fenceMax, WARN: core.fenceWarn });
 
 /** The longest storage key of each store, in bytes; for `makeStorageKey`. */
 export const BACKEND_LIMITS = Object.freeze({

@@ -10,10 +10,10 @@ import { createPostgresBackendOfUrl } from "./postgres-backend.js";
 import { createRedisBackend } from "./redis-backend.js";
 import { createSqliteBackend } from "./sqlite-backend.js";
 import { sqlitePathOfUrl } from "./sqlite-url.js";
-import type { FencingCapabilities, LockBackend } from "./types.js";
+import type { FencingCapabilities, LockBackendLike } from "./types.js";
 import { checkBackend, invalid } from "./validation.js";
 
-type Backend = LockBackend<FencingCapabilities>;
+type Backend = LockBackendLike<FencingCapabilities>;
 
 let chosen: Backend | undefined;
 /** What the environment asked for last, and the backend made for it. */
@@ -25,7 +25,7 @@ let warned = false;
  *
  * @throws LockError `InvalidArgument` if it is no backend with fencing tokens
  */
-export function setDefaultBackend(backend: LockBackend<FencingCapabilities> | undefined): void {
+export function setDefaultBackend(backend: LockBackendLike<FencingCapabilities> | undefined): void {
   if (backend !== undefined) {
     checkBackend(backend);
     if ((backend.capabilities as Partial<FencingCapabilities>)?.supportsFencing !== true) {

@@ -1,5 +1,11 @@
 import { hashKey } from "./keys.js";
-import type { BackendCapabilities, Fence, LockBackend, LockInfo, LockInfoDebug } from "./types.js";
+import type {
+  BackendCapabilities,
+  Fence,
+  LockBackendLike,
+  LockInfo,
+  LockInfoDebug,
+} from "./types.js";
 
 /** The same symbol in every copy of this module. */
 const RAW_DATA: unique symbol = Symbol.for("syncguard.rawData") as never;
@@ -27,7 +33,7 @@ export type LookupOptions = { signal?: AbortSignal | undefined };
 
 /** The lock on `key`, or `null`. Shows hashes, not identifiers. */
 export async function getByKey<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   key: string,
   opts?: LookupOptions,
 ): Promise<LockInfo<C> | null> {
@@ -36,7 +42,7 @@ export async function getByKey<C extends BackendCapabilities>(
 
 /** The lock of that id, or `null`. Shows hashes, not identifiers. */
 export async function getById<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   lockId: string,
   opts?: LookupOptions,
 ): Promise<LockInfo<C> | null> {
@@ -45,7 +51,7 @@ export async function getById<C extends BackendCapabilities>(
 
 /** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
 export async function getByKeyRaw<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   key: string,
   opts?: LookupOptions,
 ): Promise<LockInfoDebug<C> | null> {
@@ -55,7 +61,7 @@ export async function getByKeyRaw<C extends BackendCapabilities>(
 
 /** The lock of that id with its raw identifiers, or `null`. Sensitive: for debugging only. */
 export async function getByIdRaw<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   lockId: string,
   opts?: LookupOptions,
 ): Promise<LockInfoDebug<C> | null> {
@@ -70,7 +76,7 @@ export async function getByIdRaw<C extends BackendCapabilities>(
  * themselves.
  */
 export async function owns<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   lockId: string,
 ): Promise<boolean> {
   return Boolean(await backend.lookup({ lockId }));

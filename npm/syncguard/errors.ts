@@ -42,7 +42,7 @@ const BRAND: unique symbol = Symbol.for("syncguard.LockError") as never;
  */
 export class LockError extends Error {
   /** What went wrong. */
-  readonly code: LockErrorCode;
+  code: LockErrorCode;
   /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
   declare context?: LockErrorContext | undefined;
 

@@ -1,5 +1,4 @@
 import { FENCE_THRESHOLDS } from "./constants.js";
-import { hashKey } from "./keys.js";
 import { core } from "./native.js";
 import type { AcquireOk, AcquireResult, BackendCapabilities, Fence } from "./types.js";
 
@@ -16,11 +15,11 @@ export function formatFence(value: number | bigint): Fence {
 /**
  * Warns on the console that the fences of a key run out.
  *
- * The line shows `hashKey(key)` in the place of the key: logs that nobody asked for name no keys.
+ * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
  */
-export function logFenceWarning(fence: Fence, key: string): void {
+export function logFenceWarning(fence: Fence | number, key: string): void {
   console.warn(
-    `[SyncGuard] Fence counter approaching limit: fence=${fence}, key=${hashKey(key)}, max=${FENCE_THRESHOLDS.MAX}`,
+    `[SyncGuard] Fence counter approaching limit: fence=${fence}, key=${key}, max=${FENCE_THRESHOLDS.MAX}`,
   );
 }
 
@@ -28,5 +27,6 @@ export function logFenceWarning(fence: Fence, key: string): void {
 export function hasFence<C extends BackendCapabilities>(
   result: AcquireResult<C>,
 ): result is AcquireOk<C> & { fence: Fence } {
-  return result.ok && typeof (result as { fence?: unknown }).fence === "string";
+  const { fence } = result as { fence?: unknown };
+  return result.ok && typeof fence === "string" && fence !== "";
 }

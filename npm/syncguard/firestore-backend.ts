@@ -10,10 +10,21 @@ import type {
 } from "./firestore-types.js";
 import { exposeNativeBackend } from "./native-backend.js";
 import { core, type NativeBackend } from "./native.js";
+import { checkKnownOptions } from "./options.js";
 import { checkServerOptions, checkStrings } from "./server-options.js";
 import { shareConnections } from "./shared-connections.js";
 import type { SyncGuardBackend } from "./types.js";
-import { checkDisposal, invalid } from "./validation.js";
+import { checkDisposal, invalid, withoutNulls } from "./validation.js";
+
+const OPTIONS = Object.keys({
+  collection: true,
+  fenceCollection: true,
+  operationTimeoutMs: true,
+  transport: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof FirestoreBackendOptions, true>);
 
 /**
  * A backend that keeps locks in Google Cloud Firestore.
@@ -34,10 +45,10 @@ export function createFirestoreBackend(
   db: FirestoreClient | FirestoreConnectionOptions = {},
   options: FirestoreBackendOptions = {},
 ): SyncGuardBackend<FirestoreCapabilities> {
-  checkOptions(options);
-  const { onReleaseError, disposeTimeoutMs } = options;
-  checkDisposal(onReleaseError, disposeTimeoutMs);
-  return exposeNativeBackend(connect(db, options), { onReleaseError, disposeTimeoutMs });
+  const given = withoutNulls(options);
+  checkOptions(given);
+  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  return exposeNativeBackend(connect(db, given), given);
 }
 
 function connect(
@@ -93,6 +104,7 @@ function isClient(value: unknown): value is FirestoreClient {
 
 function checkOptions(options: unknown): asserts options is FirestoreBackendOptions {
   checkServerOptions(options);
+  checkKnownOptions(options as object, OPTIONS, "Firestore backend option");
   const { collection, fenceCollection } = options as Partial<Record<string, unknown>>;
   checkStrings({ collection, fenceCollection });
 }

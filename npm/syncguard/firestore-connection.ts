@@ -2,7 +2,8 @@
 
 import type { FirestoreNativeConnection } from "./addon.js";
 import type { FirestoreConnectionOptions } from "./firestore-types.js";
-import { invalid } from "./validation.js";
+import { checkKnownOptions } from "./options.js";
+import { invalid, withoutNulls } from "./validation.js";
 
 /** The type of each option. */
 const TYPES: Readonly<Record<keyof FirestoreConnectionOptions, string>> = {
@@ -24,13 +25,13 @@ export function readConnection(given: unknown): FirestoreNativeConnection {
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     throw invalid("db must be a Firestore client or connection options");
   }
+  const options = withoutNulls(given);
+  checkKnownOptions(options, Object.keys(TYPES), "connection option");
   const settings: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(given) as [string, unknown][]) {
+  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
     if (value === undefined) continue;
-    // The name is the caller's own word; the value is not shown.
-    if (!Object.hasOwn(TYPES, name)) throw invalid(`${name} is not a connection option`);
     const type = TYPES[name as keyof FirestoreConnectionOptions];
-    if (typeof value !== type || value === null) throw invalid(`${name} must be a ${type}`);
+    if (typeof value !== type) throw invalid(`${name} must be a ${type}`);
     settings[name] = value;
   }
   if (settings.credentials !== undefined) {

@@ -10,7 +10,7 @@ import type {
   LockDocument,
 } from "./firestore-types.js";
 import { createAutoLock } from "./lock.js";
-import type { AsyncLock } from "./types.js";
+import type { BoundLock } from "./types.js";
 
 export {
   createFirestoreBackend,
@@ -26,6 +26,6 @@ export {
 export function createLock(
   db?: FirestoreClient | FirestoreConnectionOptions,
   options?: FirestoreBackendOptions,
-): AsyncLock<FirestoreCapabilities> {
+): BoundLock<FirestoreCapabilities> {
   return createAutoLock(createFirestoreBackend(db, options));
 }

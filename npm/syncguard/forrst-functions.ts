@@ -12,7 +12,8 @@ import type {
 } from "./forrst-types.js";
 import { failureReason } from "./mutation.js";
 import type { BackendCapabilities, SyncGuardBackend } from "./types.js";
-import { checkObject, checkSignal } from "./validation.js";
+import { readSignal } from "./signal.js";
+import { checkObject } from "./validation.js";
 
 type Run = (request: ForrstRequest, signal: AbortSignal | undefined) => Promise<unknown>;
 
@@ -59,8 +60,7 @@ function serve(run: Run): AtomicLockFunction {
     checkObject(request, "request");
     checkObject(request.call, "request.call");
     checkObject(options, "options");
-    const { signal } = options;
-    checkSignal(signal, "signal");
+    const signal = readSignal(options.signal);
     return await respond(request, async () => ({ result: await run(request, signal) }));
   };
 }

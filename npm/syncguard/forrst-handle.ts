@@ -13,8 +13,9 @@ import type {
 } from "./forrst-types.js";
 import { reportReleaseError } from "./handle.js";
 import { createLockHandle } from "./lock.js";
+import { readSignal } from "./signal.js";
 import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "./types.js";
-import { checkFunction, checkObject, checkSignal, invalid } from "./validation.js";
+import { checkFunction, checkObject, invalid } from "./validation.js";
 
 export function createHandle<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,
@@ -25,8 +26,7 @@ export function createHandle<C extends BackendCapabilities>(
     checkObject(request, "request");
     checkFunction(next, "next");
     checkObject(options, "options");
-    const { signal } = options;
-    checkSignal(signal, "signal");
+    const signal = readSignal(options.signal);
     const name: unknown = (request as Partial<ForrstRequest>).call?.function;
     if (isFunctionOf(functions, name)) return await functions[name](request, options);
 

@@ -2,17 +2,26 @@
 
 import { callQuietly } from "./callback.js";
 import { LockError } from "./errors.js";
+import { checkAborted, readSignal } from "./signal.js";
 import { checkDisposal } from "./validation.js";
 import type {
+  AcquireOk,
   AcquireResult,
+  AsyncLock,
   BackendCapabilities,
-  DisposableAcquireResult,
+  DecoratedAcquireResult,
   DisposableLockHandle,
   KeyOp,
   LockBackend,
+  LockBackendLike,
   OnReleaseError,
   ReleaseResult,
 } from "./types.js";
+
+/** What handles need of a backend. */
+type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
+  readonly capabilities?: Readonly<C>;
+};
 
 /** The longest wait that setTimeout takes: it turns longer ones into none. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -22,6 +31,14 @@ export type DisposalOptions = {
   readonly onReleaseError?: OnReleaseError | undefined;
   readonly disposeTimeoutMs?: number | undefined;
 };
+
+/** How a handle is to end, as given; `null` counts as not given. */
+export function readDisposal(given: DisposalOptions): DisposalOptions {
+  const onReleaseError = given.onReleaseError ?? undefined;
+  const disposeTimeoutMs = given.disposeTimeoutMs ?? undefined;
+  checkDisposal(onReleaseError, disposeTimeoutMs);
+  return { onReleaseError, disposeTimeoutMs };
+}
 
 // Wrappers of a backend bind results to themselves and must keep how they end.
 const disposalOf = new WeakMap<object, DisposalOptions>();
@@ -39,30 +56,51 @@ export function rememberDisposal(result: object, options: DisposalOptions): void
 }
 
 /** The result of an acquisition that found the lock held by somebody. */
-export function noLock<C extends BackendCapabilities>(): DisposableAcquireResult<C> {
+export function noLock<C extends BackendCapabilities>(): DecoratedAcquireResult<C> {
   return { ok: false, reason: "locked", ...NO_LOCK };
 }
 
 /**
- * The methods of a granted lock: `release`, `extend` and disposal. For a result without a lock they do nothing.
+ * A granted lock with what can be done with it: the members of `result`, `release`, `extend` and disposal. For a result
+ * without a lock the methods do nothing.
  *
- * @param backend - where the lock is held
+ * @param backend - where the lock is held; only its `release` and `extend` are used
  * @param result - what its `acquire` returned
  * @param key - the lock's key, for `onReleaseError`
  * @param onReleaseError - hears of a release that failed during disposal; the default logs to the console unless
  *   `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`
- * @param disposeTimeoutMs - milliseconds after which disposal stops waiting and cancels the release
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and no longer waits for it;
+ *   `onReleaseError` hears what the release is rejected with, then or later, and nothing if it never ends
  */
 export function createDisposableHandle<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: Mutations<C>,
+  result: AcquireOk<C>,
+  key: string,
+  onReleaseError?: OnReleaseError,
+  disposeTimeoutMs?: number,
+): AsyncLock<C>;
+/** The same for a result that may be without a lock. */
+export function createDisposableHandle<C extends BackendCapabilities>(
+  backend: Mutations<C>,
   result: AcquireResult<C>,
   key: string,
   onReleaseError?: OnReleaseError,
   disposeTimeoutMs?: number,
-): DisposableLockHandle {
-  checkDisposal(onReleaseError, disposeTimeoutMs);
-  if (!result.ok) return { ...NO_LOCK };
-  return addHandle({}, backend, result.lockId, key, { onReleaseError, disposeTimeoutMs });
+): DecoratedAcquireResult<C>;
+export function createDisposableHandle<C extends BackendCapabilities>(
+  backend: Mutations<C>,
+  result: AcquireResult<C>,
+  key: string,
+  onReleaseError?: OnReleaseError,
+  disposeTimeoutMs?: number,
+): DecoratedAcquireResult<C> {
+  const options = readDisposal({ onReleaseError, disposeTimeoutMs });
+  if (!result.ok) return { ...result, ...NO_LOCK };
+  // The members alone: whoever granted it may have bound methods of the same names to itself.
+  const { lockId } = result;
+  const held = addHandle({ ...result }, backend, lockId, key, options) as unknown as AsyncLock<C>;
+  rememberDisposal(held, options);
+  return held;
 }
 
 /**
@@ -71,9 +109,9 @@ export function createDisposableHandle<C extends BackendCapabilities>(
  * They are assigned one by one because every acquisition comes through here: V8 takes several times as long for an
  * object literal with a computed name, and for a spread.
  */
-export function addHandle<Target extends object, C extends BackendCapabilities>(
+export function addHandle<Target extends { expiresAtMs: number }>(
   target: Target,
-  backend: LockBackend<C>,
+  backend: Pick<LockBackend, "release" | "extend">,
   lockId: string,
   key: string,
   options: DisposalOptions,
@@ -83,11 +121,17 @@ export function addHandle<Target extends object, C extends BackendCapabilities>(
   const held = target as Target & Mutable<DisposableLockHandle>;
   held.release = async (signal) => {
     if (releasing !== undefined) return { ok: false };
+    // First, because there is one release only, and a signal that cannot be used must not be what it is spent on.
+    if (signal !== undefined) checkAborted(readSignal(signal));
     const release = callRelease(backend, lockId, signal);
     releasing = release;
     return await release;
   };
-  held.extend = async (ttlMs, signal) => await backend.extend({ lockId, ttlMs, signal });
+  held.extend = async (ttlMs, signal) => {
+    const result = await backend.extend({ lockId, ttlMs, signal });
+    if (result?.ok) held.expiresAtMs = result.expiresAtMs;
+    return result;
+  };
   held[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
       releasing = dispose(backend, lockId, key, options);
@@ -108,37 +152,37 @@ type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
  * Backends return this from `acquire`.
  */
 export function decorateAcquireResult<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: Mutations<C>,
   result: AcquireResult<C>,
   key: string,
   onReleaseError?: OnReleaseError,
   disposeTimeoutMs?: number,
-): DisposableAcquireResult<C> {
-  const handle = createDisposableHandle(backend, result, key, onReleaseError, disposeTimeoutMs);
-  const decorated = { ...result, ...handle } as DisposableAcquireResult<C>;
-  rememberDisposal(decorated, { onReleaseError, disposeTimeoutMs });
-  return decorated;
+): DecoratedAcquireResult<C> {
+  return createDisposableHandle(backend, result, key, onReleaseError, disposeTimeoutMs);
 }
 
 /** Whether a result has the methods of a handle. */
 export function isDecorated<C extends BackendCapabilities>(
   result: AcquireResult<C>,
-): result is DisposableAcquireResult<C> {
-  const handle = result as Partial<DisposableLockHandle>;
-  return typeof handle.release === "function" && typeof handle[Symbol.asyncDispose] === "function";
+): result is DecoratedAcquireResult<C> {
+  // Backends may be written by anyone, and return anything.
+  const handle = result as Partial<DisposableLockHandle> | null | undefined;
+  return typeof handle?.release === "function" && typeof handle[Symbol.asyncDispose] === "function";
 }
 
 /**
- * Tries once to take a lock, on any backend whose results can be disposed of.
+ * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is passed on as
+ * it is: there is nothing to dispose of.
  *
- * @throws LockError `Internal` if the backend returns plain results
+ * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
  */
 export async function acquireHandle<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   opts: KeyOp & { ttlMs: number },
-): Promise<DisposableAcquireResult<C>> {
+): Promise<DecoratedAcquireResult<C>> {
   const result = await backend.acquire(opts);
   if (isDecorated(result)) return result;
+  if ((result?.ok as unknown) === false) return result as DecoratedAcquireResult<C>;
   if (result?.ok) releaseInBackground(backend, result.lockId, opts.key, undefined);
   throw new LockError(
     "Internal",
@@ -148,8 +192,8 @@ export async function acquireHandle<C extends BackendCapabilities>(
 }
 
 /** Frees a lock that nobody waits for. Failures are reported. */
-export function releaseInBackground<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+export function releaseInBackground(
+  backend: Pick<LockBackend, "release">,
   lockId: string,
   key: string,
   onReleaseError: OnReleaseError | undefined,
@@ -183,8 +227,8 @@ const NO_LOCK: DisposableLockHandle = {
   [Symbol.asyncDispose]: async () => undefined,
 };
 
-async function callRelease<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+async function callRelease(
+  backend: Pick<LockBackend, "release">,
   lockId: string,
   signal?: AbortSignal,
 ): Promise<ReleaseResult> {
@@ -192,44 +236,39 @@ async function callRelease<C extends BackendCapabilities>(
 }
 
 /** Releases at the end of a block. Never rejects. */
-async function dispose<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+async function dispose(
+  backend: Pick<LockBackend, "release">,
   lockId: string,
   key: string,
   { onReleaseError, disposeTimeoutMs }: DisposalOptions,
 ): Promise<void> {
-  const report = (error: unknown): void => {
-    reportReleaseError(error, lockId, key, onReleaseError);
+  const release = async (signal?: AbortSignal): Promise<void> => {
+    try {
+      await backend.release(signal === undefined ? { lockId } : { lockId, signal });
+    } catch (error) {
+      reportReleaseError(error, lockId, key, onReleaseError);
+    }
   };
-  try {
-    if (disposeTimeoutMs === undefined) await backend.release({ lockId });
-    else await releaseWithin(backend, lockId, disposeTimeoutMs, report);
-  } catch (error) {
-    report(error);
-  }
+  if (disposeTimeoutMs === undefined) await release();
+  else await endWithin(disposeTimeoutMs, release);
 }
 
-/** Releases, but waits for it no longer than `timeoutMs`; then cancels it and reports what becomes of it. */
-async function releaseWithin<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
-  lockId: string,
-  timeoutMs: number,
-  report: (error: unknown) => void,
-): Promise<void> {
-  const controller = new AbortController();
-  const release = callRelease(backend, lockId, controller.signal);
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const timeout = new Promise<"timeout">((resolve) => {
-    timer = setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS), "timeout");
+/** Runs what never rejects, but waits for it no longer than `timeoutMs`; then aborts its signal. */
+function endWithin(timeoutMs: number, run: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  return new Promise((resolve) => {
+    const controller = new AbortController();
+    const timer = setTimeout(
+      () => {
+        controller.abort();
+        resolve();
+      },
+      Math.min(timeoutMs, LONGEST_TIMER_MS),
+    );
+    void run(controller.signal).then(() => {
+      clearTimeout(timer);
+      resolve();
+    });
   });
-  const first = await Promise.race([release, timeout]).finally(() => clearTimeout(timer));
-  if (first !== "timeout") return;
-  report(new LockError("NetworkTimeout", `Disposal took longer than ${timeoutMs} ms`));
-  release.catch((error: unknown) => {
-    // That it was cancelled has been reported: as the timeout that it is.
-    if (!(error instanceof LockError && error.code === "Aborted")) report(error);
-  });
-  controller.abort();
 }
 
 function wrapThrown(thrown: unknown): Error {

@@ -25,8 +25,9 @@ export function generateLockId(): string {
 }
 
 /**
- * 24 hexadecimal digits that stand for a key or a lock id in logs. Not cryptographic: it keeps identifiers out of
- * sight, not secret.
+ * 24 hexadecimal digits by which a key or a lock id can be recognised in logs: a fingerprint, and no secret. It is not
+ * cryptographic. A short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), any other can be found
+ * by trying. Where keys must not become known, do not show it to those who must not know them.
  */
 export function hashKey(value: string): HashId {
   return core.hashKey(value);

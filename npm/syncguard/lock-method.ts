@@ -1,23 +1,32 @@
 /** `backend.lock()`: waiting for a lock and holding it. */
 
 import { acquireUntilHeld } from "./acquisition.js";
-import { decorateAcquireResult, disposalOptions, isDecorated } from "./handle.js";
+import { decorateAcquireResult, disposalOptions, isDecorated, readDisposal } from "./handle.js";
+import { optionNames, WAITING, warnOfUnknown } from "./option-warnings.js";
 import type { BackendCapabilities, HeldLock, LockBackend, SyncGuardBackend } from "./types.js";
-import { checkDisposal, checkObject, resolveTtl } from "./validation.js";
+import { checkObject, resolveTtl } from "./validation.js";
+
+const OPTIONS = optionNames(
+  "backend.lock()",
+  ["ttlMs", "signal", "acquisition", "onReleaseError", "disposeTimeoutMs", "owner"],
+  WAITING,
+);
 
 /** The `lock` method of the backend that `self` returns. */
 export function createLockMethod<C extends BackendCapabilities>(
   self: () => LockBackend<C>,
 ): SyncGuardBackend<C>["lock"] {
-  return async (key, options = {}) => {
+  return async (key, given) => {
+    const options = given ?? {};
     checkObject(options, "options");
-    const { signal, acquisition, owner, onReleaseError, disposeTimeoutMs } = options;
-    checkDisposal(onReleaseError, disposeTimeoutMs);
+    warnOfUnknown(options, OPTIONS);
+    const { signal, acquisition } = options;
+    const { onReleaseError, disposeTimeoutMs } = readDisposal(options);
     const backend = self();
     const held = await acquireUntilHeld(backend, {
       key,
       ttlMs: resolveTtl(options.ttlMs),
-      owner,
+      owner: options.owner ?? undefined,
       signal,
       acquisition,
       onReleaseError,

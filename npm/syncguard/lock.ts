@@ -2,26 +2,27 @@
 
 import { acquireUntilHeld } from "./acquisition.js";
 import { getDefaultBackend } from "./default-backend.js";
-import { reportReleaseError } from "./handle.js";
+import { readDisposal, reportReleaseError } from "./handle.js";
+import { optionNames, WAITING, warnOfUnknown } from "./option-warnings.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
-  AsyncLock,
   BackendCapabilities,
+  BoundLock,
   FencingCapabilities,
   LockBackend,
+  LockBackendLike,
   LockConfig,
   LockHandle,
 } from "./types.js";
-import {
-  checkBackend,
-  checkDisposal,
-  checkFunction,
-  checkObject,
-  resolveTtl,
-} from "./validation.js";
+import { checkBackend, checkFunction, checkObject, resolveTtl } from "./validation.js";
 
 type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined };
+const OPTIONS = optionNames(
+  "lock()",
+  ["key", "ttlMs", "signal", "onReleaseError", "acquisition"],
+  WAITING,
+);
 type Work<T, C extends BackendCapabilities> = (handle: LockHandle<C>) => Promise<T> | T;
 
 /**
@@ -34,7 +35,7 @@ type Work<T, C extends BackendCapabilities> = (handle: LockHandle<C>) => Promise
  *   the backend failed with. A release that failed goes to `config.onReleaseError` and hides nothing.
  */
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   fn: (handle: LockHandle<C>) => Promise<T> | T,
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
 ): Promise<T>;
@@ -54,7 +55,7 @@ export function lock<T>(
 ): Promise<T>;
 // Async, so that nothing is thrown synchronously.
 export async function lock<T, C extends BackendCapabilities>(
-  first: LockBackend<C> | Work<T, FencingCapabilities>,
+  first: LockBackendLike<C> | Work<T, FencingCapabilities>,
   second: Work<T, C> | Config,
   third?: Config,
 ): Promise<T> {
@@ -67,21 +68,23 @@ export async function lock<T, C extends BackendCapabilities>(
 
 /** `lock()` bound to `backend`. */
 export function createAutoLock<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
-): AsyncLock<C> {
+  backend: LockBackendLike<C>,
+): BoundLock<C> {
   checkBackend(backend);
   return async (fn, config) => await runLocked(backend, fn, config);
 }
 
 async function runLocked<T, C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   fn: Work<T, C>,
   config: Config,
 ): Promise<T> {
   checkFunction(fn, "fn");
   checkObject(config, "config");
-  const { key, signal, acquisition, onReleaseError } = config;
-  checkDisposal(onReleaseError, undefined);
+  warnOfUnknown(config, OPTIONS);
+  const { key, acquisition } = config;
+  const signal = config.signal ?? undefined;
+  const { onReleaseError } = readDisposal({ onReleaseError: config.onReleaseError });
   const ttlMs = resolveTtl(config.ttlMs);
   const request = { key, ttlMs, owner: undefined, signal, acquisition, onReleaseError };
   const held = await acquireUntilHeld(backend, request);
@@ -99,7 +102,7 @@ async function runLocked<T, C extends BackendCapabilities>(
 
 /** What `lock()` hands to its callback. */
 export function createLockHandle<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: Pick<LockBackend, "extend">,
   held: AcquireOk<C>,
   key: string,
   signal: AbortSignal | undefined,

@@ -2,11 +2,15 @@
 
 import type { ExtendResult, ReleaseResult } from "./types.js";
 
-/** The symbol under which failed releases and extensions carry `{ reason }`. For telemetry only. */
-export const FAILURE_REASON: unique symbol = Symbol.for("syncguard.failureReason") as never;
+/**
+ * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and out of sight of everything else.
+ * A backend of your own does the same with
+ * `Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } })`.
+ */
+export const FAILURE_REASON: unique symbol = Symbol.for("failureReason") as never;
 
 /** Why a release or an extension did nothing. */
-export type FailureReason = "expired" | "not-found";
+export type MutationReason = "expired" | "not-found";
 
 /** What a backend saw when it was asked to change a lock. */
 export type MutationCondition =
@@ -18,12 +22,16 @@ export type MutationCondition =
   | "ambiguous-unknown";
 
 /** What a condition comes to. */
-export type MutationOutcome = { ok: true } | { ok: false; reason: FailureReason };
+export type MutationResult = { ok: true } | { ok: false; reason: MutationReason };
 
-/** What a condition comes to: only an expiry that was seen counts as `"expired"`. */
-export function mapBackendObservation(condition: MutationCondition): MutationOutcome {
-  if (condition === "succeeded") return { ok: true };
-  return { ok: false, reason: condition === "observable-expired" ? "expired" : "not-found" };
+/** What is known of a lock document. */
+type DocumentState = { documentExists: boolean; ownershipValid: boolean; isLive: boolean };
+
+/** The condition that a Redis script's code or a lock document's state stands for. */
+export function mapBackendObservation(observation: number | DocumentState): MutationCondition {
+  return typeof observation === "number"
+    ? mapRedisScriptResult(observation)
+    : mapFirestoreConditions(observation);
 }
 
 /** The condition that a Redis script's code stands for. */
@@ -43,39 +51,29 @@ export function mapRedisScriptResult(code: number): MutationCondition {
 }
 
 /** The condition that a lock document's state stands for. */
-export function mapFirestoreConditions(state: {
-  documentExists: boolean;
-  ownershipValid: boolean;
-  isLive: boolean;
-}): MutationCondition {
+export function mapFirestoreConditions(state: DocumentState): MutationCondition {
   if (!state.documentExists) return "never-existed";
   if (!state.ownershipValid) return "ownership-mismatch";
   return state.isLive ? "succeeded" : "observable-expired";
 }
 
-/** The result of an extension that came to `condition`. */
-export function mapToMutationResult(
-  condition: MutationCondition,
-  details: { expiresAtMs: number },
-): ExtendResult;
-/** The result of a release that came to `condition`. */
-export function mapToMutationResult(condition: MutationCondition): ReleaseResult;
-export function mapToMutationResult(
-  condition: MutationCondition,
-  details?: { expiresAtMs: number },
-): ReleaseResult | ExtendResult {
-  const outcome = mapBackendObservation(condition);
-  if (!outcome.ok) return failure(outcome.reason);
-  return details === undefined ? { ok: true } : { ok: true, expiresAtMs: details.expiresAtMs };
+/**
+ * What a condition comes to: only an expiry that was seen counts as `"expired"`.
+ *
+ * For those who write a backend. What `release` and `extend` return shows no reason: see {@link FAILURE_REASON}.
+ */
+export function mapToMutationResult(condition: MutationCondition): MutationResult {
+  if (condition === "succeeded") return { ok: true };
+  return { ok: false, reason: condition === "observable-expired" ? "expired" : "not-found" };
 }
 
 /** `{ ok: false }` that carries its reason for telemetry, out of sight of everything else. */
-export function failure(reason: FailureReason): { ok: false } {
+export function failure(reason: MutationReason): { ok: false } {
   return Object.defineProperty({ ok: false as const }, FAILURE_REASON, { value: { reason } });
 }
 
 /** The reason that a failed result carries, if any. */
-export function failureReason(result: ReleaseResult | ExtendResult): FailureReason | undefined {
-  const carrier = result as { [FAILURE_REASON]?: { reason?: FailureReason } };
+export function failureReason(result: ReleaseResult | ExtendResult): MutationReason | undefined {
+  const carrier = result as { [FAILURE_REASON]?: { reason?: MutationReason } };
   return carrier[FAILURE_REASON]?.reason;
 }

@@ -1,5 +1,6 @@
 /** A backend of the native part as users see it. */
 
+import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
 import { attemptTimeoutMs, markChecksKeys } from "./attempt.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { addContext } from "./errors.js";
@@ -8,14 +9,17 @@ import {
   addHandle,
   type DisposalOptions,
   noLock,
+  readDisposal,
   releaseInBackground,
   rememberDisposal,
 } from "./handle.js";
+import { hashKey } from "./keys.js";
 import { createLockMethod } from "./lock-method.js";
 import { failure } from "./mutation.js";
 import type { Native } from "./native.js";
 import { settle } from "./operations.js";
-import { checkAborted } from "./signal.js";
+import { optionNames, warnOfUnknown } from "./option-warnings.js";
+import { checkAborted, readSignal } from "./signal.js";
 import type {
   BackendCapabilities,
   HeldLock,
@@ -23,21 +27,26 @@ import type {
   OwnershipLookup,
   SyncGuardBackend,
 } from "./types.js";
-import { checkDisposal, invalid } from "./validation.js";
+import { invalid } from "./validation.js";
 
 /** More than pass between the end of an attempt and lock()'s look at it. */
 const MICROTASKS_OF_LOCK = 10;
 
-/** Puts the public interface around a native backend. Everything asynchronous rejects and never throws. */
+const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner"]);
+
+/**
+ * Puts the public interface around a native backend. Everything asynchronous rejects and never throws. What is wrong with
+ * arguments is found before the first `await`, so that the promise is rejected already when the caller gets it.
+ */
 export function exposeNativeBackend<C extends BackendCapabilities>(
   native: Native,
-  { onReleaseError, disposeTimeoutMs }: DisposalOptions,
+  options: DisposalOptions,
 ): SyncGuardBackend<C> {
-  checkDisposal(onReleaseError, disposeTimeoutMs);
-  const disposal: DisposalOptions = { onReleaseError, disposeTimeoutMs };
+  const disposal = readDisposal(options);
   const capabilities: Readonly<C> = Object.freeze({ ...native.capabilities }) as never;
 
   let closing: Promise<void> | undefined;
+  let isClosed = false;
   const close = (): Promise<void> => (closing ??= finish());
   const checkOpen = (): void => {
     if (closing !== undefined) throw invalid("the backend is closed");
@@ -56,6 +65,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     // lock() looks at its signals once more after its attempt, and then releases by itself.
     for (let turn = 0; turn < MICROTASKS_OF_LOCK; turn += 1) await Promise.resolve();
     await idle();
+    isClosed = true;
     await native.close();
   }
 
@@ -70,20 +80,29 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     capabilities,
 
     acquire: async (opts) => {
-      const { key, signal, owner } = given(opts);
-      const timeoutMs = attemptTimeoutMs(opts);
-      if (signal !== undefined) running += 1;
+      const { key, ttlMs } = given(opts);
+      let isCounted = false;
       try {
+        checkKey(key);
+        checkTtl(ttlMs);
+        const owner = readOwner(opts.owner);
+        const signal = startingSignal(opts);
         checkOpen();
-        const grant = settle(await native.acquire(key, opts.ttlMs, owner, timeoutMs, signal));
+        warnOfUnknown(opts, ACQUIRE_OPTIONS);
+        if (signal !== undefined) {
+          running += 1;
+          isCounted = true;
+        }
+        const timeoutMs = attemptTimeoutMs(opts);
+        const grant = settle(await native.acquire(key, ttlMs, owner, timeoutMs, signal));
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
         if (signal?.aborted === true) {
           // Granted while the signal came: who cancelled does not expect a lock.
-          releaseInBackground(backend, lockId, key, onReleaseError);
+          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
           checkAborted(signal);
         }
-        if (grant.fenceNearLimit) logFenceWarning(fence, key);
+        if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
         const granted = { ok: true, lockId, expiresAtMs, fence };
         const held = addHandle(granted, backend, lockId, key, disposal) as HeldLock<C>;
         rememberDisposal(held, disposal);
@@ -91,26 +110,38 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
       } catch (error) {
         throw addContext(error, key);
       } finally {
-        if (signal !== undefined) ended();
+        if (isCounted) ended();
       }
     },
 
     release: async (opts) => {
-      const { lockId, signal } = given(opts);
-      running += 1;
+      const { lockId } = given(opts);
       try {
-        const outcome = settle(await native.release(lockId, signal));
-        return outcome === true ? { ok: true } : failure(outcome);
+        checkLockId(lockId);
+        const signal = startingSignal(opts);
+        if (isClosed) {
+          throw invalid(
+            "the backend is closed: nothing was released, and a lock that is held ends with its TTL",
+          );
+        }
+        running += 1;
+        try {
+          const outcome = settle(await native.release(lockId, signal));
+          return outcome === true ? { ok: true } : failure(outcome);
+        } finally {
+          ended();
+        }
       } catch (error) {
         throw addContext(error, undefined, lockId);
-      } finally {
-        ended();
       }
     },
 
     extend: async (opts) => {
-      const { lockId, ttlMs, signal } = given(opts);
+      const { lockId, ttlMs } = given(opts);
       try {
+        checkLockId(lockId);
+        checkTtl(ttlMs);
+        const signal = startingSignal(opts);
         checkOpen();
         const outcome = settle(await native.extend(lockId, ttlMs, signal));
         return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
@@ -120,8 +151,10 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     },
 
     isLocked: async (opts) => {
-      const { key, signal } = given(opts);
+      const { key } = given(opts);
       try {
+        checkKey(key);
+        const signal = startingSignal(opts);
         checkOpen();
         return settle(await native.isLocked(key, signal));
       } catch (error) {
@@ -130,11 +163,15 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     },
 
     lookup: async (opts: KeyLookup | OwnershipLookup) => {
-      const { key, lockId, signal } = given<Partial<KeyLookup & OwnershipLookup>>(opts);
+      const asked = given<Partial<KeyLookup & OwnershipLookup>>(opts);
+      const [key, lockId] = [asked.key ?? undefined, asked.lockId ?? undefined];
       if ((key === undefined) === (lockId === undefined)) {
         throw invalid("lookup needs either a key or a lockId");
       }
       try {
+        if (lockId === undefined) checkKey(key);
+        else checkLockId(lockId);
+        const signal = startingSignal(opts);
         checkOpen();
         const record = settle(
           lockId === undefined
@@ -153,8 +190,10 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
 
     forceRelease: async (key, options) => {
       try {
+        checkKey(key);
+        const signal = startingSignal(options ?? {});
         checkOpen();
-        const released = settle(await native.forceRelease(key, options?.signal));
+        const released = settle(await native.forceRelease(key, signal));
         return released ? { ok: true } : failure("not-found");
       } catch (error) {
         throw addContext(error, key);
@@ -166,6 +205,13 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     [Symbol.asyncDispose]: close,
   };
   return markChecksKeys(backend);
+}
+
+/** The signal of an operation that is to start now, if there is one. */
+function startingSignal(opts: { signal?: AbortSignal | undefined }): AbortSignal | undefined {
+  const signal = readSignal(opts.signal);
+  checkAborted(signal);
+  return signal;
 }
 
 /** The arguments of an operation, if there are any. */

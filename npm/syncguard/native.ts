@@ -72,8 +72,8 @@ export type RetryPolicy = {
 };
 
 /**
- * A backend of the addon. Arguments are taken as users gave them: whatever is wrong with them becomes a rejection, never
- * a synchronous throw. That is why they are checked within `run`. What an operation gives goes through `settle`.
+ * A backend of the addon. It takes arguments that have been checked (`arguments.ts`, `readSignal`). What an operation gives
+ * goes through `settle`.
  */
 export class NativeBackend {
   readonly capabilities: NativeCapabilities;
@@ -90,58 +90,46 @@ export class NativeBackend {
     timeoutMs: number | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Acquired | null | Failure> {
-    return run<Acquired | null>(signal, (operation, cancellable) => {
-      checkKey(key);
-      checkTtl(ttlMs);
-      if (owner !== undefined && typeof owner !== "string") {
-        throw new LockError("InvalidArgument", "owner must be a string");
-      }
-      return this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs);
-    });
+    return run<Acquired | null>(signal, (operation, cancellable) =>
+      this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs),
+    );
   }
 
   release(lockId: string, signal?: AbortSignal): Promise<true | Absence | Failure> {
-    return run<true | Absence>(signal, (operation, cancellable) => {
-      checkLockId(lockId);
-      return this.handle.release(operation, cancellable, lockId);
-    });
+    return run<true | Absence>(signal, (operation, cancellable) =>
+      this.handle.release(operation, cancellable, lockId),
+    );
   }
 
   /** When it ends now, in milliseconds since the Unix epoch. */
   extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence | Failure> {
-    return run<number | Absence>(signal, (operation, cancellable) => {
-      checkLockId(lockId);
-      checkTtl(ttlMs);
-      return this.handle.extend(operation, cancellable, lockId, ttlMs);
-    });
+    return run<number | Absence>(signal, (operation, cancellable) =>
+      this.handle.extend(operation, cancellable, lockId, ttlMs),
+    );
   }
 
   isLocked(key: string, signal?: AbortSignal): Promise<boolean | Failure> {
-    return run<boolean>(signal, (operation, cancellable) => {
-      checkKey(key);
-      return this.handle.isLocked(operation, cancellable, key);
-    });
+    return run<boolean>(signal, (operation, cancellable) =>
+      this.handle.isLocked(operation, cancellable, key),
+    );
   }
 
   lookupByKey(key: string, signal?: AbortSignal): Promise<RawRecord | null | Failure> {
-    return run<RawRecord | null>(signal, (operation, cancellable) => {
-      checkKey(key);
-      return this.handle.lookupByKey(operation, cancellable, key);
-    });
+    return run<RawRecord | null>(signal, (operation, cancellable) =>
+      this.handle.lookupByKey(operation, cancellable, key),
+    );
   }
 
   lookupByLockId(lockId: string, signal?: AbortSignal): Promise<RawRecord | null | Failure> {
-    return run<RawRecord | null>(signal, (operation, cancellable) => {
-      checkLockId(lockId);
-      return this.handle.lookupByLockId(operation, cancellable, lockId);
-    });
+    return run<RawRecord | null>(signal, (operation, cancellable) =>
+      this.handle.lookupByLockId(operation, cancellable, lockId),
+    );
   }
 
   forceRelease(key: string, signal?: AbortSignal): Promise<boolean | Failure> {
-    return run<boolean>(signal, (operation, cancellable) => {
-      checkKey(key);
-      return this.handle.forceRelease(operation, cancellable, key);
-    });
+    return run<boolean>(signal, (operation, cancellable) =>
+      this.handle.forceRelease(operation, cancellable, key),
+    );
   }
 
   /** Makes what is missing of the tables; PostgreSQL only. */
@@ -162,22 +150,16 @@ export class NativeBackend {
 /** What a backend of the addon can do, whoever stands before it. */
 export type Native = Pick<NativeBackend, keyof NativeBackend>;
 
-function checkKey(key: unknown): asserts key is string {
-  if (typeof key !== "string") throw new LockError("InvalidArgument", "Key must be a string");
-}
-
-function checkLockId(lockId: unknown): asserts lockId is string {
-  if (typeof lockId === "string") return;
-  const got = lockId ? typeof lockId : "empty/null";
-  throw new LockError(
-    "InvalidArgument",
-    `Invalid lockId format. Expected 22 base64url characters, got: ${got}`,
-  );
-}
-
-function checkTtl(ttlMs: unknown): asserts ttlMs is number {
-  if (typeof ttlMs !== "number") {
-    throw new LockError("InvalidArgument", "ttlMs must be a positive integer");
+/**
+ * Refuses what is no text. Surrogates without their other half become U+FFFD on the way to a store, all of them alike, so that
+ * two keys would be one.
+ */
+function checkText(text: unknown, name: string): asserts text is string {
+  if (typeof text !== "string") {
+    throw new LockError("InvalidArgument", `${name} must be a string`);
+  }
+  if (!text.isWellFormed()) {
+    throw new LockError("InvalidArgument", `${name} must be well-formed Unicode`);
   }
 }
 
@@ -221,17 +203,34 @@ export const core = {
   ...addon.constants(),
 
   normalizeAndValidateKey(key: string): string {
-    checkKey(key);
+    checkText(key, "Key");
     return call(() => addon.normalizeKey(key));
   },
   validateLockId(lockId: string): void {
-    checkLockId(lockId);
+    if (typeof lockId !== "string") {
+      const got = lockId ? typeof lockId : "empty/null";
+      throw new LockError(
+        "InvalidArgument",
+        `Invalid lockId format. Expected 22 base64url characters, got: ${got}`,
+      );
+    }
     call(() => addon.validateLockId(lockId));
+  },
+  validateTtl(ttlMs: number): void {
+    if (typeof ttlMs !== "number") {
+      throw new LockError("InvalidArgument", "ttlMs must be a positive integer");
+    }
+    call(() => addon.validateTtl(ttlMs));
+  },
+  validateOwner(owner: string): void {
+    checkText(owner, "owner");
+    call(() => addon.validateOwner(owner));
   },
   generateLockId: (): string => call(() => addon.generateLockId()),
   hashKey: (value: string): string => call(() => addon.hashKey(value)),
   makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string {
-    checkKey(key);
+    checkText(prefix, "Prefix");
+    checkText(key, "Key");
     return call(() => addon.makeStorageKey(prefix, key, limitBytes, reserveBytes));
   },
   formatFence: (decimal: string): string => call(() => addon.formatFence(decimal)),

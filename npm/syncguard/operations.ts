@@ -8,6 +8,7 @@
 
 import { addon, type Completions } from "./addon.js";
 import { LockError, type LockErrorCode } from "./errors.js";
+import { onAbort } from "./signal.js";
 
 export type Acquired = {
   lockId: string;
@@ -221,17 +222,18 @@ export function run<T extends Result>(
   return signal === undefined ? begin(nextOperation(), false, start) : runUntil(signal, start);
 }
 
-/** {@link run} that ends with the signal. */
+/** {@link run} that ends with the signal, which {@link readSignal} has checked. */
 async function runUntil<T extends Result>(signal: AbortSignal, start: Start): Promise<T | Failure> {
-  checkSignal(signal);
   const source = completions as Completions;
-  const operation = nextOperation();
-  const cancel = (): void => source.cancel(operation);
-  signal.addEventListener("abort", cancel, { once: true });
+  let operation: number | undefined;
+  const stop = onAbort(signal, () => {
+    if (operation !== undefined) source.cancel(operation);
+  });
   try {
+    operation = nextOperation();
     return await begin(operation, true, start);
   } finally {
-    signal.removeEventListener("abort", cancel);
+    stop();
   }
 }
 
@@ -277,11 +279,4 @@ function handOver(): void {
 export function settle<T>(result: T | Failure): T {
   if (result instanceof Failure) throw result.toError();
   return result;
-}
-
-function checkSignal(signal: AbortSignal): void {
-  if (typeof signal?.addEventListener !== "function") {
-    throw new LockError("InvalidArgument", "signal must be an AbortSignal");
-  }
-  if (signal.aborted) throw new LockError("Aborted", "Operation aborted by signal");
 }

@@ -16,7 +16,7 @@ import type {
 } from "./postgres-types.js";
 import { checkBooleans, checkServerOptions, checkStrings } from "./server-options.js";
 import type { SyncGuardBackend } from "./types.js";
-import { checkDisposal, invalid } from "./validation.js";
+import { checkDisposal, invalid, withoutNulls } from "./validation.js";
 
 /**
  * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.
@@ -36,10 +36,10 @@ export function createPostgresBackend(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options: PostgresBackendOptions = {},
 ): SyncGuardBackend<PostgresCapabilities> {
-  checkOptions(options);
-  const { onReleaseError, disposeTimeoutMs } = options;
-  checkDisposal(onReleaseError, disposeTimeoutMs);
-  return exposeNativeBackend(connect(sql, options), { onReleaseError, disposeTimeoutMs });
+  const given = withoutNulls(options);
+  checkOptions(given);
+  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  return exposeNativeBackend(connect(sql, given), given);
 }
 
 /** The backend for those who give a URL and nothing else: tables that are missing are made at their first use. */
@@ -64,8 +64,9 @@ export async function setupSchema(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options: PostgresSchemaOptions = {},
 ): Promise<void> {
-  checkOptions(options);
-  const native = connect(sql, options);
+  const given = withoutNulls(options);
+  checkOptions(given);
+  const native = connect(sql, given);
   try {
     await native.setupSchema();
   } finally {

@@ -13,7 +13,7 @@ import type {
   PostgresSchemaOptions,
   PostgresSslOptions,
 } from "./postgres-types.js";
-import type { AsyncLock } from "./types.js";
+import type { BoundLock } from "./types.js";
 
 export {
   createPostgresBackend,
@@ -33,6 +33,6 @@ export {
 export function createLock(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options?: PostgresBackendOptions,
-): AsyncLock<PostgresCapabilities> {
+): BoundLock<PostgresCapabilities> {
   return createAutoLock(createPostgresBackend(sql, options));
 }

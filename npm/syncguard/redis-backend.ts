@@ -13,7 +13,7 @@ import type {
 import { shareConnections } from "./shared-connections.js";
 import { checkServerOptions, checkStrings } from "./server-options.js";
 import type { SyncGuardBackend } from "./types.js";
-import { checkDisposal, invalid } from "./validation.js";
+import { checkDisposal, invalid, withoutNulls } from "./validation.js";
 
 /**
  * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
@@ -34,10 +34,10 @@ export function createRedisBackend(
   client: RedisClient | string | RedisConnectionOptions,
   options: RedisBackendOptions = {},
 ): SyncGuardBackend<RedisCapabilities> {
-  checkOptions(options);
-  const { onReleaseError, disposeTimeoutMs } = options;
-  checkDisposal(onReleaseError, disposeTimeoutMs);
-  return exposeNativeBackend(connect(client, options), { onReleaseError, disposeTimeoutMs });
+  const given = withoutNulls(options);
+  checkOptions(given);
+  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  return exposeNativeBackend(connect(client, given), given);
 }
 
 function connect(

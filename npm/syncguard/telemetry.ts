@@ -9,6 +9,7 @@ import type {
   ExtendResult,
   KeyLookup,
   LockBackend,
+  LockBackendLike,
   LockEvent,
   OwnershipLookup,
   ReleaseResult,
@@ -41,11 +42,11 @@ export function withTelemetry<C extends BackendCapabilities>(
 ): SyncGuardBackend<C>;
 /** The same for a backend of your own. */
 export function withTelemetry<C extends BackendCapabilities>(
-  backend: LockBackend<C>,
+  backend: LockBackendLike<C>,
   options: TelemetryOptions,
 ): LockBackend<C>;
 export function withTelemetry<C extends BackendCapabilities>(
-  backend: LockBackend<C> & Partial<Extras<C>>,
+  backend: LockBackendLike<C> & Partial<Extras<C>>,
   options: TelemetryOptions,
 ): LockBackend<C> {
   checkBackend(backend);
@@ -167,7 +168,8 @@ function createEvent(
   const event = { type, ...rest } as LockEvent;
   // Whatever callers pass as identifiers: what is no string was refused, and has no hash.
   if (typeof key === "string") event.keyHash = hashKey(key);
-  if (typeof lockId === "string") event.lockIdHash = hashKey(lockId);
+  // An acquisition is asked for by key; the id that it was given is told where identifiers are allowed.
+  if (typeof lockId === "string" && type !== "acquire") event.lockIdHash = hashKey(lockId);
   if (!allowsRaw(includeRaw, event)) return event;
   if (typeof key === "string") event.key = key;
   if (typeof lockId === "string") event.lockId = lockId;

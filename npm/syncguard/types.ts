@@ -1,7 +1,7 @@
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 export type Fence = string;
 
-/** 24 lower-case hexadecimal digits that stand for a key or a lock id. Not cryptographic. */
+/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised; no secret: see `hashKey`. */
 export type HashId = string;
 
 /** What a backend can do. */
@@ -75,8 +75,11 @@ export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
   owner?: string;
 };
 
-/** The contract between a store of locks and this package. Write your own, or create one of ours. */
-export interface LockBackend<C extends BackendCapabilities = BackendCapabilities> {
+/**
+ * What every function of this package takes for a backend: a {@link LockBackend}, or one of your own whose `acquire`
+ * returns plain results, without the methods of a handle.
+ */
+export interface LockBackendLike<C extends BackendCapabilities = BackendCapabilities> {
   /** Tries once to take the lock for `ttlMs` milliseconds. */
   acquire: (opts: KeyOp & { ttlMs: number }) => Promise<AcquireResult<C>>;
   /** Frees the lock. Safe to repeat. */
@@ -94,6 +97,14 @@ export interface LockBackend<C extends BackendCapabilities = BackendCapabilities
   readonly capabilities: Readonly<C>;
 }
 
+/** The contract between a store of locks and this package. Write your own, or create one of ours. */
+export interface LockBackend<
+  C extends BackendCapabilities = BackendCapabilities,
+> extends LockBackendLike<C> {
+  /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
+  acquire: (opts: KeyOp & { ttlMs: number }) => Promise<DecoratedAcquireResult<C>>;
+}
+
 /**
  * Hears of a release that failed where nothing can be thrown: at the end of an `await using` block or of `lock()`.
  *
@@ -107,21 +118,30 @@ export type OnReleaseError = (
 
 /** What a granted lock can do. The functions need no `this` and may be destructured. */
 export interface DisposableLockHandle {
-  /** Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with. */
+  /**
+   * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with.
+   * With a signal that is aborted already it throws `Aborted` and has not been called: the lock can still be released.
+   */
   release: (signal?: AbortSignal) => Promise<ReleaseResult>;
   /** Makes the lock end `ttlMs` milliseconds from now. */
   extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
-  /** Frees the lock if that has not been done. Never throws: failures go to `onReleaseError`. */
+  /**
+   * Frees the lock if that has not been done. Never throws: what a release is rejected with goes to `onReleaseError`, also
+   * when it comes after `disposeTimeoutMs`.
+   */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A lock that is held: what `backend.lock()` resolves to. */
-export type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> &
+/** A lock that is held: a granted acquisition with what can be done with it. `extend` moves its `expiresAtMs`. */
+export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> &
   DisposableLockHandle;
 
-/** The result of `acquire()` on the backends of this package. Without a lock the methods do nothing. */
-export type DisposableAcquireResult<C extends BackendCapabilities> =
-  HeldLock<C> | ({ ok: false; reason: "locked" } & DisposableLockHandle);
+/** What `backend.lock()` resolves to: the same as {@link AsyncLock}. */
+export type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C>;
+
+/** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
+export type DecoratedAcquireResult<C extends BackendCapabilities> =
+  AsyncLock<C> | ({ ok: false; reason: "locked" } & DisposableLockHandle);
 
 /** How long and how often to try. */
 export interface AcquisitionOptions {
@@ -168,7 +188,7 @@ export type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
 } & (C["supportsFencing"] extends true ? { readonly fence: Fence } : { readonly fence?: Fence });
 
 /** `lock()` bound to a backend. */
-export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = <T>(
+export type BoundLock<C extends BackendCapabilities = BackendCapabilities> = <T>(
   fn: (handle: LockHandle<C>) => Promise<T> | T,
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
 ) => Promise<T>;
@@ -183,7 +203,7 @@ export interface BackendLockOptions {
   acquisition?: AcquisitionOptions | undefined;
   /** Hears of a failed release at disposal. Default: the backend's. */
   onReleaseError?: OnReleaseError | undefined;
-  /** Milliseconds after which disposal stops waiting for the release. Default: the backend's. */
+  /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: the backend's. */
   disposeTimeoutMs?: number | undefined;
   /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
   owner?: string | undefined;
@@ -195,7 +215,7 @@ export interface CommonBackendOptions {
   cleanupInIsLocked?: boolean | undefined;
   /** Hears of a failed release at the end of an `await using` block. */
   onReleaseError?: OnReleaseError | undefined;
-  /** Milliseconds after which disposal stops waiting for the release. Default: no limit of its own. */
+  /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: no limit of its own. */
   disposeTimeoutMs?: number | undefined;
 }
 
@@ -206,7 +226,7 @@ export interface SyncGuardBackend<
   /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
   acquire: (
     opts: KeyOp & { ttlMs: number; owner?: string | undefined },
-  ) => Promise<DisposableAcquireResult<C>>;
+  ) => Promise<DecoratedAcquireResult<C>>;
   /**
    * Waits for the lock and resolves once it is held.
    *

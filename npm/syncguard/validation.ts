@@ -1,8 +1,9 @@
 /** Checks of what callers hand in, for code that does not reach the native part first. */
 
+import { checkTtl } from "./arguments.js";
 import { LockError } from "./errors.js";
 import { BACKEND_DEFAULTS } from "./constants.js";
-import type { BackendCapabilities, LockBackend, OnReleaseError } from "./types.js";
+import type { BackendCapabilities, LockBackendLike, OnReleaseError } from "./types.js";
 
 /** An `InvalidArgument` error. */
 export function invalid(message: string): LockError {
@@ -21,20 +22,19 @@ export function checkObject(value: unknown, name: string): asserts value is obje
   }
 }
 
-/** Refuses what is given and is no `AbortSignal`. */
-export function checkSignal(signal: AbortSignal | undefined, name: string): void {
-  if (signal === undefined) return;
-  const given = signal as Partial<AbortSignal> | null;
-  if (typeof given?.addEventListener !== "function" || typeof given.aborted !== "boolean") {
-    throw invalid(`${name} must be an AbortSignal`);
-  }
+/** The TTL to use: the default if none is given. */
+export function resolveTtl(ttlMs: number | null | undefined): number {
+  if (ttlMs === undefined || ttlMs === null) return BACKEND_DEFAULTS.ttlMs;
+  checkTtl(ttlMs);
+  return ttlMs;
 }
 
-/** The TTL to use: the default if none is given. */
-export function resolveTtl(ttlMs: number | undefined): number {
-  if (ttlMs === undefined) return BACKEND_DEFAULTS.ttlMs;
-  if (!Number.isInteger(ttlMs) || ttlMs <= 0) throw invalid("ttlMs must be a positive integer");
-  return ttlMs;
+/** The options that were given: members that are `null` count as not given, and so does `null` for all of them. */
+export function withoutNulls<Options extends object>(options: Options): Options {
+  if ((options as unknown) === null) return {} as Options;
+  checkObject(options, "options");
+  const given = Object.entries(options).filter(([, value]) => value !== null);
+  return Object.fromEntries(given) as Options;
 }
 
 /** Refuses what disposal cannot use. */
@@ -52,8 +52,8 @@ export function checkDisposal(
 }
 
 /** Refuses what has not the methods of a backend. */
-export function checkBackend<C extends BackendCapabilities>(backend: LockBackend<C>): void {
-  const given = backend as Partial<LockBackend<C>> | null | undefined;
+export function checkBackend<C extends BackendCapabilities>(backend: LockBackendLike<C>): void {
+  const given = backend as Partial<LockBackendLike<C>> | null | undefined;
   if (typeof given?.acquire !== "function" || typeof given.release !== "function") {
     throw invalid("backend must be a LockBackend");
   }

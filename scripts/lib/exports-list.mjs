@@ -14,8 +14,8 @@ const helperTypes = words(`
   AcquireOk AcquireResult AcquisitionOptions AsyncLock BackendCapabilities DisposableLockHandle
   ExtendResult Fence HashId KeyLookup KeyOp LockBackend LockConfig LockEvent LockInfo LockInfoDebug
   LockOp OnReleaseError OwnershipLookup ReleaseResult TelemetryOptions
-  BackendLockOptions CommonBackendOptions DisposableAcquireResult FencingCapabilities HeldLock
-  LockErrorCode LockErrorContext LockHandle LookupOptions RawLockData SyncGuardBackend
+  BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult FencingCapabilities HeldLock
+  LockBackendLike LockErrorCode LockErrorContext LockHandle LookupOptions RawLockData SyncGuardBackend
 `);
 
 export const DOCUMENTED = {
@@ -39,7 +39,9 @@ export const DOCUMENTED = {
     ],
     types: [
       ...helperTypes,
-      ...words("AcquisitionPolicy FailureReason MutationCondition MutationOutcome RawIdentifiers"),
+      ...words(
+        "AcquisitionPolicy BackendConfig MutationCondition MutationReason MutationResult RawIdentifiers",
+      ),
     ],
   },
   "./redis": {

@@ -3,9 +3,9 @@
 use napi::bindgen_prelude::Utf16String;
 use napi_derive::napi;
 use syncguard::{
-    Fence, Key, LockId, MAX_KEY_LENGTH_BYTES, TIME_TOLERANCE_MS, Ttl, format_fence as core_format,
-    hash_key_utf16, is_live as core_is_live, make_storage_key as core_storage_key,
-    redis_server_time_ms as core_redis_time,
+    Fence, Key, LockId, MAX_KEY_LENGTH_BYTES, Owner, TIME_TOLERANCE_MS, Ttl,
+    format_fence as core_format, hash_key_utf16, is_live as core_is_live,
+    make_storage_key as core_storage_key, redis_server_time_ms as core_redis_time,
 };
 
 use crate::error::{Code, thrown};
@@ -41,6 +41,18 @@ pub fn normalize_key(key: String) -> Result<String> {
 #[napi]
 pub fn validate_lock_id(lock_id: String) -> Result<()> {
     LockId::parse(&lock_id).map_err(thrown)?;
+    Ok(())
+}
+
+#[napi]
+pub fn validate_ttl(ttl_ms: f64) -> Result<()> {
+    Ttl::from_f64(ttl_ms).map_err(thrown)?;
+    Ok(())
+}
+
+#[napi]
+pub fn validate_owner(owner: String) -> Result<()> {
+    Owner::new(owner).map_err(thrown)?;
     Ok(())
 }
 

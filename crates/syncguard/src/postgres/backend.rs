@@ -237,7 +237,7 @@ impl Backend for PostgresBackend {
         force_release::outcome(row.as_ref())
     }
 
-/// What was asked for before gets its answer first, within the time for one operation.
+    /// What was asked for before gets its answer first, within the time for one operation.
     async fn shut_down(&self) {
         let _ = timeout(self.options.operation_timeout, self.gate.shut()).await;
         self.runner.transport.close().await;
