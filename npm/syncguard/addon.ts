@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { LockError } from "./errors.js";
+import type { Roots } from "./node-trust.js";
 
 export type NativeCapabilities = {
   backend: string;
@@ -36,6 +37,8 @@ export type RedisNativeConnection = {
   /** Certificates and keys as PEM. */
   tls?: {
     ca?: string;
+    /** Whom to trust without `ca`. */
+    defaultRoots?: Roots;
     cert?: string;
     key?: string;
     servername?: string;
@@ -73,7 +76,15 @@ export type PostgresNativeConnection = {
   user?: string;
   password?: string;
   /** Certificates and keys as PEM; `mode` as libpq's sslmode. */
-  tls?: { mode?: string; ca?: string; cert?: string; key?: string; servername?: string };
+  tls?: {
+    mode?: string;
+    ca?: string;
+    /** Whom to trust without `ca`. */
+    defaultRoots?: Roots;
+    cert?: string;
+    key?: string;
+    servername?: string;
+  };
   applicationName?: string;
   options?: string;
   parameters?: { name: string; value: string }[];
@@ -103,6 +114,8 @@ export type FirestoreNativeConnection = {
   /** Whether that server speaks TLS; it does if this is not said. */
   ssl?: boolean;
   emulatorHost?: string;
+  /** Whom to trust. */
+  defaultRoots?: Roots;
 };
 
 /** A connection for several backends; it is made when it is needed. */

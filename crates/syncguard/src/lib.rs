@@ -45,6 +45,8 @@ pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod time;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+mod tls;
 
 pub use acquisition::{Acquisition, Backoff, GiveUp, Jitter, RetryPolicy, Setback, Step};
 pub use backend::{
@@ -58,3 +60,5 @@ pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockGuard, LockOptions, lock};
 pub use lock_id::LockId;
 pub use time::{Clock, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms};
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+pub use tls::DefaultRoots;
