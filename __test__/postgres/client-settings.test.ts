@@ -277,10 +277,7 @@ describe("pg", () => {
 
 test("NODE_TLS_REJECT_UNAUTHORIZED=0 counts where ssl leaves it open", () => {
   vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
-  const warn = vi.spyOn(process, "emitWarning").mockReturnValue();
-  onTestFinished(() => {
-    warn.mockRestore();
-  });
+  vi.spyOn(process, "emitWarning").mockReturnValue();
   const mode = (ssl: PoolConfig["ssl"]): unknown => {
     const { tls } = settings(readClient(new Pool({ host: "h", user: "u", ssl })));
     return (tls as { mode?: string }).mode;

@@ -9,7 +9,6 @@ const original = node.getCACertificates;
 afterEach(() => {
   if (original === undefined) delete node.getCACertificates;
   else node.getCACertificates = original;
-  vi.unstubAllEnvs();
 });
 
 /** What is made of the lists of a Node that tells them. */
