@@ -707,7 +707,7 @@ interface PgClient {
 type PostgresClient = PostgresJsClient | PgClient;
 /** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
 interface PostgresSslOptions {
-    /** The certificates to trust. Default: those of the web. */
+    /** The certificates to trust. Default: those that Node trusts. */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /** The certificate to show, with those that vouch for it. */
     cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
@@ -852,7 +852,7 @@ interface RedisClient {
 }
 /** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
 interface RedisTlsOptions {
-    /** The certificates to trust. Default: those of the operating system. */
+    /** The certificates to trust. Default: those that Node trusts. */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /** The certificate to show, with those that vouch for it. */
     cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
@@ -879,7 +879,7 @@ interface RedisConnectionOptions {
     username?: string | undefined;
     /** The password. */
     password?: string | undefined;
-    /** TLS, or `true` for TLS with the operating system's certificates. */
+    /** TLS, or `true` for TLS with the certificates that Node trusts. */
     tls?: RedisTlsOptions | boolean | undefined;
     /** Sentinels to ask for the primary, instead of host and port. With TLS, they must speak it too. */
     sentinels?: readonly {

@@ -1,8 +1,14 @@
 /** The packages as users get them: packed, installed with no Rust in sight, used in every way. */
 
-import { readdirSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { pack } from "../../scripts/lib/pack.mjs";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { platformManifest } from "../../scripts/lib/platform-package.mjs";
+import { temporaryFolder } from "../support/temp.js";
 import { type Installed, installPackages, root } from "./installed.js";
 import { asFunction, quickStart } from "./readme.js";
 
@@ -68,6 +74,74 @@ describe("what is in them", () => {
     if (process.platform !== "linux") expect(installed.packed).not.toContain("needs");
     else expect(installed.packed).toMatch(needs);
   });
+});
+
+it("can be made on a platform that has no folder in the repository, with nothing left there", async () => {
+  const folder = temporaryFolder();
+  onTestFinished(folder.remove);
+  const npm = join(folder.path, "npm");
+  cpSync(join(root, "npm/linux-x64-gnu/package.json"), join(npm, "linux-x64-gnu/package.json"));
+  // What the build puts there.
+  mkdirSync(join(npm, "darwin-arm64"));
+  writeFileSync(join(npm, "darwin-arm64/syncguard.darwin-arm64.node"), "binary");
+
+  const out = join(folder.path, "packages");
+  const { main, platforms } = await packFrom(npm, out);
+  expect(platforms.map(({ name }) => name)).toEqual(["syncguard-darwin-arm64"]);
+  const { version, optionalDependencies } = manifestIn(main);
+  expect(optionalDependencies).toEqual({
+    "syncguard-darwin-arm64": version,
+    "syncguard-linux-x64-gnu": version,
+  });
+  const binary = platforms[0]?.path as string;
+  expect(manifestIn(binary)).toMatchObject({
+    name: "syncguard-darwin-arm64",
+    version,
+    main: "syncguard.darwin-arm64.node",
+    os: ["darwin"],
+    cpu: ["arm64"],
+    license: "MIT",
+  });
+  const names = execFileSync("tar", ["-tzf", binary], { encoding: "utf8" }).trim().split("\n");
+  const expected = ["LICENSE", "README.md", "package.json", "syncguard.darwin-arm64.node"];
+  expect(names.sort()).toEqual(expected.map((name) => `package/${name}`));
+  expect(readdirSync(join(npm, "darwin-arm64"))).toEqual(["syncguard.darwin-arm64.node"]);
+});
+
+const packFrom = (npm: string, folder: string): Promise<Packed> =>
+  (pack as (folder: string, npm: string) => Promise<Packed>)(folder, npm);
+
+type Packed = { main: string; platforms: { name: string; path: string }[] };
+
+/** The manifest in a tarball. */
+function manifestIn(tarball: string): Record<string, unknown> {
+  const text = execFileSync("tar", ["-xzOf", tarball, "package/package.json"], {
+    encoding: "utf8",
+  });
+  return JSON.parse(text) as Record<string, unknown>;
+}
+
+describe("the platforms' packages", () => {
+  const platforms = readdirSync(join(root, "npm")).filter((name) =>
+    existsSync(join(root, "npm", name, "package.json")),
+  );
+
+  it.each(platforms)("%s is what would be made up for it", (platform) => {
+    const own = read("package.json");
+    const manifest = read(`npm/${platform}/package.json`);
+    expect(manifest).toEqual(
+      (platformManifest as (platform: string, own: object) => object)(platform, own),
+    );
+  });
+
+  it.each(platforms)("%s is named literally in the loader", (platform) => {
+    const loader = readFileSync(join(root, "npm/syncguard/loader.ts"), "utf8");
+    expect(loader).toContain(`require("syncguard-${platform}")`);
+  });
+
+  function read(path: string): Record<string, unknown> {
+    return JSON.parse(readFileSync(join(root, path), "utf8")) as Record<string, unknown>;
+  }
 });
 
 describe("the quick start", () => {

@@ -1,8 +1,7 @@
-/** The native addon: what it exports, and how it is found. */
+/** The native addon: what it exports. */
 
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { LockError } from "./errors.js";
+import { loadAddon } from "./loader.js";
+import type { Roots } from "./node-trust.js";
 
 export type NativeCapabilities = {
   backend: string;
@@ -37,6 +36,8 @@ export type RedisNativeConnection = {
   /** Certificates and keys as PEM. */
   tls?: {
     ca?: string;
+    /** Whom to trust without `ca`. */
+    defaultRoots?: Roots;
     cert?: string;
     key?: string;
     servername?: string;
@@ -75,7 +76,15 @@ export type PostgresNativeConnection = {
   user?: string;
   password?: string;
   /** Certificates and keys as PEM; `mode` as libpq's sslmode. */
-  tls?: { mode?: string; ca?: string; cert?: string; key?: string; servername?: string };
+  tls?: {
+    mode?: string;
+    ca?: string;
+    /** Whom to trust without `ca`. */
+    defaultRoots?: Roots;
+    cert?: string;
+    key?: string;
+    servername?: string;
+  };
   applicationName?: string;
   options?: string;
   parameters?: { name: string; value: string }[];
@@ -105,6 +114,8 @@ export type FirestoreNativeConnection = {
   /** Whether that server speaks TLS; it does if this is not said. */
   ssl?: boolean;
   emulatorHost?: string;
+  /** Whom to trust. */
+  defaultRoots?: Roots;
 };
 
 /** A connection for several backends; it is made when it is needed. */
@@ -253,53 +264,4 @@ export interface Handle {
   setupSchema(operation: number): boolean;
 }
 
-/**
- * Loads the addon from SYNCGUARD_NATIVE_PATH, from a build in this package, or from the package for
- * this platform. When none loads, the error says why for each, in the loader's own words.
- */
-function load(): Addon {
-  const platform = platformName();
-  const file = `syncguard.${platform}.node`;
-  const given = process.env.SYNCGUARD_NATIVE_PATH;
-  const candidates = given
-    ? [given]
-    : [join(__dirname, "..", "npm", platform, file), `syncguard-${platform}`];
-  const failures: { where: string; error: unknown }[] = [];
-  for (const where of candidates) {
-    try {
-      return require(where) as Addon;
-    } catch (error) {
-      failures.push({ where, error });
-    }
-  }
-  const reasons = failures.map(({ where, error }) => {
-    const [line] = String(error instanceof Error ? error.message : error).split("\n");
-    return `\n  ${where}: ${line}`;
-  });
-  throw new LockError(
-    "Internal",
-    `The native part of syncguard for ${platform} could not be loaded.` +
-      " Install the package without --omit=optional, or build it from source." +
-      reasons.join(""),
-    { cause: failures.at(-1)?.error },
-  );
-}
-
-function platformName(): string {
-  const { platform, arch } = process;
-  if (platform === "win32") return `${platform}-${arch}-msvc`;
-  if (platform !== "linux") return `${platform}-${arch}`;
-  return `${platform}-${arch}-${isMusl() ? "musl" : "gnu"}`;
-}
-
-function isMusl(): boolean {
-  try {
-    return readFileSync("/usr/bin/ldd", "latin1").includes("musl");
-  } catch {
-    const report = process.report?.getReport() as
-      { header?: { glibcVersionRuntime?: string } } | undefined;
-    return report?.header?.glibcVersionRuntime === undefined;
-  }
-}
-
-export const addon: Addon = load();
+export const addon = loadAddon() as Addon;

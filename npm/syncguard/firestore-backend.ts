@@ -1,4 +1,8 @@
-import type { FirestoreConnection, FirestoreNativeLocks } from "./addon.js";
+import type {
+  FirestoreConnection,
+  FirestoreNativeConnection,
+  FirestoreNativeLocks,
+} from "./addon.js";
 import { driveClient, warnOfDuplicates } from "./firestore-client.js";
 import { readClient } from "./firestore-client-settings.js";
 import { readConnection } from "./firestore-connection.js";
@@ -11,6 +15,7 @@ import type {
 import { exposeNativeBackend } from "./native-backend.js";
 import { core, type NativeBackend } from "./native.js";
 import { checkKnownOptions } from "./options.js";
+import { nodeRoots } from "./node-trust.js";
 import { checkServerOptions, checkStrings } from "./server-options.js";
 import { shareConnections } from "./shared-connections.js";
 import type { SyncGuardBackend } from "./types.js";
@@ -60,17 +65,25 @@ function connect(
     if (transport === "client") {
       throw invalid('transport "client" needs a client with runTransaction() and collection()');
     }
-    return connectNatively(core.createFirestoreConnection(readConnection(db)), options);
+    const settings = withNodeRoots(readConnection(db));
+    return connectNatively(core.createFirestoreConnection(settings), options);
   }
   if (transport === "client") return drive(db, options);
   const reading = readClient(db);
   if ("settings" in reading) {
-    return connectNatively(connectionOf(db, reading.settings), options);
+    return connectNatively(connectionOf(db, withNodeRoots(reading.settings)), options);
   }
   if (transport === "native") {
     throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
   }
   return drive(db, options);
+}
+
+/** Whom Node trusts, where there is TLS. */
+function withNodeRoots(settings: FirestoreNativeConnection): FirestoreNativeConnection {
+  if (settings.emulatorHost !== undefined || settings.ssl === false) return settings;
+  const defaultRoots = nodeRoots();
+  return defaultRoots === undefined ? settings : { ...settings, defaultRoots };
 }
 
 function connectNatively(

@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { FirestoreNativeConnection } from "./addon.js";
 import { credentialsJson } from "./firestore-connection.js";
 import type { FirestoreClient } from "./firestore-types.js";
+import { nodeVerifies } from "./node-trust.js";
 
 /** Settings for a connection that does what the client would, or what stands in the way. */
 export type Reading = { settings: FirestoreNativeConnection } | { obstacle: string };
@@ -75,6 +76,8 @@ function readSettings(given: Readonly<Record<string, unknown>>): Reading {
   const host = isGiven(port) ? `${name}:${Number(port)}` : name;
   // Without TLS, the client takes the server for an emulator and says that it may do everything.
   if (ssl === false) settings.emulatorHost = host;
+  // The native connection cannot do without a certificate that it trusts.
+  else if (!nodeVerifies()) return { obstacle: "NODE_TLS_REJECT_UNAUTHORIZED=0" };
   else settings.host = host;
   return { settings };
 }

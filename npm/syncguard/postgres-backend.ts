@@ -6,6 +6,7 @@ import { runOnClient } from "./postgres-client.js";
 import { isClient, readClient } from "./postgres-client-settings.js";
 import { isCount, readConnection } from "./postgres-connection.js";
 import { shareBackend } from "./postgres-shared.js";
+import { withNodeRoots } from "./postgres-ssl.js";
 import type { Target } from "./postgres-target.js";
 import type {
   PostgresBackendOptions,
@@ -100,6 +101,8 @@ function connect(
 function withOptions(target: Target, options: PostgresBackendOptions): Target {
   const { connectTimeoutMs, poolSize, prepare } = options;
   const connection = { ...target.connection };
+  const tls = withNodeRoots(connection.tls);
+  if (tls !== undefined) connection.tls = tls;
   if (connectTimeoutMs !== undefined) connection.connectTimeoutMs = connectTimeoutMs;
   if (poolSize !== undefined) connection.poolSize = poolSize;
   if (prepare !== undefined) connection.prepare = prepare;

@@ -116,9 +116,9 @@ function readPassword(value: unknown, target: Target, name: string): void {
 }
 
 function readSsl(value: unknown): NativeTls {
-  if (typeof value === "boolean") return { mode: value ? "verify-full" : "disable" };
+  if (value === false) return { mode: "disable" };
   if (typeof value === "string") return { mode: value };
-  checkObject(value, "ssl");
+  if (value !== true) checkObject(value, "ssl");
   const reading = readSslObject(value);
   if ("tls" in reading) return reading.tls;
   throw invalid(`${reading.obstacle} has a wrong type or is not an option`);

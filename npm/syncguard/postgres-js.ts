@@ -1,7 +1,7 @@
 /** Settings of a postgres.js instance. */
 
 import type { PostgresNativeConnection } from "./addon.js";
-import { readClientSsl } from "./postgres-ssl.js";
+import { readSslObject } from "./postgres-ssl.js";
 import {
   isGiven,
   isPositive,
@@ -68,7 +68,7 @@ function readSsl(ssl: unknown, connection: PostgresNativeConnection): string | u
   else if (ssl === "require" || ssl === "allow") connection.tls = { mode: "require" };
   else if (ssl === "prefer") connection.tls = { mode: "prefer" };
   else if (ssl === true || ssl === "verify-full" || typeof ssl === "object") {
-    const reading = readClientSsl(typeof ssl === "object" ? (ssl as object) : true);
+    const reading = readSslObject(typeof ssl === "object" ? (ssl as object) : true);
     if ("obstacle" in reading) return reading.obstacle;
     connection.tls = reading.tls;
   } else return "ssl";

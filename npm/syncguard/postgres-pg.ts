@@ -5,7 +5,7 @@ import { isIP, Socket } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import type { PostgresNativeConnection } from "./addon.js";
-import { readClientSsl } from "./postgres-ssl.js";
+import { readSslObject } from "./postgres-ssl.js";
 import {
   isGiven,
   isPositive,
@@ -113,7 +113,7 @@ function readSsl(
     return undefined;
   }
   if (ssl !== true && typeof ssl !== "object") return "ssl";
-  const reading = readClientSsl(ssl);
+  const reading = readSslObject(ssl);
   if ("obstacle" in reading) return reading.obstacle;
   connection.tls = reading.tls;
   // The name of a host goes before it.

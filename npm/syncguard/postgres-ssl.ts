@@ -1,29 +1,25 @@
 /** `ssl` as postgres.js and pg take it, in the native part's words. */
 
+import { nodeRoots, nodeVerifies } from "./node-trust.js";
 import type { NativeTls } from "./postgres-target.js";
 import { readTls } from "./tls.js";
 
 export type SslReading = { tls: NativeTls } | { obstacle: string };
 
-/** Reads an object for Node's `tls.connect()`. */
-export function readSslObject(ssl: object): SslReading {
+/** Reads an object for Node's `tls.connect()`; `true` stands for its defaults. */
+export function readSslObject(ssl: object | true): SslReading {
   // pg hides the key from those who list properties.
-  const reading = readTls({ ...ssl, key: (ssl as { key?: unknown }).key });
+  const reading = readTls(ssl === true || { ...ssl, key: (ssl as { key?: unknown }).key });
   if ("obstacle" in reading) return { obstacle: reading.obstacle.replace(/^tls/, "ssl") };
   const { rejectUnauthorized, ca, ...tls } = reading.tls;
   // With authorities, the mode "require" would check them.
-  if (rejectUnauthorized === false) return { tls: { ...tls, mode: "require" } };
+  if (!(rejectUnauthorized ?? nodeVerifies())) return { tls: { ...tls, mode: "require" } };
   return { tls: { ...tls, mode: "verify-full", ...(ca === undefined ? {} : { ca }) } };
 }
 
-/** The same for a client: an obstacle where Node itself would check the server in another way. */
-export function readClientSsl(ssl: object | true): SslReading {
-  const reading = readSslObject(ssl === true ? {} : ssl);
-  if ("obstacle" in reading || reading.tls.mode !== "verify-full") return reading;
-  const { NODE_EXTRA_CA_CERTS, NODE_TLS_REJECT_UNAUTHORIZED } = process.env;
-  if (NODE_TLS_REJECT_UNAUTHORIZED === "0") return { obstacle: "NODE_TLS_REJECT_UNAUTHORIZED" };
-  if (NODE_EXTRA_CA_CERTS && reading.tls.ca === undefined) {
-    return { obstacle: "NODE_EXTRA_CA_CERTS" };
-  }
-  return reading;
+/** Whom Node trusts, for modes that check certificates against no `ca`; a URL or a variable may say that they do. */
+export function withNodeRoots(tls: NativeTls | undefined): NativeTls | undefined {
+  if (tls?.ca !== undefined || !(tls?.mode ?? "verify").startsWith("verify")) return tls;
+  const defaultRoots = nodeRoots();
+  return defaultRoots === undefined ? tls : { ...tls, defaultRoots };
 }

@@ -24,7 +24,7 @@ export type PostgresClient = PostgresJsClient | PgClient;
 
 /** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
 export interface PostgresSslOptions {
-  /** The certificates to trust. Default: those of the web. */
+  /** The certificates to trust. Default: those that Node trusts. */
   ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
   /** The certificate to show, with those that vouch for it. */
   cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;

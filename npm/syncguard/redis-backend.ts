@@ -12,6 +12,7 @@ import type {
 } from "./redis-types.js";
 import { shareConnections } from "./shared-connections.js";
 import { checkServerOptions, checkStrings } from "./server-options.js";
+import { withNodeDefaults } from "./tls.js";
 import type { SyncGuardBackend } from "./types.js";
 import { checkDisposal, invalid, withoutNulls } from "./validation.js";
 
@@ -65,6 +66,9 @@ function connectNatively(
 ): NativeBackend {
   const { connectTimeoutMs, operationTimeoutMs } = options;
   const all = { ...settings };
+  // A URL can say that there is TLS, and no more about it.
+  if (all.tls === undefined && /^rediss/i.test(all.url ?? "")) all.tls = {};
+  if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
   if (connectTimeoutMs !== undefined) all.connectTimeoutMs = connectTimeoutMs;
   if (operationTimeoutMs !== undefined) all.operationTimeoutMs = operationTimeoutMs;
   const connection =

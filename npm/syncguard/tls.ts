@@ -1,8 +1,12 @@
 /** TLS settings of Node, as the native part takes them. */
 
+import { nodeRoots, nodeVerifies, type Roots } from "./node-trust.js";
+
 export type TlsSettings = {
   /** Certificates and keys as PEM. */
   ca?: string;
+  /** Whom to trust without `ca`. */
+  defaultRoots?: Roots;
   cert?: string;
   key?: string;
   servername?: string;
@@ -57,6 +61,14 @@ export function readTls(options: unknown, isSocket = false): TlsReading {
     }
   }
   return { tls };
+}
+
+/** What Node would do about what the settings leave open. */
+export function withNodeDefaults(tls: TlsSettings): TlsSettings {
+  if (!(tls.rejectUnauthorized ?? nodeVerifies())) return { ...tls, rejectUnauthorized: false };
+  if (tls.ca !== undefined) return tls;
+  const defaultRoots = nodeRoots();
+  return defaultRoots === undefined ? tls : { ...tls, defaultRoots };
 }
 
 const ADDRESS: ReadonlySet<string> = new Set(["host", "port", "family"]);

@@ -6,20 +6,24 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { inspectAddon } from "./elf.mjs";
 import { root } from "./paths.mjs";
+import { platformManifest, platformReadme } from "./platform-package.mjs";
 import { must } from "./run.mjs";
 
 /**
  * Makes the tarballs from what is built into `folder`. Resolves to
- * `{ main, platforms: [{ name, path, addon }] }`.
+ * `{ main, platforms: [{ name, path, addon }] }`. In `npm` are the folders of the platforms' packages.
  */
-export async function pack(folder) {
+export async function pack(folder, npm = join(root, "npm")) {
   mkdirSync(folder, { recursive: true });
   const staging = mkdtempSync(join(tmpdir(), "syncguard-pack-"));
   try {
+    const all = platformPackages(npm);
+    const built = all.filter(({ source, manifest }) => existsSync(join(source, manifest.main)));
+    if (built.length === 0) throw new Error("no addon is built: run `npm run build` first");
     const platforms = [];
-    for (const name of builtPlatforms()) platforms.push(await packPlatform(name, staging, folder));
-    if (platforms.length === 0) throw new Error("no addon is built: run `npm run build` first");
-    return { main: await packMain(staging, folder), platforms };
+    for (const each of built) platforms.push(await packPlatform(each, staging, folder));
+    const names = all.map(({ manifest }) => manifest.name);
+    return { main: await packMain(names, staging, folder), platforms };
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
@@ -27,11 +31,11 @@ export async function pack(folder) {
 
 // The repository's package.json names no platform package, because `npm ci` could not resolve what is
 // not published yet; the published one names all of them, at its own version.
-async function packMain(staging, folder) {
+async function packMain(platforms, staging, folder) {
   const manifest = readJson(join(root, "package.json"));
   for (const field of ["private", "scripts", "devDependencies", "napi"]) delete manifest[field];
   manifest.optionalDependencies = Object.fromEntries(
-    platformManifests().map(({ name }) => [name, manifest.version]),
+    platforms.map((name) => [name, manifest.version]),
   );
   const stage = join(staging, "main");
   mkdirSync(stage);
@@ -46,21 +50,17 @@ async function packMain(staging, folder) {
   return npmPack(stage, folder);
 }
 
-async function packPlatform(name, staging, folder) {
-  const source = join(root, "npm", name);
-  const manifest = readJson(join(source, "package.json"));
-  const { version } = readJson(join(root, "package.json"));
-  if (manifest.version !== version) {
-    throw new Error(`npm/${name}/package.json has version ${manifest.version}, not ${version}`);
-  }
+async function packPlatform({ source, manifest }, staging, folder) {
+  const { name, main } = manifest;
   const stage = join(staging, name);
   mkdirSync(stage);
-  for (const file of ["package.json", "README.md", manifest.main]) {
-    copyFileSync(join(source, file), join(stage, file));
-  }
+  writeJson(join(stage, "package.json"), manifest);
+  writeFileSync(join(stage, "README.md"), platformReadme(manifest));
+  copyFileSync(join(source, main), join(stage, main));
   copyFileSync(join(root, "LICENSE"), join(stage, "LICENSE"));
-  const addon = manifest.os.includes("linux") ? await inspect(join(source, manifest.main)) : {};
-  return { name: manifest.name, path: await npmPack(stage, folder), addon };
+  const isRead = manifest.os.includes("linux") && !manifest.libc?.includes("musl");
+  const addon = isRead ? await inspect(join(source, main)) : {};
+  return { name, path: await npmPack(stage, folder), addon };
 }
 
 async function inspect(path) {
@@ -76,21 +76,24 @@ async function npmPack(stage, folder) {
   return join(folder, filename);
 }
 
-function builtPlatforms() {
-  return platformFolders().filter((name) => {
-    const { main } = readJson(join(root, "npm", name, "package.json"));
-    return existsSync(join(root, "npm", name, main));
-  });
-}
-
-function platformManifests() {
-  return platformFolders().map((name) => readJson(join(root, "npm", name, "package.json")));
-}
-
-function platformFolders() {
-  return readdirSync(join(root, "npm")).filter(
-    (name) => name !== "syncguard" && existsSync(join(root, "npm", name, "package.json")),
-  );
+/** The packages of all platforms that have a folder; the manifest that a folder lacks is made here, not in the tree. */
+function platformPackages(npm) {
+  const own = readJson(join(root, "package.json"));
+  const packages = [];
+  for (const platform of readdirSync(npm).sort()) {
+    if (platform === "syncguard") continue;
+    const source = join(npm, platform);
+    const path = join(source, "package.json");
+    const isNamed = existsSync(path);
+    const manifest = isNamed ? readJson(path) : platformManifest(platform, own);
+    if (manifest.version !== own.version) {
+      throw new Error(
+        `npm/${platform}/package.json has version ${manifest.version}, not ${own.version}`,
+      );
+    }
+    if (isNamed || existsSync(join(source, manifest.main))) packages.push({ source, manifest });
+  }
+  return packages;
 }
 
 function readJson(path) {

@@ -31,7 +31,15 @@ function platformName() {
 }
 
 function isGlibc() {
-  return Boolean(process.report.getReport().header.glibcVersionRuntime);
+  const { report } = process;
+  const { excludeNetwork } = report;
+  // The names of whom this process talks to would be looked up.
+  report.excludeNetwork = true;
+  try {
+    return Boolean(report.getReport().header.glibcVersionRuntime);
+  } finally {
+    report.excludeNetwork = excludeNetwork;
+  }
 }
 
 /** Every file under `folder` that `keep` wants, as absolute paths. */

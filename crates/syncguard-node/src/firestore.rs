@@ -14,7 +14,7 @@ use crate::completion::Completions;
 use crate::error::{Code, thrown};
 use crate::firestore_client::ClientTransport;
 use crate::firestore_connection::FirestoreConnection;
-use crate::options::timeout;
+use crate::options::{RootsOption, default_roots, timeout};
 
 /// How locks are kept, whoever carries them to Firestore.
 #[napi(object)]
@@ -38,6 +38,8 @@ pub struct FirestoreConnectionOptions {
     /// Whether that server speaks TLS: yes if this is not said.
     pub ssl: Option<bool>,
     pub emulator_host: Option<String>,
+    /// Whom to trust.
+    pub default_roots: Option<RootsOption>,
 }
 
 #[napi]
@@ -94,6 +96,7 @@ pub(crate) fn connection_config(options: FirestoreConnectionOptions) -> Firestor
         },
         endpoint: options.host.map(|host| Endpoint { host, tls }),
         emulator_host: options.emulator_host,
+        default_roots: default_roots(options.default_roots),
         ..FirestoreConfig::default()
     }
 }

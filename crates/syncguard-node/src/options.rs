@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use napi_derive::napi;
-use syncguard::Error;
 use syncguard::sqlite::SqliteConfig;
+use syncguard::{DefaultRoots, Error};
 
 #[napi(object)]
 pub struct SqliteOptions {
@@ -33,6 +33,23 @@ impl TryFrom<SqliteOptions> for SqliteConfig {
             config.allow_network_file_system = allow;
         }
         Ok(config)
+    }
+}
+
+/// Whom Node trusts, where that is not Mozilla's list alone.
+#[napi(object)]
+pub struct RootsOption {
+    /// Certificates, one after the other.
+    pub pem: String,
+    /// Whether Mozilla's list counts beside them.
+    pub with_mozilla: bool,
+}
+
+pub(crate) fn default_roots(option: Option<RootsOption>) -> DefaultRoots {
+    match option {
+        None => DefaultRoots::Mozilla,
+        Some(roots) if roots.with_mozilla => DefaultRoots::MozillaAnd(roots.pem.into_bytes()),
+        Some(roots) => DefaultRoots::Only(roots.pem.into_bytes()),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::backend::NativeBackend;
 use crate::bridge::{Bridge, Rejection};
 use crate::completion::{Completions, Outcome};
 use crate::error::{Code, thrown};
-use crate::options::{port, timeout, whole};
+use crate::options::{RootsOption, default_roots, port, timeout, whole};
 
 /// What the locks are like, whoever talks to the server.
 #[napi(object)]
@@ -45,6 +45,8 @@ pub struct PostgresTlsOptions {
     pub mode: Option<String>,
     /// PEM.
     pub ca: Option<String>,
+    /// Whom to trust without `ca`.
+    pub default_roots: Option<RootsOption>,
     /// PEM.
     pub cert: Option<String>,
     /// PEM.
@@ -166,6 +168,7 @@ fn config(
         }
         let pem = |text: Option<String>| text.map(Pem::Text);
         config.tls.root = pem(tls.ca).or(config.tls.root);
+        config.tls.default_roots = default_roots(tls.default_roots);
         config.tls.certificate = pem(tls.cert).or(config.tls.certificate);
         config.tls.key = pem(tls.key).or(config.tls.key);
         config.tls.server_name = tls.servername.or(config.tls.server_name);

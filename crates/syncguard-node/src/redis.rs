@@ -17,7 +17,7 @@ use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
 use crate::completion::Completions;
 use crate::error::{Code, thrown};
-use crate::options::{port, timeout, whole};
+use crate::options::{RootsOption, default_roots, port, timeout, whole};
 use crate::redis_connection::RedisConnection;
 
 /// How locks are kept, whoever carries them to the server.
@@ -32,6 +32,8 @@ pub struct RedisLockOptions {
 pub struct RedisTlsOptions {
     /// PEM.
     pub ca: Option<String>,
+    /// Whom to trust without `ca`.
+    pub default_roots: Option<RootsOption>,
     /// PEM.
     pub cert: Option<String>,
     /// PEM.
@@ -145,6 +147,7 @@ pub(crate) fn config(connection: RedisConnectionOptions) -> Result<RedisConfig, 
     if let Some(tls) = connection.tls {
         config.tls = Some(RedisTls {
             ca: tls.ca.map(String::into_bytes),
+            default_roots: default_roots(tls.default_roots),
             cert: tls.cert.map(String::into_bytes),
             key: tls.key.map(String::into_bytes),
             servername: tls.servername,

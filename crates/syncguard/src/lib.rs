@@ -49,6 +49,8 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod suggest;
 mod time;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+mod tls;
 mod undo;
 mod work;
 
@@ -64,4 +66,6 @@ pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockGuard, LockOptions, lock};
 pub use lock_id::LockId;
 pub use time::{Clock, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms};
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+pub use tls::DefaultRoots;
 pub use work::Work;

@@ -311,7 +311,7 @@ fn channel(config: &FirestoreConfig) -> Result<Channel, Error> {
         .keep_alive_while_idle(false);
     if tls {
         endpoint = endpoint
-            .tls_config(ClientTlsConfig::new().with_webpki_roots())
+            .tls_config(ClientTlsConfig::new().trust_anchors(config.default_roots.read().roots))
             .map_err(|error| {
                 Error::new(ErrorKind::Internal, "TLS could not be set up").with_source(error)
             })?;

@@ -9,6 +9,7 @@ use super::decision::Warning;
 use super::ids::is_reserved;
 use crate::backend::DEFAULT_OPERATION_TIMEOUT;
 use crate::error::Error;
+use crate::tls::DefaultRoots;
 
 /// Who we are to Firestore.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -63,6 +64,9 @@ pub struct FirestoreConfig {
     pub endpoint: Option<Endpoint>,
     /// `host:port` of an emulator, which asks for no credentials.
     pub emulator_host: Option<String>,
+    /// Whom to trust when connecting to Firestore over TLS. Requests for access tokens go by the operating
+    /// system's certificates, as Google's authentication library makes them.
+    pub default_roots: DefaultRoots,
     /// The collection of locks: `"locks"` unless set.
     pub collection: String,
     /// The collection of fence counters: `"fence_counters"` unless set.
@@ -85,6 +89,7 @@ impl Default for FirestoreConfig {
             credentials: Credentials::default(),
             endpoint: None,
             emulator_host: None,
+            default_roots: DefaultRoots::default(),
             collection: "locks".to_owned(),
             fence_collection: "fence_counters".to_owned(),
             cleanup_in_is_locked: false,

@@ -1,5 +1,7 @@
 //! Access tokens, from Google's own authentication library.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
 use google_cloud_auth::credentials::{
@@ -46,8 +48,29 @@ impl Key {
         self.0.as_ref()?.get("project_id")?.as_str()
     }
 
+    /// Whether tokens are asked for over the network; a service account signs its own.
+    fn asks_for_tokens(&self) -> bool {
+        let of_default = match self.0 {
+            Some(_) => None,
+            None => default_key(|name| std::env::var_os(name)),
+        };
+        let Some(json) = self.0.as_ref().or(of_default.as_ref()) else {
+            return true;
+        };
+        let kind = json.get("type").and_then(Value::as_str);
+        !matches!(kind, None | Some("service_account"))
+    }
+
     /// Starts to get tokens.
     pub(super) fn into_token(self) -> Result<Token, Error> {
+        // The library panics where its HTTP client finds none, also for servers without TLS.
+        if self.asks_for_tokens() && !has_certificates() {
+            return Err(Error::new(
+                ErrorKind::AuthFailed,
+                "access tokens need the operating system's certificates, and there are none: \
+                 install ca-certificates, name a file in SSL_CERT_FILE, or use the key of a service account",
+            ));
+        }
         let built = match self.0 {
             None => Builder::default().with_scopes(SCOPES).build(),
             Some(json) => match json.get("type").and_then(Value::as_str) {
@@ -114,6 +137,28 @@ impl Token {
     }
 }
 
+/// What the file of Application Default Credentials holds, if there is one.
+fn default_key(variable: impl Fn(&str) -> Option<OsString>) -> Option<Value> {
+    let path = match variable("GOOGLE_APPLICATION_CREDENTIALS") {
+        Some(path) => PathBuf::from(path),
+        None => PathBuf::from(variable("HOME")?)
+            .join(".config/gcloud/application_default_credentials.json"),
+    };
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// Whether the library finds authorities to trust.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn has_certificates() -> bool {
+    !rustls_native_certs::load_native_certs().certs.is_empty()
+}
+
+/// Whether the library finds authorities to trust: here it asks the operating system about each server.
+#[cfg(not(all(unix, not(target_vendor = "apple"))))]
+fn has_certificates() -> bool {
+    true
+}
+
 /// The members that the library asks for and does not need, and that keys given as
 /// `{ client_email, private_key }` lack.
 fn completed(mut json: Value) -> Value {
@@ -157,6 +202,24 @@ mod tests {
             panic!("read a file that is not there");
         };
         assert_eq!(error.message(), "the key file cannot be read");
+    }
+
+    #[test]
+    fn a_service_account_needs_nobody_for_its_tokens() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let named =
+            |name: &str| (name == "GOOGLE_APPLICATION_CREDENTIALS").then(|| file.path().into());
+        for (text, asks) in [
+            (r#"{"type":"service_account"}"#, false),
+            (r#"{"client_email":"a@b"}"#, false),
+            (r#"{"type":"authorized_user"}"#, true),
+            (r#"{"type":"external_account"}"#, true),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            let from_file = default_key(named).unwrap();
+            assert_eq!(Key(Some(from_file)).asks_for_tokens(), asks, "{text}");
+        }
+        assert!(default_key(|_| None).is_none());
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Error;
+use crate::tls::DefaultRoots;
 
 /// The port where nothing else is said.
 pub(super) const DEFAULT_PORT: u16 = 5432;
@@ -205,8 +206,10 @@ pub trait PasswordSource: Send + Sync + 'static {
 pub struct Tls {
     /// Whether to encrypt, and whether to check the server.
     pub mode: SslMode,
-    /// Certificates of the authorities to trust; those of the web by default.
+    /// Certificates of the authorities to trust, instead of [`default_roots`](Self::default_roots).
     pub root: Option<Pem>,
+    /// Whom to trust without [`root`](Self::root), in the modes that check the server then.
+    pub default_roots: DefaultRoots,
     /// The client's certificate.
     pub certificate: Option<Pem>,
     /// Its private key, not encrypted.

@@ -6,7 +6,8 @@ use tokio::time::timeout;
 use super::config::{RedisConfig, RedisSentinel};
 use super::error::{Cause, to_error};
 use super::session::{Step, ask, auth, late, login, name};
-use super::stream::{self, Stream, Tls};
+use super::stream::{self, Stream};
+use super::tls::Trust;
 use crate::error::Error;
 
 /// A stream to the primary that is ready for scripts. Asks one Sentinel after the other until one
@@ -14,7 +15,7 @@ use crate::error::Error;
 pub(super) async fn open(
     config: &RedisConfig,
     set: &RedisSentinel,
-    tls: Option<&Tls<'_>>,
+    tls: Option<&Trust>,
 ) -> Result<Box<dyn Stream>, Error> {
     let mut refusal = None;
     for (host, port) in &set.nodes {
@@ -41,7 +42,7 @@ async fn ask_for_primary(
     host: &str,
     port: u16,
     set: &RedisSentinel,
-    tls: Option<&Tls<'_>>,
+    tls: Option<&Trust>,
 ) -> Result<(String, u16), Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut question = cmd("SENTINEL");
@@ -70,7 +71,7 @@ async fn open_primary(
     host: &str,
     port: u16,
     config: &RedisConfig,
-    tls: Option<&Tls<'_>>,
+    tls: Option<&Trust>,
 ) -> Result<Box<dyn Stream>, Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut steps = login(config);

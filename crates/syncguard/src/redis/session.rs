@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::config::{RedisConfig, RedisServer};
 use super::error::{Cause, describe, error_text, reply_code, to_error};
 use super::sentinel;
-use super::stream::{self, Stream, Tls};
+use super::stream::{self, Stream};
 use super::tls::Trust;
 use crate::error::Error;
 
@@ -31,15 +31,14 @@ impl Step {
 /// A stream to the configured server that is ready for scripts.
 pub(super) async fn open(
     config: &RedisConfig,
-    trust: Option<&Trust>,
+    tls: Option<&Trust>,
 ) -> Result<Box<dyn Stream>, Error> {
-    let tls = trust.map(Tls::new).transpose()?;
     let limit = config.connect_timeout;
     match &config.server {
-        RedisServer::Sentinel(set) => sentinel::open(config, set, tls.as_ref()).await,
+        RedisServer::Sentinel(set) => sentinel::open(config, set, tls).await,
         RedisServer::Tcp { host, port } => {
             let open = async {
-                let stream = stream::tcp(host, *port, tls.as_ref()).await?;
+                let stream = stream::tcp(host, *port, tls).await?;
                 ready(stream, config).await
             };
             timeout(limit, open).await.unwrap_or_else(|_| Err(late()))

@@ -1,9 +1,7 @@
 //! Streams of bytes to servers.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -17,27 +15,11 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Whom to trust, ready for use.
-pub(super) struct Tls<'a> {
-    trust: &'a Trust,
-    config: Arc<ClientConfig>,
-}
-
-impl<'a> Tls<'a> {
-    /// Reads the operating system's certificates if they are needed: file I/O.
-    pub(super) fn new(trust: &'a Trust) -> Result<Self, Error> {
-        Ok(Self {
-            trust,
-            config: Arc::new(trust.client_config()?),
-        })
-    }
-}
-
 /// Connects to a host.
 pub(super) async fn tcp(
     host: &str,
     port: u16,
-    tls: Option<&Tls<'_>>,
+    tls: Option<&Trust>,
 ) -> Result<Box<dyn Stream>, Error> {
     let stream = TcpStream::connect((host, port))
         .await
@@ -47,8 +29,8 @@ pub(super) async fn tcp(
     let Some(tls) = tls else {
         return Ok(Box::new(stream));
     };
-    let name = tls.trust.name_of(host).ok_or_else(unreachable)?;
-    let stream = TlsConnector::from(Arc::clone(&tls.config))
+    let name = tls.name_of(host).ok_or_else(unreachable)?;
+    let stream = TlsConnector::from(tls.config())
         .connect(name, stream)
         .await
         .map_err(|_| unreachable())?;

@@ -3,22 +3,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::tls::{Check, DefaultRoots, Given, Pem, client_config};
 
 /// How to trust the server, and how to be trusted by it. All files are PEM.
 ///
 /// `Debug` shows no contents.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisTls {
-    /// The certificates to trust, instead of the operating system's.
+    /// The certificates to trust, instead of [`default_roots`](Self::default_roots).
     pub ca: Option<Vec<u8>>,
+    /// Whom to trust without [`ca`](Self::ca).
+    pub default_roots: DefaultRoots,
     /// The certificate to show, with those that vouch for it.
     pub cert: Option<Vec<u8>>,
     /// Its private key.
@@ -34,6 +33,7 @@ impl Default for RedisTls {
     fn default() -> Self {
         Self {
             ca: None,
+            default_roots: DefaultRoots::default(),
             cert: None,
             key: None,
             servername: None,
@@ -51,26 +51,22 @@ impl fmt::Debug for RedisTls {
     }
 }
 
-/// Settings that were read, and the certificates of the operating system if they are needed.
+/// Settings that were read.
 #[derive(Clone)]
 pub(super) struct Trust {
-    roots: Option<RootCertStore>,
-    identity: Option<(Vec<CertificateDer<'static>>, Arc<PrivateKeyDer<'static>>)>,
+    config: Arc<ClientConfig>,
     servername: Option<ServerName<'static>>,
-    reject_unauthorized: bool,
 }
 
 impl RedisTls {
     /// Reads the PEM texts; no I/O.
     pub(super) fn read(&self) -> Result<Trust, Error> {
-        let roots = self.ca.as_deref().map(read_roots).transpose()?;
+        let roots = match &self.ca {
+            Some(ca) => given("tls.ca", ca).roots()?,
+            None => self.default_roots.read(),
+        };
         let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                let certs = read_certificates("tls.cert", cert)?;
-                let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|_| Error::invalid("tls.key must be a private key in PEM form"))?;
-                Some((certs, Arc::new(key)))
-            }
+            (Some(cert), Some(key)) => Some((given("tls.cert", cert), given("tls.key", key))),
             (None, None) => None,
             _ => return Err(Error::invalid("tls.cert and tls.key need each other")),
         };
@@ -80,17 +76,15 @@ impl RedisTls {
             .map(ServerName::try_from)
             .transpose()
             .map_err(|_| Error::invalid("tls.servername must be a host name or an address"))?;
-        let trust = Trust {
-            roots,
-            identity,
-            servername,
-            reject_unauthorized: self.reject_unauthorized,
+        let check = if self.reject_unauthorized {
+            Check::AuthorityAndName
+        } else {
+            Check::Nothing
         };
-        if trust.roots.is_some() || !trust.reject_unauthorized {
-            // The rest of what can be wrong, such as a key that is not the certificate's.
-            trust.client_config()?;
-        }
-        Ok(trust)
+        Ok(Trust {
+            config: Arc::new(client_config(check, roots, identity)?),
+            servername,
+        })
     }
 }
 
@@ -104,116 +98,22 @@ impl Trust {
             .or_else(|| ServerName::try_from(host.to_owned()).ok())
     }
 
-    /// Reads the operating system's certificates if they are needed: file I/O.
-    pub(super) fn client_config(&self) -> Result<ClientConfig, Error> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier: Arc<dyn ServerCertVerifier> = if self.reject_unauthorized {
-            let roots = match &self.roots {
-                Some(roots) => roots.clone(),
-                None => system_roots(),
-            };
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-                .build()
-                .map_err(|error| {
-                    Error::new(
-                        ErrorKind::ServiceUnavailable,
-                        "no certificate to trust was found: set tls.ca",
-                    )
-                    .with_source(error)
-                })?
-        } else {
-            Arc::new(Trusting(Arc::clone(&provider)))
-        };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(bad_settings)?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier);
-        match &self.identity {
-            Some((certs, key)) => builder
-                .with_client_auth_cert(certs.clone(), key.clone_key())
-                .map_err(bad_settings),
-            None => Ok(builder.with_no_client_auth()),
-        }
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
     }
 }
 
-fn bad_settings(error: rustls::Error) -> Error {
-    Error::invalid("tls.cert and tls.key do not fit each other or cannot be used")
-        .with_source(error)
-}
-
-fn read_certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match certs {
-        Ok(certs) if !certs.is_empty() => Ok(certs),
-        _ => Err(Error::invalid(format!(
-            "{field} must be certificates in PEM form"
-        ))),
-    }
-}
-
-fn read_roots(pem: &[u8]) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    for cert in read_certificates("tls.ca", pem)? {
-        roots
-            .add(cert)
-            .map_err(|_| Error::invalid("tls.ca holds a certificate that cannot be used"))?;
-    }
-    Ok(roots)
-}
-
-fn system_roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    // One that cannot be read must not keep the others from being used.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots
-}
-
-/// Takes any certificate: `reject_unauthorized` is `false`.
-#[derive(Debug)]
-struct Trusting(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+fn given<'a>(field: &'static str, text: &'a [u8]) -> Given<'a> {
+    Given {
+        field,
+        pem: Pem::Text(text),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn refused(tls: &RedisTls) -> String {
         let error = tls.read().err().unwrap();

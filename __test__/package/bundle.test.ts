@@ -1,0 +1,106 @@
+/** Bundles as users make them: our code in them, the package with the binary beside them. */
+
+import { cpSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { build } from "esbuild";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { temporaryFolder } from "../support/temp.js";
+import { type Installed, installPackages } from "./installed.js";
+import { asFunction, blocks, quickStart } from "./readme.js";
+
+let installed: Installed;
+const deployed = temporaryFolder();
+/** The package with the binary for this platform. */
+let binary: string;
+
+beforeAll(async () => {
+  installed = await installPackages();
+  const names = readdirSync(join(installed.folder, "node_modules"));
+  binary = names.find((name) => name.startsWith("syncguard-")) as string;
+}, 120_000);
+afterAll(() => {
+  installed.remove();
+  deployed.remove();
+});
+
+/** A folder to run bundles in, where nothing else is installed but the binary. */
+beforeEach(() => {
+  cpSync(
+    join(installed.folder, "node_modules", binary),
+    join(deployed.path, "node_modules", binary),
+    { recursive: true },
+  );
+});
+
+/** Runs a bundle where the project that it was made of cannot be reached. */
+async function runBundle(path: string): Promise<string> {
+  const { code, stdout, stderr } = await installed.node(path);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  return stdout;
+}
+
+const EXPECTED = /^written under fence \d{15}\n$/;
+
+test("an ES module runs, bundled as README says", async () => {
+  const [example, ...others] = blocks.filter(({ mark }) => mark === "bundle");
+  expect(others).toEqual([]);
+  const esbuild = pathToFileURL(createRequire(import.meta.url).resolve("esbuild")).href;
+  const code = example?.code.replace('from "esbuild"', `from "${esbuild}"`) ?? "";
+  writeFileSync(join(installed.folder, "app.mjs"), quickStart);
+  writeFileSync(join(installed.folder, "build.mjs"), code);
+  const built = await installed.node("build.mjs");
+  expect(built).toEqual({ code: 0, stdout: "", stderr: "" });
+  cpSync(join(installed.folder, "dist"), deployed.path, { recursive: true });
+  expect(await runBundle(join(deployed.path, "app.mjs"))).toMatch(EXPECTED);
+});
+
+test("CommonJS runs, and needs no more than that the binary is left out", async () => {
+  const source = join(installed.folder, "function.mjs");
+  writeFileSync(source, asFunction(quickStart, true));
+  const outfile = join(deployed.path, "app.cjs");
+  const external = ["syncguard-*"];
+  const options = { bundle: true, platform: "node", format: "cjs", logLevel: "silent" } as const;
+  const { warnings } = await build({ entryPoints: [source], outfile, external, ...options });
+  expect(warnings).toEqual([]);
+  expect(await runBundle(outfile)).toMatch(EXPECTED);
+});
+
+test("the binary's package is named literally, so that tools see that it is needed", async () => {
+  const source = join(installed.folder, "traced.mjs");
+  writeFileSync(source, 'import "syncguard";\n');
+  const found: string[] = [];
+  await build({
+    entryPoints: [source],
+    bundle: true,
+    platform: "node",
+    write: false,
+    plugins: [
+      {
+        name: "trace",
+        setup: ({ onResolve }) => {
+          onResolve({ filter: /^syncguard-/ }, ({ path }) => {
+            found.push(path);
+            return { path, external: true };
+          });
+        },
+      },
+    ],
+  });
+  expect(found).toContain(binary);
+});
+
+test("without the binary, a bundle says what is missing", async () => {
+  const source = join(installed.folder, "alone.mjs");
+  writeFileSync(source, 'import "syncguard";\n');
+  const folder = join(deployed.path, "..", `${deployed.path.split("/").at(-1) ?? ""}-alone`);
+  mkdirSync(folder);
+  const outfile = join(folder, "app.cjs");
+  const external = ["syncguard-*"];
+  const options = { bundle: true, platform: "node", format: "cjs", logLevel: "silent" } as const;
+  await build({ entryPoints: [source], outfile, external, ...options });
+  const { code, stderr } = await installed.node(outfile);
+  expect(code).not.toBe(0);
+  expect(stderr).toContain(`Cannot find module '${binary}'`);
+});

@@ -1,0 +1,277 @@
+//! TLS through rustls, for every backend: whom to trust, and how to be trusted.
+//!
+//! The operating system's certificates are not asked for: images without any work the same.
+
+#![cfg_attr(
+    not(feature = "postgres"),
+    allow(dead_code, reason = "the other backends do not need all of it")
+)]
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use crate::error::Error;
+
+/// Whom a backend trusts where its settings name no authority. `Debug` shows no contents.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum DefaultRoots {
+    /// Mozilla's list of authorities, which is part of this library.
+    #[default]
+    Mozilla,
+    /// That list, and these certificates in PEM form.
+    MozillaAnd(Vec<u8>),
+    /// These certificates in PEM form, and no others.
+    Only(Vec<u8>),
+}
+
+impl DefaultRoots {
+    /// The authorities. Certificates that cannot be used do not keep the others from being used: whoever
+    /// collects a default cannot be asked to correct it.
+    pub(crate) fn read(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        let more = match self {
+            Self::Mozilla => None,
+            Self::MozillaAnd(more) => Some(more),
+            Self::Only(all) => Some(all),
+        };
+        if !matches!(self, Self::Only(_)) {
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        if let Some(pem) = more {
+            let certificates = CertificateDer::pem_slice_iter(pem);
+            roots.add_parsable_certificates(certificates.map_while(Result::ok));
+        }
+        roots
+    }
+}
+
+impl fmt::Debug for DefaultRoots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mozilla => "Mozilla",
+            Self::MozillaAnd(_) => "MozillaAnd(…)",
+            Self::Only(_) => "Only(…)",
+        })
+    }
+}
+
+/// PEM that a user gave, and what the user calls it.
+pub(crate) struct Given<'a> {
+    pub(crate) field: &'static str,
+    pub(crate) pem: Pem<'a>,
+}
+
+pub(crate) enum Pem<'a> {
+    Text(&'a [u8]),
+    File(&'a Path),
+}
+
+impl Given<'_> {
+    /// The authorities to trust.
+    pub(crate) fn roots(&self) -> Result<RootCertStore, Error> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.certificates()? {
+            roots.add(certificate).map_err(|error| {
+                let what = format!("{} holds a certificate that cannot be used", self.field);
+                Error::invalid(what).with_source(error)
+            })?;
+        }
+        Ok(roots)
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+        let read = || -> Result<Vec<_>, PemError> {
+            match self.pem {
+                Pem::Text(text) => CertificateDer::pem_slice_iter(text).collect(),
+                Pem::File(path) => CertificateDer::pem_file_iter(path)?.collect(),
+            }
+        };
+        let found = read().map_err(|error| self.unreadable(error))?;
+        if found.is_empty() {
+            return Err(Error::invalid(format!(
+                "{} holds no certificate in PEM form",
+                self.field
+            )));
+        }
+        Ok(found)
+    }
+
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, Error> {
+        let read = match self.pem {
+            Pem::Text(text) => PrivateKeyDer::from_pem_slice(text),
+            Pem::File(path) => PrivateKeyDer::from_pem_file(path),
+        };
+        read.map_err(|error| self.unreadable(error))
+    }
+
+    fn unreadable(&self, error: PemError) -> Error {
+        Error::invalid(format!("{} cannot be read as PEM", self.field)).with_source(error)
+    }
+}
+
+/// What a server's certificate has to prove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Nothing: protects from nobody who can be in between.
+    Nothing,
+    /// That a trusted authority has signed it.
+    Authority,
+    /// The same, and that it is for the name that was asked for.
+    AuthorityAndName,
+}
+
+/// Settings for connections: `identity` is the certificate to show and its key.
+pub(crate) fn client_config(
+    check: Check,
+    roots: RootCertStore,
+    identity: Option<(Given<'_>, Given<'_>)>,
+) -> Result<ClientConfig, Error> {
+    let unusable = |error| Error::invalid("TLS cannot be set up").with_source(error);
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let authority = match check {
+        Check::Nothing => None,
+        Check::Authority | Check::AuthorityAndName => {
+            let verifier =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+            Some(verifier.build().map_err(|error| {
+                Error::invalid("there is no authority to trust").with_source(error)
+            })?)
+        }
+    };
+    let verifier = Verifier {
+        authority,
+        checks_name: check == Check::AuthorityAndName,
+        provider: Arc::clone(&provider),
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let Some((certificate, key)) = identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    builder
+        .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
+        .map_err(|error| {
+            let what = format!("{} and {} do not fit", certificate.field, key.field);
+            Error::invalid(what).with_source(error)
+        })
+}
+
+/// Checks as much as it is told to.
+#[derive(Debug)]
+struct Verifier {
+    authority: Option<Arc<WebPkiServerVerifier>>,
+    checks_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(authority) = &self.authority else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let verified = authority.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match verified {
+            // The name is what is checked last.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority() -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.self_signed(&key).unwrap().pem()
+    }
+
+    #[test]
+    fn defaults_are_mozillas_list_or_what_is_given() {
+        let mozilla = webpki_roots::TLS_SERVER_ROOTS.len();
+        let two = format!("{}# a comment\n{}", authority(), authority()).into_bytes();
+        assert_eq!(DefaultRoots::Mozilla.read().len(), mozilla);
+        let more = DefaultRoots::MozillaAnd(two.clone());
+        assert_eq!(more.read().len(), mozilla + 2);
+        assert_eq!(DefaultRoots::Only(two).read().len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_used_among_defaults_is_passed_over() {
+        let no_certificate =
+            "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n".to_owned();
+        for (pem, count) in [
+            (String::new(), 0),
+            ("no PEM".to_owned(), 0),
+            (no_certificate.clone() + &authority(), 1),
+            (
+                authority() + "-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----\n",
+                1,
+            ),
+        ] {
+            let roots = DefaultRoots::Only(pem.clone().into_bytes()).read();
+            assert_eq!(roots.len(), count, "{pem}");
+        }
+        let given = Given {
+            field: "ca",
+            pem: Pem::Text(no_certificate.as_bytes()),
+        };
+        assert!(given.roots().unwrap_err().message().starts_with("ca "));
+    }
+}
