@@ -25,6 +25,8 @@ class FakeFirestore implements FirestoreClient {
   readonly written: string[] = [];
   /** Transactions that have not ended. */
   open = 0;
+  /** What happens between a read outside of a transaction and its answer. */
+  meanwhile = (): void => undefined;
 
   collection = (collection: string) => ({
     doc: (id: string) => this.#ref(collection, id),
@@ -37,7 +39,7 @@ class FakeFirestore implements FirestoreClient {
           );
         return { docs, empty: docs.length === 0 };
       };
-      return { find, get: async () => find() };
+      return { find, get: async () => this.#answer(find()) };
     },
   });
 
@@ -79,8 +81,13 @@ class FakeFirestore implements FirestoreClient {
   }
 
   #ref(collection: string, id: string): Ref {
-    const ref: Ref = { collection, id, get: async () => this.#snapshot(ref) };
+    const ref: Ref = { collection, id, get: async () => this.#answer(this.#snapshot(ref)) };
     return ref;
+  }
+
+  #answer<T>(read: T): T {
+    this.meanwhile();
+    return read;
   }
 
   #snapshot(ref: Ref): Snapshot {
@@ -137,6 +144,25 @@ describe("a mock", () => {
     now.mockReturnValue(1_700_000_006_000);
     expect(await backend.isLocked({ key })).toBe(false);
     expect((await take(backend, key)).fence).toBe("000000000000002");
+  });
+
+  test("that answers late shows what was held when it was asked", async () => {
+    const client = new FakeFirestore();
+    const backend = connect(client);
+    const key = newKey();
+    const now = vi.spyOn(Date, "now").mockReturnValue(1_700_000_000_000);
+    const { lockId } = await take(backend, key, 5_000);
+    const answers = [
+      () => backend.isLocked({ key }),
+      () => backend.lookup({ key }).then((info) => info !== null),
+      () => backend.lookup({ lockId }).then((info) => info !== null),
+    ];
+    for (const isHeld of answers) {
+      now.mockReturnValue(1_700_000_000_000);
+      // Its holder may have extended it in that time.
+      client.meanwhile = () => now.mockReturnValue(1_700_000_060_000);
+      expect(await isHeld()).toBe(true);
+    }
   });
 
   test("that gives big integers is understood", async () => {

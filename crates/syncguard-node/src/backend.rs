@@ -222,6 +222,10 @@ impl NativeBackend {
         F: Future<Output = Result<Outcome, Error>> + Send + 'static,
     {
         self.completions.begin(&env);
+        if let Err(error) = self.completions.start_announcing() {
+            self.completions.mailbox.fail(operation, error);
+            return false;
+        }
         let to = Arc::clone(&self.completions.mailbox);
         let cancelled: Cancelled = if cancellable {
             Either::Left(Box::pin(to.cancels.register(operation)))
@@ -242,8 +246,7 @@ impl NativeBackend {
         let spawned =
             io_thread::spawn_operation(job, more_will_come, || self.backend.is_saturated());
         spawned.unwrap_or_else(|error| {
-            let failed = Outcome::Failed(error);
-            self.completions.mailbox.deliver(operation, failed);
+            self.completions.mailbox.fail(operation, error);
             false
         })
     }

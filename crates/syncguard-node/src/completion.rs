@@ -96,6 +96,13 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
+    /// Delivers an operation that could not be started, and wakes JavaScript from where it is: there may
+    /// be nobody else to do it.
+    pub(crate) fn fail(&self, operation: u32, error: Error) {
+        self.put(operation, Outcome::Failed(error), true);
+        self.announce();
+    }
+
     /// Puts a finished operation where JavaScript will find it, now.
     pub(crate) fn deliver(&self, operation: u32, outcome: Outcome) {
         self.put(operation, outcome, true);
@@ -183,6 +190,8 @@ pub struct Completions {
     in_flight: Cell<usize>,
     /// Whether the environment is kept alive.
     is_held: Cell<bool>,
+    /// Whether the task runs that wakes JavaScript.
+    is_announcing: Cell<bool>,
     /// How many operations JavaScript fetched last.
     fetched: Cell<usize>,
     numbers: RefCell<Float64Array>,
@@ -207,27 +216,11 @@ impl Completions {
             cancels: Cancels::default(),
             questions: Questions::default(),
         });
-        let woken = Arc::clone(&mailbox);
-        // A task of its own: it runs after the tasks that are ready now, so that what they finish
-        // wakes JavaScript once.
-        io_thread::spawn(async move {
-            loop {
-                woken.arrived.notified().await;
-                if woken.is_closed() {
-                    break;
-                }
-                let end = Instant::now() + HOLD;
-                while woken.lock().may_be_held()
-                    && timeout_at(end, woken.arrived.notified()).await.is_ok()
-                {}
-                woken.announce();
-            }
-        })
-        .map_err(|error| napi::Error::from_reason(error.to_string()))?;
         Ok(Self {
             mailbox,
             in_flight: Cell::new(0),
             is_held: Cell::new(false),
+            is_announcing: Cell::new(false),
             fetched: Cell::new(0),
             numbers: RefCell::new(numbers),
         })
@@ -313,6 +306,18 @@ impl Completions {
         }
     }
 
+    /// Starts the task that wakes JavaScript, with the first operation: making a backend starts nothing.
+    pub(crate) fn start_announcing(&self) -> Result<(), Error> {
+        if self.is_announcing.get() {
+            return Ok(());
+        }
+        // A task of its own: it runs after the tasks that are ready now, so that what they finish
+        // wakes JavaScript once.
+        io_thread::spawn(announce_all(Arc::clone(&self.mailbox)))?;
+        self.is_announcing.set(true);
+        Ok(())
+    }
+
     /// Whether operations end in company, so that others start together as well.
     pub(crate) fn is_busy(&self) -> bool {
         self.fetched.get() > 1
@@ -326,6 +331,21 @@ impl Completions {
             // SAFETY: as in `begin`.
             unsafe { sys::napi_unref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
         }
+    }
+}
+
+/// Wakes JavaScript for what finishes, until there is none.
+async fn announce_all(mailbox: Arc<Mailbox>) {
+    loop {
+        mailbox.arrived.notified().await;
+        if mailbox.is_closed() {
+            break;
+        }
+        let end = Instant::now() + HOLD;
+        while mailbox.lock().may_be_held()
+            && timeout_at(end, mailbox.arrived.notified()).await.is_ok()
+        {}
+        mailbox.announce();
     }
 }
 
