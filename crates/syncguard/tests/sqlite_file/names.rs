@@ -16,6 +16,7 @@ tests![
     a_hard_link_is_refused,
     a_hard_link_that_is_made_later_is_noticed,
     a_file_that_is_mounted_alone_is_refused,
+    a_file_of_a_lower_layer_is_one_file,
     a_file_that_is_replaced_is_left,
     a_file_that_the_process_has_open_otherwise_is_left_alone,
     a_process_without_descriptors_is_told_to_come_again,
@@ -102,6 +103,17 @@ async fn a_file_that_is_mounted_alone_is_refused() {
     assert!(said.starts_with("InvalidArgument: "), "{said}");
     assert!(said.contains("mount its folder"), "{said}");
     let mount = r#"mount --bind "$0" "$0""#;
+    let said = child::play_mounted("probe", &place.path, mount);
+    assert_eq!(said, "fence 1");
+}
+
+/// As in a container whose image has the file: what is opened for writing is copied to the upper layer.
+async fn a_file_of_a_lower_layer_is_one_file() {
+    let place = place();
+    make_lock_file(&place.path).await;
+    let mount = r#"mount -t tmpfs tmpfs /mnt; mkdir /mnt/upper /mnt/work;
+        layers=lowerdir="$0",upperdir=/mnt/upper,workdir=/mnt/work;
+        mount -t overlay -o "$layers,xino=off" overlay "$0""#;
     let said = child::play_mounted("probe", &place.path, mount);
     assert_eq!(said, "fence 1");
 }
