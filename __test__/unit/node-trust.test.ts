@@ -3,17 +3,16 @@ import tls from "node:tls";
 import { afterEach, expect, test, vi } from "vitest";
 import { nodeRoots } from "../../npm/syncguard/node-trust";
 
-type Lists = Record<"default" | "extra", readonly string[]>;
-const node = tls as unknown as { getCACertificates?: (type: keyof Lists) => readonly string[] };
+const node = tls as unknown as { getCACertificates?: () => readonly string[] };
 const original = node.getCACertificates;
 afterEach(() => {
   if (original === undefined) delete node.getCACertificates;
   else node.getCACertificates = original;
 });
 
-/** What is made of the lists of a Node that tells them. */
-function rootsOf(lists: Lists): ReturnType<typeof nodeRoots> {
-  node.getCACertificates = (type) => lists[type];
+/** What is made of the list of a Node that tells it. */
+function rootsOf(list: readonly string[]): ReturnType<typeof nodeRoots> {
+  node.getCACertificates = () => list;
   return nodeRoots();
 }
 
@@ -21,29 +20,30 @@ const mozilla = tls.rootCertificates;
 const MORE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
 test("Mozilla's list needs no words", () => {
-  expect(rootsOf({ default: mozilla, extra: [] })).toBeUndefined();
+  expect(rootsOf(mozilla)).toBeUndefined();
   // As Node writes a list that was set.
   const rewritten = mozilla.map((pem) => `${pem.replaceAll("\n", "\r\n")}\n`).reverse();
-  expect(rootsOf({ default: rewritten, extra: [] })).toBeUndefined();
+  expect(rootsOf(rewritten)).toBeUndefined();
 });
 
 test("what Node trusts beside it is added", () => {
-  const roots = rootsOf({ default: [...mozilla, MORE, mozilla[3] as string], extra: [] });
+  const roots = rootsOf([...mozilla, MORE, mozilla[3] as string]);
   expect(roots).toEqual({ pem: MORE, withMozilla: true });
 });
 
 test("a list that was set instead of it replaces it", () => {
-  expect(rootsOf({ default: [MORE], extra: [] })).toEqual({ pem: MORE, withMozilla: false });
+  expect(rootsOf([MORE])).toEqual({ pem: MORE, withMozilla: false });
   const most = mozilla.slice(1);
-  expect(rootsOf({ default: most, extra: [] })).toEqual({
+  expect(rootsOf(most)).toEqual({
     pem: most.join("\n"),
     withMozilla: false,
   });
 });
 
 test("a Node that goes by OpenSSL's own files does not tell them: Mozilla's list stands for those", () => {
-  expect(rootsOf({ default: [], extra: [] })).toBeUndefined();
-  expect(rootsOf({ default: [MORE], extra: [MORE] })).toEqual({ pem: MORE, withMozilla: true });
+  vi.stubEnv("NODE_OPTIONS", "--use-openssl-ca");
+  expect(rootsOf([])).toBeUndefined();
+  expect(rootsOf([MORE])).toEqual({ pem: MORE, withMozilla: true });
 });
 
 test("an older Node has nothing but the file", () => {

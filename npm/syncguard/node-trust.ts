@@ -8,7 +8,7 @@ export type Roots = { pem: string; withMozilla: boolean };
 type Tls = {
   rootCertificates: readonly string[];
   /** From Node 22.15. */
-  getCACertificates?: (type: "default" | "extra") => readonly string[];
+  getCACertificates?: (type: "default") => readonly string[];
 };
 
 /** What was made of a list, or of the file of that name. */
@@ -22,27 +22,29 @@ export function nodeRoots(): Roots | undefined {
   const source = getCACertificates?.("default") ?? process.env.NODE_EXTRA_CA_CERTS;
   if (last === undefined || last.source !== source) {
     const roots =
-      typeof source === "object"
-        ? beyondMozilla(source, rootCertificates, getCACertificates?.("extra") ?? [])
-        : ofFile(source);
+      typeof source === "object" ? beyondMozilla(source, rootCertificates) : ofFile(source);
     last = { source, roots };
   }
   return last.roots;
 }
 
-function beyondMozilla(
-  list: readonly string[],
-  mozilla: readonly string[],
-  extra: readonly string[],
-): Roots | undefined {
+function beyondMozilla(list: readonly string[], mozilla: readonly string[]): Roots | undefined {
   const mozillas = new Set(mozilla.map(content));
   const more = new Map(list.map((pem) => [content(pem), pem]));
   const found = [...mozillas].filter((pem) => more.delete(pem)).length;
-  const extras = new Set(extra.map(content));
-  // A Node that goes by OpenSSL's own files lists no others but these, and has no way to tell which those are.
-  const isOpenssl = found === 0 && [...more.keys()].every((pem) => extras.has(pem));
-  if (found < mozillas.size && !isOpenssl) return { pem: list.join("\n"), withMozilla: false };
+  if (found < mozillas.size && !goesByOpenssl()) {
+    return { pem: list.join("\n"), withMozilla: false };
+  }
   return more.size === 0 ? undefined : { pem: [...more.values()].join("\n"), withMozilla: true };
+}
+
+/** Whether Node trusts what OpenSSL's own files hold, which it does not list: Mozilla's list stands for those. */
+function goesByOpenssl(): boolean {
+  const flags = [process.env.NODE_OPTIONS, ...process.execArgv].join(" ");
+  const { defines } = process.config.target_defaults as { defines?: readonly string[] };
+  // Distributions build it so.
+  const isDefault = defines?.includes("NODE_OPENSSL_CERT_STORE") === true;
+  return flags.includes("--use-openssl-ca") || (isDefault && !flags.includes("--use-bundled-ca"));
 }
 
 /** Lines are broken in one way or another. */

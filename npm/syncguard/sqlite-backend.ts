@@ -29,6 +29,7 @@ export interface SqliteBackendOptions extends CommonBackendOptions {
 const OPTIONS = Object.keys({
   path: true,
   operationTimeoutMs: true,
+  allowNetworkFileSystem: true,
   cleanupInIsLocked: true,
   onReleaseError: true,
   disposeTimeoutMs: true,

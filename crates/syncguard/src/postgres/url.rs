@@ -152,8 +152,17 @@ impl Parts {
         if let Some(mode) = self.get("sslmode").or_else(|| self.get("ssl")) {
             config.tls.mode = ssl_mode(mode)?;
         }
-        // Those of the web come with us.
-        if self.get("sslrootcert") != Some("system") {
+        if self.get("sslrootcert") == Some("system") {
+            // As libpq: public authorities are for many, so that the name has to be checked.
+            if self.get("sslmode").or_else(|| self.get("ssl")).is_none() {
+                config.tls.mode = SslMode::VerifyFull;
+            }
+            if config.tls.mode != SslMode::VerifyFull {
+                return Err(Error::invalid(
+                    "sslmode must be verify-full with sslrootcert=system",
+                ));
+            }
+        } else {
             config.tls.root = file("sslrootcert");
         }
         config.tls.certificate = file("sslcert");
@@ -357,6 +366,18 @@ mod tests {
     }
 
     #[test]
+    fn the_roots_of_the_system_go_with_the_check_of_the_name() {
+        for url in [
+            "postgres://h/?sslrootcert=system",
+            "postgres://h/?sslrootcert=system&sslmode=verify-full",
+        ] {
+            let tls = parse(url).unwrap().tls;
+            assert_eq!(tls.mode, SslMode::VerifyFull);
+            assert!(tls.root.is_none());
+        }
+    }
+
+    #[test]
     fn the_environment_fills_gaps() {
         let variable = |name: &str| {
             let value = match name {
@@ -391,6 +412,10 @@ mod tests {
                 "target_session_attrs",
             ),
             ("postgres://h/?connect_timeout=secret", "connect_timeout"),
+            (
+                "postgres://h/?sslmode=require&sslrootcert=system",
+                "sslmode",
+            ),
             ("postgres://h/?sslcert=secret", "sslcert and sslkey"),
             ("postgres://h/?keepalives=secret", "keepalives"),
             ("postgres://h/?keepalives_idle=secret", "keepalives_idle"),
