@@ -1,16 +1,17 @@
 /** Bundles as users make them: our code in them, the package with the binary beside them. */
 
-import { cpSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { temporaryFolder } from "../support/temp.js";
 import { type Installed, installPackages } from "./installed.js";
 import { asFunction, blocks, quickStart } from "./readme.js";
 
 let installed: Installed;
+/** Where bundles run: nothing is installed there but the binary. */
 const deployed = temporaryFolder();
 /** The package with the binary for this platform. */
 let binary: string;
@@ -19,19 +20,12 @@ beforeAll(async () => {
   installed = await installPackages();
   const names = readdirSync(join(installed.folder, "node_modules"));
   binary = names.find((name) => name.startsWith("syncguard-")) as string;
+  const ofBinary = (folder: string): string => join(folder, "node_modules", binary);
+  cpSync(ofBinary(installed.folder), ofBinary(deployed.path), { recursive: true });
 }, 120_000);
 afterAll(() => {
   installed.remove();
   deployed.remove();
-});
-
-/** A folder to run bundles in, where nothing else is installed but the binary. */
-beforeEach(() => {
-  cpSync(
-    join(installed.folder, "node_modules", binary),
-    join(deployed.path, "node_modules", binary),
-    { recursive: true },
-  );
 });
 
 /** Runs a bundle where the project that it was made of cannot be reached. */
@@ -94,9 +88,9 @@ test("the binary's package is named literally, so that tools see that it is need
 test("without the binary, a bundle says what is missing", async () => {
   const source = join(installed.folder, "alone.mjs");
   writeFileSync(source, 'import "syncguard";\n');
-  const folder = join(deployed.path, "..", `${deployed.path.split("/").at(-1) ?? ""}-alone`);
-  mkdirSync(folder);
-  const outfile = join(folder, "app.cjs");
+  const alone = temporaryFolder();
+  onTestFinished(alone.remove);
+  const outfile = join(alone.path, "app.cjs");
   const external = ["syncguard-*"];
   const options = { bundle: true, platform: "node", format: "cjs", logLevel: "silent" } as const;
   await build({ entryPoints: [source], outfile, external, ...options });

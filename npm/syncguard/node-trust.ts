@@ -41,9 +41,9 @@ function beyondMozilla(list: readonly string[], mozilla: readonly string[]): Roo
 /** Whether Node trusts what OpenSSL's own files hold, which it does not list: Mozilla's list stands for those. */
 function goesByOpenssl(): boolean {
   const flags = [process.env.NODE_OPTIONS, ...process.execArgv].join(" ");
-  const { defines } = process.config.target_defaults as { defines?: readonly string[] };
+  const { target_defaults } = process.config as { target_defaults?: { defines?: string[] } };
   // Distributions build it so.
-  const isDefault = defines?.includes("NODE_OPENSSL_CERT_STORE") === true;
+  const isDefault = target_defaults?.defines?.includes("NODE_OPENSSL_CERT_STORE") === true;
   return flags.includes("--use-openssl-ca") || (isDefault && !flags.includes("--use-bundled-ca"));
 }
 
