@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { checkAborted, delay } from "syncguard/common";
+import { checkAborted, delay, lock } from "syncguard/common";
+import { createSqliteBackend } from "syncguard/sqlite";
 import { lockError, thrownLockError } from "../support/errors";
 import { countingController } from "../support/signals";
 
@@ -44,5 +45,37 @@ describe("delay", () => {
     expect(listeners()).toBe(0);
     expect((await lockError(delay(1, signal))).code).toBe("Aborted");
     expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("takes null for no signal, and refuses what it could not let go of", async () => {
+    await delay(1, null as never);
+    const deaf = { aborted: false, addEventListener: () => undefined };
+    const error = await lockError(delay(60_000, deaf as never));
+    expect(error).toMatchObject({
+      code: "InvalidArgument",
+      message: "signal must be an AbortSignal",
+    });
+  });
+});
+
+describe("a signal that refuses listeners", () => {
+  test("is refused before anything starts", async () => {
+    const cause = new Error("no");
+    const signal = {
+      aborted: false,
+      addEventListener: () => {
+        throw cause;
+      },
+      removeEventListener: () => undefined,
+    } as unknown as AbortSignal;
+    const backend = createSqliteBackend();
+    for (const start of [
+      () => backend.acquire({ key: "k", ttlMs: 60_000, signal }),
+      () => lock(backend, () => 1, { key: "k", signal }),
+      () => delay(60_000, signal),
+    ]) {
+      expect(await lockError(start())).toMatchObject({ code: "InvalidArgument", cause });
+    }
+    expect(await backend.isLocked({ key: "k" })).toBe(false);
   });
 });
