@@ -179,7 +179,7 @@ impl NativeBackend {
     #[napi]
     pub fn finish_background(&self, env: Env, operation: u32) -> bool {
         let start = |backend: Arc<dyn Backend>, _| async move {
-            let limit = backend.operation_timeout() * 2;
+            let limit = backend.operation_timeout().saturating_mul(2);
             let _ = timeout(limit, backend.work().background_done()).await;
             Ok(Outcome::Done)
         };

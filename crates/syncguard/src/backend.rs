@@ -301,7 +301,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// the time that an operation may take, and no longer than there is something to wait for. From the
     /// start of the wait on, the functions in [`operation`](crate::operation) start nothing new.
     async fn close(&self) {
-        self.work().finish(self.operation_timeout() * 2).await;
+        self.work()
+            .finish(self.operation_timeout().saturating_mul(2))
+            .await;
         self.shut_down().await;
     }
 

@@ -62,7 +62,9 @@ pub async fn lock(
         let call = CallOptions {
             timeout: Duration::try_from_secs_f64(limit_ms / 1000.0).ok(),
         };
-        let setback = match operation::acquire(backend, request, call, pending()).await {
+        let outcome = operation::acquire(backend, request, call, pending()).await;
+        let now_ms = elapsed_ms();
+        let setback = match outcome {
             Ok(AcquireOutcome::Acquired(grant)) => {
                 return Ok(LockGuard {
                     backend: Arc::clone(backend),
@@ -74,13 +76,13 @@ pub async fn lock(
             Ok(AcquireOutcome::Locked) => Setback::Locked,
             Err(error) => {
                 let kind = error.kind();
-                if failure.is_none() || !acquisition.is_cut(kind, elapsed_ms()) {
+                if failure.is_none() || !acquisition.is_cut(kind, now_ms) {
                     failure = Some(error);
                 }
                 Setback::Failed(kind)
             }
         };
-        match acquisition.after(setback, elapsed_ms(), random::unit()?) {
+        match acquisition.after(setback, now_ms, random::unit()?) {
             Step::Wait { delay_ms } => sleep(Duration::from_secs_f64(delay_ms / 1000.0)).await,
             Step::GiveUp(GiveUp::Contention(error)) => return Err(error),
             Step::GiveUp(GiveUp::Failed { effort }) => {

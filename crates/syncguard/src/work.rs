@@ -25,8 +25,11 @@ const RELEASES_AT_ONCE: usize = 64;
 /// Each backend keeps one. The functions in [`operation`](crate::operation) count in it what they run
 /// and what they still do in the background afterwards; [`Backend::close`] waits for both.
 ///
+/// A clone is the same one.
+///
 /// [`Backend::work`]: crate::Backend::work
 /// [`Backend::close`]: crate::Backend::close
+#[derive(Clone)]
 pub struct Work(Arc<Shared>);
 
 struct Shared {
@@ -70,7 +73,7 @@ impl Work {
         if self.0.operations.fetch_add(1, SeqCst) & CLOSING == 0 {
             Ok(running)
         } else {
-            Err(Error::invalid("the backend is closed"))
+            Err(Error::invalid("the backend has been closed"))
         }
     }
 

@@ -435,3 +435,17 @@ async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
         assert!(is_held, "{question}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_leaves_no_transaction_open() {
+    let server = Server::start();
+    let backend = server.backend();
+    acquire(&backend, &key("a")).await;
+    for _ in 0..10 {
+        // Is answered before the transaction has ended.
+        let outcome = try_acquire(&backend, &key("a")).await.unwrap();
+        assert_eq!(outcome, AcquireOutcome::Locked);
+    }
+    backend.close().await;
+    assert_eq!(server.emulator.open_transactions(), 0);
+}

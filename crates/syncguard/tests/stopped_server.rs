@@ -8,7 +8,6 @@
 )]
 
 #[path = "support/certificates.rs"]
-#[allow(dead_code, reason = "other tests use it")]
 mod certificates;
 #[path = "support/postgres_server.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -16,7 +15,6 @@ mod postgres_server;
 #[path = "support/redis_server.rs"]
 mod redis_server;
 #[path = "support/resp.rs"]
-#[allow(dead_code, reason = "other tests use it")]
 mod resp;
 
 use std::fs;

@@ -28,6 +28,7 @@ use super::token::{Key, Token};
 use super::transport::{Begun, Documents, ReadSet, Transport};
 use super::wire::{Layout, Reply};
 use crate::error::{Error, ErrorKind};
+use crate::work::Work;
 
 const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
@@ -96,12 +97,14 @@ impl Line {
 pub(super) struct Client {
     line: Arc<Line>,
     layout: Arc<Layout>,
+    /// What is under way on the backend.
+    work: Work,
 }
 
 impl Client {
-    pub(super) fn new(line: Arc<Line>, config: &FirestoreConfig) -> Self {
+    pub(super) fn new(line: Arc<Line>, config: &FirestoreConfig, work: Work) -> Self {
         let layout = Arc::new(Layout::new(line.database.clone(), config));
-        Self { line, layout }
+        Self { line, layout, work }
     }
 
     /// Starts a transaction with reads. When they fail, it is ended.
@@ -116,7 +119,8 @@ impl Client {
             Ok(()) => Ok(reply),
             Err(failure) => {
                 if !reply.transaction.is_empty() {
-                    in_background(self.end(reply.transaction));
+                    let work = self.work.clone();
+                    in_background(&work, self.end(reply.transaction));
                 }
                 Err(failure)
             }
@@ -201,10 +205,14 @@ impl Client {
     }
 }
 
-/// Does what nobody waits for. Without a runtime, Firestore ends a transaction after a minute.
-fn in_background(work: impl Future<Output = ()> + Send + 'static) {
+/// Does what no operation waits for. Without a runtime, Firestore ends a transaction after a minute.
+fn in_background(work: &Work, task: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(tokio::time::timeout(CLEANUP_LIMIT, work));
+        let counted = work.start_in_background();
+        runtime.spawn(async move {
+            let _counted = counted;
+            let _ = tokio::time::timeout(CLEANUP_LIMIT, task).await;
+        });
     }
 }
 
@@ -233,7 +241,7 @@ impl Drop for Starting {
         }
         let client = self.client.clone();
         let reply = std::mem::replace(&mut self.reply, Box::pin(std::future::pending()));
-        in_background(async move {
+        in_background(&self.client.work, async move {
             if let Ok(reply) = reply.await {
                 client.end(reply.transaction).await;
             }
@@ -275,7 +283,7 @@ impl Transport for Client {
     }
 
     fn abandon(self: Arc<Self>, transaction: Vec<u8>) {
-        in_background(Self::clone(&self).end(transaction));
+        in_background(&self.work, Self::clone(&self).end(transaction));
     }
 }
 

@@ -157,7 +157,8 @@ impl FirestoreBackend {
             State::Closed => Err(Error::invalid("backend is closed")),
             State::NotStarted(connection) => {
                 let line = connection.line()?;
-                let transport: Arc<dyn Transport> = Arc::new(Client::new(line, &self.config));
+                let client = Client::new(line, &self.config, self.work.clone());
+                let transport: Arc<dyn Transport> = Arc::new(client);
                 *state = State::Started(Arc::clone(&transport));
                 Ok(transport)
             }
@@ -199,8 +200,9 @@ impl FirestoreBackend {
         };
         let limit = self.config.operation_timeout;
         let clock = Arc::clone(&self.clock);
+        let counted = self.work.start_in_background();
         tokio::spawn(async move {
-            let _permit = permit;
+            let (_permit, _counted) = (permit, counted);
             let decide = |found: &Documents| {
                 let now_ms = now_ms(found, &*clock);
                 Ok(is_locked::decide_cleanup(found.lock()?.as_ref(), now_ms))
