@@ -13,6 +13,9 @@ const named = (name: string, message = "failed"): Error =>
   Object.assign(new Error(message), { name });
 const coded = (code: string): Error => Object.assign(new Error(`connect ${code} ${KEY}`), { code });
 const replied = (text: string): Error => named("ReplyError", text);
+/** An error inside a script, as Redis before 7 words it. */
+const insideScript = (text: string): string =>
+  `ERR Error running script (call to f_${"0f".repeat(20)}): @user_script:25: @user_script: 25: ${text}`;
 
 const ERRORS: readonly (readonly [LockErrorCode, Error])[] = [
   ...["ECONNREFUSED", "ECONNRESET", "ENOTFOUND", "EPIPE", "EAI_AGAIN", "EHOSTUNREACH"].map(
@@ -40,6 +43,9 @@ const ERRORS: readonly (readonly [LockErrorCode, Error])[] = [
   ["ServiceUnavailable", replied("CLUSTERDOWN The cluster is down")],
   ["ServiceUnavailable", replied("MASTERDOWN Link with MASTER is down")],
   ["ServiceUnavailable", replied("TRYAGAIN Multiple keys request during rehashing of slot")],
+  ["ServiceUnavailable", replied(insideScript("-READONLY You can't write"))],
+  ["ServiceUnavailable", replied(insideScript("-OOM command not allowed"))],
+  ["Internal", replied(insideScript("Unknown Redis command called from Lua script"))],
   ["RateLimited", replied("ERR max number of clients reached")],
   ["InvalidArgument", replied("CROSSSLOT Keys in request don't hash to the same slot")],
   ["Internal", replied("ERR something else")],

@@ -89,11 +89,51 @@ pub fn to_error(cause: Cause<'_>, sent: bool) -> Error {
     }
 }
 
-/// The first word of an error reply is its code.
+/// The code of an error reply: its first word, or that of the error that a script met.
 pub(super) fn reply_code(text: &str) -> Option<&str> {
+    let met = met_by_script(text);
+    let bare = met.or(text.strip_prefix("ERR ")).unwrap_or(text);
+    // Redis has no code for this: up to 7.0 the first, then the second.
+    if bare.starts_with("The user executing the script can't ")
+        || bare.starts_with("ACL failure in script: ")
+    {
+        return Some("NOPERM");
+    }
+    match met {
+        Some(met) => Some(first_word(met).unwrap_or("ERR")),
+        None => first_word(text),
+    }
+}
+
+fn first_word(text: &str) -> Option<&str> {
     let word = text.split_whitespace().next()?;
     let is_code = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
     is_code.then_some(word)
+}
+
+/// The error that a command met inside a script, without what Redis before 7 puts around it:
+/// `ERR Error running script (call to f_<sha>): @user_script:25: @user_script: 25: -READONLY …`.
+/// The second place and the `-` are there for what was refused before it ran. Since 7 the error itself
+/// comes first.
+fn met_by_script(text: &str) -> Option<&str> {
+    let text = text.strip_prefix("ERR Error running script (call to f_")?;
+    let (sha, text) = text.split_at_checked(40)?;
+    if !sha.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let text = after_line(text.strip_prefix("): @user_script:")?)?;
+    let text = text
+        .strip_prefix("@user_script: ")
+        .and_then(after_line)
+        .unwrap_or(text);
+    Some(text.strip_prefix('-').unwrap_or(text))
+}
+
+/// What follows `25: `.
+fn after_line(text: &str) -> Option<&str> {
+    let (line, rest) = text.split_once(": ")?;
+    let is_number = line.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(rest)
 }
 
 fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
@@ -295,6 +335,113 @@ mod tests {
                 let (got, message, lost) = classify(Cause::Reply(text), sent);
                 assert_eq!(got, kind, "{text}");
                 assert!(message.starts_with("redis answered "), "{message}");
+                assert!(!lost, "a server that refuses has done nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_inside_scripts_are_known_by_the_code_that_the_script_met() {
+        let sha = "d8f2cce404a078aa0378bb59b92d3715541787f1";
+        let before_7 = |text: &str| {
+            format!("ERR Error running script (call to f_{sha}): @user_script:25: {text}")
+        };
+        let refused = |text: &str| before_7(&format!("@user_script: 25: {text}"));
+        let since_7 = |text: &str| format!("{text} script: {sha}, on @user_script:25.");
+        let readonly = "READONLY You can't write against a read only replica.";
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        let misconf = "MISCONF Redis is configured to save RDB snapshots";
+        let noreplicas = "NOREPLICAS Not enough good replicas to write.";
+        let wrongtype = "WRONGTYPE Operation against a key holding the wrong kind of value";
+        for (text, code, kind) in [
+            (since_7(readonly), "READONLY", ServiceUnavailable),
+            (
+                refused(&format!("-{readonly}")),
+                "READONLY",
+                ServiceUnavailable,
+            ),
+            (since_7(oom), "OOM", ServiceUnavailable),
+            (refused(&format!("-{oom}")), "OOM", ServiceUnavailable),
+            (since_7(misconf), "MISCONF", ServiceUnavailable),
+            (
+                refused(&format!("-{misconf}")),
+                "MISCONF",
+                ServiceUnavailable,
+            ),
+            (since_7(noreplicas), "NOREPLICAS", ServiceUnavailable),
+            (
+                refused(&format!("-{noreplicas}")),
+                "NOREPLICAS",
+                ServiceUnavailable,
+            ),
+            (since_7(wrongtype), "WRONGTYPE", InvalidArgument),
+            (before_7(wrongtype), "WRONGTYPE", InvalidArgument),
+            (
+                since_7("NOPERM this user has no permissions"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                refused("The user executing the script can't run this command or subcommand"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                refused(
+                    "The user executing the script can't access at least one of the keys \
+                     mentioned in the command arguments",
+                ),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                since_7("ERR The user executing the script can't run this command or subcommand"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                since_7("ERR ACL failure in script: User u has no permissions to run 'incr'"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (since_7("ERR value is not an integer"), "ERR", Internal),
+            (before_7("ERR value is not an integer"), "ERR", Internal),
+            (
+                refused("Unknown Redis command called from Lua script"),
+                "ERR",
+                Internal,
+            ),
+            (before_7("user_script:25: READONLY"), "ERR", Internal),
+            // What only looks like it.
+            (format!("ERR {readonly}"), "ERR", Internal),
+            (
+                before_7("").replace("f_d8", "f_") + readonly,
+                "ERR",
+                Internal,
+            ),
+            (
+                before_7("").replace("f_d8", "f_xx") + readonly,
+                "ERR",
+                Internal,
+            ),
+            (
+                before_7("").replace(":25:", ":x:") + readonly,
+                "ERR",
+                Internal,
+            ),
+        ] {
+            assert_eq!(reply_code(&text).unwrap_or("ERR"), code, "{text}");
+            for cause in [
+                Cause::Reply(&text),
+                Cause::JavaScript {
+                    name: "ReplyError",
+                    code: "",
+                    message: &text,
+                },
+            ] {
+                let (got, message, lost) = classify(cause, true);
+                assert_eq!(got, kind, "{text}");
+                assert!(message.starts_with(&format!("redis answered {code}: ")));
                 assert!(!lost, "a server that refuses has done nothing");
             }
         }

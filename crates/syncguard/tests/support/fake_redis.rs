@@ -1,0 +1,42 @@
+//! What stands in for servers that cannot be told to misbehave.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::future::Future;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Listens on a free port and runs `serve` on each connection, until the test ends.
+pub(crate) async fn listen<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> u16
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(serve(stream));
+        }
+    });
+    port
+}
+
+/// A Sentinel that names the primary whose port the other half tells.
+pub(crate) async fn sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
+    let (told, primary) = watch::channel(primary);
+    let port = listen(move |mut stream| {
+        let port = primary.borrow().to_string();
+        async move {
+            let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len());
+            // The asker may have gone.
+            let _ = stream.write_all(answer.as_bytes()).await;
+            // It ends the connection, not we: our end would cut off what is on its way.
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        }
+    })
+    .await;
+    (port, told)
+}
