@@ -15,13 +15,13 @@ use tokio::time::timeout;
 
 use super::config::RedisConfig;
 use super::error::{Cause, describe, error_text, to_error};
+use super::limited::Limited;
 use super::link::{Connection, Dial};
 use super::native::{Answer, Evaluate, Form};
 use super::plan::Plan;
 use super::pulse::Pulse;
 use super::reply::Reply;
 use super::session;
-use super::stream::Stream;
 use super::tls::Trust;
 use crate::error::Error;
 
@@ -67,7 +67,8 @@ pub(super) struct RedisConnection {
 
 impl RedisConnection {
     /// On a stream where all is said that is to be said at the start.
-    async fn start(stream: Box<dyn Stream>, operation_timeout: Duration) -> Result<Self, Error> {
+    async fn start(stream: Limited, operation_timeout: Duration) -> Result<Self, Error> {
+        let pulse = stream.pulse();
         let nothing_to_say = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new()
             // Operations have a time limit of their own.
@@ -81,7 +82,6 @@ impl RedisConnection {
                 .map_err(|error| to_error(describe(&error), false))?;
         let mut running = tokio::spawn(running);
         let task = running.abort_handle();
-        let pulse = Arc::new(Pulse::default());
         let (patience, own, watched) = (operation_timeout / 2, driver.clone(), Arc::clone(&pulse));
         let watch = tokio::spawn(async move {
             tokio::select! {

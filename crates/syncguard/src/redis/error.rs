@@ -1,9 +1,12 @@
 //! What failures of Redis and of its drivers mean. Driver error types end here.
 
 use std::borrow::Cow;
+use std::error::Error as _;
+use std::sync::Arc;
 
 use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
+use super::limited::TooLong;
 use crate::error::{Error, ErrorKind};
 
 /// A failure, in words that belong to no driver.
@@ -23,6 +26,8 @@ pub enum Cause<'a> {
     Unanswered,
     /// What came is not the protocol of Redis.
     Unreadable,
+    /// A reply is longer than any that locks need.
+    Oversized,
     /// The driver refused its settings.
     Settings,
     /// An error of a JavaScript client. Empty where it has no such text.
@@ -67,6 +72,11 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
         Cause::Unreadable => (
             Internal,
             "the server does not speak the protocol of redis",
+            true,
+        ),
+        Cause::Oversized => (
+            Internal,
+            "the server's reply is longer than any about a lock; the connection was closed",
             true,
         ),
         Cause::Settings => (
@@ -271,8 +281,22 @@ pub(super) fn describe(error: &RedisError) -> Cause<'static> {
     match error.kind() {
         RedisKind::Parse | RedisKind::UnexpectedReturnType => Cause::Unreadable,
         RedisKind::InvalidClientConfig => Cause::Settings,
+        RedisKind::Io if is_too_long(error) => Cause::Oversized,
         _ => Cause::Closed,
     }
+}
+
+fn is_too_long(error: &RedisError) -> bool {
+    io_error(error)
+        .and_then(std::io::Error::get_ref)
+        .is_some_and(|inner| inner.is::<TooLong>())
+}
+
+/// The stream's own error, which the driver shares among those who waited.
+fn io_error(error: &RedisError) -> Option<&std::io::Error> {
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    let shared: &Shared = error.source()?.downcast_ref()?;
+    shared.downcast_ref()
 }
 
 #[cfg(test)]
@@ -462,6 +486,7 @@ mod tests {
             (Cause::Closed, ServiceUnavailable),
             (Cause::Unanswered, NetworkTimeout),
             (Cause::Unreadable, Internal),
+            (Cause::Oversized, Internal),
         ] {
             assert_eq!(classify(cause, true).0, kind, "{cause:?}");
             assert!(classify(cause, true).2);

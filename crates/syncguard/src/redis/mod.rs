@@ -32,6 +32,7 @@ pub mod extend;
 pub mod force_release;
 mod gate;
 pub mod is_locked;
+mod limited;
 mod link;
 pub mod lookup_key;
 pub mod lookup_lock_id;

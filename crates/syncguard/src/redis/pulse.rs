@@ -34,7 +34,8 @@ impl Pulse {
         self.answered.fetch_add(1, Relaxed);
     }
 
-    fn read(&self) -> (u64, u64) {
+    /// How many calls were sent, and how many of them were answered.
+    pub(super) fn read(&self) -> (u64, u64) {
         (self.sent.load(SeqCst), self.answered.load(Relaxed))
     }
 

@@ -5,8 +5,9 @@ use tokio::time::timeout;
 
 use super::config::{RedisConfig, RedisSentinel};
 use super::error::{Cause, to_error};
+use super::limited::Limited;
 use super::session::{Step, ask, auth, late, login, name};
-use super::stream::{self, Stream, Tls};
+use super::stream::{self, Tls};
 use crate::error::Error;
 
 /// A stream to the primary that is ready for scripts. Asks one Sentinel after the other until one
@@ -15,7 +16,7 @@ pub(super) async fn open(
     config: &RedisConfig,
     set: &RedisSentinel,
     tls: Option<&Tls<'_>>,
-) -> Result<Box<dyn Stream>, Error> {
+) -> Result<Limited, Error> {
     let mut refusal = None;
     for (host, port) in &set.nodes {
         let limit = config.connect_timeout;
@@ -71,7 +72,7 @@ async fn open_primary(
     port: u16,
     config: &RedisConfig,
     tls: Option<&Tls<'_>>,
-) -> Result<Box<dyn Stream>, Error> {
+) -> Result<Limited, Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut steps = login(config);
     // A Sentinel that was cut off may lead to one that is no longer the primary.

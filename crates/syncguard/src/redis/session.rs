@@ -6,8 +6,9 @@ use tokio::time::timeout;
 
 use super::config::{RedisConfig, RedisServer};
 use super::error::{Cause, describe, error_text, reply_code, to_error};
+use super::limited::Limited;
 use super::sentinel;
-use super::stream::{self, Stream, Tls};
+use super::stream::{self, Tls};
 use super::tls::Trust;
 use crate::error::Error;
 
@@ -29,10 +30,7 @@ impl Step {
 }
 
 /// A stream to the configured server that is ready for scripts.
-pub(super) async fn open(
-    config: &RedisConfig,
-    trust: Option<&Trust>,
-) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn open(config: &RedisConfig, trust: Option<&Trust>) -> Result<Limited, Error> {
     let tls = trust.map(Tls::new).transpose()?;
     let limit = config.connect_timeout;
     match &config.server {
@@ -51,10 +49,7 @@ pub(super) async fn open(
     }
 }
 
-async fn ready(
-    mut stream: Box<dyn Stream>,
-    config: &RedisConfig,
-) -> Result<Box<dyn Stream>, Error> {
+async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Error> {
     let mut steps = login(config);
     steps.push(Step {
         command: cmd("PING"),
@@ -98,7 +93,7 @@ pub(super) fn name(config: &RedisConfig) -> Option<Step> {
 }
 
 /// Asks all at once and gives the answers, or the first refusal that matters.
-pub(super) async fn ask(stream: &mut impl Stream, steps: &[Step]) -> Result<Vec<Value>, Error> {
+pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Value>, Error> {
     let mut request = Vec::new();
     for step in steps {
         step.command.write_packed_command(&mut request);

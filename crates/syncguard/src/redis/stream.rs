@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::error::{Cause, to_error};
+use super::limited::Limited;
 use super::tls::Trust;
 use crate::error::Error;
 
@@ -34,39 +35,35 @@ impl<'a> Tls<'a> {
 }
 
 /// Connects to a host.
-pub(super) async fn tcp(
-    host: &str,
-    port: u16,
-    tls: Option<&Tls<'_>>,
-) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Tls<'_>>) -> Result<Limited, Error> {
     let stream = TcpStream::connect((host, port))
         .await
         .map_err(|_| unreachable())?;
     // The driver writes what is ready at once; there is nothing to wait for.
     stream.set_nodelay(true).map_err(|_| unreachable())?;
     let Some(tls) = tls else {
-        return Ok(Box::new(stream));
+        return Ok(Limited::new(Box::new(stream)));
     };
     let name = tls.trust.name_of(host).ok_or_else(unreachable)?;
     let stream = TlsConnector::from(Arc::clone(&tls.config))
         .connect(name, stream)
         .await
         .map_err(|_| unreachable())?;
-    Ok(Box::new(stream))
+    Ok(Limited::new(Box::new(stream)))
 }
 
 /// Connects to a socket in the file system.
 #[cfg(unix)]
-pub(super) async fn unix(path: &Path) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
     let stream = tokio::net::UnixStream::connect(path)
         .await
         .map_err(|_| unreachable())?;
-    Ok(Box::new(stream))
+    Ok(Limited::new(Box::new(stream)))
 }
 
 /// Fails: there are none here.
 #[cfg(not(unix))]
-pub(super) async fn unix(_: &Path) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn unix(_: &Path) -> Result<Limited, Error> {
     Err(Error::invalid(
         "path: this operating system has no unix sockets",
     ))

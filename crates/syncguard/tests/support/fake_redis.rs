@@ -4,7 +4,7 @@
 
 use std::future::Future;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -39,4 +39,36 @@ pub(crate) async fn sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
     })
     .await;
     (port, told)
+}
+
+/// A request, word by word; `None` when the connection has ended.
+pub(crate) async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let count = read_number(stream, '*').await?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length = read_number(stream, '$').await?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(length);
+        words.push(String::from_utf8(word).unwrap());
+    }
+    Some(words)
+}
+
+async fn read_number(stream: &mut BufReader<TcpStream>, kind: char) -> Option<usize> {
+    let mut line = String::new();
+    if stream.read_line(&mut line).await.ok()? == 0 {
+        return None;
+    }
+    let digits = line.strip_prefix(kind).unwrap_or_else(|| panic!("{line}"));
+    Some(digits.trim_end().parse().unwrap())
+}
+
+/// Answers what stands at the start of a connection, and leaves the first script to the caller.
+pub(crate) async fn until_script(stream: TcpStream) -> Option<BufReader<TcpStream>> {
+    let mut stream = BufReader::new(stream);
+    while read_request(&mut stream).await?[0] != "EVALSHA" {
+        stream.write_all(b"+PONG\r\n").await.ok()?;
+    }
+    Some(stream)
 }
