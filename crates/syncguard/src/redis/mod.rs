@@ -16,8 +16,9 @@
 //! While the server refuses connections, a call waits for up to a second, in case it is restarting,
 //! and fails with `ServiceUnavailable`; while it does not answer, with `NetworkTimeout` when
 //! [`RedisLocks::operation_timeout`] is over. A password, a user's rights or a database number that is
-//! wrong fails at once. A connection that gives no answers is replaced within one and a half timeouts.
-//! An idle backend does nothing.
+//! wrong fails at once. A connection that falls silent is tried by another beside it, and replaced if
+//! that one gets answers: within about a second, else after one and a half timeouts. An idle backend
+//! does nothing.
 //!
 //! Two libraries that share a store through clients with a prefix of their own
 //! ([`RedisConfig::client_key_prefix`], ioredis' `keyPrefix`) exclude each other: the prefix stands

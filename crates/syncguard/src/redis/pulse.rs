@@ -53,7 +53,11 @@ impl Pulse {
                 sleep(patience).await;
                 let now = self.read();
                 // Calls that were given up are never counted as answered: ask before judging.
-                if now.1 == answered && sent > answered && !is_alive().await {
+                if now.1 == answered
+                    && sent > answered
+                    && !is_alive().await
+                    && self.read().1 == answered
+                {
                     return;
                 }
                 if now == (sent, answered) {

@@ -72,3 +72,28 @@ pub(crate) async fn until_script(stream: TcpStream) -> Option<BufReader<TcpStrea
     }
     Some(stream)
 }
+
+/// Passes everything on to a server. Once told so, the connections of that moment fall silent and stay
+/// open, as when a network drops their packets; later ones do not.
+pub(crate) async fn proxy(server: u16) -> (u16, watch::Sender<bool>) {
+    let (silence, silent) = watch::channel(false);
+    let port = listen(move |mut near| {
+        let mut silent = silent.clone();
+        async move {
+            let is_late = *silent.borrow();
+            let mut far = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+            let falls_silent = async {
+                if is_late || silent.wait_for(|silent| *silent).await.is_err() {
+                    std::future::pending().await
+                }
+            };
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+                () = falls_silent => {}
+            }
+            std::future::pending().await
+        }
+    })
+    .await;
+    (port, silence)
+}

@@ -208,6 +208,13 @@ impl RedisServer {
         self.child.wait().unwrap();
     }
 
+    /// Sends it a signal, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
     /// Starts it again, empty, on the same port.
     pub(crate) fn restart(&mut self) {
         // What a killed server leaves would look like a running one.
