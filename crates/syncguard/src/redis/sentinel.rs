@@ -1,5 +1,9 @@
 //! Finding the primary by asking Sentinels.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
 use redis::{Value, cmd};
 use tokio::time::timeout;
 
@@ -10,32 +14,69 @@ use super::session::{Step, ask, auth, late, login, name};
 use super::stream::{self, Tls};
 use crate::error::Error;
 
-/// A stream to the primary that is ready for scripts. Asks one Sentinel after the other until one
-/// leads to a primary.
+/// What one attempt has led to.
+enum Found {
+    /// Where a Sentinel says that the primary is.
+    Address((String, u16)),
+    Primary(Limited),
+}
+
+type Attempts<'a> = Vec<Pin<Box<dyn Future<Output = Result<Found, Error>> + Send + 'a>>>;
+
+/// A stream to the primary that is ready for scripts. Asks all Sentinels side by side, and tries each
+/// address that they name: neither a Sentinel that is silent nor one that was cut off and names a former
+/// primary keeps the others from being heard.
 pub(super) async fn open(
     config: &RedisConfig,
     set: &RedisSentinel,
     tls: Option<&Tls<'_>>,
 ) -> Result<Limited, Error> {
-    let mut refusal = None;
+    let limit = config.connect_timeout;
+    let mut running = Attempts::new();
     for (host, port) in &set.nodes {
-        let limit = config.connect_timeout;
-        let found = async {
-            let (host, port) = timeout(limit, ask_for_primary(host, *port, set, tls))
-                .await
-                .map_err(|_| late())??;
-            timeout(limit, open_primary(&host, port, config, tls))
-                .await
-                .map_err(|_| late())?
-        };
-        match found.await {
-            Ok(stream) => return Ok(stream),
+        running.push(Box::pin(async move {
+            let answer = timeout(limit, ask_for_primary(host, *port, set, tls)).await;
+            answer.map_err(|_| late())?.map(Found::Address)
+        }));
+    }
+    let mut tried = Vec::new();
+    let mut refusal = None;
+    while let Some(result) = next(&mut running).await {
+        match result {
+            Ok(Found::Primary(stream)) => return Ok(stream),
+            Ok(Found::Address(address)) if !tried.contains(&address) => {
+                tried.push(address.clone());
+                running.push(Box::pin(async move {
+                    let (host, port) = address;
+                    let stream = timeout(limit, open_primary(&host, port, config, tls)).await;
+                    stream.map_err(|_| late())?.map(Found::Primary)
+                }));
+            }
+            Ok(Found::Address(_)) => {}
             // Such as a wrong password: that is what to tell.
             Err(error) if !error.kind().is_transient() => refusal = Some(error),
             Err(_) => {}
         }
     }
     Err(refusal.unwrap_or_else(no_primary))
+}
+
+/// What the first to end came to; `None` when none is left.
+async fn next(running: &mut Attempts<'_>) -> Option<Result<Found, Error>> {
+    poll_fn(|cx| {
+        for (index, attempt) in running.iter_mut().enumerate() {
+            if let Poll::Ready(result) = attempt.as_mut().poll(cx) {
+                drop(running.swap_remove(index));
+                return Poll::Ready(Some(result));
+            }
+        }
+        if running.is_empty() {
+            Poll::Ready(None)
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 async fn ask_for_primary(

@@ -24,6 +24,15 @@ where
     port
 }
 
+/// Takes connections, keeps them, and says nothing.
+pub(crate) async fn silent() -> u16 {
+    listen(|stream| async move {
+        let _open = stream;
+        std::future::pending().await
+    })
+    .await
+}
+
 /// A Sentinel that names the primary whose port the other half tells.
 pub(crate) async fn sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
     let (told, primary) = watch::channel(primary);
