@@ -5,6 +5,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { LockErrorCode } from "syncguard";
 import { createRedisBackend } from "syncguard/redis";
 import { lockError } from "../support/errors";
+import { freePort } from "../support/ports";
 import { until } from "../support/until";
 
 const KEY = "secret:key";
@@ -59,9 +60,40 @@ test.each(ERRORS.map(([code, error]) => [error.message, error, code] as const))(
     const error = await lockError(backend.acquire({ key: KEY, ttlMs: 5_000 }));
     expect(error.code).toBe(code);
     expect(error.context?.key).toBe(KEY);
+    // It ends with the client's own words, without what is nobody's business.
+    expect(error.message.endsWith(`: ${thrown.message.replaceAll(KEY, "[hidden]")}`)).toBe(true);
     expect(inspect(error)).not.toContain(KEY);
   },
 );
+
+test("neither lock ids, owners nor the user part of a URL appear in an error", async () => {
+  const calls: string[][] = [];
+  const backend = createRedisBackend({
+    eval: (...call: string[]) => {
+      calls.push(call);
+      throw new Error(`${call.slice(2).join(" ")} at redis://me:pass@host/1`);
+    },
+  });
+  const owner = "owner of it";
+  const error = await lockError(backend.acquire({ key: KEY, ttlMs: 5_000, owner }));
+  expect(error.message).toMatch(/^the redis client failed: .* at redis:\/\/\[hidden\]@host\/1$/);
+  const lockId = calls[0]?.[5] ?? "none";
+  expect(lockId).toMatch(/^[\w-]{22}$/);
+  for (const secret of [KEY, owner, lockId, "pass"]) expect(inspect(error)).not.toContain(secret);
+});
+
+test("lock() on a server that is down tells why", async () => {
+  const port = await freePort();
+  const url = `redis://127.0.0.1:${port}`;
+  for (const timeoutMs of [200, 2_000]) {
+    const backend = createRedisBackend(url);
+    const error = await lockError(backend.lock(KEY, { acquisition: { timeoutMs } }));
+    expect(error.code).toBe("ServiceUnavailable");
+    expect(error.message).toContain(`127.0.0.1:${port}: Connection refused`);
+    expect((error.cause as Error).message).toContain("Connection refused");
+    await backend.close();
+  }
+});
 
 describe("a client that misbehaves", () => {
   test("may throw synchronously", async () => {

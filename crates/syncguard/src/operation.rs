@@ -54,7 +54,7 @@ pub async fn acquire(
 ) -> Result<AcquireOutcome, Error> {
     let limit = options.limit(backend.as_ref());
     let mut attempt = Attempt::start(backend, request);
-    let answer = bounded(&mut attempt.running, limit, cancelled).await?;
+    let answer = bounded(backend, &mut attempt.running, limit, cancelled).await?;
     attempt.state = match &answer {
         Err(error) if error.is_outcome_unknown() => State::AnswerLost,
         _ => State::Answered,
@@ -73,7 +73,7 @@ pub async fn release(
     cancelled: impl Future<Output = ()>,
 ) -> Result<ReleaseOutcome, Error> {
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.release(lock_id), limit, cancelled).await?
+    bounded(backend, &mut backend.release(lock_id), limit, cancelled).await?
 }
 
 /// Makes the lock that `lock_id` owns end `ttl` from now.
@@ -88,7 +88,7 @@ pub async fn extend(
     cancelled: impl Future<Output = ()>,
 ) -> Result<ExtendOutcome, Error> {
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.extend(lock_id, ttl), limit, cancelled).await?
+    bounded(backend, &mut backend.extend(lock_id, ttl), limit, cancelled).await?
 }
 
 /// Whether somebody holds the key.
@@ -102,7 +102,7 @@ pub async fn is_locked(
     cancelled: impl Future<Output = ()>,
 ) -> Result<bool, Error> {
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.is_locked(key), limit, cancelled).await?
+    bounded(backend, &mut backend.is_locked(key), limit, cancelled).await?
 }
 
 /// The live lock that fits.
@@ -116,7 +116,7 @@ pub async fn lookup(
     cancelled: impl Future<Output = ()>,
 ) -> Result<Option<LockRecord>, Error> {
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.lookup(lookup), limit, cancelled).await?
+    bounded(backend, &mut backend.lookup(lookup), limit, cancelled).await?
 }
 
 /// Frees the key whoever holds it.
@@ -130,11 +130,12 @@ pub async fn force_release(
     cancelled: impl Future<Output = ()>,
 ) -> Result<bool, Error> {
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.force_release(key), limit, cancelled).await?
+    bounded(backend, &mut backend.force_release(key), limit, cancelled).await?
 }
 
 /// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
 async fn bounded<T>(
+    backend: &Arc<dyn Backend>,
     operation: &mut Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '_>>,
     limit: Duration,
     cancelled: impl Future<Output = ()>,
@@ -142,13 +143,20 @@ async fn bounded<T>(
     tokio::select! {
         // An answer that is there wins over a cancellation that came with it.
         biased;
-        answer = timeout(limit, operation) => answer.map_err(|_| {
-            Error::new(
-                ErrorKind::NetworkTimeout,
-                format!("Operation timed out after {} ms", limit.as_millis()),
-            )
-        }),
+        answer = timeout(limit, operation) => answer.map_err(|_| timed_out(backend.as_ref(), limit)),
         () = cancelled => Err(Error::new(ErrorKind::Aborted, "Operation aborted by signal")),
+    }
+}
+
+/// The error of an operation whose time is over. That it took too long says little where it is known why.
+fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
+    let message = format!("Operation timed out after {} ms", limit.as_millis());
+    match backend.trouble() {
+        Some(trouble) => {
+            let message = format!("{message}: {}", trouble.message());
+            Error::new(trouble.kind(), message).with_source(trouble)
+        }
+        None => Error::new(ErrorKind::NetworkTimeout, message),
     }
 }
 

@@ -46,6 +46,22 @@ async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
 }
 
 #[tokio::test]
+async fn a_call_that_has_less_time_than_the_link_has_patience_tells_why_it_failed() {
+    let port = redis_server::free_port();
+    let url = format!("redis://127.0.0.1:{port}");
+    for ms in [100.0, 1000.0, 2000.0] {
+        let config = RedisConfig::from_url(&url).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+        let mut options = LockOptions::default();
+        options.retry.timeout_ms = ms;
+        let error = lock(&backend, &key("k"), &options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        let words = format!("127.0.0.1:{port}: Connection refused (os error 111)");
+        assert!(error.message().ends_with(&words), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_host_without_a_name_is_unavailable() {
     let backend = backend(RedisConfig::from_url("redis://nowhere.invalid").unwrap());
     let error = acquire(&backend, "k").await.unwrap_err();

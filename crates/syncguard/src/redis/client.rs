@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::config::RedisConfig;
-use super::error::{Cause, describe, error_text, to_error};
+use super::error::{Cause, driver_error, error_text, to_error};
 use super::limited::Limited;
 use super::link::{Connection, Dial};
 use super::native::{Answer, Evaluate, Form};
@@ -110,7 +110,7 @@ impl RedisConnection {
         let (driver, running) =
             MultiplexedConnection::new_with_config(&nothing_to_say, stream, config)
                 .await
-                .map_err(|error| to_error(describe(&error), false))?;
+                .map_err(|error| driver_error(&error, false))?;
         let mut running = tokio::spawn(running);
         let task = running.abort_handle();
         let (own, watched) = (driver.clone(), Arc::clone(&pulse));
@@ -152,7 +152,7 @@ impl Evaluate for RedisConnection {
             Err(error) => {
                 // The driver's task may still be on its way out.
                 self.close();
-                Err(to_error(describe(&error), true))
+                Err(driver_error(&error, true))
             }
         }
     }

@@ -7,15 +7,22 @@ use std::sync::Arc;
 use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
 use super::limited::TooLong;
+use super::stream::Place;
 use crate::error::{Error, ErrorKind};
+use crate::redact;
 
 /// A failure, in words that belong to no driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause<'a> {
     /// The server replied with this error.
     Reply(&'a str),
-    /// No connection could be made: refused, no route, no such host, or the TLS handshake failed.
-    Unreachable,
+    /// No connection could be made.
+    Unreachable {
+        /// The host and the port, or the socket in the file system.
+        at: &'a str,
+        /// Such as that it was refused, or that there is no such host.
+        why: &'a str,
+    },
     /// Making a connection took too long.
     ConnectTimeout,
     /// No Sentinel could be asked, or none knows a primary.
@@ -52,7 +59,10 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
             code,
             message,
         } => return by_javascript(name, code, message),
-        Cause::Unreachable => (ServiceUnavailable, "cannot connect to redis", true),
+        Cause::Unreachable { at, why } => {
+            let message = format!("cannot connect to redis at {at}: {why}");
+            return (ServiceUnavailable, message.into(), sent);
+        }
         Cause::ConnectTimeout => (
             NetworkTimeout,
             "connecting to redis took longer than connectTimeoutMs",
@@ -88,14 +98,58 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
     (kind, message.into(), lost && sent)
 }
 
-/// The error of a failure.
+/// The error of a failure. It ends with the words of whoever told it, if there are any.
 pub fn to_error(cause: Cause<'_>, sent: bool) -> Error {
+    to_error_hiding(cause, sent, [])
+}
+
+/// The same with `secrets` left out of those words: they may quote what was sent.
+pub fn to_error_hiding<'a>(
+    cause: Cause<'_>,
+    sent: bool,
+    secrets: impl IntoIterator<Item = &'a str>,
+) -> Error {
     let (kind, message, lost) = classify(cause, sent);
-    let error = Error::new(kind, message);
+    let words = match cause {
+        Cause::Reply(text) | Cause::JavaScript { message: text, .. } => redact::hide(text, secrets),
+        _ => String::new(),
+    };
+    let error = Error::new(kind, with_words(&message, &words));
     if lost {
         error.with_unknown_outcome()
     } else {
         error
+    }
+}
+
+fn with_words(message: &str, words: &str) -> String {
+    if words.is_empty() {
+        message.to_owned()
+    } else {
+        format!("{message}: {words}")
+    }
+}
+
+/// A connection that could not be made.
+pub(super) fn cannot_connect(at: &Place, why: &str) -> Error {
+    let at = at.to_string();
+    to_error(Cause::Unreachable { at: &at, why }, false)
+}
+
+/// The error of the driver, on a connection that was made.
+pub(super) fn driver_error(error: &RedisError, sent: bool) -> Error {
+    let cause = describe(error);
+    let plain = to_error(cause, sent);
+    // The words of other errors quote replies.
+    let Some(io) = io_error(error).filter(|_| cause == Cause::Closed) else {
+        return plain;
+    };
+    let named = Error::new(plain.kind(), with_words(plain.message(), &io.to_string()));
+    let named = named.with_source(error.clone());
+    if plain.is_outcome_unknown() {
+        named.with_unknown_outcome()
+    } else {
+        named
     }
 }
 
@@ -196,7 +250,6 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
         }
         _ => (Internal, "unexpected error"),
     };
-    // The rest of the reply may quote arguments, and so keys.
     (kind, format!("redis answered {code}: {hint}").into(), false)
 }
 
@@ -473,14 +526,36 @@ mod tests {
 
     #[test]
     fn messages_quote_nothing_that_was_sent() {
-        let text = "ERR unknown command 'EVALSHA', with args beginning with: 'secret'";
-        assert!(!classify(Cause::Reply(text), true).1.contains("secret"));
+        let hidden = |text| {
+            let error = to_error_hiding(Cause::Reply(text), true, ["secret", "NOPERM"]);
+            error.message().to_owned()
+        };
+        assert_eq!(
+            hidden("ERR unknown command 'EVALSHA', with args beginning with: 'secr"),
+            "redis answered ERR: unexpected error: ERR unknown command 'EVALSHA',"
+        );
+        // What is hidden is nevertheless understood.
+        assert_eq!(
+            hidden("NOPERM no permissions for 'app:secret'"),
+            "redis answered NOPERM: the user may not run scripts, or not on these keys: \
+             [hidden] no permissions for 'app:[hidden]'"
+        );
+        assert_eq!(
+            to_error(Cause::Reply("ERR syntax error"), true).message(),
+            "redis answered ERR: unexpected error: ERR syntax error"
+        );
     }
 
     #[test]
     fn a_lost_answer_leaves_the_outcome_open() {
         for (cause, kind) in [
-            (Cause::Unreachable, ServiceUnavailable),
+            (
+                Cause::Unreachable {
+                    at: "h:1",
+                    why: "refused",
+                },
+                ServiceUnavailable,
+            ),
             (Cause::ConnectTimeout, NetworkTimeout),
             (Cause::NoPrimary, ServiceUnavailable),
             (Cause::Closed, ServiceUnavailable),

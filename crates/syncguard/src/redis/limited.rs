@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::pulse::Pulse;
-use super::stream::Stream;
+use super::stream::{Place, Stream};
 
 /// How many bytes are read without an answer to anybody's call.
 const LIMIT: u64 = 1024 * 1024;
@@ -36,6 +36,7 @@ impl std::error::Error for TooLong {}
 /// A stream of replies to the calls that a [`Pulse`] counts.
 pub(super) struct Limited {
     stream: Box<dyn Stream>,
+    place: Place,
     pulse: Arc<Pulse>,
     answered: u64,
     /// Since `answered` changed.
@@ -43,13 +44,19 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    pub(super) fn new(stream: Box<dyn Stream>) -> Self {
+    pub(super) fn new(stream: Box<dyn Stream>, place: Place) -> Self {
         Self {
             stream,
+            place,
             pulse: Arc::default(),
             answered: 0,
             read: 0,
         }
+    }
+
+    /// Where it leads.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// What counts the calls.
@@ -123,10 +130,14 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
+    fn place() -> Place {
+        Place::Unix("here".to_owned())
+    }
+
     #[tokio::test]
     async fn answers_and_waiting_calls_make_room() {
         let (mut server, client) = duplex(4096);
-        let mut limited = Limited::new(Box::new(client));
+        let mut limited = Limited::new(Box::new(client), place());
         let pulse = limited.pulse();
         tokio::spawn(async move { while server.write_all(&[0; 4096]).await.is_ok() {} });
         let mut buffer = vec![0; LIMIT as usize];
@@ -144,7 +155,8 @@ mod tests {
     async fn the_end_is_an_error() {
         let (server, client) = duplex(16);
         drop(server);
-        let error = Limited::new(Box::new(client)).read_u8().await.unwrap_err();
+        let mut limited = Limited::new(Box::new(client), place());
+        let error = limited.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -28,6 +28,7 @@
 pub mod acquire;
 mod client;
 mod config;
+mod diagnosis;
 mod error;
 pub mod extend;
 pub mod force_release;
@@ -40,6 +41,7 @@ pub mod lookup_lock_id;
 mod native;
 mod plan;
 mod pulse;
+mod race;
 pub mod record;
 pub mod release;
 mod reply;
@@ -57,7 +59,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
-pub use error::{Cause, classify, to_error};
+pub use error::{Cause, classify, to_error, to_error_hiding};
 pub use plan::{ClientPrefix, Names, Plan, Script, Text};
 pub use reply::Reply;
 pub use tls::RedisTls;
@@ -145,6 +147,10 @@ impl Backend for RedisBackend {
 
     fn operation_timeout(&self) -> Duration {
         self.operation_timeout
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.transport.trouble()
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {

@@ -1,15 +1,12 @@
 //! Finding the primary by asking Sentinels.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
-
 use redis::{Value, cmd};
 use tokio::time::timeout;
 
 use super::config::{RedisConfig, RedisSentinel};
 use super::error::{Cause, to_error};
 use super::limited::Limited;
+use super::race::Race;
 use super::session::{Step, ask, auth, late, login, name};
 use super::stream::{self, Tls};
 use crate::error::Error;
@@ -21,8 +18,6 @@ enum Found {
     Primary(Limited),
 }
 
-type Attempts<'a> = Vec<Pin<Box<dyn Future<Output = Result<Found, Error>> + Send + 'a>>>;
-
 /// A stream to the primary that is ready for scripts. Asks all Sentinels side by side, and tries each
 /// address that they name: neither a Sentinel that is silent nor one that was cut off and names a former
 /// primary keeps the others from being heard.
@@ -32,51 +27,33 @@ pub(super) async fn open(
     tls: Option<&Tls<'_>>,
 ) -> Result<Limited, Error> {
     let limit = config.connect_timeout;
-    let mut running = Attempts::new();
+    let mut race = Race::new();
     for (host, port) in &set.nodes {
-        running.push(Box::pin(async move {
+        race.start(async move {
             let answer = timeout(limit, ask_for_primary(host, *port, set, tls)).await;
             answer.map_err(|_| late())?.map(Found::Address)
-        }));
+        });
     }
     let mut tried = Vec::new();
-    let mut refusal = None;
-    while let Some(result) = next(&mut running).await {
+    let (mut refusal, mut last) = (None, None);
+    while let Some(result) = race.next().await {
         match result {
             Ok(Found::Primary(stream)) => return Ok(stream),
             Ok(Found::Address(address)) if !tried.contains(&address) => {
                 tried.push(address.clone());
-                running.push(Box::pin(async move {
+                race.start(async move {
                     let (host, port) = address;
                     let stream = timeout(limit, open_primary(&host, port, config, tls)).await;
                     stream.map_err(|_| late())?.map(Found::Primary)
-                }));
+                });
             }
             Ok(Found::Address(_)) => {}
             // Such as a wrong password: that is what to tell.
             Err(error) if !error.kind().is_transient() => refusal = Some(error),
-            Err(_) => {}
+            Err(error) => last = Some(error),
         }
     }
-    Err(refusal.unwrap_or_else(no_primary))
-}
-
-/// What the first to end came to; `None` when none is left.
-async fn next(running: &mut Attempts<'_>) -> Option<Result<Found, Error>> {
-    poll_fn(|cx| {
-        for (index, attempt) in running.iter_mut().enumerate() {
-            if let Poll::Ready(result) = attempt.as_mut().poll(cx) {
-                drop(running.swap_remove(index));
-                return Poll::Ready(Some(result));
-            }
-        }
-        if running.is_empty() {
-            Poll::Ready(None)
-        } else {
-            Poll::Pending
-        }
-    })
-    .await
+    Err(refusal.unwrap_or_else(|| last.map_or_else(no_primary, no_primary_because)))
 }
 
 async fn ask_for_primary(
@@ -130,6 +107,13 @@ async fn open_primary(
 fn is_primary(role: &Value) -> bool {
     matches!(role, Value::Array(items)
         if matches!(items.first(), Some(Value::BulkString(name)) if name == b"master"))
+}
+
+/// The last that was tried is the nearest to the primary.
+fn no_primary_because(error: Error) -> Error {
+    let none = no_primary();
+    let message = format!("{}: {}", none.message(), error.message());
+    Error::new(none.kind(), message).with_source(error)
 }
 
 fn no_primary() -> Error {
