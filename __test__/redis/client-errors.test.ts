@@ -5,6 +5,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { LockErrorCode } from "syncguard";
 import { createRedisBackend } from "syncguard/redis";
 import { lockError } from "../support/errors";
+import { freePort } from "../support/ports";
 import { until } from "../support/until";
 
 const KEY = "secret:key";
@@ -13,6 +14,9 @@ const named = (name: string, message = "failed"): Error =>
   Object.assign(new Error(message), { name });
 const coded = (code: string): Error => Object.assign(new Error(`connect ${code} ${KEY}`), { code });
 const replied = (text: string): Error => named("ReplyError", text);
+/** An error inside a script, as Redis before 7 words it. */
+const insideScript = (text: string): string =>
+  `ERR Error running script (call to f_${"0f".repeat(20)}): @user_script:25: @user_script: 25: ${text}`;
 
 const ERRORS: readonly (readonly [LockErrorCode, Error])[] = [
   ...["ECONNREFUSED", "ECONNRESET", "ENOTFOUND", "EPIPE", "EAI_AGAIN", "EHOSTUNREACH"].map(
@@ -40,6 +44,9 @@ const ERRORS: readonly (readonly [LockErrorCode, Error])[] = [
   ["ServiceUnavailable", replied("CLUSTERDOWN The cluster is down")],
   ["ServiceUnavailable", replied("MASTERDOWN Link with MASTER is down")],
   ["ServiceUnavailable", replied("TRYAGAIN Multiple keys request during rehashing of slot")],
+  ["ServiceUnavailable", replied(insideScript("-READONLY You can't write"))],
+  ["ServiceUnavailable", replied(insideScript("-OOM command not allowed"))],
+  ["Internal", replied(insideScript("Unknown Redis command called from Lua script"))],
   ["RateLimited", replied("ERR max number of clients reached")],
   ["InvalidArgument", replied("CROSSSLOT Keys in request don't hash to the same slot")],
   ["Internal", replied("ERR something else")],
@@ -53,9 +60,40 @@ test.each(ERRORS.map(([code, error]) => [error.message, error, code] as const))(
     const error = await lockError(backend.acquire({ key: KEY, ttlMs: 5_000 }));
     expect(error.code).toBe(code);
     expect(error.context?.key).toBe(KEY);
+    // It ends with the client's own words, without what is nobody's business.
+    expect(error.message.endsWith(`: ${thrown.message.replaceAll(KEY, "[hidden]")}`)).toBe(true);
     expect(inspect(error)).not.toContain(KEY);
   },
 );
+
+test("neither lock ids, owners nor the user part of a URL appear in an error", async () => {
+  const calls: string[][] = [];
+  const backend = createRedisBackend({
+    eval: (...call: string[]) => {
+      calls.push(call);
+      throw new Error(`${call.slice(2).join(" ")} at redis://me:pass@host/1`);
+    },
+  });
+  const owner = "owner of it";
+  const error = await lockError(backend.acquire({ key: KEY, ttlMs: 5_000, owner }));
+  expect(error.message).toMatch(/^the redis client failed: .* at redis:\/\/\[hidden\]@host\/1$/);
+  const lockId = calls[0]?.[5] ?? "none";
+  expect(lockId).toMatch(/^[\w-]{22}$/);
+  for (const secret of [KEY, owner, lockId, "pass"]) expect(inspect(error)).not.toContain(secret);
+});
+
+test("lock() on a server that is down tells why", async () => {
+  const port = await freePort();
+  const url = `redis://127.0.0.1:${port}`;
+  for (const timeoutMs of [200, 2_000]) {
+    const backend = createRedisBackend(url);
+    const error = await lockError(backend.lock(KEY, { acquisition: { timeoutMs } }));
+    expect(error.code).toBe("ServiceUnavailable");
+    expect(error.message).toContain(`127.0.0.1:${port}: Connection refused`);
+    expect((error.cause as Error).message).toContain("Connection refused");
+    await backend.close();
+  }
+});
 
 describe("a client that misbehaves", () => {
   test("may throw synchronously", async () => {

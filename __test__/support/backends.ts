@@ -12,7 +12,13 @@ import {
   postgresOverTls,
   postgresThroughPg,
 } from "./postgres-stores";
-import { redisByClient, redisBySentinel, redisByUrl, redisOverTls } from "./redis-stores";
+import {
+  redis62By,
+  redisByClient,
+  redisBySentinel,
+  redisByUrl,
+  redisOverTls,
+} from "./redis-stores";
 import { temporaryFolder } from "./temp";
 
 export type BehaviorOptions = {
@@ -43,6 +49,8 @@ export const stores: Readonly<Record<string, Opener>> = {
   "Redis at a URL": redisByUrl,
   "Redis by an ioredis client": () => redisByClient("native"),
   "Redis through an ioredis client": () => redisByClient("client"),
+  "Redis 6.2": () => redis62By("native"),
+  "Redis 6.2 through an ioredis client": () => redis62By("client"),
   "Redis over TLS with ACL": redisOverTls,
   "Redis over Sentinel": redisBySentinel,
   "Firestore by options": firestoreByOptions,

@@ -9,12 +9,19 @@ import {
   type RedisConnectionOptions,
 } from "syncguard/redis";
 import type { Store } from "./backends";
-import { plainRedis, startSentinelSet, startTlsRedis } from "./redis";
+import { plainRedis, startRedis62, startSentinelSet, startTlsRedis } from "./redis";
 
 /** Over a native connection from a URL. */
 export async function redisByUrl(): Promise<Store> {
   const server = await plainRedis();
   return backendsOn(server.url, {}, server.stop);
+}
+
+/** On the oldest Redis that is supported, natively or through a client of ioredis. */
+export async function redis62By(transport: "native" | "client"): Promise<Store> {
+  const server = await startRedis62();
+  const { admin } = server;
+  return backendsOn(admin, { transport }, server.stop);
 }
 
 /** Over a client of ioredis, on either transport. */

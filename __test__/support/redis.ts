@@ -1,11 +1,13 @@
 /** Private Redis servers: each on a free port, in a temporary folder, and ended with its tests. */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { RedisConnectionOptions } from "syncguard/redis";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { redis62 } from "../../scripts/lib/redis62.mjs";
 import { writeCertificates } from "./certificates";
 import { freePort } from "./ports";
 import { temporaryFolder } from "./temp";
@@ -32,6 +34,8 @@ type Settings = {
   /** Which option takes the port; the server listens for nothing else but a socket. */
   portOption?: "port" | "tls-port";
   mode?: "server" | "sentinel";
+  /** The server's program. Default: the one on the PATH. */
+  program?: string;
 };
 
 // Whatever happens in this process, no server outlives it.
@@ -43,6 +47,7 @@ process.on("exit", () => {
 /** Starts a server without persistence. */
 export async function startRedis(settings: Settings = {}): Promise<RedisServer> {
   const { lines = [], portOption = "port", mode = "server" } = settings;
+  const { program = `redis-${mode}` } = settings;
   const folder = temporaryFolder();
   const port = await freePort();
   const socket = join(folder.path, "redis.sock");
@@ -62,7 +67,7 @@ export async function startRedis(settings: Settings = {}): Promise<RedisServer> 
   const start = async (): Promise<void> => {
     // A Sentinel rewrites its file.
     writeFileSync(file, text);
-    child = await launch(`redis-${mode}`, file, join(folder.path, "log"), port);
+    child = await launch(program, file, join(folder.path, "log"), port);
   };
   const kill = async (): Promise<void> => {
     if (child !== undefined) await end(child);
@@ -98,6 +103,13 @@ export async function plainRedis(): Promise<Pick<RedisServer, "url" | "stop">> {
   const url = process.env.REDIS_URL;
   if (!url) return await startRedis();
   return { url, stop: () => Promise.resolve() };
+}
+
+/** A server of the oldest version that is supported. */
+export async function startRedis62(): Promise<RedisServer> {
+  const program = redis62 as string;
+  if (!existsSync(program)) throw new Error("Redis 6.2 is missing: `npm test` gets it");
+  return await startRedis({ program });
 }
 
 /** Users: one who may do everything, and one who may do what locks need. */

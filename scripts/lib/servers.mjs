@@ -1,6 +1,7 @@
 // The servers that test suites start for themselves, with the Debian packages that hold them.
 
 import { needPrograms } from "./debian.mjs";
+import { needRedis62 } from "./redis62.mjs";
 
 // One line per server: { command: "name", packages: ["debian-package"], why: "which suite" }
 const servers = [
@@ -16,6 +17,7 @@ const servers = [
 ];
 
 /** Makes sure that every server program is there. */
-export function needServers() {
-  return needPrograms(servers);
+export async function needServers() {
+  await needPrograms(servers);
+  await needRedis62();
 }

@@ -9,7 +9,7 @@ use napi_derive::napi;
 use serde_json::{Value, json};
 use syncguard::redis::{
     Cause, ClientPrefix, Plan, RedisBackend, RedisConfig, RedisLocks, RedisSentinel, RedisServer,
-    RedisTls, Reply, Transport, to_error,
+    RedisTls, Reply, Transport, to_error_hiding,
 };
 use syncguard::{Error, ErrorKind};
 
@@ -208,7 +208,7 @@ impl Transport for ClientTransport {
                     code: rejection.code.as_deref().unwrap_or_default(),
                     message: &rejection.message,
                 };
-                Err(to_error(cause, true))
+                Err(to_error_hiding(cause, true, plan.secrets()))
             }
         }
     }

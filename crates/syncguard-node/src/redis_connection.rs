@@ -78,6 +78,12 @@ impl Transport for Share {
         transport.run(plan).await
     }
 
+    fn trouble(&self) -> Option<Error> {
+        lock(&self.0)
+            .as_ref()
+            .and_then(|line| line.transport.trouble())
+    }
+
     async fn close(&self) {
         let line = lock(&self.0).take();
         if let Some(Line { transport }) = line.and_then(Arc::into_inner) {

@@ -264,6 +264,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// of the backend inside.
     fn work(&self) -> &Work;
 
+    /// Why the store cannot be reached at this moment, if that is known: what an operation that runs out
+    /// of time waits for. Costs no I/O.
+    fn trouble(&self) -> Option<Error> {
+        None
+    }
+
     /// How long one operation may take.
     fn operation_timeout(&self) -> Duration {
         DEFAULT_OPERATION_TIMEOUT

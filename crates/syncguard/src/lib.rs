@@ -43,6 +43,8 @@ pub mod operation;
 pub mod postgres;
 mod random;
 #[cfg(feature = "redis")]
+mod redact;
+#[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -46,7 +46,7 @@ pub async fn acquire(
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     let mut attempt = Attempt::start(backend, request);
-    let answer = bounded(&mut attempt.running, limit, cancelled).await?;
+    let answer = bounded(backend, &mut attempt.running, limit, cancelled).await?;
     attempt.state = match &answer {
         Err(error) if error.is_outcome_unknown() => State::AnswerLost,
         _ => State::Answered,
@@ -66,7 +66,7 @@ pub async fn release(
 ) -> Result<ReleaseOutcome, Error> {
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.release(lock_id), limit, cancelled).await?
+    bounded(backend, &mut backend.release(lock_id), limit, cancelled).await?
 }
 
 /// Makes the lock that `lock_id` owns end `ttl` from now.
@@ -82,7 +82,7 @@ pub async fn extend(
 ) -> Result<ExtendOutcome, Error> {
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.extend(lock_id, ttl), limit, cancelled).await?
+    bounded(backend, &mut backend.extend(lock_id, ttl), limit, cancelled).await?
 }
 
 /// Whether somebody holds the key.
@@ -97,7 +97,7 @@ pub async fn is_locked(
 ) -> Result<bool, Error> {
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.is_locked(key), limit, cancelled).await?
+    bounded(backend, &mut backend.is_locked(key), limit, cancelled).await?
 }
 
 /// The live lock that fits.
@@ -112,7 +112,7 @@ pub async fn lookup(
 ) -> Result<Option<LockRecord>, Error> {
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.lookup(lookup), limit, cancelled).await?
+    bounded(backend, &mut backend.lookup(lookup), limit, cancelled).await?
 }
 
 /// Frees the key whoever holds it.
@@ -127,7 +127,7 @@ pub async fn force_release(
 ) -> Result<bool, Error> {
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
-    bounded(&mut backend.force_release(key), limit, cancelled).await?
+    bounded(backend, &mut backend.force_release(key), limit, cancelled).await?
 }
 
 /// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.
@@ -141,6 +141,7 @@ pub fn release_in_background(backend: &Arc<dyn Backend>, lock_id: &LockId, ttl: 
 
 /// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
 async fn bounded<T>(
+    backend: &Arc<dyn Backend>,
     operation: &mut Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '_>>,
     limit: Duration,
     cancelled: impl Future<Output = ()>,
@@ -148,13 +149,20 @@ async fn bounded<T>(
     tokio::select! {
         // An answer that is there wins over a cancellation that came with it.
         biased;
-        answer = timeout(limit, operation) => answer.map_err(|_| {
-            Error::new(
-                ErrorKind::NetworkTimeout,
-                format!("Operation timed out after {} ms", limit.as_millis()),
-            )
-        }),
+        answer = timeout(limit, operation) => answer.map_err(|_| timed_out(backend.as_ref(), limit)),
         () = cancelled => Err(Error::new(ErrorKind::Aborted, "Operation aborted by signal")),
+    }
+}
+
+/// The error of an operation whose time is over. That it took too long says little where it is known why.
+fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
+    let message = format!("Operation timed out after {} ms", limit.as_millis());
+    match backend.trouble() {
+        Some(trouble) => {
+            let message = format!("{message}: {}", trouble.message());
+            Error::new(trouble.kind(), message).with_source(trouble)
+        }
+        None => Error::new(ErrorKind::NetworkTimeout, message),
     }
 }
 

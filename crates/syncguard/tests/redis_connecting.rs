@@ -8,10 +8,14 @@
 
 #[path = "support/certificates.rs"]
 mod certificates;
+#[path = "support/fake_redis.rs"]
+mod fake_redis;
 #[path = "support/redis_server.rs"]
 mod redis_server;
 #[path = "support/resp.rs"]
 mod resp;
+
+use std::time::{Duration, Instant};
 
 use certificates::Certificates;
 use redis_server::{LOCKS_ONLY, RedisServer, free_port};
@@ -76,7 +80,7 @@ async fn what_is_no_redis_is_told_apart() {
 }
 
 #[tokio::test]
-async fn sentinels_are_asked_in_turn() {
+async fn one_sentinel_that_knows_is_enough() {
     let primary = RedisServer::start();
     let sentinel = RedisServer::start_sentinel(&primary, &[]);
     // One that is not there, one that is no Sentinel, and one that knows.
@@ -95,6 +99,22 @@ async fn sentinels_are_asked_in_turn() {
     let error = try_at(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
     assert!(error.message().contains("sentinel"), "{error}");
+}
+
+#[tokio::test]
+async fn silent_sentinels_and_former_primaries_cost_no_time() {
+    let primary = RedisServer::start();
+    let (knows, _told) = fake_redis::sentinel(primary.port()).await;
+    let silent = fake_redis::silent().await;
+    let (cut_off, _told) = fake_redis::sentinel(silent).await;
+    let start = Instant::now();
+    for nodes in [[silent, knows], [cut_off, knows]] {
+        let nodes = nodes.map(|port| format!("127.0.0.1:{port}")).join(",");
+        let url = format!("redis+sentinel://{nodes}/main");
+        assert!(!try_at(&url).await.unwrap());
+    }
+    // Less than the default limit for one connection.
+    assert!(start.elapsed() < Duration::from_secs(2));
 }
 
 #[tokio::test]
@@ -132,21 +152,8 @@ async fn credentials_go_where_they_belong() {
 async fn a_replica_that_a_sentinel_takes_for_the_primary_is_not_used() {
     let primary = RedisServer::start();
     let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
-    let address = replica.port().to_string();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("redis+sentinel://{}/main", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let answer = format!(
-                "*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{address}\r\n",
-                address.len()
-            );
-            tokio::io::AsyncWriteExt::write_all(&mut stream, answer.as_bytes())
-                .await
-                .unwrap();
-        }
-    });
+    let (sentinel, _told) = fake_redis::sentinel(replica.port()).await;
+    let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
     // To read, a replica would do.
     let error = try_at(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");

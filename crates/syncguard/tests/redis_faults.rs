@@ -9,6 +9,8 @@
 
 #[path = "support/certificates.rs"]
 mod certificates;
+#[path = "support/fake_redis.rs"]
+mod fake_redis;
 #[path = "support/redis_load.rs"]
 mod redis_load;
 #[path = "support/redis_server.rs"]
@@ -16,17 +18,17 @@ mod redis_server;
 #[path = "support/resp.rs"]
 mod resp;
 
-use std::future::pending;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use certificates::Certificates;
 use redis_load::{
-    Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
+    Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, key, pair, until_it_works,
 };
 use redis_server::{LOCKS_ONLY, RedisServer};
 use resp::Answer;
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
-use syncguard::{AcquireOutcome, Error, ErrorKind};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, lock};
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
@@ -41,6 +43,22 @@ async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
     server.restart();
     until_it_works(&backend).await;
     pair(&backend, "k").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_has_less_time_than_the_link_has_patience_tells_why_it_failed() {
+    let port = redis_server::free_port();
+    let url = format!("redis://127.0.0.1:{port}");
+    for ms in [100.0, 1000.0, 2000.0] {
+        let config = RedisConfig::from_url(&url).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+        let mut options = LockOptions::default();
+        options.retry.timeout_ms = ms;
+        let error = lock(&backend, &key("k"), &options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        let words = format!("127.0.0.1:{port}: Connection refused (os error 111)");
+        assert!(error.message().ends_with(&words), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -161,46 +179,48 @@ async fn a_late_grant_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_connection_that_falls_silent_is_replaced() {
+async fn an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout() {
     let server = RedisServer::start();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    let (silence, _) = tokio::sync::watch::channel(false);
-    let port = server.port();
-    let silent = silence.subscribe();
-    // Passes everything on, until the first connection falls silent and stays open, as when a
-    // network drops its packets.
-    tokio::spawn(async move {
-        let mut fate = Some(silent);
-        loop {
-            let (mut near, _) = listener.accept().await.unwrap();
-            let mut fate = fate.take();
-            tokio::spawn(async move {
-                let mut far = tokio::net::TcpStream::connect(("127.0.0.1", port))
-                    .await
-                    .unwrap();
-                let silent = async {
-                    match &mut fate {
-                        Some(silent) => drop(silent.wait_for(|silent| *silent).await),
-                        None => pending().await,
-                    }
-                };
-                tokio::select! {
-                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                    () = silent => pending().await,
-                }
-            });
-        }
-    });
-    let backend = backend(RedisConfig::from_url(&url).unwrap());
-    pair(&backend, "k").await.unwrap();
+    let (port, silence) = fake_redis::proxy(server.port()).await;
+    let mut config = RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap();
+    // As users have it: a call may take as long as lock() waits in all, so that lock() must not spend
+    // all its time on the first.
+    let limit = Duration::from_secs(2);
+    config.connect_timeout = limit;
+    config.locks.operation_timeout = limit;
+    let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+    backend.is_locked(&key("k")).await.unwrap();
     silence.send_replace(true);
-    let error = acquire(&backend, "k").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    let mut options = LockOptions::default();
+    options.retry.timeout_ms = limit.as_millis() as f64;
     let start = Instant::now();
-    while pair(&backend, "k").await.is_err() {
-        assert!(start.elapsed() < TIMEOUT * 3, "it is still in use");
-    }
+    let lock = lock(&backend, &key("k"), &options).await.unwrap();
+    assert!(start.elapsed() < limit, "{:?}", start.elapsed());
+    assert!(lock.release().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_stopped_server_keeps_its_connection() {
+    let server = RedisServer::start();
+    let backend = backend_at(&server);
+    pair(&backend, "k").await.unwrap();
+    let connections = || {
+        let text = server.connect().call(&["INFO", "clients"]);
+        assert!(text.text().contains("connected_clients:2"), "{text:?}");
+        let text = server.connect().call(&["CLIENT", "LIST"]);
+        let lines = text.text().lines().map(str::to_owned);
+        let line = lines.into_iter().find(|line| line.contains("127.0.0.1"));
+        line.unwrap().split(' ').next().unwrap().to_owned()
+    };
+    let before = connections();
+    server.signal("STOP");
+    let call = tokio::spawn(async move { (pair(&backend, "k").await, backend) });
+    // Long enough for the silence to be noticed, and less than the call may take.
+    tokio::time::sleep(TIMEOUT * 2 / 3).await;
+    server.signal("CONT");
+    let (answer, _backend) = call.await.unwrap();
+    answer.unwrap();
+    assert_eq!(connections(), before);
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 //! Each is made on a stream of our own and never made again by the driver: when it is lost,
 //! everything in flight fails at once, and nothing is ever sent twice.
 
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -11,17 +13,17 @@ use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value, cmd};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::config::RedisConfig;
-use super::error::{Cause, describe, error_text, to_error};
+use super::error::{Cause, driver_error, error_text, to_error};
+use super::limited::Limited;
 use super::link::{Connection, Dial};
 use super::native::{Answer, Evaluate, Form};
 use super::plan::Plan;
 use super::pulse::Pulse;
 use super::reply::Reply;
 use super::session;
-use super::stream::Stream;
 use super::tls::Trust;
 use crate::error::Error;
 
@@ -30,8 +32,14 @@ const QUEUE: usize = 1024;
 /// How many bytes the driver gathers before it must write.
 const WRITE_BYTES: usize = 64 * 1024;
 
+/// The shortest and the longest silence that makes a connection suspect.
+const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
 /// Makes connections.
-pub(super) struct Dialer {
+pub(super) struct Dialer(Arc<Target>);
+
+/// What to connect to.
+struct Target {
     config: RedisConfig,
     trust: Option<Trust>,
 }
@@ -39,10 +47,10 @@ pub(super) struct Dialer {
 impl Dialer {
     /// Does no I/O.
     pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
-        Ok(Self {
+        Ok(Self(Arc::new(Target {
             config: config.clone(),
             trust: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
-        })
+        })))
     }
 }
 
@@ -51,8 +59,31 @@ impl Dial for Dialer {
     type Connection = RedisConnection;
 
     async fn dial(&self) -> Result<RedisConnection, Error> {
-        let stream = session::open(&self.config, self.trust.as_ref()).await?;
-        RedisConnection::start(stream, self.config.locks.operation_timeout).await
+        let stream = self.0.open().await?;
+        RedisConnection::start(stream, Arc::clone(&self.0)).await
+    }
+}
+
+impl Target {
+    /// A stream that is ready for scripts. When none is to be had for a while, another attempt runs
+    /// beside the first: packets may be lost for one connection and not for the next.
+    async fn open(&self) -> Result<Limited, Error> {
+        let open = || session::open(&self.config, self.trust.as_ref());
+        let mut first = pin!(open());
+        if let Ok(answer) = timeout(self.config.connect_timeout / 4, &mut first).await {
+            return answer;
+        }
+        let mut second = pin!(open());
+        tokio::select! {
+            answer = &mut first => match answer {
+                Err(error) if error.kind().is_transient() => second.await,
+                answer => answer,
+            },
+            answer = &mut second => match answer {
+                Err(error) if error.kind().is_transient() => first.await,
+                answer => answer,
+            },
+        }
     }
 }
 
@@ -67,7 +98,8 @@ pub(super) struct RedisConnection {
 
 impl RedisConnection {
     /// On a stream where all is said that is to be said at the start.
-    async fn start(stream: Box<dyn Stream>, operation_timeout: Duration) -> Result<Self, Error> {
+    async fn start(stream: Limited, target: Arc<Target>) -> Result<Self, Error> {
+        let pulse = stream.pulse();
         let nothing_to_say = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new()
             // Operations have a time limit of their own.
@@ -78,15 +110,17 @@ impl RedisConnection {
         let (driver, running) =
             MultiplexedConnection::new_with_config(&nothing_to_say, stream, config)
                 .await
-                .map_err(|error| to_error(describe(&error), false))?;
+                .map_err(|error| driver_error(&error, false))?;
         let mut running = tokio::spawn(running);
         let task = running.abort_handle();
-        let pulse = Arc::new(Pulse::default());
-        let (patience, own, watched) = (operation_timeout / 2, driver.clone(), Arc::clone(&pulse));
+        let (own, watched) = (driver.clone(), Arc::clone(&pulse));
+        let limit = target.config.locks.operation_timeout;
+        let suspicion = (limit / 8).clamp(SUSPICION[0], SUSPICION[1]);
         let watch = tokio::spawn(async move {
+            let is_alive = || is_alive(own.clone(), suspicion, limit, &target);
             tokio::select! {
                 _ = &mut running => {}
-                () = watched.stops(patience, || is_alive(own.clone(), patience)) => running.abort(),
+                () = watched.stops(suspicion, is_alive) => running.abort(),
             }
         });
         Ok(Self {
@@ -118,7 +152,7 @@ impl Evaluate for RedisConnection {
             Err(error) => {
                 // The driver's task may still be on its way out.
                 self.close();
-                Err(to_error(describe(&error), true))
+                Err(driver_error(&error, true))
             }
         }
     }
@@ -142,10 +176,32 @@ impl Drop for RedisConnection {
     }
 }
 
-async fn is_alive(mut driver: MultiplexedConnection, patience: Duration) -> bool {
+/// Whether a connection that has been silent for a while gives an answer. It is gone when one that is made
+/// beside it gets answers and it gets none: a server that is busy, or stopped, answers on neither. It is
+/// also gone when there is no answer for as long as an operation may take.
+async fn is_alive(
+    mut driver: MultiplexedConnection,
+    suspicion: Duration,
+    limit: Duration,
+    target: &Target,
+) -> bool {
     let ping = cmd("PING");
-    let answer = timeout(patience, driver.send_packed_command(&ping)).await;
-    matches!(answer, Ok(Ok(_)))
+    let mut answer = pin!(driver.send_packed_command(&ping));
+    if let Ok(answer) = timeout(suspicion, &mut answer).await {
+        return answer.is_ok();
+    }
+    let beside = async {
+        match target.open().await {
+            // A server that was stopped goes on with both.
+            Ok(_) => sleep(suspicion).await,
+            Err(_) => pending().await,
+        }
+    };
+    tokio::select! {
+        answer = answer => answer.is_ok(),
+        () = beside => false,
+        () = sleep(limit.saturating_sub(suspicion * 2)) => false,
+    }
 }
 
 /// The call, in the two buffers that the driver has for a call, which do not grow.

@@ -1,18 +1,28 @@
 //! What failures of Redis and of its drivers mean. Driver error types end here.
 
 use std::borrow::Cow;
+use std::error::Error as _;
+use std::sync::Arc;
 
 use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
+use super::limited::TooLong;
+use super::stream::Place;
 use crate::error::{Error, ErrorKind};
+use crate::redact;
 
 /// A failure, in words that belong to no driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause<'a> {
     /// The server replied with this error.
     Reply(&'a str),
-    /// No connection could be made: refused, no route, no such host, or the TLS handshake failed.
-    Unreachable,
+    /// No connection could be made.
+    Unreachable {
+        /// The host and the port, or the socket in the file system.
+        at: &'a str,
+        /// Such as that it was refused, or that there is no such host.
+        why: &'a str,
+    },
     /// Making a connection took too long.
     ConnectTimeout,
     /// No Sentinel could be asked, or none knows a primary.
@@ -23,6 +33,8 @@ pub enum Cause<'a> {
     Unanswered,
     /// What came is not the protocol of Redis.
     Unreadable,
+    /// A reply is longer than any that locks need.
+    Oversized,
     /// The driver refused its settings.
     Settings,
     /// An error of a JavaScript client. Empty where it has no such text.
@@ -47,7 +59,10 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
             code,
             message,
         } => return by_javascript(name, code, message),
-        Cause::Unreachable => (ServiceUnavailable, "cannot connect to redis", true),
+        Cause::Unreachable { at, why } => {
+            let message = format!("cannot connect to redis at {at}: {why}");
+            return (ServiceUnavailable, message.into(), sent);
+        }
         Cause::ConnectTimeout => (
             NetworkTimeout,
             "connecting to redis took longer than connectTimeoutMs",
@@ -69,6 +84,11 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
             "the server does not speak the protocol of redis",
             true,
         ),
+        Cause::Oversized => (
+            Internal,
+            "the server's reply is longer than any about a lock; the connection was closed",
+            true,
+        ),
         Cause::Settings => (
             InvalidArgument,
             "the settings of the redis connection are wrong",
@@ -78,10 +98,23 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
     (kind, message.into(), lost && sent)
 }
 
-/// The error of a failure.
+/// The error of a failure. It ends with the words of whoever told it, if there are any.
 pub fn to_error(cause: Cause<'_>, sent: bool) -> Error {
+    to_error_hiding(cause, sent, [])
+}
+
+/// The same with `secrets` left out of those words: they may quote what was sent.
+pub fn to_error_hiding<'a>(
+    cause: Cause<'_>,
+    sent: bool,
+    secrets: impl IntoIterator<Item = &'a str>,
+) -> Error {
     let (kind, message, lost) = classify(cause, sent);
-    let error = Error::new(kind, message);
+    let words = match cause {
+        Cause::Reply(text) | Cause::JavaScript { message: text, .. } => redact::hide(text, secrets),
+        _ => String::new(),
+    };
+    let error = Error::new(kind, with_words(&message, &words));
     if lost {
         error.with_unknown_outcome()
     } else {
@@ -89,11 +122,82 @@ pub fn to_error(cause: Cause<'_>, sent: bool) -> Error {
     }
 }
 
-/// The first word of an error reply is its code.
+fn with_words(message: &str, words: &str) -> String {
+    if words.is_empty() {
+        message.to_owned()
+    } else {
+        format!("{message}: {words}")
+    }
+}
+
+/// A connection that could not be made.
+pub(super) fn cannot_connect(at: &Place, why: &str) -> Error {
+    let at = at.to_string();
+    to_error(Cause::Unreachable { at: &at, why }, false)
+}
+
+/// The error of the driver, on a connection that was made.
+pub(super) fn driver_error(error: &RedisError, sent: bool) -> Error {
+    let cause = describe(error);
+    let plain = to_error(cause, sent);
+    // The words of other errors quote replies.
+    let Some(io) = io_error(error).filter(|_| cause == Cause::Closed) else {
+        return plain;
+    };
+    let named = Error::new(plain.kind(), with_words(plain.message(), &io.to_string()));
+    let named = named.with_source(error.clone());
+    if plain.is_outcome_unknown() {
+        named.with_unknown_outcome()
+    } else {
+        named
+    }
+}
+
+/// The code of an error reply: its first word, or that of the error that a script met.
 pub(super) fn reply_code(text: &str) -> Option<&str> {
+    let met = met_by_script(text);
+    let bare = met.or(text.strip_prefix("ERR ")).unwrap_or(text);
+    // Redis has no code for this: up to 7.0 the first, then the second.
+    if bare.starts_with("The user executing the script can't ")
+        || bare.starts_with("ACL failure in script: ")
+    {
+        return Some("NOPERM");
+    }
+    match met {
+        Some(met) => Some(first_word(met).unwrap_or("ERR")),
+        None => first_word(text),
+    }
+}
+
+fn first_word(text: &str) -> Option<&str> {
     let word = text.split_whitespace().next()?;
     let is_code = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
     is_code.then_some(word)
+}
+
+/// The error that a command met inside a script, without what Redis before 7 puts around it:
+/// `ERR Error running script (call to f_<sha>): @user_script:25: @user_script: 25: -READONLY …`.
+/// The second place and the `-` are there for what was refused before it ran. Since 7 the error itself
+/// comes first.
+fn met_by_script(text: &str) -> Option<&str> {
+    let text = text.strip_prefix("ERR Error running script (call to f_")?;
+    let (sha, text) = text.split_at_checked(40)?;
+    if !sha.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let text = after_line(text.strip_prefix("): @user_script:")?)?;
+    let text = text
+        .strip_prefix("@user_script: ")
+        .and_then(after_line)
+        .unwrap_or(text);
+    Some(text.strip_prefix('-').unwrap_or(text))
+}
+
+/// What follows `25: `.
+fn after_line(text: &str) -> Option<&str> {
+    let (line, rest) = text.split_once(": ")?;
+    let is_number = line.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(rest)
 }
 
 fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
@@ -146,7 +250,6 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
         }
         _ => (Internal, "unexpected error"),
     };
-    // The rest of the reply may quote arguments, and so keys.
     (kind, format!("redis answered {code}: {hint}").into(), false)
 }
 
@@ -231,8 +334,22 @@ pub(super) fn describe(error: &RedisError) -> Cause<'static> {
     match error.kind() {
         RedisKind::Parse | RedisKind::UnexpectedReturnType => Cause::Unreadable,
         RedisKind::InvalidClientConfig => Cause::Settings,
+        RedisKind::Io if is_too_long(error) => Cause::Oversized,
         _ => Cause::Closed,
     }
+}
+
+fn is_too_long(error: &RedisError) -> bool {
+    io_error(error)
+        .and_then(std::io::Error::get_ref)
+        .is_some_and(|inner| inner.is::<TooLong>())
+}
+
+/// The stream's own error, which the driver shares among those who waited.
+fn io_error(error: &RedisError) -> Option<&std::io::Error> {
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    let shared: &Shared = error.source()?.downcast_ref()?;
+    shared.downcast_ref()
 }
 
 #[cfg(test)]
@@ -301,20 +418,150 @@ mod tests {
     }
 
     #[test]
+    fn errors_inside_scripts_are_known_by_the_code_that_the_script_met() {
+        let sha = "d8f2cce404a078aa0378bb59b92d3715541787f1";
+        let before_7 = |text: &str| {
+            format!("ERR Error running script (call to f_{sha}): @user_script:25: {text}")
+        };
+        let refused = |text: &str| before_7(&format!("@user_script: 25: {text}"));
+        let since_7 = |text: &str| format!("{text} script: {sha}, on @user_script:25.");
+        let readonly = "READONLY You can't write against a read only replica.";
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        let misconf = "MISCONF Redis is configured to save RDB snapshots";
+        let noreplicas = "NOREPLICAS Not enough good replicas to write.";
+        let wrongtype = "WRONGTYPE Operation against a key holding the wrong kind of value";
+        for (text, code, kind) in [
+            (since_7(readonly), "READONLY", ServiceUnavailable),
+            (
+                refused(&format!("-{readonly}")),
+                "READONLY",
+                ServiceUnavailable,
+            ),
+            (since_7(oom), "OOM", ServiceUnavailable),
+            (refused(&format!("-{oom}")), "OOM", ServiceUnavailable),
+            (since_7(misconf), "MISCONF", ServiceUnavailable),
+            (
+                refused(&format!("-{misconf}")),
+                "MISCONF",
+                ServiceUnavailable,
+            ),
+            (since_7(noreplicas), "NOREPLICAS", ServiceUnavailable),
+            (
+                refused(&format!("-{noreplicas}")),
+                "NOREPLICAS",
+                ServiceUnavailable,
+            ),
+            (since_7(wrongtype), "WRONGTYPE", InvalidArgument),
+            (before_7(wrongtype), "WRONGTYPE", InvalidArgument),
+            (
+                since_7("NOPERM this user has no permissions"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                refused("The user executing the script can't run this command or subcommand"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                refused(
+                    "The user executing the script can't access at least one of the keys \
+                     mentioned in the command arguments",
+                ),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                since_7("ERR The user executing the script can't run this command or subcommand"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (
+                since_7("ERR ACL failure in script: User u has no permissions to run 'incr'"),
+                "NOPERM",
+                AuthFailed,
+            ),
+            (since_7("ERR value is not an integer"), "ERR", Internal),
+            (before_7("ERR value is not an integer"), "ERR", Internal),
+            (
+                refused("Unknown Redis command called from Lua script"),
+                "ERR",
+                Internal,
+            ),
+            (before_7("user_script:25: READONLY"), "ERR", Internal),
+            // What only looks like it.
+            (format!("ERR {readonly}"), "ERR", Internal),
+            (
+                before_7("").replace("f_d8", "f_") + readonly,
+                "ERR",
+                Internal,
+            ),
+            (
+                before_7("").replace("f_d8", "f_xx") + readonly,
+                "ERR",
+                Internal,
+            ),
+            (
+                before_7("").replace(":25:", ":x:") + readonly,
+                "ERR",
+                Internal,
+            ),
+        ] {
+            assert_eq!(reply_code(&text).unwrap_or("ERR"), code, "{text}");
+            for cause in [
+                Cause::Reply(&text),
+                Cause::JavaScript {
+                    name: "ReplyError",
+                    code: "",
+                    message: &text,
+                },
+            ] {
+                let (got, message, lost) = classify(cause, true);
+                assert_eq!(got, kind, "{text}");
+                assert!(message.starts_with(&format!("redis answered {code}: ")));
+                assert!(!lost, "a server that refuses has done nothing");
+            }
+        }
+    }
+
+    #[test]
     fn messages_quote_nothing_that_was_sent() {
-        let text = "ERR unknown command 'EVALSHA', with args beginning with: 'secret'";
-        assert!(!classify(Cause::Reply(text), true).1.contains("secret"));
+        let hidden = |text| {
+            let error = to_error_hiding(Cause::Reply(text), true, ["secret", "NOPERM"]);
+            error.message().to_owned()
+        };
+        assert_eq!(
+            hidden("ERR unknown command 'EVALSHA', with args beginning with: 'secr"),
+            "redis answered ERR: unexpected error: ERR unknown command 'EVALSHA',"
+        );
+        // What is hidden is nevertheless understood.
+        assert_eq!(
+            hidden("NOPERM no permissions for 'app:secret'"),
+            "redis answered NOPERM: the user may not run scripts, or not on these keys: \
+             [hidden] no permissions for 'app:[hidden]'"
+        );
+        assert_eq!(
+            to_error(Cause::Reply("ERR syntax error"), true).message(),
+            "redis answered ERR: unexpected error: ERR syntax error"
+        );
     }
 
     #[test]
     fn a_lost_answer_leaves_the_outcome_open() {
         for (cause, kind) in [
-            (Cause::Unreachable, ServiceUnavailable),
+            (
+                Cause::Unreachable {
+                    at: "h:1",
+                    why: "refused",
+                },
+                ServiceUnavailable,
+            ),
             (Cause::ConnectTimeout, NetworkTimeout),
             (Cause::NoPrimary, ServiceUnavailable),
             (Cause::Closed, ServiceUnavailable),
             (Cause::Unanswered, NetworkTimeout),
             (Cause::Unreadable, Internal),
+            (Cause::Oversized, Internal),
         ] {
             assert_eq!(classify(cause, true).0, kind, "{cause:?}");
             assert!(classify(cause, true).2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::error::{Cause, to_error};
 use crate::error::{Error, ErrorKind};
@@ -53,12 +53,16 @@ enum State<C> {
 #[derive(Clone)]
 struct Rest {
     attempts: u32,
+    /// The end of the first of them.
+    since: Instant,
     until: Instant,
     refusal: Option<Error>,
 }
 
 struct Progress<C> {
     refusal: Option<Error>,
+    /// When the first attempt failed, while it is between attempts.
+    resting_since: Option<Instant>,
     connection: Option<Arc<C>>,
 }
 
@@ -69,6 +73,7 @@ impl<D: Dial> Link<D> {
             patience,
             state: Arc::new(Mutex::new(State::Down(Rest {
                 attempts: 0,
+                since: Instant::now(),
                 until: Instant::now(),
                 refusal: None,
             }))),
@@ -83,7 +88,7 @@ impl<D: Dial> Link<D> {
                 Ok(connection) => return Ok(connection),
                 Err(progress) => progress,
             };
-            if let Some(answer) = wait(&mut progress, deadline).await {
+            if let Some(answer) = wait(&mut progress, deadline, self.patience).await {
                 return answer;
             }
             // The attempts ended without a word: their runtime was shut down. Start over.
@@ -106,7 +111,10 @@ impl<D: Dial> Link<D> {
             } => Rest::after_connection(*since, *attempts),
             State::Dialing(progress) => return Ok(Err(progress.clone())),
             State::Down(rest) => match &rest.refusal {
-                Some(refusal) if !may_pass(refusal) && Instant::now() < rest.until => {
+                Some(refusal)
+                    if Instant::now() < rest.until
+                        && (!may_pass(refusal) || rest.since.elapsed() >= self.patience) =>
+                {
                     return Err(refusal.clone());
                 }
                 _ => rest.clone(),
@@ -116,6 +124,7 @@ impl<D: Dial> Link<D> {
         let (sender, progress) = watch::channel(Progress {
             // One that cannot pass is asked about anew: that its time is over is why we are here.
             refusal: rest.refusal.clone().filter(may_pass),
+            resting_since: (Instant::now() < rest.until).then_some(rest.since),
             connection: None,
         });
         *state = State::Dialing(progress.clone());
@@ -132,7 +141,16 @@ impl<D: Dial> Link<D> {
     fn forget(&self, progress: &watch::Receiver<Progress<D::Connection>>) {
         let mut state = lock(&self.state);
         if matches!(&*state, State::Dialing(current) if current.same_channel(progress)) {
-            *state = State::Down(Rest::after(0, None));
+            *state = State::Down(Rest::after(0, None, Instant::now()));
+        }
+    }
+
+    /// Why there is no connection, if the last attempt to make one failed.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        match &*lock(&self.state) {
+            State::Down(rest) => rest.refusal.clone(),
+            State::Dialing(progress) => progress.borrow().refusal.clone(),
+            State::Up { .. } | State::Closed => None,
         }
     }
 
@@ -164,14 +182,14 @@ impl Rest {
     fn after_connection(since: Instant, attempts: u32) -> Self {
         if since.elapsed() < STABLE_AFTER {
             let refusal = to_error(Cause::Closed, false);
-            Self::after(attempts.saturating_add(1), Some(refusal))
+            Self::after(attempts.saturating_add(1), Some(refusal), Instant::now())
         } else {
-            Self::after(0, None)
+            Self::after(0, None, Instant::now())
         }
     }
 
     /// The wait after that many failed attempts in a row.
-    fn after(attempts: u32, refusal: Option<Error>) -> Self {
+    fn after(attempts: u32, refusal: Option<Error>, since: Instant) -> Self {
         let wait = match attempts {
             0 => Duration::ZERO,
             more => FIRST_WAIT
@@ -182,6 +200,7 @@ impl Rest {
         let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
         Self {
             attempts,
+            since,
             until: Instant::now() + wait.mul_f64(scatter),
             refusal,
         }
@@ -197,6 +216,10 @@ async fn dial<D: Dial>(
 ) {
     loop {
         sleep_until(rest.until).await;
+        progress.send_if_modified(|now| {
+            now.resting_since = None;
+            false
+        });
         let refusal = match dialer.dial().await {
             Ok(connection) => {
                 let connection = Arc::new(connection);
@@ -215,7 +238,15 @@ async fn dial<D: Dial>(
             }
             Err(refusal) => refusal,
         };
-        rest = Rest::after(rest.attempts.saturating_add(1), Some(refusal.clone()));
+        let since = match rest.refusal {
+            Some(_) => rest.since,
+            None => Instant::now(),
+        };
+        rest = Rest::after(
+            rest.attempts.saturating_add(1),
+            Some(refusal.clone()),
+            since,
+        );
         let give_up = !may_pass(&refusal);
         let mut state = lock(&state);
         if matches!(&*state, State::Closed) {
@@ -227,7 +258,10 @@ async fn dial<D: Dial>(
             progress.send_modify(|now| now.refusal = Some(refusal));
             return;
         }
-        progress.send_modify(|now| now.refusal = Some(refusal));
+        progress.send_modify(|now| {
+            now.refusal = Some(refusal);
+            now.resting_since = Some(since);
+        });
     }
 }
 
@@ -235,11 +269,18 @@ async fn dial<D: Dial>(
 async fn wait<C>(
     progress: &mut watch::Receiver<Progress<C>>,
     deadline: Instant,
+    patience: Duration,
 ) -> Option<Result<Arc<C>, Error>> {
     loop {
-        let late = Instant::now() >= deadline;
+        let mut end = deadline;
+        let mut late = Instant::now() >= end;
         {
             let now = progress.borrow_and_update();
+            // Nothing is tried at the moment, and others have waited already.
+            if let Some(since) = now.resting_since {
+                end = end.min(since + patience);
+                late = Instant::now() >= end;
+            }
             if let Some(connection) = &now.connection {
                 return Some(Ok(Arc::clone(connection)));
             }
@@ -258,7 +299,7 @@ async fn wait<C>(
                     };
                 }
             }
-            () = sleep(deadline.saturating_duration_since(Instant::now())), if !late => {}
+            () = sleep_until(end), if !late => {}
         }
     }
 }
@@ -281,6 +322,7 @@ pub(super) fn closed() -> Error {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+    use tokio::time::sleep;
 
     /// A server that answers attempts as told, each after 10 ms.
     #[derive(Default)]
@@ -384,6 +426,28 @@ mod tests {
         let start = Instant::now();
         link.get().await.unwrap();
         assert!(start.elapsed() < LONGEST_WAIT * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_lasts_is_told_at_once_and_its_end_is_noticed() {
+        let (server, link) = link();
+        refuse(&server, Some(ErrorKind::ServiceUnavailable));
+        assert!(link.trouble().is_none());
+        refusal(&link).await;
+        assert_eq!(link.trouble().unwrap().message(), "refused");
+        let mut waits = Duration::ZERO;
+        for _ in 0..20 {
+            let (kind, waited) = refusal(&link).await;
+            assert_eq!(kind, ErrorKind::ServiceUnavailable);
+            waits = waits.max(waited);
+            sleep(Duration::from_millis(100)).await;
+        }
+        // An attempt that is under way may be waited for.
+        assert!(waits < Duration::from_millis(50), "{waits:?}");
+        refuse(&server, None);
+        sleep(LONGEST_WAIT).await;
+        link.get().await.unwrap();
+        assert!(link.trouble().is_none());
     }
 
     #[tokio::test(start_paused = true)]

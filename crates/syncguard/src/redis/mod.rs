@@ -16,8 +16,9 @@
 //! While the server refuses connections, a call waits for up to a second, in case it is restarting,
 //! and fails with `ServiceUnavailable`; while it does not answer, with `NetworkTimeout` when
 //! [`RedisLocks::operation_timeout`] is over. A password, a user's rights or a database number that is
-//! wrong fails at once. A connection that gives no answers is replaced within one and a half timeouts.
-//! An idle backend does nothing.
+//! wrong fails at once. A connection that falls silent is tried by another beside it, and replaced if
+//! that one gets answers: within about a second, else after one and a half timeouts. An idle backend
+//! does nothing.
 //!
 //! Two libraries that share a store through clients with a prefix of their own
 //! ([`RedisConfig::client_key_prefix`], ioredis' `keyPrefix`) exclude each other: the prefix stands
@@ -27,16 +28,19 @@
 pub mod acquire;
 mod client;
 mod config;
+mod diagnosis;
 mod error;
 pub mod extend;
 pub mod force_release;
 pub mod is_locked;
+mod limited;
 mod link;
 pub mod lookup_key;
 pub mod lookup_lock_id;
 mod native;
 mod plan;
 mod pulse;
+mod race;
 pub mod record;
 pub mod release;
 mod reply;
@@ -54,7 +58,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
-pub use error::{Cause, classify, to_error};
+pub use error::{Cause, classify, to_error, to_error_hiding};
 pub use plan::{ClientPrefix, Names, Plan, Script, Text};
 pub use reply::Reply;
 pub use tls::RedisTls;
@@ -149,6 +153,10 @@ impl Backend for RedisBackend {
 
     fn operation_timeout(&self) -> Duration {
         self.operation_timeout
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.transport.trouble()
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::client::Dialer;
 use super::config::RedisConfig;
-use super::error::{Cause, reply_code, to_error};
+use super::error::{Cause, reply_code, to_error_hiding};
 use super::link::{Connection, Link, closed};
 use super::plan::Plan;
 use super::reply::Reply;
@@ -45,6 +45,8 @@ pub(super) struct NativeTransport {
     link: Link<Dialer>,
     gate: Gate,
     operation_timeout: Duration,
+    /// The user's name and password.
+    login: Vec<String>,
 }
 
 impl NativeTransport {
@@ -55,6 +57,11 @@ impl NativeTransport {
             link: Link::new(Dialer::new(config)?, PATIENCE.min(operation_timeout / 2)),
             gate: Gate::default(),
             operation_timeout,
+            login: [&config.username, &config.password]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect(),
         })
     }
 
@@ -84,8 +91,15 @@ impl Transport for NativeTransport {
         }
         match answer {
             Answer::Reply(reply) => Ok(reply),
-            Answer::Refused(text) => Err(to_error(Cause::Reply(&text), true)),
+            Answer::Refused(text) => {
+                let secrets = plan.secrets().chain(self.login.iter().map(String::as_str));
+                Err(to_error_hiding(Cause::Reply(&text), true, secrets))
+            }
         }
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.link.trouble()
     }
 
     async fn close(&self) {

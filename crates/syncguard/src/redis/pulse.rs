@@ -34,7 +34,8 @@ impl Pulse {
         self.answered.fetch_add(1, Relaxed);
     }
 
-    fn read(&self) -> (u64, u64) {
+    /// How many calls were sent, and how many of them were answered.
+    pub(super) fn read(&self) -> (u64, u64) {
         (self.sent.load(SeqCst), self.answered.load(Relaxed))
     }
 
@@ -52,7 +53,11 @@ impl Pulse {
                 sleep(patience).await;
                 let now = self.read();
                 // Calls that were given up are never counted as answered: ask before judging.
-                if now.1 == answered && sent > answered && !is_alive().await {
+                if now.1 == answered
+                    && sent > answered
+                    && !is_alive().await
+                    && self.read().1 == answered
+                {
                     return;
                 }
                 if now == (sent, answered) {

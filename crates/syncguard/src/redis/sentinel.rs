@@ -5,37 +5,56 @@ use tokio::time::timeout;
 
 use super::config::{RedisConfig, RedisSentinel};
 use super::error::{Cause, to_error};
+use super::limited::Limited;
+use super::race::Race;
 use super::session::{Step, ask, auth, late, login, name};
-use super::stream::{self, Stream};
+use super::stream;
 use super::tls::Trust;
 use crate::error::Error;
 
-/// A stream to the primary that is ready for scripts. Asks one Sentinel after the other until one
-/// leads to a primary.
+/// What one attempt has led to.
+enum Found {
+    /// Where a Sentinel says that the primary is.
+    Address((String, u16)),
+    Primary(Limited),
+}
+
+/// A stream to the primary that is ready for scripts. Asks all Sentinels side by side, and tries each
+/// address that they name: neither a Sentinel that is silent nor one that was cut off and names a former
+/// primary keeps the others from being heard.
 pub(super) async fn open(
     config: &RedisConfig,
     set: &RedisSentinel,
     tls: Option<&Trust>,
-) -> Result<Box<dyn Stream>, Error> {
-    let mut refusal = None;
+) -> Result<Limited, Error> {
+    let limit = config.connect_timeout;
+    let mut race = Race::new();
     for (host, port) in &set.nodes {
-        let limit = config.connect_timeout;
-        let found = async {
-            let (host, port) = timeout(limit, ask_for_primary(host, *port, set, tls))
-                .await
-                .map_err(|_| late())??;
-            timeout(limit, open_primary(&host, port, config, tls))
-                .await
-                .map_err(|_| late())?
-        };
-        match found.await {
-            Ok(stream) => return Ok(stream),
+        race.start(async move {
+            let answer = timeout(limit, ask_for_primary(host, *port, set, tls)).await;
+            answer.map_err(|_| late())?.map(Found::Address)
+        });
+    }
+    let mut tried = Vec::new();
+    let (mut refusal, mut last) = (None, None);
+    while let Some(result) = race.next().await {
+        match result {
+            Ok(Found::Primary(stream)) => return Ok(stream),
+            Ok(Found::Address(address)) if !tried.contains(&address) => {
+                tried.push(address.clone());
+                race.start(async move {
+                    let (host, port) = address;
+                    let stream = timeout(limit, open_primary(&host, port, config, tls)).await;
+                    stream.map_err(|_| late())?.map(Found::Primary)
+                });
+            }
+            Ok(Found::Address(_)) => {}
             // Such as a wrong password: that is what to tell.
             Err(error) if !error.kind().is_transient() => refusal = Some(error),
-            Err(_) => {}
+            Err(error) => last = Some(error),
         }
     }
-    Err(refusal.unwrap_or_else(no_primary))
+    Err(refusal.unwrap_or_else(|| last.map_or_else(no_primary, no_primary_because)))
 }
 
 async fn ask_for_primary(
@@ -72,7 +91,7 @@ async fn open_primary(
     port: u16,
     config: &RedisConfig,
     tls: Option<&Trust>,
-) -> Result<Box<dyn Stream>, Error> {
+) -> Result<Limited, Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut steps = login(config);
     // A Sentinel that was cut off may lead to one that is no longer the primary.
@@ -89,6 +108,13 @@ async fn open_primary(
 fn is_primary(role: &Value) -> bool {
     matches!(role, Value::Array(items)
         if matches!(items.first(), Some(Value::BulkString(name)) if name == b"master"))
+}
+
+/// The last that was tried is the nearest to the primary.
+fn no_primary_because(error: Error) -> Error {
+    let none = no_primary();
+    let message = format!("{}: {}", none.message(), error.message());
+    Error::new(none.kind(), message).with_source(error)
 }
 
 fn no_primary() -> Error {

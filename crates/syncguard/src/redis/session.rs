@@ -1,13 +1,18 @@
 //! The start of a connection: logging in, and whether this is the server to talk to.
 
-use redis::{Cmd, Value, cmd, parse_redis_value_async};
+use redis::{Cmd, RedisError, Value, cmd, parse_redis_value_async};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::config::{RedisConfig, RedisServer};
-use super::error::{Cause, describe, error_text, reply_code, to_error};
+use super::diagnosis;
+use super::error::{
+    Cause, cannot_connect, describe, driver_error, error_text, reply_code, to_error,
+    to_error_hiding,
+};
+use super::limited::Limited;
 use super::sentinel;
-use super::stream::{self, Stream};
+use super::stream::{self, Place};
 use super::tls::Trust;
 use crate::error::Error;
 
@@ -29,10 +34,7 @@ impl Step {
 }
 
 /// A stream to the configured server that is ready for scripts.
-pub(super) async fn open(
-    config: &RedisConfig,
-    tls: Option<&Trust>,
-) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn open(config: &RedisConfig, tls: Option<&Trust>) -> Result<Limited, Error> {
     let limit = config.connect_timeout;
     match &config.server {
         RedisServer::Sentinel(set) => sentinel::open(config, set, tls).await,
@@ -50,10 +52,7 @@ pub(super) async fn open(
     }
 }
 
-async fn ready(
-    mut stream: Box<dyn Stream>,
-    config: &RedisConfig,
-) -> Result<Box<dyn Stream>, Error> {
+async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Error> {
     let mut steps = login(config);
     steps.push(Step {
         command: cmd("PING"),
@@ -97,7 +96,7 @@ pub(super) fn name(config: &RedisConfig) -> Option<Step> {
 }
 
 /// Asks all at once and gives the answers, or the first refusal that matters.
-pub(super) async fn ask(stream: &mut impl Stream, steps: &[Step]) -> Result<Vec<Value>, Error> {
+pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Value>, Error> {
     let mut request = Vec::new();
     for step in steps {
         step.command.write_packed_command(&mut request);
@@ -108,21 +107,44 @@ pub(super) async fn ask(stream: &mut impl Stream, steps: &[Step]) -> Result<Vec<
     let mut decoder = Default::default();
     let mut answers = Vec::with_capacity(steps.len());
     for step in steps {
-        let value = parse_redis_value_async(&mut decoder, stream)
-            .await
-            .map_err(|error| match describe(&error) {
-                Cause::Closed => to_error(Cause::Unreachable, false),
-                cause => to_error(cause, false),
-            })?;
+        let value = parse_redis_value_async(&mut decoder, stream).await;
+        let value = match value {
+            Ok(value) => value,
+            Err(error) if answers.is_empty() => {
+                return Err(no_answer(stream.place(), error).await);
+            }
+            Err(error) => return Err(driver_error(&error, false)),
+        };
         if let Value::ServerError(error) = &value {
             let text = error_text(error);
             if !(step.tolerates)(reply_code(&text)) {
-                return Err(to_error(Cause::Reply(&text), false));
+                let words = step.command.args_iter().filter_map(|arg| match arg {
+                    redis::Arg::Simple(word) => std::str::from_utf8(word).ok(),
+                    _ => None,
+                });
+                // The first is the command's name.
+                return Err(to_error_hiding(Cause::Reply(&text), false, words.skip(1)));
             }
         }
         answers.push(value);
     }
     Ok(answers)
+}
+
+/// Why a server may have ended the connection instead of answering, or have answered something else.
+async fn no_answer(place: &Place, error: RedisError) -> Error {
+    let why = match place {
+        Place::Tcp {
+            host,
+            port,
+            has_tls: false,
+        } if diagnosis::speaks_tls(host, *port).await => {
+            "the server expects TLS: use rediss:// instead of redis://"
+        }
+        _ if describe(&error) != Cause::Closed => return driver_error(&error, false),
+        _ => "the server ended the connection without an answer; is it a Redis server?",
+    };
+    cannot_connect(place, why).with_source(error)
 }
 
 pub(super) fn late() -> Error {

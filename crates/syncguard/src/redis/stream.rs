@@ -1,59 +1,144 @@
 //! Streams of bytes to servers.
 
+use std::io;
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 
-use super::error::{Cause, to_error};
+use super::diagnosis;
+use super::error::cannot_connect;
+use super::limited::Limited;
+use super::race::Race;
 use super::tls::Trust;
 use crate::error::Error;
+
+/// How long one address of a host is tried before the next is tried beside it.
+const HEAD_START: Duration = Duration::from_millis(250);
+/// How long the start of TLS may take before it is asked whether the server speaks TLS at all.
+const TLS_DOUBT: Duration = Duration::from_millis(500);
 
 /// A stream of any kind.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// Where a stream leads.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    Tcp {
+        host: String,
+        port: u16,
+        has_tls: bool,
+    },
+    #[cfg_attr(not(unix), allow(dead_code, reason = "there are none"))]
+    Unix(String),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => f.write_str(path),
+        }
+    }
+}
+
 /// Connects to a host.
-pub(super) async fn tcp(
-    host: &str,
-    port: u16,
-    tls: Option<&Trust>,
-) -> Result<Box<dyn Stream>, Error> {
-    let stream = TcpStream::connect((host, port))
-        .await
-        .map_err(|_| unreachable())?;
-    // The driver writes what is ready at once; there is nothing to wait for.
-    stream.set_nodelay(true).map_err(|_| unreachable())?;
-    let Some(tls) = tls else {
-        return Ok(Box::new(stream));
+pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Trust>) -> Result<Limited, Error> {
+    let place = Place::Tcp {
+        host: host.to_owned(),
+        port,
+        has_tls: tls.is_some(),
     };
-    let name = tls.name_of(host).ok_or_else(unreachable)?;
-    let stream = TlsConnector::from(tls.config())
-        .connect(name, stream)
-        .await
-        .map_err(|_| unreachable())?;
-    Ok(Box::new(stream))
+    let stream = any_address(host, port, &place).await?;
+    // The driver writes what is ready at once; there is nothing to wait for.
+    stream
+        .set_nodelay(true)
+        .map_err(|error| cannot_connect(&place, &error.to_string()).with_source(error))?;
+    let Some(tls) = tls else {
+        return Ok(Limited::new(Box::new(stream), place));
+    };
+    let name = tls
+        .name_of(host)
+        .ok_or_else(|| cannot_connect(&place, "the host cannot be the name of a certificate"))?;
+    let connector = TlsConnector::from(tls.config());
+    let mut handshake = pin!(connector.connect(name, stream));
+    let doubt = async {
+        sleep(TLS_DOUBT).await;
+        if !diagnosis::speaks_plainly(host, port).await {
+            // It is slow.
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        stream = &mut handshake => match stream {
+            Ok(stream) => Ok(Limited::new(Box::new(stream), place)),
+            Err(error) => Err(no_tls(&place, error)),
+        },
+        () = doubt => Err(cannot_connect(&place, SPEAKS_NO_TLS)),
+    }
+}
+
+const SPEAKS_NO_TLS: &str = "the server does not speak TLS: use redis:// instead of rediss://";
+
+/// Tries all addresses of a host: one that packets do not reach must not keep the next from being tried.
+async fn any_address(host: &str, port: u16, place: &Place) -> Result<TcpStream, Error> {
+    let addresses = lookup_host((host, port)).await.map_err(|error| {
+        let why = format!("the host name cannot be resolved: {error}");
+        cannot_connect(place, &why).with_source(error)
+    })?;
+    let mut addresses = addresses.peekable();
+    let mut race = Race::new();
+    let mut failure = None;
+    loop {
+        if let Some(address) = addresses.next() {
+            race.start(TcpStream::connect(address));
+        }
+        tokio::select! {
+            result = race.next() => match result {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => failure = Some(error),
+                None => break,
+            },
+            () = sleep(HEAD_START), if addresses.peek().is_some() => {}
+        }
+    }
+    let error = failure.unwrap_or_else(|| io::Error::other("the host name has no address"));
+    Err(cannot_connect(place, &error.to_string()).with_source(error))
+}
+
+/// Why the start of TLS failed.
+fn no_tls(place: &Place, error: io::Error) -> Error {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+    let why = match tls {
+        Some(rustls::Error::InvalidMessage(_)) => SPEAKS_NO_TLS.to_owned(),
+        // Such as a certificate that is not trusted.
+        Some(error) => format!("TLS failed: {error}"),
+        None => format!("the server ended the start of TLS: {error}"),
+    };
+    cannot_connect(place, &why).with_source(error)
 }
 
 /// Connects to a socket in the file system.
 #[cfg(unix)]
-pub(super) async fn unix(path: &Path) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
+    let place = Place::Unix(path.display().to_string());
     let stream = tokio::net::UnixStream::connect(path)
         .await
-        .map_err(|_| unreachable())?;
-    Ok(Box::new(stream))
+        .map_err(|error| cannot_connect(&place, &error.to_string()).with_source(error))?;
+    Ok(Limited::new(Box::new(stream), place))
 }
 
 /// Fails: there are none here.
 #[cfg(not(unix))]
-pub(super) async fn unix(_: &Path) -> Result<Box<dyn Stream>, Error> {
+pub(super) async fn unix(_: &Path) -> Result<Limited, Error> {
     Err(Error::invalid(
         "path: this operating system has no unix sockets",
     ))
-}
-
-fn unreachable() -> Error {
-    to_error(Cause::Unreachable, false)
 }

@@ -17,6 +17,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs it and gives the server's reply.
     async fn run(&self, plan: Plan) -> Result<Reply, Error>;
 
+    /// Why calls cannot be carried to the server at this moment, if that is known.
+    fn trouble(&self) -> Option<Error> {
+        None
+    }
+
     /// Ends connections. Calls after it fail with `InvalidArgument`.
     async fn close(&self);
 }

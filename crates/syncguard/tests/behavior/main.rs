@@ -63,6 +63,8 @@ fn stores() -> Vec<Arc<dyn Store>> {
         #[cfg(feature = "redis")]
         Arc::new(redis::Plain::default()),
         #[cfg(feature = "redis")]
+        Arc::new(redis::Oldest::default()),
+        #[cfg(feature = "redis")]
         Arc::new(redis::TlsWithAcl::default()),
         #[cfg(feature = "redis")]
         Arc::new(redis::BySentinel::default()),

@@ -1,4 +1,5 @@
-//! Redis' fixtures: a plain server, one with TLS and users, and one that a Sentinel knows.
+//! Redis' fixtures: a plain server, one of the oldest version that is supported, one with TLS and users,
+//! and one that a Sentinel knows.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +10,13 @@ use syncguard::{Absence, Backend, Key, KeySpace};
 
 use crate::certificates::Certificates;
 use crate::fixture::{Fixture, Setup, Store};
-use crate::redis_server::{LOCKS_ONLY, RedisServer};
+use crate::redis_server::{LOCKS_ONLY, RedisServer, Version};
 use crate::resp::{Answer, Resp};
 
 #[derive(Default)]
 pub(crate) struct Plain(Shared);
+#[derive(Default)]
+pub(crate) struct Oldest(Shared);
 #[derive(Default)]
 pub(crate) struct TlsWithAcl(Shared);
 #[derive(Default)]
@@ -31,6 +34,25 @@ impl Store for Plain {
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         open(&self.0, setup, || {
             let server = RedisServer::start();
+            let config = RedisConfig::from_url(&server.url()).unwrap();
+            (vec![server], config)
+        })
+    }
+
+    fn stop(&self) {
+        self.0.lock().unwrap().take();
+    }
+}
+
+#[async_trait]
+impl Store for Oldest {
+    fn name(&self) -> &'static str {
+        "redis_6_2"
+    }
+
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+        open(&self.0, setup, || {
+            let server = RedisServer::start_version(Version::Oldest, &[]);
             let config = RedisConfig::from_url(&server.url()).unwrap();
             (vec![server], config)
         })

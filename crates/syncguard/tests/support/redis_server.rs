@@ -35,8 +35,40 @@ pub(crate) const TLS: &[&str] = &[
     "tls-auth-clients yes",
 ];
 
+/// Which `redis-server` to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// The one on the PATH.
+    Installed,
+    /// The oldest that is supported.
+    Oldest,
+}
+
+impl Version {
+    fn program(self) -> PathBuf {
+        match self {
+            Self::Installed => "redis-server".into(),
+            Self::Oldest => oldest(),
+        }
+    }
+}
+
+/// Where `scripts/lib/redis62.mjs` puts the oldest one.
+fn oldest() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = match (set("XDG_CACHE_HOME"), set("HOME")) {
+        (Some(cache), _) => PathBuf::from(cache),
+        (None, Some(home)) => PathBuf::from(home).join(".cache"),
+        (None, None) => panic!("HOME is not set"),
+    };
+    let program = cache.join("syncguard/tools/redis-6.2.14/redis-server");
+    assert!(program.exists(), "Redis 6.2 is missing: `npm test` gets it");
+    program
+}
+
 /// A running `redis-server`, or a Sentinel.
 pub(crate) struct RedisServer {
+    program: PathBuf,
     child: Child,
     folder: TempDir,
     port: u16,
@@ -51,8 +83,13 @@ impl RedisServer {
 
     /// Starts one with more lines of configuration. `{dir}` stands for its folder.
     pub(crate) fn start_with(settings: &[&str]) -> Self {
+        Self::start_version(Version::Installed, settings)
+    }
+
+    /// As [`start_with`](Self::start_with), of that version.
+    pub(crate) fn start_version(version: Version, settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::start_in(folder, "port", settings)
+        Self::start_in(version, folder, "port", settings)
     }
 
     /// Starts one that speaks TLS only.
@@ -60,10 +97,10 @@ impl RedisServer {
         let folder = tempfile::tempdir().unwrap();
         certificates.write(folder.path());
         let settings: Vec<&str> = TLS.iter().chain(settings).copied().collect();
-        Self::start_in(folder, "tls-port", &settings)
+        Self::start_in(Version::Installed, folder, "tls-port", &settings)
     }
 
-    fn start_in(folder: TempDir, port_setting: &str, settings: &[&str]) -> Self {
+    fn start_in(version: Version, folder: TempDir, port_setting: &str, settings: &[&str]) -> Self {
         let dir = folder.path().to_str().unwrap();
         let port = free_port();
         let mut lines = vec![
@@ -77,8 +114,10 @@ impl RedisServer {
             format!("unixsocket {dir}/redis.sock"),
         ];
         lines.extend(settings.iter().map(|line| line.replace("{dir}", dir)));
-        let child = spawn(folder.path(), &lines, &[]);
+        let program = version.program();
+        let child = spawn(&program, folder.path(), &lines, &[]);
         let server = Self {
+            program,
             child,
             folder,
             port,
@@ -125,8 +164,10 @@ impl RedisServer {
             "sentinel failover-timeout main 3000".to_owned(),
         ];
         lines.extend(settings.iter().map(|line| line.replace("{dir}", dir)));
-        let child = spawn(folder.path(), &lines, &["--sentinel"]);
+        let program = Version::Installed.program();
+        let child = spawn(&program, folder.path(), &lines, &["--sentinel"]);
         let server = Self {
+            program,
             child,
             folder,
             port,
@@ -172,11 +213,18 @@ impl RedisServer {
         self.child.wait().unwrap();
     }
 
+    /// Sends it a signal, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
     /// Starts it again, empty, on the same port.
     pub(crate) fn restart(&mut self) {
         // What a killed server leaves would look like a running one.
         let _ = std::fs::remove_file(self.socket());
-        self.child = spawn(self.folder.path(), &self.settings, &[]);
+        self.child = spawn(&self.program, self.folder.path(), &self.settings, &[]);
         self.wait();
     }
 
@@ -203,11 +251,11 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(folder: &Path, lines: &[String], arguments: &[&str]) -> Child {
+fn spawn(program: &Path, folder: &Path, lines: &[String], arguments: &[&str]) -> Child {
     let file = folder.join("redis.conf");
     std::fs::write(&file, lines.join("\n") + "\n").unwrap();
     let log = std::fs::File::create(folder.join("log")).unwrap();
-    Command::new("redis-server")
+    Command::new(program)
         .arg(&file)
         .args(arguments)
         .stdin(Stdio::null())

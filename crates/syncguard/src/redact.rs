@@ -1,0 +1,124 @@
+//! Errors of servers and drivers in their own words, without what users lock and log in with.
+
+use std::borrow::Cow;
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "[hidden]";
+/// Shorter ones are hidden only where they stand alone: else "a" would leave nothing of a text.
+const LONG: usize = 4;
+
+/// `text` without `secrets`, and without the user part of URLs.
+pub(crate) fn hide<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+    // Servers quote the start of what they were sent, cut off somewhere.
+    let end = text.find("with args beginning with:");
+    let mut text = hide_logins(text.get(..end.unwrap_or(text.len())).unwrap_or_default());
+    let mut secrets: Vec<Cow<'_, str>> = secrets.into_iter().flat_map(spellings).collect();
+    // One may be a part of another.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    for secret in secrets {
+        if secret.len() >= LONG {
+            text = text.replace(secret.as_ref(), HIDDEN);
+        } else if !secret.is_empty() {
+            text = replace_alone(&text, &secret);
+        }
+    }
+    text.trim_end().to_owned()
+}
+
+/// As it is, and as servers and clients write what cannot stand in one line.
+fn spellings(secret: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let has_escapes = |c: char| c.is_control() || c == '"' || c == '\\';
+    let escaped = secret.contains(has_escapes).then(|| {
+        let json = secret.chars().flat_map(char::escape_default).collect();
+        [secret.replace(char::is_control, " "), json]
+    });
+    let escaped = escaped.into_iter().flatten().map(Cow::Owned);
+    std::iter::once(Cow::Borrowed(secret)).chain(escaped)
+}
+
+fn replace_alone(text: &str, secret: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for (at, _) in text.match_indices(secret) {
+        let end = at + secret.len();
+        let before = text[..at].chars().next_back();
+        let after = text[end..].chars().next();
+        if ![before, after]
+            .into_iter()
+            .flatten()
+            .any(char::is_alphanumeric)
+        {
+            out.push_str(&text[from..at]);
+            out.push_str(HIDDEN);
+            from = end;
+        }
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// Replaces `user:password` in `scheme://user:password@host`.
+fn hide_logins(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part
+            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\''))
+            .unwrap_or(part.len());
+        out.push_str("://");
+        match part[..end].rfind('@') {
+            Some(at) => {
+                out.push_str(HIDDEN);
+                out.push_str(&part[at..]);
+            }
+            None => out.push_str(part),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_and_nothing_else() {
+        for (text, secrets, expected) in [
+            (
+                "connect ECONNREFUSED 127.0.0.1:1",
+                &["jobs"][..],
+                "connect ECONNREFUSED 127.0.0.1:1",
+            ),
+            (
+                "no access to 'app:jobs:1'",
+                &["jobs:1", "app:jobs:1"],
+                "no access to '[hidden]'",
+            ),
+            ("xjobsx", &["jobs"], "x[hidden]x"),
+            (
+                "a key 'a' at a",
+                &["a"],
+                "[hidden] key '[hidden]' at [hidden]",
+            ),
+            ("a bad day", &["d", ""], "a bad day"),
+            (
+                "it says a b and a\\nb",
+                &["a\nb"],
+                "it says [hidden] and [hidden]",
+            ),
+            ("é1é and é1", &["é1"], "é1é and [hidden]"),
+            (
+                "invalid redis://u:p%40@h:1/x@y, postgres://h/x",
+                &[],
+                "invalid redis://[hidden]@h:1/x@y, postgres://h/x",
+            ),
+            (
+                "unknown command 'X', with args beginning with: 'se",
+                &["secret"],
+                "unknown command 'X',",
+            ),
+        ] {
+            assert_eq!(hide(text, secrets.iter().copied()), expected);
+        }
+    }
+}

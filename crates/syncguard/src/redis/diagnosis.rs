@@ -1,0 +1,45 @@
+//! What a server speaks that does not answer as Redis does: for the text of the error, on a connection of
+//! its own. Nothing secret is sent.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The shortest ClientHello of TLS 1.2. Whoever speaks TLS answers it, if only with an alert.
+const CLIENT_HELLO: [u8; 52] = {
+    let mut hello = [0; 52];
+    let head = [
+        22, 3, 1, 0, 47, // a record of 47 bytes
+        1, 0, 0, 43, // ClientHello, 43 bytes
+        3, 3, // TLS 1.2; then 32 bytes that should be random
+    ];
+    // No session; two cipher suites; no compression.
+    let tail = [0, 0, 4, 0xc0, 0x2f, 0x00, 0x9c, 1, 0];
+    let mut index = 0;
+    while index < head.len() {
+        hello[index] = head[index];
+        index += 1;
+    }
+    index = 0;
+    while index < tail.len() {
+        hello[43 + index] = tail[index];
+        index += 1;
+    }
+    hello
+};
+
+/// Whether the server speaks TLS.
+pub(super) async fn speaks_tls(host: &str, port: u16) -> bool {
+    // The kinds of records with which a server may answer: an alert, or its part of the start.
+    matches!(first_byte(host, port, &CLIENT_HELLO).await, Some(21 | 22))
+}
+
+/// Whether the server speaks Redis' protocol without TLS.
+pub(super) async fn speaks_plainly(host: &str, port: u16) -> bool {
+    matches!(first_byte(host, port, b"PING\r\n").await, Some(b'+' | b'-'))
+}
+
+async fn first_byte(host: &str, port: u16, question: &[u8]) -> Option<u8> {
+    let mut stream = TcpStream::connect((host, port)).await.ok()?;
+    stream.write_all(question).await.ok()?;
+    stream.read_u8().await.ok()
+}

@@ -1,0 +1,162 @@
+//! A stream that ends with an error, and that does not go on for ever.
+//!
+//! The driver keeps what it has of a reply until the reply is complete. Replies here are small, so more
+//! than a limit is a server that is broken or hostile, or a value that is no lock. And a connection that
+//! ends within a reply looks to the driver's parser like a reply that makes no sense, unless reading says
+//! that it has ended.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::pulse::Pulse;
+use super::stream::{Place, Stream};
+
+/// How many bytes are read without an answer to anybody's call.
+const LIMIT: u64 = 1024 * 1024;
+/// How many more for each call that waits: many may be answered before the first caller gets to look.
+const LIMIT_PER_CALL: u64 = 8 * 1024;
+
+/// What reading says when the limit is reached.
+#[derive(Debug)]
+pub(super) struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a reply is longer than {LIMIT} bytes")
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// A stream of replies to the calls that a [`Pulse`] counts.
+pub(super) struct Limited {
+    stream: Box<dyn Stream>,
+    place: Place,
+    pulse: Arc<Pulse>,
+    answered: u64,
+    /// Since `answered` changed.
+    read: u64,
+}
+
+impl Limited {
+    pub(super) fn new(stream: Box<dyn Stream>, place: Place) -> Self {
+        Self {
+            stream,
+            place,
+            pulse: Arc::default(),
+            answered: 0,
+            read: 0,
+        }
+    }
+
+    /// Where it leads.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What counts the calls.
+    pub(super) fn pulse(&self) -> Arc<Pulse> {
+        Arc::clone(&self.pulse)
+    }
+
+    fn count(&mut self, bytes: usize) -> io::Result<()> {
+        let (sent, answered) = self.pulse.read();
+        if answered != self.answered {
+            self.answered = answered;
+            self.read = 0;
+        }
+        self.read += bytes as u64;
+        let waiting = sent.saturating_sub(answered);
+        if self.read > LIMIT + waiting * LIMIT_PER_CALL {
+            return Err(io::Error::other(TooLong));
+        }
+        Ok(())
+    }
+}
+
+impl AsyncRead for Limited {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (before, has_room) = (buf.filled().len(), buf.remaining() > 0);
+        std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let bytes = buf.filled().len() - before;
+        if bytes == 0 && has_room {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Poll::Ready(self.count(bytes))
+    }
+}
+
+impl AsyncWrite for Limited {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    fn place() -> Place {
+        Place::Unix("here".to_owned())
+    }
+
+    #[tokio::test]
+    async fn answers_and_waiting_calls_make_room() {
+        let (mut server, client) = duplex(4096);
+        let mut limited = Limited::new(Box::new(client), place());
+        let pulse = limited.pulse();
+        tokio::spawn(async move { while server.write_all(&[0; 4096]).await.is_ok() {} });
+        let mut buffer = vec![0; LIMIT as usize];
+        pulse.sent();
+        limited.read_exact(&mut buffer).await.unwrap();
+        let mut call = [0; LIMIT_PER_CALL as usize];
+        limited.read_exact(&mut call).await.unwrap();
+        pulse.answered();
+        limited.read_exact(&mut buffer).await.unwrap();
+        let error = limited.read_exact(&mut buffer).await.unwrap_err();
+        assert!(error.get_ref().unwrap().is::<TooLong>());
+    }
+
+    #[tokio::test]
+    async fn the_end_is_an_error() {
+        let (server, client) = duplex(16);
+        drop(server);
+        let mut limited = Limited::new(Box::new(client), place());
+        let error = limited.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,36 @@
+//! Several attempts side by side.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Attempts that run while somebody waits for [`next`](Self::next), and end when this is dropped.
+pub(super) struct Race<'a, T>(Vec<Pin<Box<dyn Future<Output = T> + Send + 'a>>>);
+
+impl<'a, T> Race<'a, T> {
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) fn start(&mut self, attempt: impl Future<Output = T> + Send + 'a) {
+        self.0.push(Box::pin(attempt));
+    }
+
+    /// What the first to end came to; `None` when none is left.
+    pub(super) async fn next(&mut self) -> Option<T> {
+        poll_fn(|cx| {
+            for (index, attempt) in self.0.iter_mut().enumerate() {
+                if let Poll::Ready(result) = attempt.as_mut().poll(cx) {
+                    drop(self.0.swap_remove(index));
+                    return Poll::Ready(Some(result));
+                }
+            }
+            if self.0.is_empty() {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
