@@ -10,10 +10,12 @@ const onServers = { ...common, operationTimeoutMs: null, transport: null };
 
 /** Every option of each backend, not given. */
 const NULLS = {
-  sqlite: { ...common, path: null, operationTimeoutMs: null } satisfies Record<
-    keyof SqliteBackendOptions,
-    null
-  >,
+  sqlite: {
+    ...common,
+    path: null,
+    operationTimeoutMs: null,
+    allowNetworkFileSystem: null,
+  } satisfies Record<keyof SqliteBackendOptions, null>,
   redis: { ...onServers, keyPrefix: null, connectTimeoutMs: null } satisfies Record<
     keyof RedisBackendOptions,
     null
