@@ -46,6 +46,8 @@ mod redact;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod suggest;
 mod time;
 
 pub use acquisition::{Acquisition, Backoff, GiveUp, Jitter, RetryPolicy, Setback, Step};
