@@ -1,6 +1,7 @@
 /** Clients that are driven themselves: mocks and wrappers, with no more than the methods that locks need. */
 
 import { inspect } from "node:util";
+import { Firestore } from "@google-cloud/firestore";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { LockErrorCode } from "syncguard";
 import {
@@ -346,6 +347,24 @@ describe("the settings of a client", () => {
     expect(error.code).toBe("AuthFailed");
     expect(runTransaction).toHaveBeenCalledTimes(1);
     await db.terminate();
+  });
+
+  test("of a subclass or a patched class are not enough when it replaces a method", async () => {
+    class Sub extends Firestore {
+      override runTransaction(): Promise<never> {
+        return Promise.reject(Object.assign(new Error("no"), { code: 7 }));
+      }
+    }
+    const sub = new Sub({ projectId: "p" });
+    expect(thrownLockError(() => native(sub)).message).toContain("runTransaction");
+    const error = await lockError(connect(sub).acquire({ key: newKey(), ttlMs: 1_000 }));
+    expect(error.code).toBe("AuthFailed");
+    const spy = vi.spyOn(Firestore.prototype, "collection");
+    expect(thrownLockError(() => native(googleClient("127.0.0.1:1"))).message).toContain(
+      "collection",
+    );
+    spy.mockRestore();
+    await sub.terminate();
   });
 
   test("one that has been terminated is refused, and nothing goes unheard", async () => {

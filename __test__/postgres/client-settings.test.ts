@@ -262,6 +262,16 @@ describe("pg", () => {
     const pool = new Pool(BASE);
     vi.spyOn(pool, "query");
     expect(readClient(pool)).toEqual({ obstacle: "query, which is not its class's," });
+    class Sub extends Client {
+      override query = vi.fn() as never;
+    }
+    expect(readClient(new Sub(BASE))).toHaveProperty("obstacle");
+    const spy = vi.spyOn(Client.prototype, "query");
+    expect(readClient(new Client(BASE))).toEqual({
+      obstacle: "query, which is not its class's,",
+    });
+    spy.mockRestore();
+    expect(readClient(new Client(BASE))).not.toHaveProperty("obstacle");
   });
 
   test("leaves to the client a password that pg finds in a file", () => {

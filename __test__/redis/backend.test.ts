@@ -79,6 +79,33 @@ describe("createRedisBackend", () => {
     ["keyPrefix", ["app"]],
     ["retryStrategy", [() => 1]],
   ];
+  test.each([
+    [
+      () => createRedisBackend("redis://h", { keyPrefx: "a" } as never),
+      "keyPrefx is not a Redis backend option: did you mean keyPrefix?",
+    ],
+    [
+      () => createRedisBackend({ eval: vi.fn() }, { operationTimeout: 5 } as never),
+      "operationTimeout is not a Redis backend option: did you mean operationTimeoutMs?",
+    ],
+    [
+      () => createRedisBackend({ hots: "h" } as never),
+      "hots is not a Redis connection option: did you mean host?",
+    ],
+    [
+      () => createRedisBackend({ sentinels: [{ host: "h", prot: 1 }], name: "m" } as never),
+      "prot is not a part of sentinels: did you mean port?",
+    ],
+    [
+      () => createRedisBackend("redis://h?keyPrefx=a"),
+      "the url's query holds an unknown parameter: did you mean keyPrefix?",
+    ],
+  ])("refuses what it does not know: %#", (create, message) => {
+    const error = thrownLockError(create);
+    expect(error.code).toBe("InvalidArgument");
+    expect(error.message).toBe(message);
+  });
+
   test.each(BAD_CONNECTIONS)("refuses a wrong connection option %s", (name, values) => {
     const field = name.split(".")[0] as string;
     for (const value of values) expect(refused({ [field]: value })).toContain(name);

@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { createClient, createClientPool, createCluster, type RedisClientOptions } from "redis";
 import { createClient as createClient4 } from "redis-4";
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { createRedisBackend } from "syncguard/redis";
 import { thrownLockError } from "../support/errors";
 
@@ -202,6 +202,64 @@ describe.each([
   test.each(NOT_CARRIED)("not carried over: %s", (obstacle, options) => {
     expect(read(options as RedisClientOptions)).toEqual({ obstacle });
   });
+});
+
+describe("driven themselves, because who replaced a method wants it to be called:", () => {
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  test("a subclass of ioredis", async () => {
+    class Sub extends Redis {
+      override eval = undefined as never;
+    }
+    class Evaluating extends Redis {}
+    Object.assign(Evaluating.prototype, { eval: vi.fn().mockResolvedValue(0) });
+    class Sending extends Redis {
+      override sendCommand(): unknown {
+        return Promise.resolve(0);
+      }
+    }
+    expect(readClient(new Sub({ lazyConnect: true }))).toHaveProperty("obstacle");
+    const evaluating = new Evaluating({ lazyConnect: true });
+    expect(await createRedisBackend(evaluating).isLocked({ key: "k" })).toBe(false);
+    expect(Evaluating.prototype.eval).toHaveBeenCalledOnce();
+    const sending = new Sending({ lazyConnect: true });
+    expect(await createRedisBackend(sending).isLocked({ key: "k" })).toBe(false);
+    const error = thrownLockError(() => createRedisBackend(sending, { transport: "native" }));
+    expect(error.message).toContain("sendCommand, which is not its class's,");
+    // One that replaces nothing is as good as its class.
+    class Plain extends Redis {}
+    expect(readClient(new Plain({ lazyConnect: true }))).toHaveProperty("settings");
+  });
+
+  const client4 = createClient4 as unknown as typeof createClient;
+  test.each([
+    ["ioredis", () => new Redis({ lazyConnect: true }), ["eval", "sendCommand"]],
+    ["node-redis 4", () => client4(), ["eval"]],
+    ["node-redis 5", () => createClient(), ["eval", "sendCommand", "_executeCommand"]],
+  ] as const)("a patched prototype of %s", async (_, create, names) => {
+    for (const name of names) {
+      const client = create();
+      expect(readClient(client)).toHaveProperty("settings");
+      for (const holder of prototypes(client, name)) {
+        const spy = vi.spyOn(holder, name).mockResolvedValue(0);
+        expect(readClient(client)).toEqual({ obstacle: `${name}, which is not its class's,` });
+        expect(await createRedisBackend(client).isLocked({ key: "k" })).toBe(false);
+        expect(spy).toHaveBeenCalledOnce();
+        spy.mockRestore();
+      }
+      expect(readClient(client)).toHaveProperty("settings");
+    }
+  });
+
+  /** The prototype that users reach, and the one that has the method. */
+  function prototypes(client: object, name: string): Set<Record<string, () => unknown>> {
+    let holder = Object.getPrototypeOf(client) as object;
+    const first = holder;
+    while (!Object.hasOwn(holder, name)) holder = Object.getPrototypeOf(holder) as object;
+    return new Set([first, holder]) as never;
+  }
 });
 
 describe("driven themselves, because there is nothing to read:", () => {

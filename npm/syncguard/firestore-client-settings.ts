@@ -5,6 +5,7 @@ import type { FirestoreNativeConnection } from "./addon.js";
 import { credentialsJson } from "./firestore-connection.js";
 import type { FirestoreClient } from "./firestore-types.js";
 import { nodeVerifies } from "./node-trust.js";
+import { isOwnMethod } from "./own-methods.js";
 
 /** Settings for a connection that does what the client would, or what stands in the way. */
 export type Reading = { settings: FirestoreNativeConnection } | { obstacle: string };
@@ -36,8 +37,8 @@ export function readClient(client: FirestoreClient): Reading {
   const unreadable = { obstacle: "the settings, which cannot be read," };
   const fields = client as unknown as Record<string, unknown>;
   for (const name of ["runTransaction", "collection"]) {
-    // Who puts another function in its place wants it to be called.
-    if (Object.hasOwn(client, name)) return { obstacle: `${name}, which is not its class's,` };
+    if (!isOwnMethod(client, name, ["doc", "settings", "terminate"]))
+      return { obstacle: `${name}, which is not its class's,` };
   }
   const { _settings: settings, _projectId: projectId, _databaseId: databaseId } = fields;
   if (typeof settings !== "object" || settings === null || !("_clientPool" in client)) {

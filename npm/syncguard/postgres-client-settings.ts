@@ -1,5 +1,6 @@
 /** Tells clients apart and reads their settings, so that native connections can stand in for them. */
 
+import { isOwnMethod } from "./own-methods.js";
 import { readPostgresJs } from "./postgres-js.js";
 import { readPgClient, readPgPool } from "./postgres-pg.js";
 import type { Reading } from "./postgres-target.js";
@@ -16,8 +17,7 @@ export function readClient(client: PostgresClient): Reading {
     if (typeof client === "function" && isFields(options) && Array.isArray(options.host)) {
       return readPostgresJs(options);
     }
-  } else if (Object.hasOwn(client, "query")) {
-    // Who puts another function in its place wants it to be called.
+  } else if (!isOwnMethod(client, "query", ["connect", "end"])) {
     return { obstacle: "query, which is not its class's," };
   } else if (isFields(fields.connectionParameters)) {
     return readPgClient(fields);

@@ -1,6 +1,7 @@
 import type { RedisNativeConnection, RedisNativeLocks } from "./addon.js";
 import { exposeNativeBackend } from "./native-backend.js";
 import { core, type NativeBackend } from "./native.js";
+import { checkKnownOptions } from "./options.js";
 import { runOnClient } from "./redis-client.js";
 import { readClient } from "./redis-client-settings.js";
 import { readConnection } from "./redis-connection.js";
@@ -98,8 +99,19 @@ function isClient(value: unknown): value is RedisClient {
   );
 }
 
+const OPTIONS: readonly (keyof RedisBackendOptions)[] = [
+  "keyPrefix",
+  "operationTimeoutMs",
+  "connectTimeoutMs",
+  "transport",
+  "cleanupInIsLocked",
+  "onReleaseError",
+  "disposeTimeoutMs",
+];
+
 function checkOptions(options: unknown): asserts options is RedisBackendOptions {
   checkServerOptions(options);
+  checkKnownOptions(options as object, OPTIONS, "Redis backend option");
   const { keyPrefix } = options as Record<keyof RedisBackendOptions, unknown>;
   checkStrings({ keyPrefix });
 }

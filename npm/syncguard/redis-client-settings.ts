@@ -1,6 +1,7 @@
 /** Reads the settings of clients, so that a native connection can stand in for them. */
 
 import type { RedisNativeConnection } from "./addon.js";
+import { isGeneratedMethod, isOwnMethod } from "./own-methods.js";
 import { readIoredis } from "./redis-ioredis.js";
 import { readNodeRedis } from "./redis-node-redis.js";
 import type { RedisClient } from "./redis-types.js";
@@ -24,23 +25,43 @@ type Features = {
 export function readClient(client: RedisClient): Reading {
   const features = client as Features;
   if (features.isCluster === true) return { obstacle: "the cluster" };
-  // Who puts another function in its place wants it to be called.
-  if (Object.hasOwn(client, "eval")) return { obstacle: "eval, which is not its class's," };
   const { options } = features;
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+  const read = readerOf(client, features);
+  if (read === undefined || typeof options !== "object" || options === null) {
     return { obstacle: "the settings, which cannot be read," };
   }
+  const replaced = replacedMethod(client);
+  return replaced === undefined
+    ? read(options)
+    : { obstacle: `${replaced}, which is not its class's,` };
+}
+
+function readerOf(client: RedisClient, features: Features): typeof readIoredis | undefined {
+  if (Array.isArray(features.options)) return undefined;
   if (isNodeRedis(client)) {
     // A cluster or a pool has no state of one connection.
-    if (typeof features.isOpen === "boolean") return readNodeRedis(options);
-  } else if (
+    return typeof features.isOpen === "boolean" ? readNodeRedis : undefined;
+  }
+  const isIoredis =
     typeof features.status === "string" &&
     typeof features.connector === "object" &&
-    typeof features.sendCommand === "function"
-  ) {
-    return readIoredis(options);
-  }
-  return { obstacle: "the settings, which cannot be read," };
+    typeof features.sendCommand === "function";
+  return isIoredis ? readIoredis : undefined;
+}
+
+/** What the client would do with a script other than its driver does: the name of the method. */
+function replacedMethod(client: RedisClient): string | undefined {
+  if (!isGeneratedMethod(client, "eval", ["get", "set", "del"])) return "eval";
+  return throughWhich(client).find(
+    (name) => !isOwnMethod(client, name, ["connect", "disconnect", "duplicate"]),
+  );
+}
+
+/** The methods that `eval` goes through. */
+function throughWhich(client: RedisClient): readonly string[] {
+  if (!isNodeRedis(client)) return ["sendCommand"];
+  // In version 4 they cannot be reached from outside.
+  return "_executeCommand" in client ? ["_executeCommand", "sendCommand"] : [];
 }
 
 /** Commands in capitals beside those in small letters: only node-redis has them. */

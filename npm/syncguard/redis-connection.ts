@@ -1,6 +1,7 @@
 /** Connection settings as users give them, in a URL or in options. */
 
 import type { RedisNativeConnection } from "./addon.js";
+import { checkKnownOptions } from "./options.js";
 import { readTls } from "./tls.js";
 import type { RedisConnectionOptions } from "./redis-types.js";
 import { invalid } from "./validation.js";
@@ -34,11 +35,16 @@ export function readConnection(given: unknown): RedisNativeConnection {
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     throw invalid("client must be a Redis client with eval(), a URL or connection options");
   }
+  if ((given as Record<string, unknown>).keyPrefix !== undefined) {
+    throw invalid(
+      "keyPrefix belongs to the backend's options; the option of ioredis is clientKeyPrefix here",
+    );
+  }
+  checkKnownOptions(given, Object.keys(TYPES), "Redis connection option");
   const settings: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
     // ioredis, whose words these are, says null as well.
     if (value === undefined || value === null) continue;
-    if (!Object.hasOwn(TYPES, name)) throw unknownOption(name);
     settings[name] = readOption(name as keyof RedisConnectionOptions, value);
   }
   const { connectTimeout, ...connection } = settings;
@@ -47,21 +53,14 @@ export function readConnection(given: unknown): RedisNativeConnection {
   return connection;
 }
 
-function unknownOption(name: string): Error {
-  if (name === "keyPrefix") {
-    return invalid(
-      "keyPrefix belongs to the backend's options; the option of ioredis is clientKeyPrefix here",
-    );
-  }
-  // The name is the caller's own word; the value is not shown.
-  return invalid(`${name} is not a connection option`);
-}
-
 function readOption(name: keyof RedisConnectionOptions, value: unknown): unknown {
   if (name === "tls") return readTlsOption(value);
   if (name === "sentinels") {
     const nodes = readNodes(value);
     if (nodes === undefined) throw invalid("sentinels must be a list of { host, port }");
+    for (const node of value as (object | null | undefined)[]) {
+      checkKnownOptions(node ?? {}, ["host", "port"], "part of sentinels");
+    }
     return nodes;
   }
   if (typeof value !== TYPES[name]) throw invalid(`${name} must be a ${TYPES[name]}`);

@@ -5,6 +5,7 @@ use percent_encoding::percent_decode_str;
 use super::config::{DEFAULT_PORT, DEFAULT_SENTINEL_PORT, RedisConfig, RedisSentinel, RedisServer};
 use super::tls::RedisTls;
 use crate::error::Error;
+use crate::suggest;
 
 /// The parts of a URL, not yet decoded.
 struct Parts<'a> {
@@ -136,11 +137,38 @@ fn query(config: &mut RedisConfig, query: &str) -> Result<(), Error> {
             ("node", RedisServer::Sentinel(set)) => {
                 set.nodes.push(node(&value, DEFAULT_SENTINEL_PORT)?);
             }
-            // The name is not quoted: what stands there by mistake may be a secret.
-            _ => return Err(Error::invalid("the url's query holds an unknown parameter")),
+            (name, server) => return Err(unknown(name, server)),
         }
     }
     Ok(())
+}
+
+/// The parameters of every URL, then those with Sentinels. The order is that of `query`.
+const PARAMETERS: [&str; 11] = [
+    "db",
+    "username",
+    "password",
+    "connectionName",
+    "keyPrefix",
+    "name",
+    "sentinelServiceName",
+    "sentinelMasterId",
+    "sentinelUsername",
+    "sentinelPassword",
+    "node",
+];
+
+fn unknown(name: &str, server: &RedisServer) -> Error {
+    let known = match server {
+        RedisServer::Sentinel(_) => &PARAMETERS[..],
+        _ => &PARAMETERS[..5],
+    };
+    // The name is not quoted: what stands there by mistake may be a secret.
+    let unknown = "the url's query holds an unknown parameter";
+    match suggest::nearest(name, known) {
+        Some(near) => Error::invalid(format!("{unknown}: did you mean {near}?")),
+        None => Error::invalid(format!("{unknown}: it may hold {}", known.join(", "))),
+    }
 }
 
 /// `host`, `host:port`, `[address]` or `[address]:port`.
@@ -266,6 +294,30 @@ mod tests {
             };
             assert_eq!(config.server, RedisServer::Sentinel(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn unknown_parameters_are_refused_with_what_was_probably_meant() {
+        for (text, end) in [
+            ("redis://h?keyPrefx=a", "did you mean keyPrefix?"),
+            ("redis://h?connectionname=a", "did you mean connectionName?"),
+            (
+                "redis+sentinel://h/m?sentinelpasword=a",
+                "did you mean sentinelPassword?",
+            ),
+            (
+                "redis://h?sentinelPassword=a",
+                "it may hold db, username, password, connectionName, keyPrefix",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().ends_with(end), "{error}");
+        }
+        // Each that is known is read.
+        let values = PARAMETERS.map(|name| format!("{name}=1"));
+        read(&format!("redis+sentinel://h/main?{}", values.join("&"))).unwrap();
+        read(&format!("redis://h?{}", values[..5].join("&"))).unwrap();
     }
 
     #[test]
