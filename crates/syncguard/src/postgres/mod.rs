@@ -13,6 +13,9 @@
 //! read and then write in a transaction, as SyncGuard for TypeScript does, take the same one, so both
 //! may share tables.
 //!
+//! An acquisition that is repeated with its lock id, as after an answer that was lost, is answered with
+//! the lock as it was granted: no second fence is spent on it.
+//!
 //! # What a crash of the server may forget
 //!
 //! Acquisitions and extensions are answered when they are on disk, also where the session's

@@ -23,9 +23,18 @@ async fn a_holder_cannot_take_its_key_again(stage: Stage) {
     let t = stage.open().await;
     let request = AcquireRequest::new(t.key("a"), LONG).unwrap();
     let first = t.backend.acquire(&request).await.unwrap();
-    assert!(matches!(first, AcquireOutcome::Acquired(_)));
+    let AcquireOutcome::Acquired(grant) = first.clone() else {
+        panic!("nobody holds the key");
+    };
+    // The same attempt once more, as after an answer that was lost: there is no second grant.
     let again = t.backend.acquire(&request).await.unwrap();
-    assert_eq!(again, AcquireOutcome::Locked);
+    assert!(again == AcquireOutcome::Locked || again == first);
+    let key = t.key("a");
+    assert_eq!(t.try_acquire(&key, LONG).await, AcquireOutcome::Locked);
+    t.backend.release(&request.lock_id).await.unwrap();
+    // No number was spent on it.
+    let next = t.acquire(&key, LONG).await;
+    assert_eq!(next.fence.get(), grant.fence.get() + 1);
 }
 
 async fn a_refused_attempt_changes_nothing(stage: Stage) {
