@@ -28,7 +28,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{PostgresBackend, PostgresOptions};
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireRequest, Backend, ErrorKind, Key, Ttl};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, Ttl};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
@@ -67,7 +67,20 @@ async fn redis(seconds: u64) {
         Arc::new(RedisBackend::new(config).unwrap())
     };
     let own = || vec![server.pid()];
-    stop_and_go(connect(), connect(), own, Duration::from_secs(seconds)).await;
+    let peer = connect();
+    stop_and_go(
+        connect(),
+        Arc::clone(&peer),
+        own,
+        Duration::from_secs(seconds),
+    )
+    .await;
+    // It did grant the locks that were asked for: after two before and that one, this is the fourth.
+    let request = AcquireRequest::new(Key::new("key:0").unwrap(), Ttl::DEFAULT).unwrap();
+    let AcquireOutcome::Acquired(grant) = peer.acquire(&request).await.unwrap() else {
+        panic!("locked");
+    };
+    assert_eq!(grant.fence.get(), 4);
 }
 
 async fn postgres(seconds: u64) {
@@ -103,9 +116,11 @@ async fn stop_and_go(
     let keys: Vec<_> = (0..5)
         .map(|number| Key::new(&format!("key:{number}")).unwrap())
         .collect();
-    // So that there are connections.
+    // So that there are connections, and the server knows the scripts.
     for backend in [&backend, &peer] {
-        assert!(!backend.is_locked(&keys[0]).await.unwrap());
+        let request = AcquireRequest::new(keys[0].clone(), Ttl::DEFAULT).unwrap();
+        backend.acquire(&request).await.unwrap();
+        backend.release(&request.lock_id).await.unwrap();
     }
     signal(&processes(), Signal::STOP);
     let goes_on = tokio::time::Instant::now() + stand_still;
