@@ -12,7 +12,7 @@ import { lockError } from "../support/errors";
 import { deferred } from "../support/fake-backend";
 import { until } from "../support/until";
 
-const { exposeNativeBackend } = createRequire(import.meta.url)("../../dist/native-backend.js") as {
+const { exposeNativeBackend } = createRequire(import.meta.url)("../../dist/lock/backend.js") as {
   exposeNativeBackend: (native: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
 };
 

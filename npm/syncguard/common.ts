@@ -8,14 +8,14 @@ export {
   MAX_KEY_LENGTH_BYTES,
   RESERVE_BYTES,
   TIME_TOLERANCE_MS,
-} from "./constants.js";
+} from "./lock/constants.js";
 export {
   type AcquisitionPolicy,
   type BackendConfig,
   mergeAcquisitionConfig,
   mergeBackendConfig,
-} from "./config.js";
-export { setDefaultBackend } from "./default-backend.js";
+} from "./lock/config.js";
+export { setDefaultBackend } from "./default/backend.js";
 export {
   attachRawData,
   getById,
@@ -27,18 +27,18 @@ export {
   type RawIdentifiers,
   type RawLockData,
   sanitizeLockInfo,
-} from "./diagnostics.js";
-export { LockError, type LockErrorCode, type LockErrorContext } from "./errors.js";
-export { formatFence, hasFence, logFenceWarning } from "./fence.js";
-export { acquireHandle, createDisposableHandle, decorateAcquireResult } from "./handle.js";
+} from "./lock/diagnostics.js";
+export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
+export { formatFence, hasFence, logFenceWarning } from "./lock/fence.js";
+export { acquireHandle, createDisposableHandle, decorateAcquireResult } from "./lock/handle.js";
 export {
   generateLockId,
   hashKey,
   makeStorageKey,
   normalizeAndValidateKey,
   validateLockId,
-} from "./keys.js";
-export { createAutoLock, lock } from "./lock.js";
+} from "./lock/keys.js";
+export { createAutoLock, lock } from "./lock/lock.js";
 export {
   FAILURE_REASON,
   mapBackendObservation,
@@ -48,10 +48,10 @@ export {
   type MutationCondition,
   type MutationReason,
   type MutationResult,
-} from "./mutation.js";
-export { checkAborted, delay } from "./signal.js";
-export { withTelemetry } from "./telemetry.js";
-export { calculateRedisServerTimeMs, isLive } from "./time.js";
+} from "./lock/mutation.js";
+export { checkAborted, delay } from "./native/signal.js";
+export { withTelemetry } from "./lock/telemetry.js";
+export { calculateRedisServerTimeMs, isLive } from "./lock/time.js";
 export type {
   AcquireOk,
   AcquireResult,
@@ -83,4 +83,4 @@ export type {
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
-} from "./types.js";
+} from "./lock/types.js";

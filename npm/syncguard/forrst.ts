@@ -1,11 +1,17 @@
 /** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
 
-import { createFunctions } from "./forrst-functions.js";
-import { createHandle } from "./forrst-handle.js";
-import { URNS } from "./forrst-rules.js";
-import type { AtomicLock, AtomicLockOptions } from "./forrst-types.js";
-import type { BackendCapabilities, SyncGuardBackend } from "./types.js";
-import { checkBackend, checkDisposal, checkFunction, checkObject, invalid } from "./validation.js";
+import { createFunctions } from "./forrst/functions.js";
+import { createHandle } from "./forrst/handle.js";
+import { URNS } from "./forrst/rules.js";
+import type { AtomicLock, AtomicLockOptions } from "./forrst/types.js";
+import type { BackendCapabilities, SyncGuardBackend } from "./lock/types.js";
+import {
+  checkBackend,
+  checkDisposal,
+  checkFunction,
+  checkObject,
+  invalid,
+} from "./options/validation.js";
 
 export type {
   AtomicLock,
@@ -18,7 +24,7 @@ export type {
   ForrstExtension,
   ForrstRequest,
   ForrstResponse,
-} from "./forrst-types.js";
+} from "./forrst/types.js";
 
 /**
  * The atomic-lock extension for a Forrst server, on any backend of this package.

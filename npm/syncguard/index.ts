@@ -8,8 +8,8 @@ export {
   MAX_KEY_LENGTH_BYTES,
   RESERVE_BYTES,
   TIME_TOLERANCE_MS,
-} from "./constants.js";
-export { setDefaultBackend } from "./default-backend.js";
+} from "./lock/constants.js";
+export { setDefaultBackend } from "./default/backend.js";
 export {
   getById,
   getByIdRaw,
@@ -19,20 +19,20 @@ export {
   owns,
   type RawLockData,
   sanitizeLockInfo,
-} from "./diagnostics.js";
-export { LockError, type LockErrorCode, type LockErrorContext } from "./errors.js";
-export { hasFence } from "./fence.js";
-export { acquireHandle, decorateAcquireResult } from "./handle.js";
+} from "./lock/diagnostics.js";
+export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
+export { hasFence } from "./lock/fence.js";
+export { acquireHandle, decorateAcquireResult } from "./lock/handle.js";
 export {
   generateLockId,
   hashKey,
   makeStorageKey,
   normalizeAndValidateKey,
   validateLockId,
-} from "./keys.js";
-export { lock } from "./lock.js";
-export { withTelemetry } from "./telemetry.js";
-export { calculateRedisServerTimeMs, isLive } from "./time.js";
+} from "./lock/keys.js";
+export { lock } from "./lock/lock.js";
+export { withTelemetry } from "./lock/telemetry.js";
+export { calculateRedisServerTimeMs, isLive } from "./lock/time.js";
 export type {
   AcquireOk,
   AcquireResult,
@@ -64,9 +64,9 @@ export type {
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
-} from "./types.js";
+} from "./lock/types.js";
 
 export { createFirestoreBackend } from "./firestore.js";
-export { createPostgresBackend } from "./postgres-backend.js";
-export { createRedisBackend } from "./redis-backend.js";
-export { createSqliteBackend } from "./sqlite-backend.js";
+export { createPostgresBackend } from "./postgres/backend.js";
+export { createRedisBackend } from "./redis/backend.js";
+export { createSqliteBackend } from "./sqlite/backend.js";

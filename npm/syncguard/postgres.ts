@@ -1,7 +1,7 @@
 /** `syncguard/postgres` */
 
-import { createAutoLock } from "./lock.js";
-import { createPostgresBackend, setupSchema } from "./postgres-backend.js";
+import { createAutoLock } from "./lock/lock.js";
+import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
 import type {
   PgClient,
   PostgresBackendOptions,
@@ -12,8 +12,8 @@ import type {
   PostgresJsClient,
   PostgresSchemaOptions,
   PostgresSslOptions,
-} from "./postgres-types.js";
-import type { BoundLock } from "./types.js";
+} from "./postgres/types.js";
+import type { BoundLock } from "./lock/types.js";
 
 export {
   createPostgresBackend,

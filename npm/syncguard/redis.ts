@@ -1,7 +1,7 @@
 /** `syncguard/redis` */
 
-import { createAutoLock } from "./lock.js";
-import { createRedisBackend } from "./redis-backend.js";
+import { createAutoLock } from "./lock/lock.js";
+import { createRedisBackend } from "./redis/backend.js";
 import type {
   LockData,
   RedisBackendOptions,
@@ -10,8 +10,8 @@ import type {
   RedisConfig,
   RedisConnectionOptions,
   RedisTlsOptions,
-} from "./redis-types.js";
-import type { BoundLock } from "./types.js";
+} from "./redis/types.js";
+import type { BoundLock } from "./lock/types.js";
 
 export {
   createRedisBackend,

@@ -1,0 +1,205 @@
+/** Waiting for a lock, on any backend: the core decides, this drives. */
+
+import { checksKeys, limitAttempt } from "./attempt.js";
+import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
+import { mergeAcquisitionConfig } from "./config.js";
+import { LOCK_DEFAULTS } from "./constants.js";
+import { LockError, addContext } from "../native/errors.js";
+import { releaseInBackground } from "./handle.js";
+import { core } from "../native/core.js";
+import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { readSignal } from "../native/signal.js";
+import { checkObject, invalid } from "../options/validation.js";
+import type {
+  AcquireOk,
+  AcquireResult,
+  AcquisitionOptions,
+  BackendCapabilities,
+  LockBackend,
+  LockBackendLike,
+  OnReleaseError,
+} from "./types.js";
+
+/** What to acquire and how to wait, as the caller gave it: `null` counts as not given. */
+export type AcquisitionRequest = {
+  key: string;
+  ttlMs: number;
+  owner?: string | undefined;
+  signal: AbortSignal | undefined;
+  acquisition: AcquisitionOptions | undefined;
+  /** Hears of the release of a lock that was granted too late. */
+  onReleaseError: OnReleaseError | undefined;
+};
+
+type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & { owner?: string };
+type Rules = ReturnType<typeof core.createAcquisition>;
+
+const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
+
+/**
+ * Resolves with the backend's own result once the lock is held.
+ *
+ * Date.now, Math.random and setTimeout are taken from the global object at each use: users' fake timers work.
+ */
+export async function acquireUntilHeld<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  request: AcquisitionRequest,
+): Promise<AcquireOk<C>> {
+  const acquisition = request.acquisition ?? undefined;
+  const user = readSignal(request.signal);
+  // Rules of its own only where something differs from the defaults, or once there is something to decide.
+  let rules: Rules | undefined;
+  let acquisitionSignal: AbortSignal | undefined;
+  if (acquisition !== undefined) {
+    checkObject(acquisition, "acquisition");
+    warnOfUnknown(acquisition, OPTIONS);
+    acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
+    if (differsFromDefaults(acquisition)) rules = createRules(acquisition, request.key);
+  }
+  // Whoever does not check keys need not normalise them either: two spellings of a key are one lock.
+  const key = checksKeys(backend) ? request.key : core.normalizeAndValidateKey(request.key);
+
+  const cancellation = watchSignals(user, acquisitionSignal, key);
+  try {
+    cancellation?.check();
+    const startMs = Date.now();
+    let elapsedMs = 0;
+    // The last that says something of the store.
+    let remembered: LockError | undefined;
+    for (;;) {
+      const limitMs =
+        rules === undefined ? LOCK_DEFAULTS.timeoutMs : rules.attemptTimeoutMs(elapsedMs);
+      let failure: LockError | null = null;
+      try {
+        const result = await attempt(backend, key, request, cancellation, limitMs);
+        if (result.ok) return result;
+      } catch (error) {
+        cancellation?.check();
+        failure = toLockError(error, key);
+      }
+      rules ??= createRules(undefined, key);
+      elapsedMs = Date.now() - startMs;
+      if (failure !== null && (remembered === undefined || !rules.isCut(failure.code, elapsedMs))) {
+        remembered = failure;
+      }
+      const delayMs = decide(rules, failure, remembered, elapsedMs, key);
+      if (cancellation === undefined) await sleep(delayMs);
+      else await cancellation.sleep(delayMs);
+      cancellation?.check();
+      elapsedMs = Date.now() - startMs;
+    }
+  } finally {
+    cancellation?.stop();
+  }
+}
+
+/** Tries once. A lock that is granted after the cancellation is released. */
+async function attempt<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  key: string,
+  { ttlMs, owner, onReleaseError }: AcquisitionRequest,
+  cancellation: Cancellation | undefined,
+  limitMs: number,
+): Promise<AcquireResult<C>> {
+  const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
+  if (owner !== undefined) args.owner = owner;
+  limitAttempt(args, limitMs);
+  const pending = backend.acquire(args);
+  if (cancellation === undefined) return checkResult(backend, await pending, key);
+
+  const first = await cancellation.race(pending);
+  if (first !== CANCELLED) {
+    const result = checkResult(backend, first, key);
+    if (!cancellation.signal.aborted) return result;
+    if (result.ok) releaseInBackground(backend, result.lockId, key, onReleaseError);
+  } else {
+    Promise.resolve(pending).then(
+      (late) => {
+        if (late?.ok) releaseInBackground(backend, late.lockId, key, onReleaseError);
+      },
+      () => undefined,
+    );
+  }
+  throw cancellation.error();
+}
+
+function decide(
+  rules: Rules,
+  failure: LockError | null,
+  remembered: LockError | undefined,
+  elapsedMs: number,
+  key: string,
+): number {
+  let decision: number | string;
+  try {
+    decision = rules.after(failure && failure.code, elapsedMs, Math.random());
+  } catch (error) {
+    throw addContext(error, key);
+  }
+  if (typeof decision === "number") return decision;
+  // Waiting on does not help.
+  if (remembered === undefined) throw new LockError("Internal", "no attempt has failed", { key });
+  if (decision === "") throw remembered;
+  const { code, message, context, cause } = remembered;
+  throw new LockError(code, message + decision, { key, ...context, cause });
+}
+
+function createRules(acquisition: AcquisitionOptions | undefined, key: string): Rules {
+  const policy = mergeAcquisitionConfig(acquisition);
+  for (const name of ["maxRetries", "retryDelayMs", "timeoutMs"] as const) {
+    if (typeof policy[name] !== "number") throw invalid(`${name} must be a number`);
+  }
+  for (const name of ["backoff", "jitter"] as const) {
+    if (typeof policy[name] !== "string") throw invalid(`${name} must be a string`);
+  }
+  try {
+    return core.createAcquisition(policy);
+  } catch (error) {
+    throw addContext(error, key);
+  }
+}
+
+function differsFromDefaults(acquisition: AcquisitionOptions): boolean {
+  return WAITING.some((name) => (acquisition[name] ?? undefined) !== undefined);
+}
+
+function sleep(delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, delayMs);
+  });
+}
+
+/** The result, if it has the form that the contract asks for: backends may be written by anyone. */
+function checkResult<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  result: AcquireResult<C>,
+  key: string,
+): AcquireResult<C> {
+  if (typeof result === "object" && result !== null) {
+    const { ok, lockId, expiresAtMs, fence } = result as Record<string, unknown>;
+    if (ok === false) return result;
+    if (
+      ok === true &&
+      typeof lockId === "string" &&
+      lockId !== "" &&
+      Number.isFinite(expiresAtMs) &&
+      (typeof fence === "string" ||
+        (fence === undefined && backend.capabilities?.supportsFencing !== true))
+    ) {
+      return result;
+    }
+  }
+  throw new LockError("Internal", "the backend returned a malformed acquire result", { key });
+}
+
+/** What a backend fails with as a LockError. An error of its own keeps its words: they are its author's. */
+function toLockError(error: unknown, key: string): LockError {
+  if (error instanceof LockError) return error;
+  const message =
+    error instanceof Error
+      ? error.message
+      : typeof error === "string"
+        ? error
+        : "the backend failed with something that is no error";
+  return new LockError("Internal", message, { key, cause: error });
+}

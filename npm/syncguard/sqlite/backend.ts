@@ -1,0 +1,95 @@
+import { exposeNativeBackend } from "../lock/backend.js";
+import type { SqliteNativeOptions } from "../native/addon.js";
+import { core } from "../native/core.js";
+import { sqlitePathOfUrl } from "./url.js";
+import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
+import { checkKnownOptions } from "../options/known.js";
+import { checkObject, invalid, withoutNulls } from "../options/validation.js";
+
+/** One machine, one clock: `"server"` means the clock of the machine. */
+export interface SqliteCapabilities extends BackendCapabilities {
+  backend: "sqlite";
+  supportsFencing: true;
+  timeAuthority: "server";
+}
+
+/** Options of the SQLite backend. */
+export interface SqliteBackendOptions extends CommonBackendOptions {
+  /** The database file, in a folder that exists; `":memory:"`, the default, for one that ends with the process. */
+  path?: string | undefined;
+  /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
+  operationTimeoutMs?: number | undefined;
+  /**
+   * Whether the file may be on a network file system. No other machine may use it then: nothing would exclude it.
+   * Without this, such a path is `InvalidArgument`.
+   */
+  allowNetworkFileSystem?: boolean | undefined;
+}
+
+const OPTIONS = Object.keys({
+  path: true,
+  operationTimeoutMs: true,
+  allowNetworkFileSystem: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof SqliteBackendOptions, true>);
+
+/**
+ * A backend that keeps locks in a SQLite database: no server needed.
+ *
+ * It excludes all processes of one machine that use the same file, and refuses network file systems. Times are the
+ * machine's: when its clock is set forward, locks end early; when it is set back, they last longer.
+ *
+ * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
+ * @throws LockError `InvalidArgument` for options that make no sense. The file is opened at the first operation.
+ */
+export function createSqliteBackend(
+  path: string,
+  options?: SqliteBackendOptions,
+): SyncGuardBackend<SqliteCapabilities>;
+/** The same, with the path among the options. */
+export function createSqliteBackend(
+  options?: SqliteBackendOptions,
+): SyncGuardBackend<SqliteCapabilities>;
+export function createSqliteBackend(
+  pathOrOptions: string | SqliteBackendOptions = {},
+  moreOptions: SqliteBackendOptions = {},
+): SyncGuardBackend<SqliteCapabilities> {
+  const {
+    path,
+    cleanupInIsLocked,
+    operationTimeoutMs,
+    allowNetworkFileSystem,
+    onReleaseError,
+    disposeTimeoutMs,
+  } = mergeOptions(pathOrOptions, moreOptions);
+  const nativeOptions: SqliteNativeOptions = {};
+  if (path !== undefined && path !== ":memory:") nativeOptions.path = path;
+  if (cleanupInIsLocked !== undefined) nativeOptions.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) nativeOptions.operationTimeoutMs = operationTimeoutMs;
+  if (allowNetworkFileSystem !== undefined) {
+    nativeOptions.allowNetworkFileSystem = allowNetworkFileSystem;
+  }
+  return exposeNativeBackend(core.createSqliteBackend(nativeOptions), {
+    onReleaseError,
+    disposeTimeoutMs,
+  });
+}
+
+function mergeOptions(
+  pathOrOptions: string | SqliteBackendOptions,
+  moreOptions: SqliteBackendOptions,
+): SqliteBackendOptions {
+  if (typeof pathOrOptions !== "string") checkObject(pathOrOptions, "options");
+  const more = withoutNulls(moreOptions);
+  const options: SqliteBackendOptions =
+    typeof pathOrOptions === "string"
+      ? { ...more, path: pathOrOptions }
+      : { ...withoutNulls(pathOrOptions), ...more };
+  checkKnownOptions(options, OPTIONS, "SQLite backend option");
+  const { path } = options;
+  if (path === undefined) return options;
+  if (typeof path !== "string" || path === "") throw invalid("path must be a non-empty string");
+  return path.startsWith("sqlite:") ? { ...options, path: sqlitePathOfUrl(path, "path") } : options;
+}
