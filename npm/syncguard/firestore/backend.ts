@@ -1,8 +1,11 @@
-import type {
-  FirestoreConnection,
-  FirestoreNativeConnection,
-  FirestoreNativeLocks,
-} from "../native/addon.js";
+import {
+  createFirestoreConnection,
+  type FirestoreConnection,
+  type FirestoreLocks,
+  type FirestoreSettings,
+  openFirestore,
+  openFirestoreOverClient,
+} from "./addon.js";
 import { driveClient, warnOfDuplicates } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { readConnection } from "./connection.js";
@@ -12,8 +15,8 @@ import type {
   FirestoreClient,
   FirestoreConnectionOptions,
 } from "./types.js";
-import { exposeNativeBackend } from "../lock/backend.js";
-import { core, type NativeBackend } from "../native/core.js";
+import { createBackend } from "../lock/backend.js";
+import type { Store } from "../native/store.js";
 import { checkKnownOptions } from "../options/known.js";
 import { nodeRoots } from "../options/node-trust.js";
 import { checkServerOptions, checkStrings } from "../options/server-options.js";
@@ -53,20 +56,20 @@ export function createFirestoreBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
-  return exposeNativeBackend(connect(db, given), given);
+  return createBackend(connect(db, given), given);
 }
 
 function connect(
   db: FirestoreClient | FirestoreConnectionOptions,
   options: FirestoreBackendOptions,
-): NativeBackend {
+): Store {
   const { transport } = options;
   if (!isClient(db)) {
     if (transport === "client") {
       throw invalid('transport "client" needs a client with runTransaction() and collection()');
     }
     const settings = withNodeRoots(readConnection(db));
-    return connectNatively(core.createFirestoreConnection(settings), options);
+    return connectNatively(createFirestoreConnection(settings), options);
   }
   if (transport === "client") return drive(db, options);
   const reading = readClient(db);
@@ -80,28 +83,25 @@ function connect(
 }
 
 /** Whom Node trusts, where there is TLS. */
-function withNodeRoots(settings: FirestoreNativeConnection): FirestoreNativeConnection {
+function withNodeRoots(settings: FirestoreSettings): FirestoreSettings {
   if (settings.emulatorHost !== undefined || settings.ssl === false) return settings;
   const defaultRoots = nodeRoots();
   return defaultRoots === undefined ? settings : { ...settings, defaultRoots };
 }
 
-function connectNatively(
-  connection: FirestoreConnection,
-  options: FirestoreBackendOptions,
-): NativeBackend {
-  return core.createFirestoreBackend(connection, lockSettings(options), warnOfDuplicates);
+function connectNatively(connection: FirestoreConnection, options: FirestoreBackendOptions): Store {
+  return openFirestore(connection, lockSettings(options), warnOfDuplicates);
 }
 
-const connectionOf = shareConnections(core.createFirestoreConnection);
+const connectionOf = shareConnections(createFirestoreConnection);
 
-function drive(db: FirestoreClient, options: FirestoreBackendOptions): NativeBackend {
-  return core.createFirestoreClientBackend(driveClient(db), lockSettings(options));
+function drive(db: FirestoreClient, options: FirestoreBackendOptions): Store {
+  return openFirestoreOverClient(driveClient(db), lockSettings(options));
 }
 
-function lockSettings(options: FirestoreBackendOptions): FirestoreNativeLocks {
+function lockSettings(options: FirestoreBackendOptions): FirestoreLocks {
   const { collection, fenceCollection, cleanupInIsLocked, operationTimeoutMs } = options;
-  const locks: FirestoreNativeLocks = {};
+  const locks: FirestoreLocks = {};
   if (collection !== undefined) locks.collection = collection;
   if (fenceCollection !== undefined) locks.fenceCollection = fenceCollection;
   if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;

@@ -1,14 +1,14 @@
 /** Reads the settings of clients, so that a native connection can stand in for them. */
 
 import { isDeepStrictEqual } from "node:util";
-import type { FirestoreNativeConnection } from "../native/addon.js";
+import type { FirestoreSettings } from "./addon.js";
 import { credentialsJson } from "./connection.js";
 import type { FirestoreClient } from "./types.js";
 import { nodeVerifies } from "../options/node-trust.js";
 import { isOwnMethod } from "../options/clients.js";
 
 /** Settings for a connection that does what the client would, or what stands in the way. */
-export type Reading = { settings: FirestoreNativeConnection } | { obstacle: string };
+export type Reading = { settings: FirestoreSettings } | { obstacle: string };
 
 const PUBLIC_HOST = "firestore.googleapis.com";
 
@@ -48,7 +48,7 @@ export function readClient(client: FirestoreClient): Reading {
 }
 
 function readSettings(given: Readonly<Record<string, unknown>>): Reading {
-  const settings: FirestoreNativeConnection = {};
+  const settings: FirestoreSettings = {};
   const { projectId, databaseId, credentials, keyFilename, ssl, ...rest } = given;
   const { servicePath, apiEndpoint, port, preferRest, ...others } = rest;
   for (const [name, text] of Object.entries({ projectId, databaseId, keyFilename })) {

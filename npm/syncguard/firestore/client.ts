@@ -7,7 +7,7 @@ import type {
   FirestoreRef,
   FirestoreWarning,
   FirestoreWrite,
-} from "../native/core.js";
+} from "./addon.js";
 
 type Fields = Record<string, string | number>;
 type Document = { id?: string; ref?: Reference; data: () => Record<string, unknown> | undefined };

@@ -1,6 +1,6 @@
 /** Connection settings as users give them. */
 
-import type { FirestoreNativeConnection } from "../native/addon.js";
+import type { FirestoreSettings } from "./addon.js";
 import type { FirestoreConnectionOptions } from "./types.js";
 import { checkKnownOptions } from "../options/known.js";
 import { invalid, withoutNulls } from "../options/validation.js";
@@ -21,7 +21,7 @@ const TYPES: Readonly<Record<keyof FirestoreConnectionOptions, string>> = {
  *
  * @throws LockError `InvalidArgument` that names the option
  */
-export function readConnection(given: unknown): FirestoreNativeConnection {
+export function readConnection(given: unknown): FirestoreSettings {
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     throw invalid("db must be a Firestore client or connection options");
   }

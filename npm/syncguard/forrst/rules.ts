@@ -1,6 +1,6 @@
-/** The extension's rules: the native part knows them, this calls it and parses its JSON. */
+/** The extension's rules: the core knows them, this calls it and parses its JSON. */
 
-import { addon, type ForrstNativeOptions } from "../native/addon.js";
+import { addon, type ForrstOptions } from "./addon.js";
 import { LockError } from "../native/errors.js";
 import type { ForrstError } from "./types.js";
 
@@ -32,7 +32,7 @@ export interface RequestedLock {
   readonly ttlMs: number;
   readonly owner: string;
   readonly autoRelease: boolean;
-  readonly waiting: ForrstNativeOptions["waiting"];
+  readonly waiting: ForrstOptions["waiting"];
   /** The extension's data in the response. */
   acquired(expiresAtMs: number, lost: boolean): unknown;
   /** What to answer when the lock stayed held. */
@@ -42,19 +42,19 @@ export interface RequestedLock {
 /** Reads the options of a request that calls `functionName`. Throws a {@link Refusal}. */
 export function readOptions(functionName: string, options: unknown): RequestedLock {
   const json = toJson(options, "options");
-  const native = call(() => new addon.ForrstOptions(functionName, json));
-  const { fullKey, ttlMs, owner, autoRelease, waiting } = native;
+  const answers = call(() => new addon.ForrstOptions(functionName, json));
+  const { fullKey, ttlMs, owner, autoRelease, waiting } = answers;
   return {
     fullKey,
     ttlMs,
     owner,
     autoRelease,
     waiting,
-    acquired: (expiresAtMs, lost) => parse(() => native.acquired(expiresAtMs, lost)),
+    acquired: (expiresAtMs, lost) => parse(() => answers.acquired(expiresAtMs, lost)),
     contention: () =>
       new Refusal(
-        refusalOf(() => native.contention()).error,
-        parse(() => native.refusedData()) ?? undefined,
+        refusalOf(() => answers.contention()).error,
+        parse(() => answers.refusedData()) ?? undefined,
       ),
   };
 }

@@ -1,4 +1,4 @@
-/** A backend of the native part as users see it. */
+/** A backend as users see it, around a store that the addon has opened. */
 
 import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
 import { attemptTimeoutMs, markChecksKeys } from "./attempt.js";
@@ -16,10 +16,10 @@ import {
 import { hashKey } from "./keys.js";
 import { createLockMethod } from "./lock-method.js";
 import { failure } from "./mutation.js";
-import type { Native } from "../native/core.js";
 import { settle } from "../native/operations.js";
 import { optionNames, warnOfUnknown } from "../options/warnings.js";
 import { checkAborted, readSignal } from "../native/signal.js";
+import type { Store } from "../native/store.js";
 import type {
   BackendCapabilities,
   HeldLock,
@@ -35,15 +35,15 @@ const MICROTASKS_OF_LOCK = 10;
 const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner"]);
 
 /**
- * Puts the public interface around a native backend. Everything asynchronous rejects and never throws. What is wrong with
+ * Puts the public interface around a store. Everything asynchronous rejects and never throws. What is wrong with
  * arguments is found before the first `await`, so that the promise is rejected already when the caller gets it.
  */
-export function exposeNativeBackend<C extends BackendCapabilities>(
-  native: Native,
+export function createBackend<C extends BackendCapabilities>(
+  store: Store,
   options: DisposalOptions,
 ): SyncGuardBackend<C> {
   const disposal = readDisposal(options);
-  const capabilities: Readonly<C> = Object.freeze({ ...native.capabilities }) as never;
+  const capabilities: Readonly<C> = Object.freeze({ ...store.capabilities }) as never;
 
   let closing: Promise<void> | undefined;
   let isClosed = false;
@@ -66,7 +66,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
     for (let turn = 0; turn < MICROTASKS_OF_LOCK; turn += 1) await Promise.resolve();
     await idle();
     isClosed = true;
-    await native.close();
+    await store.close();
   }
 
   async function idle(): Promise<void> {
@@ -94,7 +94,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
           isCounted = true;
         }
         const timeoutMs = attemptTimeoutMs(opts);
-        const grant = settle(await native.acquire(key, ttlMs, owner, timeoutMs, signal));
+        const grant = settle(await store.acquire(key, ttlMs, owner, timeoutMs, signal));
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
         if (signal?.aborted === true) {
@@ -126,7 +126,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         }
         running += 1;
         try {
-          const outcome = settle(await native.release(lockId, signal));
+          const outcome = settle(await store.release(lockId, signal));
           return outcome === true ? { ok: true } : failure(outcome);
         } finally {
           ended();
@@ -143,7 +143,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         checkTtl(ttlMs);
         const signal = startingSignal(opts);
         checkOpen();
-        const outcome = settle(await native.extend(lockId, ttlMs, signal));
+        const outcome = settle(await store.extend(lockId, ttlMs, signal));
         return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
       } catch (error) {
         throw addContext(error, undefined, lockId);
@@ -156,7 +156,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         checkKey(key);
         const signal = startingSignal(opts);
         checkOpen();
-        return settle(await native.isLocked(key, signal));
+        return settle(await store.isLocked(key, signal));
       } catch (error) {
         throw addContext(error, key);
       }
@@ -175,8 +175,8 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         checkOpen();
         const record = settle(
           lockId === undefined
-            ? await native.lookupByKey(key as string, signal)
-            : await native.lookupByLockId(lockId, signal),
+            ? await store.lookupByKey(key as string, signal)
+            : await store.lookupByLockId(lockId, signal),
         );
         if (record === null) return null;
         const { readAtMs } = record;
@@ -193,7 +193,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
         checkKey(key);
         const signal = startingSignal(options ?? {});
         checkOpen();
-        const released = settle(await native.forceRelease(key, signal));
+        const released = settle(await store.forceRelease(key, signal));
         return released ? { ok: true } : failure("not-found");
       } catch (error) {
         throw addContext(error, key);

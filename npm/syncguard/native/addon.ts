@@ -1,134 +1,18 @@
-/** The native addon: what it exports. */
+/**
+ * The native addon: what it exports, as `crates/syncguard-node` defines it. What it has for one store alone has its types in
+ * that store's folder.
+ */
 
+import { LockError, type LockErrorCode } from "./errors.js";
 import { loadAddon } from "./loader.js";
-import type { Roots } from "../options/node-trust.js";
 
-export type NativeCapabilities = {
+export type StoreCapabilities = {
   backend: string;
   supportsFencing: boolean;
   timeAuthority: "server" | "client";
 };
 
-export type SqliteNativeOptions = {
-  /** Absent for a database in memory. */
-  path?: string;
-  cleanupInIsLocked?: boolean;
-  operationTimeoutMs?: number;
-  allowNetworkFileSystem?: boolean;
-};
-
-/** How locks are kept in Redis, whoever carries them there. */
-export type RedisNativeLocks = {
-  keyPrefix?: string;
-  cleanupInIsLocked?: boolean;
-  operationTimeoutMs?: number;
-};
-
-/** Where a Redis server is. What stands beside a URL overrides it. */
-export type RedisNativeConnection = {
-  url?: string;
-  host?: string;
-  port?: number;
-  path?: string;
-  db?: number;
-  username?: string;
-  password?: string;
-  /** Certificates and keys as PEM. */
-  tls?: {
-    ca?: string;
-    /** Whom to trust without `ca`. */
-    defaultRoots?: Roots;
-    cert?: string;
-    key?: string;
-    servername?: string;
-    rejectUnauthorized?: boolean;
-  };
-  sentinels?: { host: string; port?: number }[];
-  name?: string;
-  sentinelUsername?: string;
-  sentinelPassword?: string;
-  connectionName?: string;
-  /** Stands before every key that is sent, as ioredis' own keyPrefix does. */
-  clientKeyPrefix?: string;
-  connectTimeoutMs?: number;
-  operationTimeoutMs?: number;
-};
-
-/** What locks in PostgreSQL are like, whoever talks to the server. */
-export type PostgresNativeLocks = {
-  tableName?: string;
-  fenceTableName?: string;
-  cleanupInIsLocked?: boolean;
-  operationTimeoutMs?: number;
-  /** Whether a release waits for the server's disk. */
-  durableReleases?: boolean;
-  createsTables?: boolean;
-};
-
-/** Where a PostgreSQL server is. What stands beside a URL overrides it; what is not said is taken from PG* variables. */
-export type PostgresNativeConnection = {
-  /** `false`: the variables do not count. */
-  environment?: boolean;
-  url?: string;
-  /** Names, addresses, or folders of unix sockets. */
-  hosts?: { host: string; port?: number }[];
-  database?: string;
-  user?: string;
-  password?: string;
-  /** Certificates and keys as PEM; `mode` as libpq's sslmode. */
-  tls?: {
-    mode?: string;
-    ca?: string;
-    /** Whom to trust without `ca`. */
-    defaultRoots?: Roots;
-    cert?: string;
-    key?: string;
-    servername?: string;
-  };
-  applicationName?: string;
-  options?: string;
-  parameters?: { name: string; value: string }[];
-  targetSessionAttrs?: string;
-  poolSize?: number;
-  connectTimeoutMs?: number;
-  prepare?: boolean;
-};
-
-/** How locks are kept in Firestore, whoever carries them there. */
-export type FirestoreNativeLocks = {
-  collection?: string;
-  fenceCollection?: string;
-  cleanupInIsLocked?: boolean;
-  operationTimeoutMs?: number;
-};
-
-/** Which Firestore database, and who we are to it. What is not said is taken from the environment. */
-export type FirestoreNativeConnection = {
-  projectId?: string;
-  databaseId?: string;
-  /** The JSON of a key file. */
-  credentials?: string;
-  keyFilename?: string;
-  /** Another server than Google's: `host` or `host:port`. */
-  host?: string;
-  /** Whether that server speaks TLS; it does if this is not said. */
-  ssl?: boolean;
-  emulatorHost?: string;
-  /** Whom to trust. */
-  defaultRoots?: Roots;
-};
-
-/** A connection for several backends; it is made when it is needed. */
-export interface RedisConnection {
-  readonly [Symbol.toStringTag]?: "RedisConnection";
-}
-
-/** The same for Firestore. */
-export interface FirestoreConnection {
-  readonly [Symbol.toStringTag]?: "FirestoreConnection";
-}
-
-/** The addon's exports, as `crates/syncguard-node` defines them. */
+/** What is there for every store. */
 export interface Addon {
   /** The core's; `functions.test.ts` holds these types against the values. */
   constants(): {
@@ -161,78 +45,6 @@ export interface Addon {
     attemptTimeoutMs(elapsedMs: number): number;
     isCut(failedWith: string, elapsedMs: number): boolean;
   };
-  FirestoreConnection: new (options: FirestoreNativeConnection) => FirestoreConnection;
-  forrstConstants(): {
-    urn: string;
-    release: string;
-    forceRelease: string;
-    status: string;
-    retryable: string[];
-    codes: string[];
-  };
-  ForrstOptions: new (functionName: string, json: string) => ForrstNativeOptions;
-  forrstKeyArgument(json: string): string;
-  forrstReleaseArguments(json: string): { key: string; owner: string };
-  forrstOwns(stored: string | undefined, claimed: string): boolean;
-  forrstReleaseResult(key: string, absent: string | undefined): string;
-  forrstForceReleaseResult(key: string, released: boolean): string;
-  forrstStatusFree(key: string): string;
-  forrstStatusHeld(
-    key: string,
-    owner: string | undefined,
-    acquiredAtMs: number,
-    expiresAtMs: number,
-    readAtMs: number,
-  ): string;
-  forrstMismatch(key: string): never;
-  forrstNotFound(key: string): never;
-  forrstForbidden(key: string): never;
-  forrstInvalidRequest(field: string, what: string): never;
-  RedisConnection: new (options: RedisNativeConnection) => RedisConnection;
-  NativeBackend: {
-    sqlite(completions: Completions, options: SqliteNativeOptions): Handle;
-    redis(completions: Completions, connection: RedisConnection, locks: RedisNativeLocks): Handle;
-    redisOverClient(completions: Completions, client: number, locks: RedisNativeLocks): Handle;
-    postgres(
-      completions: Completions,
-      connection: PostgresNativeConnection & { passwordClient?: number },
-      locks: PostgresNativeLocks,
-    ): Handle;
-    postgresOverClient(
-      completions: Completions,
-      client: number,
-      locks: PostgresNativeLocks,
-    ): Handle;
-    firestore(
-      completions: Completions,
-      connection: FirestoreConnection,
-      locks: FirestoreNativeLocks,
-      warn: number,
-    ): Handle;
-    firestoreOverClient(
-      completions: Completions,
-      client: number,
-      locks: FirestoreNativeLocks,
-    ): Handle;
-  };
-}
-
-/** The Forrst extension's options in one request. Answers are JSON. */
-export interface ForrstNativeOptions {
-  readonly fullKey: string;
-  readonly ttlMs: number;
-  readonly owner: string;
-  readonly autoRelease: boolean;
-  readonly waiting: {
-    maxRetries: number;
-    retryDelayMs: number;
-    backoff: "exponential" | "fixed";
-    jitter: "equal" | "full" | "none";
-    timeoutMs: number;
-  };
-  acquired(expiresAtMs: number, lost: boolean): string;
-  contention(): never;
-  refusedData(): string;
 }
 
 export interface Completions {
@@ -244,7 +56,7 @@ export interface Completions {
 }
 
 export interface Handle {
-  readonly capabilities: NativeCapabilities;
+  readonly capabilities: StoreCapabilities;
   acquire(
     operation: number,
     cancellable: boolean,
@@ -264,4 +76,30 @@ export interface Handle {
   setupSchema(operation: number): boolean;
 }
 
-export const addon = loadAddon() as Addon;
+/** All that the addon exports, to be cast to the part that is needed. */
+export const exported: unknown = loadAddon();
+
+export const addon = exported as Addon;
+
+/** Calls the addon and turns what it throws into a LockError. */
+export function callAddon<T>(run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    const { code, message } = error as { code?: string; message: string };
+    // Codes of Node-API itself, such as StringExpected, speak of arguments of a wrong type.
+    const known = code !== undefined && CODES.has(code);
+    throw new LockError(known ? (code as LockErrorCode) : "InvalidArgument", message);
+  }
+}
+
+const CODES: ReadonlySet<string> = new Set<LockErrorCode>([
+  "ServiceUnavailable",
+  "AuthFailed",
+  "InvalidArgument",
+  "RateLimited",
+  "NetworkTimeout",
+  "AcquisitionTimeout",
+  "Aborted",
+  "Internal",
+]);

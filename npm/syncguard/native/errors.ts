@@ -70,7 +70,7 @@ export class LockError extends Error {
 // On the prototype, so that it is there when the stack is captured.
 hide(LockError.prototype, "name", "LockError");
 
-/** Tells an error of the native part, which knows no keys, what it is about. Returns the same error. */
+/** Tells an error of the addon, which knows no keys, what it is about. Returns the same error. */
 export function addContext(error: unknown, key: string | undefined, lockId?: string): unknown {
   if (error instanceof LockError) {
     const context: LockErrorContext = { ...error.context };

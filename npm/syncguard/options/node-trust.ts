@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
-/** Authorities in PEM form: beside Mozilla's list, which Node and the native part bring along, or instead of it. */
+/** Authorities in PEM form: beside Mozilla's list, which Node and the core bring along, or instead of it. */
 export type Roots = { pem: string; withMozilla: boolean };
 
 type Tls = {

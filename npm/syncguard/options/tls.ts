@@ -1,4 +1,4 @@
-/** TLS settings of Node, as the native part takes them. */
+/** TLS settings of Node, as the addon takes them. */
 
 import { nodeRoots, nodeVerifies, type Roots } from "./node-trust.js";
 
@@ -13,7 +13,7 @@ export type TlsSettings = {
   rejectUnauthorized?: boolean;
 };
 
-/** Settings in the native part's words, or the name of the first that it has no word for. */
+/** Settings in the addon's words, or the name of the first that it has no word for. */
 export type TlsReading = { tls: TlsSettings } | { obstacle: string };
 
 /** Settings that change nothing about who is trusted. */
@@ -55,7 +55,7 @@ export function readTls(options: unknown, isSocket = false): TlsReading {
     } else if (name === "rejectUnauthorized" && typeof value === "boolean") {
       tls.rejectUnauthorized = value;
     } else if (name === "minVersion" && value !== "TLSv1.3") {
-      // The native part speaks nothing older than TLS 1.2.
+      // The core speaks nothing older than TLS 1.2.
     } else if (!(HARMLESS.has(name) && (isSocket || !ADDRESS.has(name)))) {
       return { obstacle: `tls.${name}` };
     }

@@ -1,4 +1,4 @@
-/** Checks of what callers hand in, for code that does not reach the native part first. */
+/** Checks of what callers hand in, for code that does not reach the core first. */
 
 import { checkTtl } from "../lock/arguments.js";
 import { LockError } from "../native/errors.js";

@@ -1,6 +1,6 @@
-import type { PostgresNativeLocks } from "../native/addon.js";
-import { exposeNativeBackend } from "../lock/backend.js";
-import { core, type Native } from "../native/core.js";
+import { openPostgres, openPostgresOverClient, type PostgresLocks } from "./addon.js";
+import { createBackend } from "../lock/backend.js";
+import type { Store } from "../native/store.js";
 import { checkKnownOptions } from "../options/known.js";
 import { runOnClient } from "./client.js";
 import { isClient, readClient } from "./client-settings.js";
@@ -40,16 +40,13 @@ export function createPostgresBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
-  return exposeNativeBackend(connect(sql, given), given);
+  return createBackend(connect(sql, given), given);
 }
 
 /** The backend for those who give a URL and nothing else: tables that are missing are made at their first use. */
 export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<PostgresCapabilities> {
   const { connection, password } = readConnection(url);
-  return exposeNativeBackend(
-    core.createPostgresBackend(connection, { createsTables: true }, password),
-    {},
-  );
+  return createBackend(openPostgres(connection, { createsTables: true }, password), {});
 }
 
 /**
@@ -67,23 +64,23 @@ export async function setupSchema(
 ): Promise<void> {
   const given = withoutNulls(options);
   checkOptions(given);
-  const native = connect(sql, given);
+  const store = connect(sql, given);
   try {
-    await native.setupSchema();
+    await store.setupSchema();
   } finally {
-    await native.close();
+    await store.close();
   }
 }
 
 function connect(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options: PostgresBackendOptions,
-): Native {
+): Store {
   const { transport } = options;
   if (!isClient(sql)) {
     if (transport === "client") throw invalid('transport "client" needs a client');
     const target = withOptions(readConnection(sql), options);
-    return core.createPostgresBackend(target.connection, lockSettings(options), target.password);
+    return openPostgres(target.connection, lockSettings(options), target.password);
   }
   if (transport !== "client") {
     const reading = readClient(sql);
@@ -95,7 +92,7 @@ function connect(
       throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
     }
   }
-  return core.createPostgresClientBackend(runOnClient(sql), lockSettings(options));
+  return openPostgresOverClient(runOnClient(sql), lockSettings(options));
 }
 
 function withOptions(target: Target, options: PostgresBackendOptions): Target {
@@ -109,13 +106,10 @@ function withOptions(target: Target, options: PostgresBackendOptions): Target {
   return { ...target, connection };
 }
 
-function lockSettings(
-  options: PostgresBackendOptions,
-  timeoutOfClient?: number,
-): PostgresNativeLocks {
+function lockSettings(options: PostgresBackendOptions, timeoutOfClient?: number): PostgresLocks {
   const { tableName, fenceTableName, cleanupInIsLocked, durableReleases } = options;
   const operationTimeoutMs = options.operationTimeoutMs ?? timeoutOfClient;
-  const locks: PostgresNativeLocks = {};
+  const locks: PostgresLocks = {};
   if (tableName !== undefined) locks.tableName = tableName;
   if (fenceTableName !== undefined) locks.fenceTableName = fenceTableName;
   if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;

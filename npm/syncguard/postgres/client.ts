@@ -1,6 +1,6 @@
 /** The client transport: statements through a client's own call for queries. */
 
-import type { PostgresStatementCall } from "../native/core.js";
+import type { PostgresStatementCall } from "./addon.js";
 import { isPostgresJs } from "./client-settings.js";
 import type { PostgresClient } from "./types.js";
 

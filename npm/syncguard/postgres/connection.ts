@@ -1,9 +1,9 @@
 /** Connection settings as users give them, in a URL or in options. */
 
-import type { PostgresNativeConnection } from "../native/addon.js";
+import type { PostgresSettings } from "./addon.js";
 import { checkKnownOptions } from "../options/known.js";
 import { readSslObject } from "./ssl.js";
-import { type NativeTls, readParameters, socketHost, type Target } from "./target.js";
+import { type PostgresTls, readParameters, socketHost, type Target } from "./target.js";
 import type { PostgresConnectionOptions } from "./types.js";
 import { checkObject, invalid } from "../options/validation.js";
 
@@ -115,7 +115,7 @@ function readPassword(value: unknown, target: Target, name: string): void {
   else throw invalid(`${name} must be a string or a function`);
 }
 
-function readSsl(value: unknown): NativeTls {
+function readSsl(value: unknown): PostgresTls {
   if (value === false) return { mode: "disable" };
   if (typeof value === "string") return { mode: value };
   if (value !== true) checkObject(value, "ssl");
@@ -157,8 +157,8 @@ function readTimeout(value: unknown, { connection }: Target, name: string): void
 }
 
 function addParameters(
-  connection: PostgresNativeConnection,
-  parameters: NonNullable<PostgresNativeConnection["parameters"]>,
+  connection: PostgresSettings,
+  parameters: NonNullable<PostgresSettings["parameters"]>,
 ): void {
   connection.parameters = [...(connection.parameters ?? []), ...parameters];
 }
@@ -167,7 +167,7 @@ function readHosts(
   host: unknown,
   port: unknown,
   path: unknown,
-): PostgresNativeConnection["hosts"] | undefined {
+): PostgresSettings["hosts"] | undefined {
   if (path !== undefined && path !== null) {
     const socket = typeof path === "string" ? socketHost(path) : undefined;
     if (socket === undefined) throw invalid("path must end with /.s.PGSQL. and the port");

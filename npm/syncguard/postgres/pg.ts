@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { isIP, Socket } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import type { PostgresNativeConnection } from "../native/addon.js";
+import type { PostgresSettings } from "./addon.js";
 import { readSslObject } from "./ssl.js";
 import { isGiven, isPositive, type Reading, readParameters, type Target } from "./target.js";
 
@@ -46,7 +46,7 @@ export function readPgClient(client: Fields): Reading {
     return { obstacle: "sslnegotiation" };
   }
   if (typeof host !== "string" || typeof user !== "string") return { obstacle: "the host or role" };
-  const connection: PostgresNativeConnection = {
+  const connection: PostgresSettings = {
     environment: false,
     hosts: [{ host, port: Number(port) }],
     user,
@@ -97,11 +97,7 @@ function hasPasswordFile(): boolean {
   return existsSync(PGPASSFILE || file);
 }
 
-function readSsl(
-  ssl: unknown,
-  host: string,
-  connection: PostgresNativeConnection,
-): string | undefined {
+function readSsl(ssl: unknown, host: string, connection: PostgresSettings): string | undefined {
   if (!ssl) {
     connection.tls = { mode: "disable" };
     return undefined;
@@ -115,7 +111,7 @@ function readSsl(
   return undefined;
 }
 
-function readSession(given: Fields, connection: PostgresNativeConnection): string | undefined {
+function readSession(given: Fields, connection: PostgresSettings): string | undefined {
   const { application_name, fallback_application_name, options } = given;
   const name = application_name || fallback_application_name;
   if (typeof name === "string") connection.applicationName = name;

@@ -1,6 +1,6 @@
 /** Settings of a postgres.js instance. */
 
-import type { PostgresNativeConnection } from "../native/addon.js";
+import type { PostgresSettings } from "./addon.js";
 import { readSslObject } from "./ssl.js";
 import {
   isGiven,
@@ -21,7 +21,7 @@ export function readPostgresJs(options: Readonly<Record<string, unknown>>): Read
   if (isGiven(sslnegotiation) && sslnegotiation !== "postgres") {
     return { obstacle: "sslnegotiation" };
   }
-  const connection: PostgresNativeConnection = { environment: false };
+  const connection: PostgresSettings = { environment: false };
   const target: Target = { connection };
 
   const hosts = readHosts(options);
@@ -49,7 +49,7 @@ function readHosts({
   host,
   port,
   path,
-}: Readonly<Record<string, unknown>>): PostgresNativeConnection["hosts"] {
+}: Readonly<Record<string, unknown>>): PostgresSettings["hosts"] {
   if (typeof path === "string") {
     const socket = socketHost(path);
     return socket && [socket];
@@ -62,7 +62,7 @@ function readHosts({
   }));
 }
 
-function readSsl(ssl: unknown, connection: PostgresNativeConnection): string | undefined {
+function readSsl(ssl: unknown, connection: PostgresSettings): string | undefined {
   if (!isGiven(ssl) || ssl === false) connection.tls = { mode: "disable" };
   // It encrypts then, whatever the server would rather do.
   else if (ssl === "require" || ssl === "allow") connection.tls = { mode: "require" };
@@ -77,7 +77,7 @@ function readSsl(ssl: unknown, connection: PostgresNativeConnection): string | u
 
 function readSession(
   options: Readonly<Record<string, unknown>>,
-  connection: PostgresNativeConnection,
+  connection: PostgresSettings,
 ): string | undefined {
   const { target_session_attrs: attrs } = options;
   if (attrs === "read-write" || attrs === "primary") connection.targetSessionAttrs = attrs;
@@ -88,7 +88,7 @@ function readSession(
     options: commandLine,
     ...rest
   } = { ...(options.connection as Record<string, unknown>) };
-  // The native part speaks UTF-8 and nothing else, as postgres.js does.
+  // The core speaks UTF-8 and nothing else, as postgres.js does.
   delete rest.client_encoding;
   if (typeof application_name === "string" && application_name !== DEFAULT_NAME) {
     connection.applicationName = application_name;

@@ -1,10 +1,10 @@
-/** `ssl` as postgres.js and pg take it, in the native part's words. */
+/** `ssl` as postgres.js and pg take it, in the addon's words. */
 
 import { nodeRoots, nodeVerifies } from "../options/node-trust.js";
-import type { NativeTls } from "./target.js";
+import type { PostgresTls } from "./target.js";
 import { readTls } from "../options/tls.js";
 
-export type SslReading = { tls: NativeTls } | { obstacle: string };
+export type SslReading = { tls: PostgresTls } | { obstacle: string };
 
 /** Reads an object for Node's `tls.connect()`; `true` stands for its defaults. */
 export function readSslObject(ssl: object | true): SslReading {
@@ -18,7 +18,7 @@ export function readSslObject(ssl: object | true): SslReading {
 }
 
 /** Whom Node trusts, for modes that check certificates against no `ca`; a URL or a variable may say that they do. */
-export function withNodeRoots(tls: NativeTls | undefined): NativeTls | undefined {
+export function withNodeRoots(tls: PostgresTls | undefined): PostgresTls | undefined {
   if (tls?.ca !== undefined || !(tls?.mode ?? "verify").startsWith("verify")) return tls;
   const defaultRoots = nodeRoots();
   return defaultRoots === undefined ? tls : { ...tls, defaultRoots };

@@ -1,9 +1,9 @@
 /** Where native connections go to. */
 
-import type { PostgresNativeConnection } from "../native/addon.js";
+import type { PostgresSettings } from "./addon.js";
 
 export type Target = {
-  connection: PostgresNativeConnection;
+  connection: PostgresSettings;
   /** Asked for at each connection that is opened. */
   password?: () => unknown;
   /** What the client gives a query. */
@@ -13,9 +13,9 @@ export type Target = {
 /** Settings for connections that do what a client would, or what stands in the way. */
 export type Reading = Target | { obstacle: string };
 
-export type NativeTls = NonNullable<PostgresNativeConnection["tls"]>;
+export type PostgresTls = NonNullable<PostgresSettings["tls"]>;
 
-type Host = NonNullable<PostgresNativeConnection["hosts"]>[number];
+type Host = NonNullable<PostgresSettings["hosts"]>[number];
 
 /** Folder and port of a unix socket, from the name that PostgreSQL gives it. */
 export function socketHost(path: string): Host | undefined {
@@ -26,7 +26,7 @@ export function socketHost(path: string): Host | undefined {
 /** Settings of sessions as lists, `undefined` if one of them is no simple value. */
 export function readParameters(
   settings: object,
-): NonNullable<PostgresNativeConnection["parameters"]> | undefined {
+): NonNullable<PostgresSettings["parameters"]> | undefined {
   const parameters: { name: string; value: string }[] = [];
   for (const [name, value] of Object.entries(settings) as [string, unknown][]) {
     if (value === undefined || value === null) continue;

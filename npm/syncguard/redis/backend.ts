@@ -1,6 +1,12 @@
-import type { RedisNativeConnection, RedisNativeLocks } from "../native/addon.js";
-import { exposeNativeBackend } from "../lock/backend.js";
-import { core, type NativeBackend } from "../native/core.js";
+import {
+  createRedisConnection,
+  openRedis,
+  openRedisOverClient,
+  type RedisLocks,
+  type RedisSettings,
+} from "./addon.js";
+import { createBackend } from "../lock/backend.js";
+import type { Store } from "../native/store.js";
 import { checkKnownOptions } from "../options/known.js";
 import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
@@ -39,13 +45,13 @@ export function createRedisBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
-  return exposeNativeBackend(connect(client, given), given);
+  return createBackend(connect(client, given), given);
 }
 
 function connect(
   client: RedisClient | string | RedisConnectionOptions,
   options: RedisBackendOptions,
-): NativeBackend {
+): Store {
   const { transport } = options;
   if (!isClient(client)) {
     if (transport === "client") throw invalid('transport "client" needs a client with eval()');
@@ -61,10 +67,10 @@ function connect(
 }
 
 function connectNatively(
-  settings: RedisNativeConnection,
+  settings: RedisSettings,
   options: RedisBackendOptions,
   client?: RedisClient,
-): NativeBackend {
+): Store {
   const { connectTimeoutMs, operationTimeoutMs } = options;
   const all = { ...settings };
   // A URL can say that there is TLS, and no more about it.
@@ -72,20 +78,19 @@ function connectNatively(
   if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
   if (connectTimeoutMs !== undefined) all.connectTimeoutMs = connectTimeoutMs;
   if (operationTimeoutMs !== undefined) all.operationTimeoutMs = operationTimeoutMs;
-  const connection =
-    client === undefined ? core.createRedisConnection(all) : connectionOf(client, all);
-  return core.createRedisBackend(connection, lockSettings(options));
+  const connection = client === undefined ? createRedisConnection(all) : connectionOf(client, all);
+  return openRedis(connection, lockSettings(options));
 }
 
-const connectionOf = shareConnections(core.createRedisConnection);
+const connectionOf = shareConnections(createRedisConnection);
 
-function drive(client: RedisClient, options: RedisBackendOptions): NativeBackend {
-  return core.createRedisClientBackend(runOnClient(client), lockSettings(options));
+function drive(client: RedisClient, options: RedisBackendOptions): Store {
+  return openRedisOverClient(runOnClient(client), lockSettings(options));
 }
 
-function lockSettings(options: RedisBackendOptions): RedisNativeLocks {
+function lockSettings(options: RedisBackendOptions): RedisLocks {
   const { keyPrefix, cleanupInIsLocked, operationTimeoutMs } = options;
-  const locks: RedisNativeLocks = {};
+  const locks: RedisLocks = {};
   if (keyPrefix !== undefined) locks.keyPrefix = keyPrefix;
   if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
   if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;

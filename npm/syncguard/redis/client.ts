@@ -1,6 +1,6 @@
 /** The client transport: scripts through a client's own `eval`. */
 
-import type { RedisScriptCall } from "../native/core.js";
+import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
 import type { RedisClient } from "./types.js";
 

@@ -1,6 +1,6 @@
 /** Connection settings as users give them, in a URL or in options. */
 
-import type { RedisNativeConnection } from "../native/addon.js";
+import type { RedisSettings } from "./addon.js";
 import { checkKnownOptions } from "../options/known.js";
 import { readTls } from "../options/tls.js";
 import type { RedisConnectionOptions } from "./types.js";
@@ -30,7 +30,7 @@ const TYPES: Readonly<Record<keyof RedisConnectionOptions, string>> = {
  *
  * @throws LockError `InvalidArgument` that names the option
  */
-export function readConnection(given: unknown): RedisNativeConnection {
+export function readConnection(given: unknown): RedisSettings {
   if (typeof given === "string" && given !== "") return { url: given };
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     throw invalid("client must be a Redis client with eval(), a URL or connection options");
@@ -67,7 +67,7 @@ function readOption(name: keyof RedisConnectionOptions, value: unknown): unknown
   return value;
 }
 
-function readTlsOption(value: unknown): RedisNativeConnection["tls"] | undefined {
+function readTlsOption(value: unknown): RedisSettings["tls"] | undefined {
   if (value === false) return undefined;
   const reading = readTls(value);
   if ("tls" in reading) return reading.tls;
@@ -76,7 +76,7 @@ function readTlsOption(value: unknown): RedisNativeConnection["tls"] | undefined
 }
 
 /** Sentinels, or `undefined` if they are none. */
-export function readNodes(value: unknown): RedisNativeConnection["sentinels"] {
+export function readNodes(value: unknown): RedisSettings["sentinels"] {
   if (!Array.isArray(value)) return undefined;
   const nodes: { host: string; port?: number }[] = [];
   for (const node of value as unknown[]) {

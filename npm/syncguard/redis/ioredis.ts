@@ -1,7 +1,7 @@
 /** Settings of an ioredis client. */
 
 import { isDeepStrictEqual } from "node:util";
-import type { RedisNativeConnection } from "../native/addon.js";
+import type { RedisSettings } from "./addon.js";
 import type { Reading } from "./client-settings.js";
 import { readNodes } from "./connection.js";
 import { readTls } from "../options/tls.js";
@@ -27,7 +27,7 @@ const SENTINEL_TEXTS = [
 export function readIoredis(options: object): Reading {
   const given = options as Record<string, unknown>;
   if (isGiven(given.Connector)) return { obstacle: "the Connector" };
-  const settings: RedisNativeConnection = {};
+  const settings: RedisSettings = {};
   const bySentinel = Array.isArray(given.sentinels) && given.sentinels.length > 0;
 
   for (const [theirs, ours] of [...TEXTS, ...(bySentinel ? SENTINEL_TEXTS : [])]) {
@@ -59,7 +59,7 @@ export function readIoredis(options: object): Reading {
   return { settings };
 }
 
-function readSentinels(given: Record<string, unknown>, settings: RedisNativeConnection): Reading {
+function readSentinels(given: Record<string, unknown>, settings: RedisSettings): Reading {
   const nodes = readNodes(given.sentinels);
   if (nodes === undefined) return { obstacle: "sentinels" };
   settings.sentinels = nodes;

@@ -1,6 +1,6 @@
 /** Settings of a client of node-redis 4 or 5. */
 
-import type { RedisNativeConnection } from "../native/addon.js";
+import type { RedisSettings } from "./addon.js";
 import type { Reading } from "./client-settings.js";
 import { readTls } from "../options/tls.js";
 
@@ -8,7 +8,7 @@ import { readTls } from "../options/tls.js";
 export function readNodeRedis(options: object): Reading {
   const { socket, username, password, credentialsProvider, name, database, commandOptions } =
     options as Record<string, unknown>;
-  const settings: RedisNativeConnection = {};
+  const settings: RedisSettings = {};
 
   for (const [theirs, ours, value] of [
     ["username", "username", username],
@@ -34,7 +34,7 @@ export function readNodeRedis(options: object): Reading {
   return readSocket((socket ?? {}) as Record<string, unknown>, settings);
 }
 
-function readSocket(socket: Record<string, unknown>, settings: RedisNativeConnection): Reading {
+function readSocket(socket: Record<string, unknown>, settings: RedisSettings): Reading {
   const { host, port, path, tls, connectTimeout, lookup } = socket;
   if (isGiven(lookup)) return { obstacle: "socket.lookup" };
   if (isPositive(connectTimeout)) settings.connectTimeoutMs = connectTimeout;

@@ -1,6 +1,5 @@
-import { exposeNativeBackend } from "../lock/backend.js";
-import type { SqliteNativeOptions } from "../native/addon.js";
-import { core } from "../native/core.js";
+import { createBackend } from "../lock/backend.js";
+import { openSqlite, type SqliteSettings } from "./addon.js";
 import { sqlitePathOfUrl } from "./url.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
 import { checkKnownOptions } from "../options/known.js";
@@ -64,14 +63,14 @@ export function createSqliteBackend(
     onReleaseError,
     disposeTimeoutMs,
   } = mergeOptions(pathOrOptions, moreOptions);
-  const nativeOptions: SqliteNativeOptions = {};
-  if (path !== undefined && path !== ":memory:") nativeOptions.path = path;
-  if (cleanupInIsLocked !== undefined) nativeOptions.cleanupInIsLocked = cleanupInIsLocked;
-  if (operationTimeoutMs !== undefined) nativeOptions.operationTimeoutMs = operationTimeoutMs;
+  const settings: SqliteSettings = {};
+  if (path !== undefined && path !== ":memory:") settings.path = path;
+  if (cleanupInIsLocked !== undefined) settings.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) settings.operationTimeoutMs = operationTimeoutMs;
   if (allowNetworkFileSystem !== undefined) {
-    nativeOptions.allowNetworkFileSystem = allowNetworkFileSystem;
+    settings.allowNetworkFileSystem = allowNetworkFileSystem;
   }
-  return exposeNativeBackend(core.createSqliteBackend(nativeOptions), {
+  return createBackend(openSqlite(settings), {
     onReleaseError,
     disposeTimeoutMs,
   });

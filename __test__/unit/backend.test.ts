@@ -12,12 +12,12 @@ import { lockError } from "../support/errors";
 import { deferred } from "../support/fake-backend";
 import { until } from "../support/until";
 
-const { exposeNativeBackend } = createRequire(import.meta.url)("../../dist/lock/backend.js") as {
-  exposeNativeBackend: (native: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
+const { createBackend } = createRequire(import.meta.url)("../../dist/lock/backend.js") as {
+  createBackend: (store: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
 };
 
-/** A native part that grants everything, and how long each attempt was given. */
-function nativeDouble(fenceNearLimit = false) {
+/** A store that grants everything, and how long each attempt was given. */
+function storeDouble(fenceNearLimit = false) {
   const limits: (number | undefined)[] = [];
   const released: string[] = [];
   const grant = {
@@ -26,7 +26,7 @@ function nativeDouble(fenceNearLimit = false) {
     expiresAtMs: 5,
     fenceNearLimit,
   };
-  const native = {
+  const store = {
     capabilities: { backend: "double", supportsFencing: true, timeAuthority: "server" },
     acquire: vi.fn(
       async (
@@ -44,14 +44,14 @@ function nativeDouble(fenceNearLimit = false) {
       return true;
     },
   };
-  return { native, limits, released, backend: exposeNativeBackend(native, {}) };
+  return { store, limits, released, backend: createBackend(store, {}) };
 }
 
 const config = (acquisition?: object) => ({ key: "some:key", ...(acquisition && { acquisition }) });
 
 describe("the limit of an attempt", () => {
   test("is the time that lock() has left", async () => {
-    const { limits, backend } = nativeDouble();
+    const { limits, backend } = storeDouble();
     await lock(backend, () => 1, config());
     await lock(backend, () => 1, config({ timeoutMs: 700 }));
     await backend.lock("some:key", { acquisition: { timeoutMs: 600 } });
@@ -61,10 +61,10 @@ describe("the limit of an attempt", () => {
   });
 
   test("shrinks with each attempt", async () => {
-    const { native, limits, backend } = nativeDouble();
+    const { store, limits, backend } = storeDouble();
     vi.useFakeTimers();
     try {
-      native.acquire.mockImplementation(async (_key, _ttlMs, _owner, timeoutMs) => {
+      store.acquire.mockImplementation(async (_key, _ttlMs, _owner, timeoutMs) => {
         limits.push(timeoutMs);
         vi.setSystemTime(Date.now() + 300);
         return null;
@@ -85,7 +85,7 @@ describe("the limit of an attempt", () => {
   });
 
   test("is not there without lock()", async () => {
-    const { limits, backend } = nativeDouble();
+    const { limits, backend } = storeDouble();
     await backend.acquire({ key: "some:key", ttlMs: 5 });
     expect(limits).toEqual([undefined]);
   });
@@ -94,9 +94,9 @@ describe("the limit of an attempt", () => {
 describe("a fence near its limit", () => {
   test("is reported with the hash of the key", async () => {
     const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
-    await nativeDouble(false).backend.acquire({ key: "some:key", ttlMs: 5 });
+    await storeDouble(false).backend.acquire({ key: "some:key", ttlMs: 5 });
     expect(warn).not.toHaveBeenCalled();
-    await nativeDouble(true).backend.acquire({ key: "some:key", ttlMs: 5 });
+    await storeDouble(true).backend.acquire({ key: "some:key", ttlMs: 5 });
     expect(warn).toHaveBeenCalledOnce();
     const line = String(warn.mock.calls[0]?.[0]);
     expect(line).toContain(`key=${hashKey("some:key")}`);
@@ -106,11 +106,11 @@ describe("a fence near its limit", () => {
 
 describe("a signal that comes with the grant", () => {
   test("frees the lock and rejects", async () => {
-    const { native, released, backend } = nativeDouble();
+    const { store, released, backend } = storeDouble();
     const controller = new AbortController();
     const { signal } = controller;
     const granted = generateLockId();
-    native.acquire.mockImplementationOnce(async () => {
+    store.acquire.mockImplementationOnce(async () => {
       controller.abort();
       return { lockId: granted, fence: "1", expiresAtMs: 5, fenceNearLimit: false };
     });
@@ -121,14 +121,14 @@ describe("a signal that comes with the grant", () => {
   });
 
   test("is freed before the backend is closed", async () => {
-    const { native, released, backend } = nativeDouble();
+    const { store, released, backend } = storeDouble();
     const controller = new AbortController();
     const { signal } = controller;
     const granted = generateLockId();
     const { promise, resolve } = deferred<unknown>();
-    native.acquire.mockImplementationOnce(() => promise as never);
+    store.acquire.mockImplementationOnce(() => promise as never);
     const closedAfter: string[][] = [];
-    Object.assign(native, { close: async () => closedAfter.push([...released]) });
+    Object.assign(store, { close: async () => closedAfter.push([...released]) });
     const acquisition = lockError(backend.acquire({ key: "some:key", ttlMs: 5, signal }));
     controller.abort();
     const closing = backend.close();
