@@ -1,21 +1,20 @@
 /** `syncguard/common`: everything that needs no particular backend, for those who write one. */
 
+export { setDefaultBackend } from "./default/backend.js";
+export { lock } from "./default/lock.js";
 export {
+  type AcquisitionPolicy,
   BACKEND_DEFAULTS,
   BACKEND_LIMITS,
+  type BackendConfig,
   FENCE_THRESHOLDS,
   LOCK_DEFAULTS,
   MAX_KEY_LENGTH_BYTES,
-  RESERVE_BYTES,
-  TIME_TOLERANCE_MS,
-} from "./lock/constants.js";
-export {
-  type AcquisitionPolicy,
-  type BackendConfig,
   mergeAcquisitionConfig,
   mergeBackendConfig,
-} from "./lock/config.js";
-export { setDefaultBackend } from "./default/backend.js";
+  RESERVE_BYTES,
+  TIME_TOLERANCE_MS,
+} from "./lock/defaults.js";
 export {
   attachRawData,
   getById,
@@ -28,17 +27,8 @@ export {
   type RawLockData,
   sanitizeLockInfo,
 } from "./lock/diagnostics.js";
-export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
-export { formatFence, hasFence, logFenceWarning } from "./lock/fence.js";
 export { acquireHandle, createDisposableHandle, decorateAcquireResult } from "./lock/handle.js";
-export {
-  generateLockId,
-  hashKey,
-  makeStorageKey,
-  normalizeAndValidateKey,
-  validateLockId,
-} from "./lock/keys.js";
-export { createAutoLock, lock } from "./lock/lock.js";
+export { createAutoLock } from "./lock/lock.js";
 export {
   FAILURE_REASON,
   mapBackendObservation,
@@ -49,9 +39,7 @@ export {
   type MutationReason,
   type MutationResult,
 } from "./lock/mutation.js";
-export { checkAborted, delay } from "./native/signal.js";
 export { withTelemetry } from "./lock/telemetry.js";
-export { calculateRedisServerTimeMs, isLive } from "./lock/time.js";
 export type {
   AcquireOk,
   AcquireResult,
@@ -84,3 +72,17 @@ export type {
   SyncGuardBackend,
   TelemetryOptions,
 } from "./lock/types.js";
+export {
+  calculateRedisServerTimeMs,
+  formatFence,
+  generateLockId,
+  hasFence,
+  hashKey,
+  isLive,
+  logFenceWarning,
+  makeStorageKey,
+  normalizeAndValidateKey,
+  validateLockId,
+} from "./lock/values.js";
+export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
+export { checkAborted, delay } from "./native/signal.js";

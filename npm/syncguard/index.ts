@@ -1,5 +1,8 @@
 /** `syncguard` */
 
+export { setDefaultBackend } from "./default/backend.js";
+export { lock } from "./default/lock.js";
+export { createFirestoreBackend } from "./firestore/backend.js";
 export {
   BACKEND_DEFAULTS,
   BACKEND_LIMITS,
@@ -8,8 +11,7 @@ export {
   MAX_KEY_LENGTH_BYTES,
   RESERVE_BYTES,
   TIME_TOLERANCE_MS,
-} from "./lock/constants.js";
-export { setDefaultBackend } from "./default/backend.js";
+} from "./lock/defaults.js";
 export {
   getById,
   getByIdRaw,
@@ -20,19 +22,8 @@ export {
   type RawLockData,
   sanitizeLockInfo,
 } from "./lock/diagnostics.js";
-export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
-export { hasFence } from "./lock/fence.js";
 export { acquireHandle, decorateAcquireResult } from "./lock/handle.js";
-export {
-  generateLockId,
-  hashKey,
-  makeStorageKey,
-  normalizeAndValidateKey,
-  validateLockId,
-} from "./lock/keys.js";
-export { lock } from "./lock/lock.js";
 export { withTelemetry } from "./lock/telemetry.js";
-export { calculateRedisServerTimeMs, isLive } from "./lock/time.js";
 export type {
   AcquireOk,
   AcquireResult,
@@ -65,8 +56,17 @@ export type {
   SyncGuardBackend,
   TelemetryOptions,
 } from "./lock/types.js";
-
-export { createFirestoreBackend } from "./firestore.js";
+export {
+  calculateRedisServerTimeMs,
+  generateLockId,
+  hasFence,
+  hashKey,
+  isLive,
+  makeStorageKey,
+  normalizeAndValidateKey,
+  validateLockId,
+} from "./lock/values.js";
+export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
 export { createPostgresBackend } from "./postgres/backend.js";
 export { createRedisBackend } from "./redis/backend.js";
 export { createSqliteBackend } from "./sqlite/backend.js";

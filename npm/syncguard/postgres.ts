@@ -1,6 +1,7 @@
 /** `syncguard/postgres` */
 
 import { createAutoLock } from "./lock/lock.js";
+import type { BoundLock } from "./lock/types.js";
 import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
 import type {
   PgClient,
@@ -13,7 +14,6 @@ import type {
   PostgresSchemaOptions,
   PostgresSslOptions,
 } from "./postgres/types.js";
-import type { BoundLock } from "./lock/types.js";
 
 export {
   createPostgresBackend,

@@ -1,6 +1,7 @@
 /** `syncguard/redis` */
 
 import { createAutoLock } from "./lock/lock.js";
+import type { BoundLock } from "./lock/types.js";
 import { createRedisBackend } from "./redis/backend.js";
 import type {
   LockData,
@@ -11,7 +12,6 @@ import type {
   RedisConnectionOptions,
   RedisTlsOptions,
 } from "./redis/types.js";
-import type { BoundLock } from "./lock/types.js";
 
 export {
   createRedisBackend,

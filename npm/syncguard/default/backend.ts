@@ -3,15 +3,15 @@
 import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
-import { LockError, type LockErrorCode } from "../native/errors.js";
 import { createFirestoreBackend } from "../firestore/backend.js";
-import { connectionOfUrl } from "../firestore/url.js";
+import { connectionOfUrl } from "../firestore/connection.js";
+import { checkBackend } from "../lock/arguments.js";
+import type { FencingCapabilities, LockBackendLike } from "../lock/types.js";
+import { LockError, type LockErrorCode } from "../native/errors.js";
+import { invalid } from "../options/validation.js";
 import { createPostgresBackendOfUrl } from "../postgres/backend.js";
 import { createRedisBackend } from "../redis/backend.js";
-import { createSqliteBackend } from "../sqlite/backend.js";
-import { sqlitePathOfUrl } from "../sqlite/url.js";
-import type { FencingCapabilities, LockBackendLike } from "../lock/types.js";
-import { checkBackend, invalid } from "../options/validation.js";
+import { createSqliteBackend, sqlitePathOfUrl } from "../sqlite/backend.js";
 
 type Backend = LockBackendLike<FencingCapabilities>;
 

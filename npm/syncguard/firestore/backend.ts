@@ -1,3 +1,11 @@
+import { checkDisposal } from "../lock/arguments.js";
+import { createBackend } from "../lock/backend.js";
+import type { SyncGuardBackend } from "../lock/types.js";
+import type { Store } from "../native/store.js";
+import { shareConnections } from "../options/clients.js";
+import { checkKnownOptions } from "../options/known.js";
+import { nodeRoots } from "../options/node-trust.js";
+import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
 import {
   createFirestoreConnection,
   type FirestoreConnection,
@@ -15,14 +23,6 @@ import type {
   FirestoreClient,
   FirestoreConnectionOptions,
 } from "./types.js";
-import { createBackend } from "../lock/backend.js";
-import type { Store } from "../native/store.js";
-import { checkKnownOptions } from "../options/known.js";
-import { nodeRoots } from "../options/node-trust.js";
-import { checkServerOptions, checkStrings } from "../options/server-options.js";
-import { shareConnections } from "../options/shared-connections.js";
-import type { SyncGuardBackend } from "../lock/types.js";
-import { checkDisposal, invalid, withoutNulls } from "../options/validation.js";
 
 const OPTIONS = Object.keys({
   collection: true,

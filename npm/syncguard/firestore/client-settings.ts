@@ -1,11 +1,11 @@
 /** Reads the settings of clients, so that a native connection can stand in for them. */
 
 import { isDeepStrictEqual } from "node:util";
+import { isGiven, isOwnMethod } from "../options/clients.js";
+import { nodeVerifies } from "../options/node-trust.js";
 import type { FirestoreSettings } from "./addon.js";
 import { credentialsJson } from "./connection.js";
 import type { FirestoreClient } from "./types.js";
-import { nodeVerifies } from "../options/node-trust.js";
-import { isOwnMethod } from "../options/clients.js";
 
 /** Settings for a connection that does what the client would, or what stands in the way. */
 export type Reading = { settings: FirestoreSettings } | { obstacle: string };
@@ -81,8 +81,4 @@ function readSettings(given: Readonly<Record<string, unknown>>): Reading {
   else if (!nodeVerifies()) return { obstacle: "NODE_TLS_REJECT_UNAUTHORIZED=0" };
   else settings.host = host;
   return { settings };
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
 }

@@ -1,6 +1,5 @@
 /** The client transport: transactions and reads through a client's own methods. */
 
-import type { FirestoreClient } from "./types.js";
 import type {
   FirestoreCall,
   FirestoreReads,
@@ -8,6 +7,7 @@ import type {
   FirestoreWarning,
   FirestoreWrite,
 } from "./addon.js";
+import type { FirestoreClient } from "./types.js";
 
 type Fields = Record<string, string | number>;
 type Document = { id?: string; ref?: Reference; data: () => Record<string, unknown> | undefined };

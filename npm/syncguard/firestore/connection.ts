@@ -1,9 +1,9 @@
 /** Connection settings as users give them. */
 
-import type { FirestoreSettings } from "./addon.js";
-import type { FirestoreConnectionOptions } from "./types.js";
 import { checkKnownOptions } from "../options/known.js";
 import { invalid, withoutNulls } from "../options/validation.js";
+import type { FirestoreSettings } from "./addon.js";
+import type { FirestoreConnectionOptions } from "./types.js";
 
 /** The type of each option. */
 const TYPES: Readonly<Record<keyof FirestoreConnectionOptions, string>> = {
@@ -51,4 +51,17 @@ export function credentialsJson(credentials: unknown): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * The database that a `firestore:` URL names: `firestore://project` or `firestore://project/database`; `firestore:` leaves
+ * it to the environment, as credentials always are.
+ *
+ * @throws LockError `InvalidArgument`
+ */
+export function connectionOfUrl(url: string): FirestoreConnectionOptions {
+  const match = /^firestore:(?:\/\/([^/?#@]+)(?:\/([^/?#@]+))?)?$/i.exec(url);
+  if (match === null) throw invalid("a firestore URL is firestore://project/database");
+  const [, projectId, databaseId] = match;
+  return { projectId, databaseId };
 }

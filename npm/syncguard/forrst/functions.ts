@@ -1,14 +1,13 @@
 /** The extension's system functions. */
 
 import { rawData } from "../lock/diagnostics.js";
-import { LockError } from "../native/errors.js";
-import { respond } from "./response.js";
-import { rules, URNS } from "./rules.js";
-import type { AtomicLock, AtomicLockFunction, AtomicLockOptions, ForrstRequest } from "./types.js";
 import { failureReason } from "../lock/mutation.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
+import { LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { checkObject } from "../options/validation.js";
+import { Refusal, rules, URNS } from "./rules.js";
+import type { AtomicLock, AtomicLockFunction, AtomicLockOptions, ForrstRequest } from "./types.js";
 
 type Run = (request: ForrstRequest, signal: AbortSignal | undefined) => Promise<unknown>;
 
@@ -56,7 +55,13 @@ function serve(run: Run): AtomicLockFunction {
     checkObject(request.call, "request.call");
     checkObject(options, "options");
     const signal = readSignal(options.signal);
-    return await respond(request, async () => ({ result: await run(request, signal) }));
+    const { protocol, id } = request;
+    try {
+      return { protocol, id, result: await run(request, signal) };
+    } catch (refusal) {
+      if (refusal instanceof Refusal) return refusal.responseTo(request);
+      throw refusal;
+    }
   };
 }
 

@@ -1,8 +1,12 @@
 /** Serving a request under the lock that it asks for. */
 
 import { acquireUntilHeld } from "../lock/acquisition.js";
+import { createLockHandle } from "../lock/lock.js";
+import { reportReleaseError } from "../lock/release.js";
+import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
-import { refuse, withData } from "./response.js";
+import { readSignal } from "../native/signal.js";
+import { checkFunction, checkObject, invalid } from "../options/validation.js";
 import { readOptions, Refusal, type RequestedLock, rules, URNS } from "./rules.js";
 import type {
   AtomicLock,
@@ -11,11 +15,6 @@ import type {
   ForrstRequest,
   ForrstResponse,
 } from "./types.js";
-import { reportReleaseError } from "../lock/handle.js";
-import { createLockHandle } from "../lock/lock.js";
-import { readSignal } from "../native/signal.js";
-import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
-import { checkFunction, checkObject, invalid } from "../options/validation.js";
 
 export function createHandle<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,
@@ -34,7 +33,7 @@ export function createHandle<C extends BackendCapabilities>(
     try {
       requested = readRequest(request, name);
     } catch (error) {
-      if (error instanceof Refusal) return refuse(request, error);
+      if (error instanceof Refusal) return error.responseTo(request);
       throw error;
     }
     if (requested === undefined) return await next(request, undefined);
@@ -46,7 +45,7 @@ export function createHandle<C extends BackendCapabilities>(
       held = await acquireUntilHeld(backend, acquisition);
     } catch (error) {
       if (!isContention(error)) throw error;
-      return refuse(request, requested.contention());
+      return requested.contention().responseTo(request);
     }
 
     const { lockId } = held;
@@ -111,4 +110,10 @@ function checkResponse(response: unknown): void {
   if (extensions !== undefined && extensions !== null && !Array.isArray(extensions)) {
     throw invalid("next must return a response whose extensions are an array");
   }
+}
+
+/** The response with the extension's data; what other extensions said stays. */
+export function withData(response: ForrstResponse, data: unknown): ForrstResponse {
+  const others = (response.extensions ?? []).filter(({ urn }) => urn !== URNS.urn);
+  return { ...response, extensions: [...others, { urn: URNS.urn, data }] };
 }

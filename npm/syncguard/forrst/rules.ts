@@ -1,8 +1,8 @@
 /** The extension's rules: the core knows them, this calls it and parses its JSON. */
 
-import { addon, type ForrstOptions } from "./addon.js";
 import { LockError } from "../native/errors.js";
-import type { ForrstError } from "./types.js";
+import { addon, type ForrstOptions } from "./addon.js";
+import type { ForrstError, ForrstRequest, ForrstResponse } from "./types.js";
 
 const constants = addon.forrstConstants();
 const retryable: ReadonlySet<string> = new Set(constants.retryable);
@@ -23,6 +23,13 @@ export class Refusal extends Error {
     readonly data?: unknown,
   ) {
     super(error.message);
+  }
+
+  /** The response that says why `request` is not served. */
+  responseTo({ protocol, id }: ForrstRequest): ForrstResponse {
+    const response = { protocol, id, result: null, errors: [this.error] };
+    const { data } = this;
+    return data === undefined ? response : { ...response, extensions: [{ urn: URNS.urn, data }] };
   }
 }
 

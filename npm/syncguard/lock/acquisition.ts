@@ -1,15 +1,13 @@
 /** Waiting for a lock, on any backend: the core decides, this drives. */
 
-import { checksKeys, limitAttempt } from "./attempt.js";
-import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
-import { mergeAcquisitionConfig } from "./config.js";
-import { LOCK_DEFAULTS } from "./constants.js";
-import { LockError, addContext } from "../native/errors.js";
-import { releaseInBackground } from "./handle.js";
 import { core } from "../native/core.js";
-import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { checkObject, invalid } from "../options/validation.js";
+import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
+import { LOCK_DEFAULTS, mergeAcquisitionConfig } from "./defaults.js";
+import { releaseInBackground } from "./release.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -202,4 +200,37 @@ function toLockError(error: unknown, key: string): LockError {
         ? error
         : "the backend failed with something that is no error";
   return new LockError("Internal", message, { key, cause: error });
+}
+
+// What lock() and the backends of this package tell each other out of users' sight.
+
+type LimitedAttempt = { readonly "syncguard.attemptTimeoutMs"?: number };
+
+/**
+ * Tells how long an attempt may take, in milliseconds, so that it ends in time when the store hangs. Not enumerable:
+ * backends that do not know it see `{ key, ttlMs, signal }`.
+ */
+export function limitAttempt(args: object, limitMs: number): void {
+  Object.defineProperty(args, "syncguard.attemptTimeoutMs", { value: limitMs });
+}
+
+/**
+ * How long an attempt may take, if that was told. Under a name and not under a symbol: V8 caches that most arguments do
+ * not have it only for names.
+ */
+export function attemptTimeoutMs(args: object): number | undefined {
+  return (args as LimitedAttempt)["syncguard.attemptTimeoutMs"];
+}
+
+const checking = new WeakSet();
+
+/** Notes that a backend checks keys itself. */
+export function markChecksKeys<Backend extends object>(backend: Backend): Backend {
+  checking.add(backend);
+  return backend;
+}
+
+/** Whether a backend is known to check keys itself. */
+export function checksKeys(backend: object): boolean {
+  return checking.has(backend);
 }

@@ -1,25 +1,24 @@
 /** A backend as users see it, around a store that the addon has opened. */
 
-import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
-import { attemptTimeoutMs, markChecksKeys } from "./attempt.js";
-import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { addContext } from "../native/errors.js";
-import { logFenceWarning } from "./fence.js";
+import { settle } from "../native/operations.js";
+import { checkAborted, readSignal } from "../native/signal.js";
+import type { Store } from "../native/store.js";
+import { invalid } from "../options/validation.js";
+import { optionNames, warnOfUnknown } from "../options/warnings.js";
+import { attemptTimeoutMs, markChecksKeys } from "./acquisition.js";
+import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
+import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import {
   addHandle,
   type DisposalOptions,
   noLock,
   readDisposal,
-  releaseInBackground,
   rememberDisposal,
 } from "./handle.js";
-import { hashKey } from "./keys.js";
-import { createLockMethod } from "./lock-method.js";
+import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
-import { settle } from "../native/operations.js";
-import { optionNames, warnOfUnknown } from "../options/warnings.js";
-import { checkAborted, readSignal } from "../native/signal.js";
-import type { Store } from "../native/store.js";
+import { releaseInBackground } from "./release.js";
 import type {
   BackendCapabilities,
   HeldLock,
@@ -27,7 +26,7 @@ import type {
   OwnershipLookup,
   SyncGuardBackend,
 } from "./types.js";
-import { invalid } from "../options/validation.js";
+import { hashKey, logFenceWarning } from "./values.js";
 
 /** More than pass between the end of an attempt and lock()'s look at it. */
 const MICROTASKS_OF_LOCK = 10;

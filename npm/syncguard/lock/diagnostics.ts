@@ -1,4 +1,3 @@
-import { hashKey } from "./keys.js";
 import type {
   BackendCapabilities,
   Fence,
@@ -6,6 +5,7 @@ import type {
   LockInfo,
   LockInfoDebug,
 } from "./types.js";
+import { hashKey } from "./values.js";
 
 /** The same symbol in every copy of this module. */
 const RAW_DATA: unique symbol = Symbol.for("syncguard.rawData") as never;

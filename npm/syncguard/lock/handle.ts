@@ -1,9 +1,9 @@
 /** Handles: what a granted lock can do, and what happens when its block ends. */
 
-import { callQuietly } from "./callback.js";
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
-import { checkDisposal } from "../options/validation.js";
+import { checkDisposal } from "./arguments.js";
+import { callRelease, releaseInBackground, reportReleaseError } from "./release.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -15,7 +15,6 @@ import type {
   LockBackend,
   LockBackendLike,
   OnReleaseError,
-  ReleaseResult,
 } from "./types.js";
 
 /** What handles need of a backend. */
@@ -191,49 +190,12 @@ export async function acquireHandle<C extends BackendCapabilities>(
   );
 }
 
-/** Frees a lock that nobody waits for. Failures are reported. */
-export function releaseInBackground(
-  backend: Pick<LockBackend, "release">,
-  lockId: string,
-  key: string,
-  onReleaseError: OnReleaseError | undefined,
-): void {
-  callRelease(backend, lockId).catch((error: unknown) =>
-    reportReleaseError(error, lockId, key, onReleaseError),
-  );
-}
-
-/** Hands a failed release to `onReleaseError` or the default handler; whatever these throw is dropped. */
-export function reportReleaseError(
-  thrown: unknown,
-  lockId: string,
-  key: string,
-  onReleaseError: OnReleaseError | undefined,
-): void {
-  const handler = onReleaseError ?? logReleaseError;
-  callQuietly(() =>
-    handler(thrown instanceof Error ? thrown : wrapThrown(thrown), {
-      lockId,
-      key,
-      source: "disposal",
-    }),
-  );
-}
-
 /** What there is to do without a lock: nothing. */
 const NO_LOCK: DisposableLockHandle = {
   release: async () => ({ ok: false }),
   extend: async () => ({ ok: false }),
   [Symbol.asyncDispose]: async () => undefined,
 };
-
-async function callRelease(
-  backend: Pick<LockBackend, "release">,
-  lockId: string,
-  signal?: AbortSignal,
-): Promise<ReleaseResult> {
-  return await backend.release({ lockId, signal });
-}
 
 /** Releases at the end of a block. Never rejects. */
 async function dispose(
@@ -269,28 +231,4 @@ function endWithin(timeoutMs: number, run: (signal: AbortSignal) => Promise<void
       resolve();
     });
   });
-}
-
-function wrapThrown(thrown: unknown): Error {
-  // Not every value can be made a string.
-  const message = typeof thrown === "string" ? thrown : `a ${typeof thrown} was thrown`;
-  const error: Error & { originalError?: unknown } = new Error(message);
-  error.originalError = thrown;
-  return error;
-}
-
-/** The default handler. */
-const logReleaseError: OnReleaseError = (error, { lockId, key, source }) => {
-  if (process.env.NODE_ENV === "production" && process.env.SYNCGUARD_DEBUG !== "true") return;
-  // Drivers may put identifiers into their messages; a log that nobody asked for shows none.
-  const message = redact(redact(error.message, lockId, "[lockId]"), key, "[key]");
-  console.error("[SyncGuard] Lock disposal failed:", {
-    error: message,
-    errorName: error.name,
-    source,
-  });
-};
-
-function redact(text: string, secret: string, placeholder: string): string {
-  return secret === "" ? text : text.replaceAll(secret, placeholder);
 }

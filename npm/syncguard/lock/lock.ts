@@ -1,70 +1,36 @@
-/** `lock()`: take a lock, run a function, free the lock. */
+/** Waiting for a lock and holding it: while a callback runs, or until its holder releases it. */
 
-import { acquireUntilHeld } from "./acquisition.js";
-import { getDefaultBackend } from "../default/backend.js";
-import { readDisposal, reportReleaseError } from "./handle.js";
+import { checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { acquireUntilHeld } from "./acquisition.js";
+import { checkBackend, resolveTtl } from "./arguments.js";
+import { decorateAcquireResult, disposalOptions, isDecorated, readDisposal } from "./handle.js";
+import { reportReleaseError } from "./release.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
   BackendCapabilities,
   BoundLock,
   FencingCapabilities,
+  HeldLock,
   LockBackend,
   LockBackendLike,
   LockConfig,
   LockHandle,
+  SyncGuardBackend,
 } from "./types.js";
-import { checkBackend, checkFunction, checkObject, resolveTtl } from "../options/validation.js";
 
-type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined };
-const OPTIONS = optionNames(
+/** What `lock()` takes beside the callback. */
+export type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined };
+
+const CALLBACK_OPTIONS = optionNames(
   "lock()",
   ["key", "ttlMs", "signal", "onReleaseError", "acquisition"],
   WAITING,
 );
-type Work<T, C extends BackendCapabilities> = (handle: LockHandle<C>) => Promise<T> | T;
 
-/**
- * Waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
- *
- * @param backend - where the lock is kept
- * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
- * @param config - which lock, and how to wait
- * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; what
- *   the backend failed with. A release that failed goes to `config.onReleaseError` and hides nothing.
- */
-export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
-  backend: LockBackendLike<C>,
-  fn: (handle: LockHandle<C>) => Promise<T> | T,
-  config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
-): Promise<T>;
-/**
- * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
- * a SQLite database in the user's state folder.
- *
- * That database excludes the processes of one user on one machine, and nobody else. To exclude other machines, use a
- * backend on a server.
- *
- * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
- * @param config - which lock, and how to wait
- */
-export function lock<T>(
-  fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T,
-  config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
-): Promise<T>;
-// Async, so that nothing is thrown synchronously.
-export async function lock<T, C extends BackendCapabilities>(
-  first: LockBackendLike<C> | Work<T, FencingCapabilities>,
-  second: Work<T, C> | Config,
-  third?: Config,
-): Promise<T> {
-  if (typeof first === "function") {
-    return await runLocked(getDefaultBackend(), first, second as Config);
-  }
-  checkBackend(first);
-  return await runLocked(first, second as Work<T, C>, third as Config);
-}
+/** The callback of `lock()`. */
+export type Work<T, C extends BackendCapabilities> = (handle: LockHandle<C>) => Promise<T> | T;
 
 /** `lock()` bound to `backend`. */
 export function createAutoLock<C extends BackendCapabilities>(
@@ -74,14 +40,15 @@ export function createAutoLock<C extends BackendCapabilities>(
   return async (fn, config) => await runLocked(backend, fn, config);
 }
 
-async function runLocked<T, C extends BackendCapabilities>(
+/** Waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did. */
+export async function runLocked<T, C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   fn: Work<T, C>,
   config: Config,
 ): Promise<T> {
   checkFunction(fn, "fn");
   checkObject(config, "config");
-  warnOfUnknown(config, OPTIONS);
+  warnOfUnknown(config, CALLBACK_OPTIONS);
   const { key, acquisition } = config;
   const signal = config.signal ?? undefined;
   const { onReleaseError } = readDisposal({ onReleaseError: config.onReleaseError });
@@ -121,4 +88,43 @@ export function createLockHandle<C extends BackendCapabilities>(
     },
   };
   return handle;
+}
+
+const METHOD_OPTIONS = optionNames(
+  "backend.lock()",
+  ["ttlMs", "signal", "acquisition", "onReleaseError", "disposeTimeoutMs", "owner"],
+  WAITING,
+);
+
+/** The `lock` method of the backend that `self` returns. */
+export function createLockMethod<C extends BackendCapabilities>(
+  self: () => LockBackend<C>,
+): SyncGuardBackend<C>["lock"] {
+  return async (key, given) => {
+    const options = given ?? {};
+    checkObject(options, "options");
+    warnOfUnknown(options, METHOD_OPTIONS);
+    const { signal, acquisition } = options;
+    const { onReleaseError, disposeTimeoutMs } = readDisposal(options);
+    const backend = self();
+    const held = await acquireUntilHeld(backend, {
+      key,
+      ttlMs: resolveTtl(options.ttlMs),
+      owner: options.owner ?? undefined,
+      signal,
+      acquisition,
+      onReleaseError,
+    });
+    if (onReleaseError === undefined && disposeTimeoutMs === undefined && isDecorated(held)) {
+      return held;
+    }
+    const general = disposalOptions(held);
+    return decorateAcquireResult(
+      backend,
+      held,
+      key,
+      onReleaseError ?? general?.onReleaseError,
+      disposeTimeoutMs ?? general?.disposeTimeoutMs,
+    ) as HeldLock<C>;
+  };
 }

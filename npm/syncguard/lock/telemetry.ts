@@ -1,9 +1,10 @@
-import { checksKeys, markChecksKeys } from "./attempt.js";
-import { callQuietly } from "./callback.js";
+import { checkFunction, checkObject } from "../options/validation.js";
+import { checksKeys, markChecksKeys } from "./acquisition.js";
+import { checkBackend } from "./arguments.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
-import { hashKey } from "./keys.js";
-import { createLockMethod } from "./lock-method.js";
+import { createLockMethod } from "./lock.js";
 import { failureReason } from "./mutation.js";
+import { callQuietly } from "./release.js";
 import type {
   BackendCapabilities,
   ExtendResult,
@@ -16,7 +17,7 @@ import type {
   SyncGuardBackend,
   TelemetryOptions,
 } from "./types.js";
-import { checkBackend, checkFunction, checkObject } from "../options/validation.js";
+import { hashKey } from "./values.js";
 
 type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,

@@ -1,8 +1,9 @@
-/** Whether clients' methods are their drivers' own: who puts another function in the place of one wants it to be called. */
+/** What reading clients of every store needs, so that a native connection can stand in for them. */
 
 /**
  * Whether `client.name` is the method that its driver's class has: not one of the object itself, not one of a subclass,
- * and not one that was put into the class later, as test spies and instrumentation do.
+ * and not one that was put into the class later, as test spies and instrumentation do. Who puts another function in its
+ * place wants that one to be called.
  *
  * @param companions - other methods that the driver's class has itself and a subclass hardly replaces as well
  */
@@ -44,4 +45,31 @@ function holderOf(client: object, name: string): object | undefined {
 function sourceOf(holder: object, name: string): string {
   const value: unknown = Object.getOwnPropertyDescriptor(holder, name)?.value;
   return typeof value === "function" ? Function.prototype.toString.call(value) : "";
+}
+
+/**
+ * Gives the native connection that stands in for a client: one for each client and its settings. Makes it with `create`
+ * if there is none yet.
+ */
+export function shareConnections<Settings, Connection>(
+  create: (settings: Settings) => Connection,
+): (client: object, settings: Settings) => Connection {
+  const connections = new WeakMap<object, Map<string, Connection>>();
+  return (client, settings) => {
+    const ofClient = connections.get(client) ?? new Map<string, Connection>();
+    connections.set(client, ofClient);
+    const name = JSON.stringify(settings);
+    const connection = ofClient.get(name) ?? create(settings);
+    ofClient.set(name, connection);
+    return connection;
+  };
+}
+
+/** Whether a client's setting says something. */
+export function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+export function isPositive(value: unknown): value is number {
+  return typeof value === "number" && value > 0;
 }

@@ -1,9 +1,6 @@
 /** Checks of what callers hand in, for code that does not reach the core first. */
 
-import { checkTtl } from "../lock/arguments.js";
 import { LockError } from "../native/errors.js";
-import { BACKEND_DEFAULTS } from "../lock/constants.js";
-import type { BackendCapabilities, LockBackendLike, OnReleaseError } from "../lock/types.js";
 
 /** An `InvalidArgument` error. */
 export function invalid(message: string): LockError {
@@ -22,13 +19,6 @@ export function checkObject(value: unknown, name: string): asserts value is obje
   }
 }
 
-/** The TTL to use: the default if none is given. */
-export function resolveTtl(ttlMs: number | null | undefined): number {
-  if (ttlMs === undefined || ttlMs === null) return BACKEND_DEFAULTS.ttlMs;
-  checkTtl(ttlMs);
-  return ttlMs;
-}
-
 /** The options that were given: members that are `null` count as not given, and so does `null` for all of them. */
 export function withoutNulls<Options extends object>(options: Options): Options {
   if ((options as unknown) === null) return {} as Options;
@@ -37,24 +27,47 @@ export function withoutNulls<Options extends object>(options: Options): Options 
   return Object.fromEntries(given) as Options;
 }
 
-/** Refuses what disposal cannot use. */
-export function checkDisposal(
-  onReleaseError: OnReleaseError | undefined,
-  disposeTimeoutMs: number | undefined,
-): void {
-  if (onReleaseError !== undefined) checkFunction(onReleaseError, "onReleaseError");
-  if (
-    disposeTimeoutMs !== undefined &&
-    (typeof disposeTimeoutMs !== "number" || !(disposeTimeoutMs > 0))
-  ) {
-    throw invalid("disposeTimeoutMs must be a positive number");
+/**
+ * Checks the options that backends on servers have in common.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ */
+export function checkServerOptions(options: unknown): void {
+  checkObject(options, "options");
+  const { cleanupInIsLocked, operationTimeoutMs, connectTimeoutMs, transport } = options as Record<
+    string,
+    unknown
+  >;
+  checkBooleans({ cleanupInIsLocked });
+  for (const [name, ms] of Object.entries({ operationTimeoutMs, connectTimeoutMs })) {
+    if (ms !== undefined && !isTimeout(ms)) {
+      throw invalid(`${name} must be from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
+    }
+  }
+  if (transport !== undefined && transport !== "native" && transport !== "client") {
+    throw invalid('transport must be "native" or "client"');
   }
 }
 
-/** Refuses what has not the methods of a backend. */
-export function checkBackend<C extends BackendCapabilities>(backend: LockBackendLike<C>): void {
-  const given = backend as Partial<LockBackendLike<C>> | null | undefined;
-  if (typeof given?.acquire !== "function" || typeof given.release !== "function") {
-    throw invalid("backend must be a LockBackend");
+/** Refuses what is given and is not of the type; options go by their names. */
+export function checkBooleans(options: Readonly<Record<string, unknown>>): void {
+  checkTypes(options, "boolean");
+}
+
+/** The same for texts. */
+export function checkStrings(options: Readonly<Record<string, unknown>>): void {
+  checkTypes(options, "string");
+}
+
+function checkTypes(options: Readonly<Record<string, unknown>>, type: "boolean" | "string"): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (value !== undefined && typeof value !== type) throw invalid(`${name} must be a ${type}`);
   }
+}
+
+/** The longest that timers of Node can take. */
+const LONGEST_TIMEOUT_MS = 2_147_483_647;
+
+function isTimeout(ms: unknown): boolean {
+  return typeof ms === "number" && ms >= 1 && ms <= LONGEST_TIMEOUT_MS;
 }

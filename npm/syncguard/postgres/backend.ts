@@ -1,13 +1,21 @@
-import { openPostgres, openPostgresOverClient, type PostgresLocks } from "./addon.js";
+import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/backend.js";
+import type { SyncGuardBackend } from "../lock/types.js";
 import type { Store } from "../native/store.js";
 import { checkKnownOptions } from "../options/known.js";
+import {
+  checkBooleans,
+  checkServerOptions,
+  checkStrings,
+  invalid,
+  withoutNulls,
+} from "../options/validation.js";
+import { openPostgres, openPostgresOverClient, type PostgresLocks } from "./addon.js";
 import { runOnClient } from "./client.js";
 import { isClient, readClient } from "./client-settings.js";
 import { isCount, readConnection } from "./connection.js";
 import { shareBackend } from "./shared.js";
-import { withNodeRoots } from "./ssl.js";
-import type { Target } from "./target.js";
+import { type Target, withNodeRoots } from "./target.js";
 import type {
   PostgresBackendOptions,
   PostgresCapabilities,
@@ -15,9 +23,6 @@ import type {
   PostgresConnectionOptions,
   PostgresSchemaOptions,
 } from "./types.js";
-import { checkBooleans, checkServerOptions, checkStrings } from "../options/server-options.js";
-import type { SyncGuardBackend } from "../lock/types.js";
-import { checkDisposal, invalid, withoutNulls } from "../options/validation.js";
 
 /**
  * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.

@@ -1,8 +1,8 @@
 /** Tells clients apart and reads their settings, so that native connections can stand in for them. */
 
 import { isOwnMethod } from "../options/clients.js";
-import { readPostgresJs } from "./postgres-js.js";
 import { readPgClient, readPgPool } from "./pg.js";
+import { readPostgresJs } from "./postgres-js.js";
 import type { Reading } from "./target.js";
 import type { PgClient, PostgresClient, PostgresJsClient } from "./types.js";
 

@@ -1,11 +1,16 @@
 /** Connection settings as users give them, in a URL or in options. */
 
-import type { PostgresSettings } from "./addon.js";
 import { checkKnownOptions } from "../options/known.js";
-import { readSslObject } from "./ssl.js";
-import { type PostgresTls, readParameters, socketHost, type Target } from "./target.js";
-import type { PostgresConnectionOptions } from "./types.js";
 import { checkObject, invalid } from "../options/validation.js";
+import type { PostgresSettings } from "./addon.js";
+import {
+  type PostgresTls,
+  readParameters,
+  readSslObject,
+  socketHost,
+  type Target,
+} from "./target.js";
+import type { PostgresConnectionOptions } from "./types.js";
 
 /** How each option is put into settings. */
 const READERS: Readonly<

@@ -4,9 +4,9 @@ import { existsSync } from "node:fs";
 import { isIP, Socket } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { isGiven, isPositive } from "../options/clients.js";
 import type { PostgresSettings } from "./addon.js";
-import { readSslObject } from "./ssl.js";
-import { isGiven, isPositive, type Reading, readParameters, type Target } from "./target.js";
+import { type Reading, readParameters, readSslObject, type Target } from "./target.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,15 +1,8 @@
 /** Settings of a postgres.js instance. */
 
+import { isGiven, isPositive } from "../options/clients.js";
 import type { PostgresSettings } from "./addon.js";
-import { readSslObject } from "./ssl.js";
-import {
-  isGiven,
-  isPositive,
-  type Reading,
-  readParameters,
-  socketHost,
-  type Target,
-} from "./target.js";
+import { type Reading, readParameters, readSslObject, socketHost, type Target } from "./target.js";
 
 /** What postgres.js calls itself where the user says nothing. */
 const DEFAULT_NAME = "postgres.js";

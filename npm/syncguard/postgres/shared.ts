@@ -1,9 +1,9 @@
 /** Native connections that several backends on one client share. */
 
-import { openPostgres, type PostgresLocks } from "./addon.js";
 import type { Store } from "../native/store.js";
-import type { Target } from "./target.js";
 import { invalid } from "../options/validation.js";
+import { openPostgres, type PostgresLocks } from "./addon.js";
+import type { Target } from "./target.js";
 
 type Shared = { store: Store; users: number };
 

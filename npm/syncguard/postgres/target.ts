@@ -1,5 +1,7 @@
-/** Where native connections go to. */
+/** Where native connections go to: what every way to say it ends in. */
 
+import { nodeRoots, nodeVerifies } from "../options/node-trust.js";
+import { readTls } from "../options/tls.js";
 import type { PostgresSettings } from "./addon.js";
 
 export type Target = {
@@ -38,10 +40,22 @@ export function readParameters(
   return parameters;
 }
 
-export function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
+export type SslReading = { tls: PostgresTls } | { obstacle: string };
+
+/** Reads an object for Node's `tls.connect()`; `true` stands for its defaults. */
+export function readSslObject(ssl: object | true): SslReading {
+  // pg hides the key from those who list properties.
+  const reading = readTls(ssl === true || { ...ssl, key: (ssl as { key?: unknown }).key });
+  if ("obstacle" in reading) return { obstacle: reading.obstacle.replace(/^tls/, "ssl") };
+  const { rejectUnauthorized, ca, ...tls } = reading.tls;
+  // With authorities, the mode "require" would check them.
+  if (!(rejectUnauthorized ?? nodeVerifies())) return { tls: { ...tls, mode: "require" } };
+  return { tls: { ...tls, mode: "verify-full", ...(ca === undefined ? {} : { ca }) } };
 }
 
-export function isPositive(value: unknown): value is number {
-  return typeof value === "number" && value > 0;
+/** Whom Node trusts, for modes that check certificates against no `ca`; a URL or a variable may say that they do. */
+export function withNodeRoots(tls: PostgresTls | undefined): PostgresTls | undefined {
+  if (tls?.ca !== undefined || !(tls?.mode ?? "verify").startsWith("verify")) return tls;
+  const defaultRoots = nodeRoots();
+  return defaultRoots === undefined ? tls : { ...tls, defaultRoots };
 }

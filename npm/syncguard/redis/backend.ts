@@ -1,3 +1,11 @@
+import { checkDisposal } from "../lock/arguments.js";
+import { createBackend } from "../lock/backend.js";
+import type { SyncGuardBackend } from "../lock/types.js";
+import type { Store } from "../native/store.js";
+import { shareConnections } from "../options/clients.js";
+import { checkKnownOptions } from "../options/known.js";
+import { withNodeDefaults } from "../options/tls.js";
+import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
 import {
   createRedisConnection,
   openRedis,
@@ -5,9 +13,6 @@ import {
   type RedisLocks,
   type RedisSettings,
 } from "./addon.js";
-import { createBackend } from "../lock/backend.js";
-import type { Store } from "../native/store.js";
-import { checkKnownOptions } from "../options/known.js";
 import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { readConnection } from "./connection.js";
@@ -17,11 +22,6 @@ import type {
   RedisClient,
   RedisConnectionOptions,
 } from "./types.js";
-import { shareConnections } from "../options/shared-connections.js";
-import { checkServerOptions, checkStrings } from "../options/server-options.js";
-import { withNodeDefaults } from "../options/tls.js";
-import type { SyncGuardBackend } from "../lock/types.js";
-import { checkDisposal, invalid, withoutNulls } from "../options/validation.js";
 
 /**
  * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.

@@ -1,13 +1,10 @@
 /** Reads the settings of clients, so that a native connection can stand in for them. */
 
-import type { RedisSettings } from "./addon.js";
 import { isGeneratedMethod, isOwnMethod } from "../options/clients.js";
+import type { Reading } from "./connection.js";
 import { readIoredis } from "./ioredis.js";
 import { readNodeRedis } from "./node-redis.js";
 import type { RedisClient } from "./types.js";
-
-/** Settings for a connection that does what the client would, or what stands in the way. */
-export type Reading = { settings: RedisSettings } | { obstacle: string };
 
 /** What is looked at to tell clients apart. */
 type Features = {

@@ -1,10 +1,13 @@
 /** Connection settings as users give them, in a URL or in options. */
 
-import type { RedisSettings } from "./addon.js";
 import { checkKnownOptions } from "../options/known.js";
 import { readTls } from "../options/tls.js";
-import type { RedisConnectionOptions } from "./types.js";
 import { invalid } from "../options/validation.js";
+import type { RedisSettings } from "./addon.js";
+import type { RedisConnectionOptions } from "./types.js";
+
+/** Settings for a connection that does what a client would, or what stands in the way. */
+export type Reading = { settings: RedisSettings } | { obstacle: string };
 
 /** The type of each option. */
 const TYPES: Readonly<Record<keyof RedisConnectionOptions, string>> = {

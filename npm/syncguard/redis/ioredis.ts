@@ -1,10 +1,10 @@
 /** Settings of an ioredis client. */
 
 import { isDeepStrictEqual } from "node:util";
-import type { RedisSettings } from "./addon.js";
-import type { Reading } from "./client-settings.js";
-import { readNodes } from "./connection.js";
+import { isGiven, isPositive } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
+import type { RedisSettings } from "./addon.js";
+import { type Reading, readNodes } from "./connection.js";
 
 /** Texts by their names there and here. */
 const TEXTS = [
@@ -79,12 +79,4 @@ function readSentinels(given: Record<string, unknown>, settings: RedisSettings):
   if ("obstacle" in reading) return reading;
   settings.tls = reading.tls;
   return { settings };
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
-}
-
-function isPositive(value: unknown): value is number {
-  return typeof value === "number" && value > 0;
 }

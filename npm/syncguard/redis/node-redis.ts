@@ -1,8 +1,9 @@
 /** Settings of a client of node-redis 4 or 5. */
 
-import type { RedisSettings } from "./addon.js";
-import type { Reading } from "./client-settings.js";
+import { isGiven, isPositive } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
+import type { RedisSettings } from "./addon.js";
+import type { Reading } from "./connection.js";
 
 /** Reads `client.options`. What a URL says, node-redis has put into the other fields. */
 export function readNodeRedis(options: object): Reading {
@@ -53,12 +54,4 @@ function readSocket(socket: Record<string, unknown>, settings: RedisSettings): R
   }
   if (isGiven(port)) settings.port = Number(port);
   return { settings };
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
-}
-
-function isPositive(value: unknown): value is number {
-  return typeof value === "number" && value > 0;
 }

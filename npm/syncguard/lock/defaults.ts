@@ -1,4 +1,5 @@
 import { core } from "../native/core.js";
+import type { AcquisitionOptions } from "./types.js";
 
 /** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
 export const TIME_TOLERANCE_MS: 1000 = core.timeToleranceMs;
@@ -39,3 +40,33 @@ export const RESERVE_BYTES = Object.freeze({
   POSTGRES: 0,
   FIRESTORE: 0,
 } as const);
+
+/** How to wait, with nothing left open but the signal. */
+export type AcquisitionPolicy = {
+  [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<
+    AcquisitionOptions[Option]
+  >;
+} & Pick<AcquisitionOptions, "signal">;
+
+/** What backends take from their caller where it says something. */
+export interface BackendConfig {
+  /** Milliseconds after which a lock ends by itself. Default 30000. */
+  ttlMs?: number | undefined;
+}
+
+/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
+export function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy {
+  return {
+    maxRetries: options?.maxRetries ?? LOCK_DEFAULTS.maxRetries,
+    retryDelayMs: options?.retryDelayMs ?? LOCK_DEFAULTS.retryDelayMs,
+    backoff: options?.backoff ?? LOCK_DEFAULTS.backoff,
+    jitter: options?.jitter ?? LOCK_DEFAULTS.jitter,
+    timeoutMs: options?.timeoutMs ?? LOCK_DEFAULTS.timeoutMs,
+    signal: options?.signal,
+  };
+}
+
+/** The options with the defaults of backends where they say nothing. */
+export function mergeBackendConfig(config?: BackendConfig): { ttlMs: number } {
+  return { ttlMs: config?.ttlMs ?? BACKEND_DEFAULTS.ttlMs };
+}
