@@ -25,12 +25,12 @@ export default defineConfig(
   },
   {
     // Reads what the addon wrote, which has no types that TypeScript could check.
-    files: ["npm/syncguard/operations.ts"],
+    files: ["npm/syncguard/native/operations.ts"],
     rules: { "@typescript-eslint/no-unsafe-enum-assignment": "off" },
   },
   {
     // Load what is not needed, or not there, everywhere.
-    files: ["npm/syncguard/loader.ts", "npm/syncguard/node-trust.ts"],
+    files: ["npm/syncguard/native/loader.ts", "npm/syncguard/options/node-trust.ts"],
     rules: { "@typescript-eslint/no-require-imports": "off" },
   },
   {

@@ -51,40 +51,6 @@
 //
 // Below, the exports of the backends' entry points are in namespaces of their names.
 
-/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
-declare const TIME_TOLERANCE_MS: 1000;
-/** The longest key, in bytes of UTF-8 after NFC normalisation. */
-declare const MAX_KEY_LENGTH_BYTES: 512;
-/** What helpers assume where the caller says nothing; milliseconds. */
-declare const BACKEND_DEFAULTS: Readonly<{
-    ttlMs: 30_000;
-}>;
-/** How `lock()` waits where the caller says nothing; times in milliseconds. */
-declare const LOCK_DEFAULTS: Readonly<{
-    readonly maxRetries: 10;
-    readonly retryDelayMs: 100;
-    readonly timeoutMs: 5000;
-    readonly backoff: "exponential";
-    readonly jitter: "equal";
-}>;
-/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
-declare const FENCE_THRESHOLDS: Readonly<{
-    MAX: "900000000000000";
-    WARN: "090000000000000";
-}>;
-/** The longest storage key of each store, in bytes; for `makeStorageKey`. */
-declare const BACKEND_LIMITS: Readonly<{
-    readonly REDIS: 1000;
-    readonly POSTGRES: 1700;
-    readonly FIRESTORE: 1500;
-}>;
-/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
-declare const RESERVE_BYTES: Readonly<{
-    readonly REDIS: 26;
-    readonly POSTGRES: 0;
-    readonly FIRESTORE: 0;
-}>;
-
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 type Fence = string;
 /** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised; no secret: see `hashKey`. */
@@ -366,177 +332,6 @@ interface TelemetryOptions {
  */
 declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities> | undefined): void;
 
-/** The identifiers that a lookup hides. */
-type RawIdentifiers = {
-    key: string;
-    lockId: string;
-    owner?: string;
-    /** What the store's clock showed, in milliseconds since the Unix epoch. */
-    readAtMs?: number;
-};
-/** A lock as a store keeps it. */
-type RawLockData = {
-    key: string;
-    lockId: string;
-    expiresAtMs: number;
-    acquiredAtMs: number;
-    fence?: Fence | undefined;
-};
-/** Options of the lookups. */
-type LookupOptions = {
-    signal?: AbortSignal | undefined;
-};
-/** The lock on `key`, or `null`. Shows hashes, not identifiers. */
-declare function getByKey<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
-/** The lock of that id, or `null`. Shows hashes, not identifiers. */
-declare function getById<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
-/** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
-declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
-/** The lock of that id with its raw identifiers, or `null`. Sensitive: for debugging only. */
-declare function getByIdRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
-/**
- * Whether the lock of that id is held now.
- *
- * For diagnostics only: by the time you act on it, it may have changed. `release` and `extend` check ownership
- * themselves.
- */
-declare function owns<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string): Promise<boolean>;
-/** What a lookup may show of a lock: hashes in place of identifiers, the fence if the backend has fences. */
-declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLockData, capabilities: Readonly<C>): LockInfo<C>;
-/** Lets `getByKeyRaw` and `getByIdRaw` find the identifiers behind `info`; nothing else shows them. */
-declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
-
-/**
- * What went wrong, in eight words that mean the same on every backend
- * (interface.md, "Centralized Error Mapping").
- *
- * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
- * - `AuthFailed`: credentials or access refused
- * - `InvalidArgument`: the input or the configuration is wrong
- * - `RateLimited`: the store asks for less load
- * - `NetworkTimeout`: no answer in time; the store may have done what was asked
- * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
- * - `Aborted`: an `AbortSignal` cancelled the operation
- * - `Internal`: anything else
- */
-type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "Aborted" | "Internal";
-/** What a {@link LockError} is about. Holds raw identifiers: do not log it unseen. */
-interface LockErrorContext {
-    /** The lock's key. */
-    key?: string | undefined;
-    /** The lock's id. */
-    lockId?: string | undefined;
-    /** The error underneath. */
-    cause?: unknown;
-}
-/**
- * The one error type of this package: every rejection that is not an error of your own callback is one.
- *
- * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy.
- * Neither the message nor what `console.log` prints contains the key or the lock id; both are in `context`.
- */
-declare class LockError extends Error {
-    /** What went wrong. */
-    code: LockErrorCode;
-    /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
-    context?: LockErrorContext | undefined;
-    /**
-     * @param code - what went wrong
-     * @param message - for people; the code if left out
-     * @param context - what it is about; `context.cause` becomes the error's `cause` as well
-     */
-    constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
-    /** Recognises the errors of other copies of this class; subclasses are told apart as usual. */
-    static [Symbol.hasInstance](value: unknown): boolean;
-}
-
-/**
- * The fencing token of a number: 15 digits, zero-padded. Fractions are cut off.
- *
- * @throws LockError `InvalidArgument` if it is negative, no number, or has over 15 digits
- */
-declare function formatFence(value: number | bigint): Fence;
-/**
- * Warns on the console that the fences of a key run out.
- *
- * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
- */
-declare function logFenceWarning(fence: Fence | number, key: string): void;
-/** Whether an acquisition gave a fencing token; for code that does not know its backend. */
-declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C>): result is AcquireOk<C> & {
-    fence: Fence;
-};
-
-/** Handles: what a granted lock can do, and what happens when its block ends. */
-
-/** What handles need of a backend. */
-type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
-    readonly capabilities?: Readonly<C>;
-};
-/**
- * A granted lock with what can be done with it: the members of `result`, `release`, `extend` and disposal. For a result
- * without a lock the methods do nothing.
- *
- * @param backend - where the lock is held; only its `release` and `extend` are used
- * @param result - what its `acquire` returned
- * @param key - the lock's key, for `onReleaseError`
- * @param onReleaseError - hears of a release that failed during disposal; the default logs to the console unless
- *   `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`
- * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and no longer waits for it;
- *   `onReleaseError` hears what the release is rejected with, then or later, and nothing if it never ends
- */
-declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireOk<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): AsyncLock<C>;
-/** The same for a result that may be without a lock. */
-declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
-/**
- * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
- *
- * Backends return this from `acquire`.
- */
-declare function decorateAcquireResult<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
-/**
- * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is passed on as
- * it is: there is nothing to dispose of.
- *
- * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
- */
-declare function acquireHandle<C extends BackendCapabilities>(backend: LockBackendLike<C>, opts: KeyOp & {
-    ttlMs: number;
-}): Promise<DecoratedAcquireResult<C>>;
-
-/**
- * The key in Unicode NFC.
- *
- * @throws LockError `InvalidArgument` if it is no string, empty, or over 512 bytes of UTF-8
- */
-declare function normalizeAndValidateKey(key: string): string;
-/**
- * Checks that a lock id is 22 characters of base64url.
- *
- * @throws LockError `InvalidArgument` if it is not
- */
-declare function validateLockId(lockId: string): void;
-/** A new lock id: 16 bytes from the system's random source, as 22 characters of base64url. */
-declare function generateLockId(): string;
-/**
- * 24 hexadecimal digits by which a key or a lock id can be recognised in logs: a fingerprint, and no secret. It is not
- * cryptographic. A short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), any other can be found
- * by trying. Where keys must not become known, do not show it to those who must not know them.
- */
-declare function hashKey(value: string): HashId;
-/**
- * The key under which a store keeps a lock: `prefix:key`, with the key in NFC, or a hash of it where that is too long.
- *
- * @param prefix - namespace; trailing colons are dropped; may be empty
- * @param key - the user's key
- * @param limitBytes - the store's limit, in bytes of UTF-8; see `BACKEND_LIMITS`
- * @param reserveBytes - bytes to keep free for derived keys; see `RESERVE_BYTES`
- * @throws LockError `InvalidArgument` if the key is empty or the prefix leaves no room
- */
-declare function makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string;
-
-/** `lock()`: take a lock, run a function, free the lock. */
-
 /**
  * Waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
  *
@@ -562,23 +357,6 @@ declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(ba
 declare function lock<T>(fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }): Promise<T>;
-/** `lock()` bound to `backend`. */
-declare function createAutoLock<C extends BackendCapabilities>(backend: LockBackendLike<C>): BoundLock<C>;
-
-/**
- * A backend that does what `backend` does and tells `onEvent` of each operation, those of handles included.
- *
- * Events carry hashes in place of identifiers unless `includeRaw` allows more. They are not awaited, and nothing that
- * `onEvent` or `includeRaw` throws reaches the operation.
- */
-declare function withTelemetry<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options: TelemetryOptions): SyncGuardBackend<C>;
-/** The same for a backend of your own. */
-declare function withTelemetry<C extends BackendCapabilities>(backend: LockBackendLike<C>, options: TelemetryOptions): LockBackend<C>;
-
-/** Whether a lock that ends at `expiresAtMs` counts as held at `nowMs`. All in milliseconds. */
-declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
-/** Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings. */
-declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
 
 /** What users see of the Firestore backend. */
 
@@ -670,21 +448,235 @@ interface LockDocument {
  */
 declare function createFirestoreBackend(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
 
-/** `syncguard/firestore` */
+/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
+declare const TIME_TOLERANCE_MS: 1000;
+/** The longest key, in bytes of UTF-8 after NFC normalisation. */
+declare const MAX_KEY_LENGTH_BYTES: 512;
+/** What helpers assume where the caller says nothing; milliseconds. */
+declare const BACKEND_DEFAULTS: Readonly<{
+    ttlMs: 30_000;
+}>;
+/** How `lock()` waits where the caller says nothing; times in milliseconds. */
+declare const LOCK_DEFAULTS: Readonly<{
+    readonly maxRetries: 10;
+    readonly retryDelayMs: 100;
+    readonly timeoutMs: 5000;
+    readonly backoff: "exponential";
+    readonly jitter: "equal";
+}>;
+/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
+declare const FENCE_THRESHOLDS: Readonly<{
+    MAX: "900000000000000";
+    WARN: "090000000000000";
+}>;
+/** The longest storage key of each store, in bytes; for `makeStorageKey`. */
+declare const BACKEND_LIMITS: Readonly<{
+    readonly REDIS: 1000;
+    readonly POSTGRES: 1700;
+    readonly FIRESTORE: 1500;
+}>;
+/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
+declare const RESERVE_BYTES: Readonly<{
+    readonly REDIS: 26;
+    readonly POSTGRES: 0;
+    readonly FIRESTORE: 0;
+}>;
+/** How to wait, with nothing left open but the signal. */
+type AcquisitionPolicy = {
+    [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<AcquisitionOptions[Option]>;
+} & Pick<AcquisitionOptions, "signal">;
+/** What backends take from their caller where it says something. */
+interface BackendConfig {
+    /** Milliseconds after which a lock ends by itself. Default 30000. */
+    ttlMs?: number | undefined;
+}
+/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
+declare function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy;
+/** The options with the defaults of backends where they say nothing. */
+declare function mergeBackendConfig(config?: BackendConfig): {
+    ttlMs: number;
+};
 
-/** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
-declare function createLock$3(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): BoundLock<FirestoreCapabilities>;
+/** The identifiers that a lookup hides. */
+type RawIdentifiers = {
+    key: string;
+    lockId: string;
+    owner?: string;
+    /** What the store's clock showed, in milliseconds since the Unix epoch. */
+    readAtMs?: number;
+};
+/** A lock as a store keeps it. */
+type RawLockData = {
+    key: string;
+    lockId: string;
+    expiresAtMs: number;
+    acquiredAtMs: number;
+    fence?: Fence | undefined;
+};
+/** Options of the lookups. */
+type LookupOptions = {
+    signal?: AbortSignal | undefined;
+};
+/** The lock on `key`, or `null`. Shows hashes, not identifiers. */
+declare function getByKey<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
+/** The lock of that id, or `null`. Shows hashes, not identifiers. */
+declare function getById<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
+/** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
+declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
+/** The lock of that id with its raw identifiers, or `null`. Sensitive: for debugging only. */
+declare function getByIdRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
+/**
+ * Whether the lock of that id is held now.
+ *
+ * For diagnostics only: by the time you act on it, it may have changed. `release` and `extend` check ownership
+ * themselves.
+ */
+declare function owns<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string): Promise<boolean>;
+/** What a lookup may show of a lock: hashes in place of identifiers, the fence if the backend has fences. */
+declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLockData, capabilities: Readonly<C>): LockInfo<C>;
+/** Lets `getByKeyRaw` and `getByIdRaw` find the identifiers behind `info`; nothing else shows them. */
+declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
 
-type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
-type firestore_FirestoreCapabilities = FirestoreCapabilities;
-type firestore_FirestoreClient = FirestoreClient;
-type firestore_FirestoreConfig = FirestoreConfig;
-type firestore_FirestoreConnectionOptions = FirestoreConnectionOptions;
-type firestore_LockDocument = LockDocument;
-declare const firestore_createFirestoreBackend: typeof createFirestoreBackend;
-declare namespace firestore {
-  export { firestore_createFirestoreBackend as createFirestoreBackend, createLock$3 as createLock };
-  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_LockDocument as LockDocument };
+/** Handles: what a granted lock can do, and what happens when its block ends. */
+
+/** What handles need of a backend. */
+type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
+    readonly capabilities?: Readonly<C>;
+};
+/**
+ * A granted lock with what can be done with it: the members of `result`, `release`, `extend` and disposal. For a result
+ * without a lock the methods do nothing.
+ *
+ * @param backend - where the lock is held; only its `release` and `extend` are used
+ * @param result - what its `acquire` returned
+ * @param key - the lock's key, for `onReleaseError`
+ * @param onReleaseError - hears of a release that failed during disposal; the default logs to the console unless
+ *   `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and no longer waits for it;
+ *   `onReleaseError` hears what the release is rejected with, then or later, and nothing if it never ends
+ */
+declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireOk<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): AsyncLock<C>;
+/** The same for a result that may be without a lock. */
+declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
+/**
+ * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
+ *
+ * Backends return this from `acquire`.
+ */
+declare function decorateAcquireResult<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
+/**
+ * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is passed on as
+ * it is: there is nothing to dispose of.
+ *
+ * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
+ */
+declare function acquireHandle<C extends BackendCapabilities>(backend: LockBackendLike<C>, opts: KeyOp & {
+    ttlMs: number;
+}): Promise<DecoratedAcquireResult<C>>;
+
+/**
+ * A backend that does what `backend` does and tells `onEvent` of each operation, those of handles included.
+ *
+ * Events carry hashes in place of identifiers unless `includeRaw` allows more. They are not awaited, and nothing that
+ * `onEvent` or `includeRaw` throws reaches the operation.
+ */
+declare function withTelemetry<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options: TelemetryOptions): SyncGuardBackend<C>;
+/** The same for a backend of your own. */
+declare function withTelemetry<C extends BackendCapabilities>(backend: LockBackendLike<C>, options: TelemetryOptions): LockBackend<C>;
+
+/**
+ * The key in Unicode NFC.
+ *
+ * @throws LockError `InvalidArgument` if it is no string, empty, or over 512 bytes of UTF-8
+ */
+declare function normalizeAndValidateKey(key: string): string;
+/**
+ * Checks that a lock id is 22 characters of base64url.
+ *
+ * @throws LockError `InvalidArgument` if it is not
+ */
+declare function validateLockId(lockId: string): void;
+/** A new lock id: 16 bytes from the system's random source, as 22 characters of base64url. */
+declare function generateLockId(): string;
+/**
+ * 24 hexadecimal digits by which a key or a lock id can be recognised in logs: a fingerprint, and no secret. It is not
+ * cryptographic. A short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), any other can be found
+ * by trying. Where keys must not become known, do not show it to those who must not know them.
+ */
+declare function hashKey(value: string): HashId;
+/**
+ * The key under which a store keeps a lock: `prefix:key`, with the key in NFC, or a hash of it where that is too long.
+ *
+ * @param prefix - namespace; trailing colons are dropped; may be empty
+ * @param key - the user's key
+ * @param limitBytes - the store's limit, in bytes of UTF-8; see `BACKEND_LIMITS`
+ * @param reserveBytes - bytes to keep free for derived keys; see `RESERVE_BYTES`
+ * @throws LockError `InvalidArgument` if the key is empty or the prefix leaves no room
+ */
+declare function makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string;
+/**
+ * The fencing token of a number: 15 digits, zero-padded. Fractions are cut off.
+ *
+ * @throws LockError `InvalidArgument` if it is negative, no number, or has over 15 digits
+ */
+declare function formatFence(value: number | bigint): Fence;
+/**
+ * Warns on the console that the fences of a key run out.
+ *
+ * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
+ */
+declare function logFenceWarning(fence: Fence | number, key: string): void;
+/** Whether an acquisition gave a fencing token; for code that does not know its backend. */
+declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C>): result is AcquireOk<C> & {
+    fence: Fence;
+};
+/** Whether a lock that ends at `expiresAtMs` counts as held at `nowMs`. All in milliseconds. */
+declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
+/** Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings. */
+declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
+
+/**
+ * What went wrong, in eight words that mean the same on every backend
+ * (interface.md, "Centralized Error Mapping").
+ *
+ * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
+ * - `AuthFailed`: credentials or access refused
+ * - `InvalidArgument`: the input or the configuration is wrong
+ * - `RateLimited`: the store asks for less load
+ * - `NetworkTimeout`: no answer in time; the store may have done what was asked
+ * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
+ * - `Aborted`: an `AbortSignal` cancelled the operation
+ * - `Internal`: anything else
+ */
+type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "Aborted" | "Internal";
+/** What a {@link LockError} is about. Holds raw identifiers: do not log it unseen. */
+interface LockErrorContext {
+    /** The lock's key. */
+    key?: string | undefined;
+    /** The lock's id. */
+    lockId?: string | undefined;
+    /** The error underneath. */
+    cause?: unknown;
+}
+/**
+ * The one error type of this package: every rejection that is not an error of your own callback is one.
+ *
+ * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy.
+ * Neither the message nor what `console.log` prints contains the key or the lock id; both are in `context`.
+ */
+declare class LockError extends Error {
+    /** What went wrong. */
+    code: LockErrorCode;
+    /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
+    context?: LockErrorContext | undefined;
+    /**
+     * @param code - what went wrong
+     * @param message - for people; the code if left out
+     * @param context - what it is about; `context.cause` becomes the error's `cause` as well
+     */
+    constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
+    /** Recognises the errors of other copies of this class; subclasses are told apart as usual. */
+    static [Symbol.hasInstance](value: unknown): boolean;
 }
 
 /** What users see of the PostgreSQL backend. */
@@ -984,21 +976,10 @@ declare function createSqliteBackend(path: string, options?: SqliteBackendOption
 /** The same, with the path among the options. */
 declare function createSqliteBackend(options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
 
-/** How to wait, with nothing left open but the signal. */
-type AcquisitionPolicy = {
-    [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<AcquisitionOptions[Option]>;
-} & Pick<AcquisitionOptions, "signal">;
-/** What backends take from their caller where it says something. */
-interface BackendConfig {
-    /** Milliseconds after which a lock ends by itself. Default 30000. */
-    ttlMs?: number | undefined;
-}
-/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
-declare function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy;
-/** The options with the defaults of backends where they say nothing. */
-declare function mergeBackendConfig(config?: BackendConfig): {
-    ttlMs: number;
-};
+/** Waiting for a lock and holding it: while a callback runs, or until its holder releases it. */
+
+/** `lock()` bound to `backend`. */
+declare function createAutoLock<C extends BackendCapabilities>(backend: LockBackendLike<C>): BoundLock<C>;
 
 /** What backends see when they release or extend, and what they report. For writers of backends. */
 
@@ -1054,7 +1035,7 @@ declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
 /** `syncguard/redis` */
 
 /** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
-declare function createLock$2(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): BoundLock<RedisCapabilities>;
+declare function createLock$3(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): BoundLock<RedisCapabilities>;
 
 type redis_LockData = LockData;
 type redis_RedisBackendOptions = RedisBackendOptions;
@@ -1065,14 +1046,14 @@ type redis_RedisConnectionOptions = RedisConnectionOptions;
 type redis_RedisTlsOptions = RedisTlsOptions;
 declare const redis_createRedisBackend: typeof createRedisBackend;
 declare namespace redis {
-  export { createLock$2 as createLock, redis_createRedisBackend as createRedisBackend };
+  export { createLock$3 as createLock, redis_createRedisBackend as createRedisBackend };
   export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisClient as RedisClient, redis_RedisConfig as RedisConfig, redis_RedisConnectionOptions as RedisConnectionOptions, redis_RedisTlsOptions as RedisTlsOptions };
 }
 
 /** `syncguard/postgres` */
 
 /** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
-declare function createLock$1(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): BoundLock<PostgresCapabilities>;
+declare function createLock$2(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): BoundLock<PostgresCapabilities>;
 
 type postgres_PgClient = PgClient;
 type postgres_PostgresBackendOptions = PostgresBackendOptions;
@@ -1086,8 +1067,25 @@ type postgres_PostgresSslOptions = PostgresSslOptions;
 declare const postgres_createPostgresBackend: typeof createPostgresBackend;
 declare const postgres_setupSchema: typeof setupSchema;
 declare namespace postgres {
-  export { createLock$1 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
+  export { createLock$2 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
   export type { postgres_PgClient as PgClient, postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresClient as PostgresClient, postgres_PostgresConfig as PostgresConfig, postgres_PostgresConnectionOptions as PostgresConnectionOptions, postgres_PostgresJsClient as PostgresJsClient, postgres_PostgresSchemaOptions as PostgresSchemaOptions, postgres_PostgresSslOptions as PostgresSslOptions };
+}
+
+/** `syncguard/firestore` */
+
+/** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
+declare function createLock$1(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): BoundLock<FirestoreCapabilities>;
+
+type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
+type firestore_FirestoreCapabilities = FirestoreCapabilities;
+type firestore_FirestoreClient = FirestoreClient;
+type firestore_FirestoreConfig = FirestoreConfig;
+type firestore_FirestoreConnectionOptions = FirestoreConnectionOptions;
+type firestore_LockDocument = LockDocument;
+declare const firestore_createFirestoreBackend: typeof createFirestoreBackend;
+declare namespace firestore {
+  export { firestore_createFirestoreBackend as createFirestoreBackend, createLock$1 as createLock };
+  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_LockDocument as LockDocument };
 }
 
 /** `syncguard/sqlite` */

@@ -135,7 +135,7 @@ describe("the platforms' packages", () => {
   });
 
   it.each(platforms)("%s is named literally in the loader", (platform) => {
-    const loader = readFileSync(join(root, "npm/syncguard/loader.ts"), "utf8");
+    const loader = readFileSync(join(root, "npm/syncguard/native/loader.ts"), "utf8");
     expect(loader).toContain(`require("syncguard-${platform}")`);
   });
 

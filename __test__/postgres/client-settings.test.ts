@@ -14,7 +14,7 @@ import { temporaryFolder } from "../support/temp";
 type Target = { connection: Record<string, unknown>; password?: () => unknown };
 type Reading = Target | { obstacle: string };
 
-const { readClient } = createRequire(import.meta.url)("../../dist/postgres-client-settings.js") as {
+const { readClient } = createRequire(import.meta.url)("../../dist/postgres/client-settings.js") as {
   readClient: (client: object) => Reading;
 };
 

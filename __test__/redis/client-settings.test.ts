@@ -10,7 +10,7 @@ import { thrownLockError } from "../support/errors";
 
 type Reading = { settings: Record<string, unknown> } | { obstacle: string };
 
-const { readClient } = createRequire(import.meta.url)("../../dist/redis-client-settings.js") as {
+const { readClient } = createRequire(import.meta.url)("../../dist/redis/client-settings.js") as {
   readClient: (client: object) => Reading;
 };
 

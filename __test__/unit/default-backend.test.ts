@@ -167,7 +167,7 @@ describe("without a word", () => {
   });
 
   test("the folder is the platform's", () => {
-    const { stateFolder } = createRequire(import.meta.url)("../../dist/default-backend.js") as {
+    const { stateFolder } = createRequire(import.meta.url)("../../dist/default/backend.js") as {
       stateFolder: (env: object, platform: string, home: string) => string;
     };
     expect(stateFolder({}, "linux", "/home/u")).toBe("/home/u/.local/state/syncguard");

@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { addon } from "../../scripts/lib/paths.mjs";
-import { loadAddon, notLoaded, platformNames } from "../../npm/syncguard/loader";
+import { loadAddon, notLoaded, platformNames } from "../../npm/syncguard/native/loader";
 
 test.each([
   ["darwin", "arm64", "", ["darwin-arm64"]],

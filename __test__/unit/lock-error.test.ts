@@ -14,7 +14,7 @@ function secondCopy(): typeof LockError {
   const folder = temporaryFolder();
   onTestFinished(folder.remove);
   const copy = join(folder.path, "errors.js");
-  copyFileSync(join(require.resolve("syncguard"), "..", "errors.js"), copy);
+  copyFileSync(join(require.resolve("syncguard"), "..", "native", "errors.js"), copy);
   return (require(copy) as { LockError: typeof LockError }).LockError;
 }
 

@@ -322,7 +322,7 @@ describe("what a backend sees", () => {
 });
 
 describe("the core's rules", () => {
-  const { core } = createRequire(import.meta.url)("../../dist/native.js") as {
+  const { core } = createRequire(import.meta.url)("../../dist/native/core.js") as {
     core: { createAcquisition: (policy: unknown) => unknown };
   };
 

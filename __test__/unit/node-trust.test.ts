@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import tls from "node:tls";
 import { afterEach, expect, test, vi } from "vitest";
-import { nodeRoots } from "../../npm/syncguard/node-trust";
+import { nodeRoots } from "../../npm/syncguard/options/node-trust";
 
 const node = tls as unknown as { getCACertificates?: () => readonly string[] };
 const original = node.getCACertificates;

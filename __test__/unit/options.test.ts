@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { checkKnownOptions, nearest } from "../../dist/options.js";
+import { checkKnownOptions, nearest } from "../../dist/options/known.js";
 
 const known = ["tableName", "fenceTableName", "poolSize", "prepare"];
 const check = (given: object) => () => checkKnownOptions(given, known, "PostgreSQL backend option");

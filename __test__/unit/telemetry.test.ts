@@ -217,7 +217,7 @@ describe("events", () => {
   });
 
   test("cost no hashes if nobody listens", async () => {
-    const { core } = createRequire(import.meta.url)("../../dist/native.js") as {
+    const { core } = createRequire(import.meta.url)("../../dist/native/core.js") as {
       core: { hashKey: (value: string) => string };
     };
     const hash = vi.spyOn(core, "hashKey");

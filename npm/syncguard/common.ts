@@ -1,21 +1,20 @@
 /** `syncguard/common`: everything that needs no particular backend, for those who write one. */
 
+export { setDefaultBackend } from "./default/backend.js";
+export { lock } from "./default/lock.js";
 export {
+  type AcquisitionPolicy,
   BACKEND_DEFAULTS,
   BACKEND_LIMITS,
+  type BackendConfig,
   FENCE_THRESHOLDS,
   LOCK_DEFAULTS,
   MAX_KEY_LENGTH_BYTES,
-  RESERVE_BYTES,
-  TIME_TOLERANCE_MS,
-} from "./constants.js";
-export {
-  type AcquisitionPolicy,
-  type BackendConfig,
   mergeAcquisitionConfig,
   mergeBackendConfig,
-} from "./config.js";
-export { setDefaultBackend } from "./default-backend.js";
+  RESERVE_BYTES,
+  TIME_TOLERANCE_MS,
+} from "./lock/defaults.js";
 export {
   attachRawData,
   getById,
@@ -27,18 +26,9 @@ export {
   type RawIdentifiers,
   type RawLockData,
   sanitizeLockInfo,
-} from "./diagnostics.js";
-export { LockError, type LockErrorCode, type LockErrorContext } from "./errors.js";
-export { formatFence, hasFence, logFenceWarning } from "./fence.js";
-export { acquireHandle, createDisposableHandle, decorateAcquireResult } from "./handle.js";
-export {
-  generateLockId,
-  hashKey,
-  makeStorageKey,
-  normalizeAndValidateKey,
-  validateLockId,
-} from "./keys.js";
-export { createAutoLock, lock } from "./lock.js";
+} from "./lock/diagnostics.js";
+export { acquireHandle, createDisposableHandle, decorateAcquireResult } from "./lock/handle.js";
+export { createAutoLock } from "./lock/lock.js";
 export {
   FAILURE_REASON,
   mapBackendObservation,
@@ -48,10 +38,8 @@ export {
   type MutationCondition,
   type MutationReason,
   type MutationResult,
-} from "./mutation.js";
-export { checkAborted, delay } from "./signal.js";
-export { withTelemetry } from "./telemetry.js";
-export { calculateRedisServerTimeMs, isLive } from "./time.js";
+} from "./lock/mutation.js";
+export { withTelemetry } from "./lock/telemetry.js";
 export type {
   AcquireOk,
   AcquireResult,
@@ -83,4 +71,18 @@ export type {
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
-} from "./types.js";
+} from "./lock/types.js";
+export {
+  calculateRedisServerTimeMs,
+  formatFence,
+  generateLockId,
+  hasFence,
+  hashKey,
+  isLive,
+  logFenceWarning,
+  makeStorageKey,
+  normalizeAndValidateKey,
+  validateLockId,
+} from "./lock/values.js";
+export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
+export { checkAborted, delay } from "./native/signal.js";

@@ -1,6 +1,6 @@
 /** `syncguard/firestore` */
 
-import { createFirestoreBackend } from "./firestore-backend.js";
+import { createFirestoreBackend } from "./firestore/backend.js";
 import type {
   FirestoreBackendOptions,
   FirestoreCapabilities,
@@ -8,9 +8,9 @@ import type {
   FirestoreConfig,
   FirestoreConnectionOptions,
   LockDocument,
-} from "./firestore-types.js";
-import { createAutoLock } from "./lock.js";
-import type { BoundLock } from "./types.js";
+} from "./firestore/types.js";
+import { createAutoLock } from "./lock/lock.js";
+import type { BoundLock } from "./lock/types.js";
 
 export {
   createFirestoreBackend,

@@ -1,11 +1,12 @@
 /** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
 
-import { createFunctions } from "./forrst-functions.js";
-import { createHandle } from "./forrst-handle.js";
-import { URNS } from "./forrst-rules.js";
-import type { AtomicLock, AtomicLockOptions } from "./forrst-types.js";
-import type { BackendCapabilities, SyncGuardBackend } from "./types.js";
-import { checkBackend, checkDisposal, checkFunction, checkObject, invalid } from "./validation.js";
+import { createFunctions } from "./forrst/functions.js";
+import { createHandle } from "./forrst/handle.js";
+import { URNS } from "./forrst/rules.js";
+import type { AtomicLock, AtomicLockOptions } from "./forrst/types.js";
+import { checkBackend, checkDisposal } from "./lock/arguments.js";
+import type { BackendCapabilities, SyncGuardBackend } from "./lock/types.js";
+import { checkFunction, checkObject, invalid } from "./options/validation.js";
 
 export type {
   AtomicLock,
@@ -18,7 +19,7 @@ export type {
   ForrstExtension,
   ForrstRequest,
   ForrstResponse,
-} from "./forrst-types.js";
+} from "./forrst/types.js";
 
 /**
  * The atomic-lock extension for a Forrst server, on any backend of this package.

@@ -1,5 +1,8 @@
 /** `syncguard` */
 
+export { setDefaultBackend } from "./default/backend.js";
+export { lock } from "./default/lock.js";
+export { createFirestoreBackend } from "./firestore/backend.js";
 export {
   BACKEND_DEFAULTS,
   BACKEND_LIMITS,
@@ -8,8 +11,7 @@ export {
   MAX_KEY_LENGTH_BYTES,
   RESERVE_BYTES,
   TIME_TOLERANCE_MS,
-} from "./constants.js";
-export { setDefaultBackend } from "./default-backend.js";
+} from "./lock/defaults.js";
 export {
   getById,
   getByIdRaw,
@@ -19,20 +21,9 @@ export {
   owns,
   type RawLockData,
   sanitizeLockInfo,
-} from "./diagnostics.js";
-export { LockError, type LockErrorCode, type LockErrorContext } from "./errors.js";
-export { hasFence } from "./fence.js";
-export { acquireHandle, decorateAcquireResult } from "./handle.js";
-export {
-  generateLockId,
-  hashKey,
-  makeStorageKey,
-  normalizeAndValidateKey,
-  validateLockId,
-} from "./keys.js";
-export { lock } from "./lock.js";
-export { withTelemetry } from "./telemetry.js";
-export { calculateRedisServerTimeMs, isLive } from "./time.js";
+} from "./lock/diagnostics.js";
+export { acquireHandle, decorateAcquireResult } from "./lock/handle.js";
+export { withTelemetry } from "./lock/telemetry.js";
 export type {
   AcquireOk,
   AcquireResult,
@@ -64,9 +55,18 @@ export type {
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
-} from "./types.js";
-
-export { createFirestoreBackend } from "./firestore.js";
-export { createPostgresBackend } from "./postgres-backend.js";
-export { createRedisBackend } from "./redis-backend.js";
-export { createSqliteBackend } from "./sqlite-backend.js";
+} from "./lock/types.js";
+export {
+  calculateRedisServerTimeMs,
+  generateLockId,
+  hasFence,
+  hashKey,
+  isLive,
+  makeStorageKey,
+  normalizeAndValidateKey,
+  validateLockId,
+} from "./lock/values.js";
+export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
+export { createPostgresBackend } from "./postgres/backend.js";
+export { createRedisBackend } from "./redis/backend.js";
+export { createSqliteBackend } from "./sqlite/backend.js";

@@ -1,7 +1,8 @@
 /** `syncguard/postgres` */
 
-import { createAutoLock } from "./lock.js";
-import { createPostgresBackend, setupSchema } from "./postgres-backend.js";
+import { createAutoLock } from "./lock/lock.js";
+import type { BoundLock } from "./lock/types.js";
+import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
 import type {
   PgClient,
   PostgresBackendOptions,
@@ -12,8 +13,7 @@ import type {
   PostgresJsClient,
   PostgresSchemaOptions,
   PostgresSslOptions,
-} from "./postgres-types.js";
-import type { BoundLock } from "./types.js";
+} from "./postgres/types.js";
 
 export {
   createPostgresBackend,

@@ -1,7 +1,8 @@
 /** `syncguard/redis` */
 
-import { createAutoLock } from "./lock.js";
-import { createRedisBackend } from "./redis-backend.js";
+import { createAutoLock } from "./lock/lock.js";
+import type { BoundLock } from "./lock/types.js";
+import { createRedisBackend } from "./redis/backend.js";
 import type {
   LockData,
   RedisBackendOptions,
@@ -10,8 +11,7 @@ import type {
   RedisConfig,
   RedisConnectionOptions,
   RedisTlsOptions,
-} from "./redis-types.js";
-import type { BoundLock } from "./types.js";
+} from "./redis/types.js";
 
 export {
   createRedisBackend,

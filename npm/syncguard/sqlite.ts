@@ -1,12 +1,12 @@
 /** `syncguard/sqlite` */
 
-import { createAutoLock } from "./lock.js";
+import { createAutoLock } from "./lock/lock.js";
+import type { BoundLock } from "./lock/types.js";
 import {
   createSqliteBackend,
   type SqliteBackendOptions,
   type SqliteCapabilities,
-} from "./sqlite-backend.js";
-import type { BoundLock } from "./types.js";
+} from "./sqlite/backend.js";
 
 export { createSqliteBackend, type SqliteBackendOptions, type SqliteCapabilities };
 

@@ -41,7 +41,7 @@ pub(crate) enum Outcome {
     },
 }
 
-/// How outcomes are numbered in a batch. `native.ts` has the same list.
+/// How outcomes are numbered in a batch. `native/operations.ts` has the same list.
 mod tag {
     pub(super) const ACQUIRED: f64 = 0.0;
     pub(super) const LOCKED: f64 = 1.0;
@@ -232,7 +232,7 @@ impl Completions {
     pub fn drain(&self, env: Env) -> String {
         let mut numbers = self.numbers.borrow_mut();
         // SAFETY: JavaScript waits for this call to return, and nothing else has the array's memory
-        // while it does: the array is `operations.ts`'s own and no other thread sees it.
+        // while it does: the array is `native/operations.ts`'s own and no other thread sees it.
         let numbers = unsafe { numbers.as_mut() };
         let room = numbers.len().saturating_sub(1) / WIDTH;
         let batch: Vec<(u32, Outcome)> = {

@@ -1,0 +1,144 @@
+import { createRequire } from "node:module";
+import { describe, expect, test, vi } from "vitest";
+import {
+  type FencingCapabilities,
+  generateLockId,
+  hashKey,
+  lock,
+  type SyncGuardBackend,
+  withTelemetry,
+} from "syncguard";
+import { lockError } from "../support/errors";
+import { deferred } from "../support/fake-backend";
+import { until } from "../support/until";
+
+const { createBackend } = createRequire(import.meta.url)("../../dist/lock/backend.js") as {
+  createBackend: (store: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
+};
+
+/** A store that grants everything, and how long each attempt was given. */
+function storeDouble(fenceNearLimit = false) {
+  const limits: (number | undefined)[] = [];
+  const released: string[] = [];
+  const grant = {
+    lockId: generateLockId(),
+    fence: "090000000000001",
+    expiresAtMs: 5,
+    fenceNearLimit,
+  };
+  const store = {
+    capabilities: { backend: "double", supportsFencing: true, timeAuthority: "server" },
+    acquire: vi.fn(
+      async (
+        _key: string,
+        _ttlMs: number,
+        _owner?: string,
+        timeoutMs?: number,
+      ): Promise<typeof grant | null> => {
+        limits.push(timeoutMs);
+        return grant;
+      },
+    ),
+    release: async (lockId: string) => {
+      released.push(lockId);
+      return true;
+    },
+  };
+  return { store, limits, released, backend: createBackend(store, {}) };
+}
+
+const config = (acquisition?: object) => ({ key: "some:key", ...(acquisition && { acquisition }) });
+
+describe("the limit of an attempt", () => {
+  test("is the time that lock() has left", async () => {
+    const { limits, backend } = storeDouble();
+    await lock(backend, () => 1, config());
+    await lock(backend, () => 1, config({ timeoutMs: 700 }));
+    await backend.lock("some:key", { acquisition: { timeoutMs: 600 } });
+    const observed = withTelemetry(backend, { onEvent: () => undefined });
+    await lock(observed, () => 1, config({ timeoutMs: 800 }));
+    expect(limits).toEqual([5_000, 700, 600, 800]);
+  });
+
+  test("shrinks with each attempt", async () => {
+    const { store, limits, backend } = storeDouble();
+    vi.useFakeTimers();
+    try {
+      store.acquire.mockImplementation(async (_key, _ttlMs, _owner, timeoutMs) => {
+        limits.push(timeoutMs);
+        vi.setSystemTime(Date.now() + 300);
+        return null;
+      });
+      const result = lockError(
+        lock(
+          backend,
+          () => 1,
+          config({ timeoutMs: 1_000, backoff: "fixed", jitter: "none", retryDelayMs: 100 }),
+        ),
+      );
+      await vi.runAllTimersAsync();
+      expect((await result).code).toBe("AcquisitionTimeout");
+      expect(limits).toEqual([1_000, 600, 200]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("is not there without lock()", async () => {
+    const { limits, backend } = storeDouble();
+    await backend.acquire({ key: "some:key", ttlMs: 5 });
+    expect(limits).toEqual([undefined]);
+  });
+});
+
+describe("a fence near its limit", () => {
+  test("is reported with the hash of the key", async () => {
+    const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
+    await storeDouble(false).backend.acquire({ key: "some:key", ttlMs: 5 });
+    expect(warn).not.toHaveBeenCalled();
+    await storeDouble(true).backend.acquire({ key: "some:key", ttlMs: 5 });
+    expect(warn).toHaveBeenCalledOnce();
+    const line = String(warn.mock.calls[0]?.[0]);
+    expect(line).toContain(`key=${hashKey("some:key")}`);
+    expect(line).not.toContain("some:key");
+  });
+});
+
+describe("a signal that comes with the grant", () => {
+  test("frees the lock and rejects", async () => {
+    const { store, released, backend } = storeDouble();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const granted = generateLockId();
+    store.acquire.mockImplementationOnce(async () => {
+      controller.abort();
+      return { lockId: granted, fence: "1", expiresAtMs: 5, fenceNearLimit: false };
+    });
+    const error = await lockError(backend.acquire({ key: "some:key", ttlMs: 5, signal }));
+    expect(error).toMatchObject({ code: "Aborted", message: "Operation aborted by signal" });
+    await until(() => released.length === 1);
+    expect(released).toEqual([granted]);
+  });
+
+  test("is freed before the backend is closed", async () => {
+    const { store, released, backend } = storeDouble();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const granted = generateLockId();
+    const { promise, resolve } = deferred<unknown>();
+    store.acquire.mockImplementationOnce(() => promise as never);
+    const closedAfter: string[][] = [];
+    Object.assign(store, { close: async () => closedAfter.push([...released]) });
+    const acquisition = lockError(backend.acquire({ key: "some:key", ttlMs: 5, signal }));
+    controller.abort();
+    const closing = backend.close();
+    // What is asked for from now on is refused at once.
+    expect((await lockError(backend.acquire({ key: "other", ttlMs: 5 }))).message).toBe(
+      "the backend is closed",
+    );
+    resolve({ lockId: granted, fence: "1", expiresAtMs: 5, fenceNearLimit: false });
+    expect((await acquisition).code).toBe("Aborted");
+    await closing;
+    expect(closedAfter).toEqual([[granted]]);
+  });
+});

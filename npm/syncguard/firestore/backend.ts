@@ -1,0 +1,123 @@
+import { checkDisposal } from "../lock/arguments.js";
+import { createBackend } from "../lock/backend.js";
+import type { SyncGuardBackend } from "../lock/types.js";
+import type { Store } from "../native/store.js";
+import { shareConnections } from "../options/clients.js";
+import { checkKnownOptions } from "../options/known.js";
+import { nodeRoots } from "../options/node-trust.js";
+import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
+import {
+  createFirestoreConnection,
+  type FirestoreConnection,
+  type FirestoreLocks,
+  type FirestoreSettings,
+  openFirestore,
+  openFirestoreOverClient,
+} from "./addon.js";
+import { driveClient, warnOfDuplicates } from "./client.js";
+import { readClient } from "./client-settings.js";
+import { readConnection } from "./connection.js";
+import type {
+  FirestoreBackendOptions,
+  FirestoreCapabilities,
+  FirestoreClient,
+  FirestoreConnectionOptions,
+} from "./types.js";
+
+const OPTIONS = Object.keys({
+  collection: true,
+  fenceCollection: true,
+  operationTimeoutMs: true,
+  transport: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof FirestoreBackendOptions, true>);
+
+/**
+ * A backend that keeps locks in Google Cloud Firestore.
+ *
+ * Each client's own clock decides when locks end: keep clocks synchronised. The backend connects at the first operation,
+ * and again when the connection is lost. An idle connection does not keep the process alive.
+ *
+ * @param db - one of
+ *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
+ *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
+ *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. Ending it stays your business.
+ *   - connection options
+ *   - nothing: the environment says it all
+ * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or
+ *   credentials that do not work are found out by the first operation.
+ */
+export function createFirestoreBackend(
+  db: FirestoreClient | FirestoreConnectionOptions = {},
+  options: FirestoreBackendOptions = {},
+): SyncGuardBackend<FirestoreCapabilities> {
+  const given = withoutNulls(options);
+  checkOptions(given);
+  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  return createBackend(connect(db, given), given);
+}
+
+function connect(
+  db: FirestoreClient | FirestoreConnectionOptions,
+  options: FirestoreBackendOptions,
+): Store {
+  const { transport } = options;
+  if (!isClient(db)) {
+    if (transport === "client") {
+      throw invalid('transport "client" needs a client with runTransaction() and collection()');
+    }
+    const settings = withNodeRoots(readConnection(db));
+    return connectNatively(createFirestoreConnection(settings), options);
+  }
+  if (transport === "client") return drive(db, options);
+  const reading = readClient(db);
+  if ("settings" in reading) {
+    return connectNatively(connectionOf(db, withNodeRoots(reading.settings)), options);
+  }
+  if (transport === "native") {
+    throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
+  }
+  return drive(db, options);
+}
+
+/** Whom Node trusts, where there is TLS. */
+function withNodeRoots(settings: FirestoreSettings): FirestoreSettings {
+  if (settings.emulatorHost !== undefined || settings.ssl === false) return settings;
+  const defaultRoots = nodeRoots();
+  return defaultRoots === undefined ? settings : { ...settings, defaultRoots };
+}
+
+function connectNatively(connection: FirestoreConnection, options: FirestoreBackendOptions): Store {
+  return openFirestore(connection, lockSettings(options), warnOfDuplicates);
+}
+
+const connectionOf = shareConnections(createFirestoreConnection);
+
+function drive(db: FirestoreClient, options: FirestoreBackendOptions): Store {
+  return openFirestoreOverClient(driveClient(db), lockSettings(options));
+}
+
+function lockSettings(options: FirestoreBackendOptions): FirestoreLocks {
+  const { collection, fenceCollection, cleanupInIsLocked, operationTimeoutMs } = options;
+  const locks: FirestoreLocks = {};
+  if (collection !== undefined) locks.collection = collection;
+  if (fenceCollection !== undefined) locks.fenceCollection = fenceCollection;
+  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  return locks;
+}
+
+function isClient(value: unknown): value is FirestoreClient {
+  if ((typeof value !== "object" || value === null) && typeof value !== "function") return false;
+  const { collection, runTransaction } = value as Partial<FirestoreClient>;
+  return typeof runTransaction === "function" && typeof collection === "function";
+}
+
+function checkOptions(options: unknown): asserts options is FirestoreBackendOptions {
+  checkServerOptions(options);
+  checkKnownOptions(options as object, OPTIONS, "Firestore backend option");
+  const { collection, fenceCollection } = options as Partial<Record<string, unknown>>;
+  checkStrings({ collection, fenceCollection });
+}

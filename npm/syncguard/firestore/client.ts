@@ -1,0 +1,240 @@
+/** The client transport: transactions and reads through a client's own methods. */
+
+import type {
+  FirestoreCall,
+  FirestoreReads,
+  FirestoreRef,
+  FirestoreWarning,
+  FirestoreWrite,
+} from "./addon.js";
+import type { FirestoreClient } from "./types.js";
+
+type Fields = Record<string, string | number>;
+type Document = { id?: string; ref?: Reference; data: () => Record<string, unknown> | undefined };
+type Query = { get: () => Promise<{ docs: Document[] }> };
+type Reference = { id?: string; get: () => Promise<Document> };
+type Collection = {
+  doc: (id: string) => Reference;
+  where: (field: string, operator: "==", value: string) => Query;
+};
+type Transaction = {
+  get(what: Reference): Promise<Document>;
+  get(what: Query): Promise<{ docs: Document[] }>;
+  getAll?: (...references: Reference[]) => Promise<Document[]>;
+  set: (reference: Reference, fields: Fields) => unknown;
+  update: (reference: Reference, fields: Fields) => unknown;
+  delete: (reference: Reference) => unknown;
+};
+type Database = {
+  collection: (name: string) => Collection;
+  runTransaction: (
+    run: (transaction: Transaction) => Promise<void>,
+    options?: { maxAttempts: number },
+  ) => Promise<unknown>;
+  /** Of Google's client alone. */
+  _clientPool?: { terminated?: unknown };
+};
+
+/** What was found; `refs` are the documents of a query by their ids. */
+type Found = { answer: unknown; refs: Map<string, Reference> };
+
+/** A transaction that has read and waits for what to do. */
+type Open = {
+  refs: Map<string, Reference>;
+  /** Lets it write and end; with `null`, end without. */
+  decide: (writes: readonly FirestoreWrite[] | null) => void;
+  ended: Promise<void>;
+};
+
+/** How to carry out the core's calls on `client`. */
+export function driveClient(client: FirestoreClient): (call: FirestoreCall) => Promise<unknown> {
+  const db = client as unknown as Database;
+  const transactions = new Map<number, Open>();
+
+  return async (call) => {
+    // Reads of Google's client would never end then, and reject a promise of its own that nobody hears: that ends the
+    // process.
+    if (db._clientPool?.terminated === true) throw terminated();
+    if ("open" in call) return await open(call.open, call.read, call.limitMs);
+    if ("read" in call) return (await readAlone(db, call.read)).answer;
+    if ("duplicate" in call) {
+      await warnOfDuplicates(call);
+      return null;
+    }
+    const number = "commit" in call ? call.commit : call.rollback;
+    const transaction = transactions.get(number);
+    transactions.delete(number);
+    if ("rollback" in call) {
+      transaction?.decide(null);
+      return null;
+    }
+    // It came too late: nothing was written.
+    if (transaction === undefined) throw conflict();
+    transaction.decide(call.writes);
+    await transaction.ended;
+    return null;
+  };
+
+  function open(number: number, reads: FirestoreReads, limitMs: number): Promise<unknown> {
+    return new Promise((answer, fail) => {
+      let decide: Open["decide"] = () => undefined;
+      const decision = new Promise<readonly FirestoreWrite[] | null>((resolve) => {
+        decide = resolve;
+      });
+      const refs: Open["refs"] = new Map();
+      const read = async (transaction: Transaction): Promise<void> => {
+        const found = await readWithin(db, transaction, reads);
+        for (const [id, ref] of found.refs) refs.set(id, ref);
+        answer(found.answer);
+      };
+      const write = async (transaction: Transaction): Promise<void> => {
+        const writes = await decision;
+        if (writes === null) throw new RolledBack();
+        for (const write of writes) apply(db, transaction, refs, write);
+      };
+      const ended = transact(db, read, write);
+      transactions.set(number, { refs, decide, ended });
+      // Whoever should decide may have gone.
+      const limit = setTimeout(() => {
+        transactions.delete(number);
+        decide(null);
+      }, limitMs);
+      limit.unref?.();
+      ended.catch(fail).finally(() => {
+        clearTimeout(limit);
+      });
+    });
+  }
+}
+
+/** Prints a warning of the core (ADR-014). */
+export async function warnOfDuplicates({ duplicate }: FirestoreWarning): Promise<void> {
+  const { lockIdHash, live, expired } = duplicate;
+  console.warn(
+    `[SyncGuard] Several lock documents carry one lockId: lockIdHash=${lockIdHash}, live=${live}, expired=${expired}`,
+  );
+}
+
+/** Ends a transaction without writes. */
+class RolledBack extends Error {
+  override name = "RolledBack";
+}
+
+function terminated(): Error {
+  return Object.assign(new Error("the client has been terminated"), { code: 3 });
+}
+
+/** What Firestore says when it was not reached, or was and could not answer. */
+function unknownOutcome(): Error {
+  return Object.assign(new Error("the client repeated the transaction"), { code: 14 });
+}
+
+/** What Firestore says when another transaction was in the way, and nothing was written. */
+function conflict(): Error {
+  return Object.assign(new Error("the transaction has to be repeated"), { code: 10 });
+}
+
+/**
+ * Runs a transaction once. A client that repeats it by itself would write what was decided about documents that have
+ * changed since: the repetition is refused. Before there were writes, the core can begin anew; after, nobody knows
+ * whether they were carried out.
+ */
+async function transact(
+  db: Database,
+  read: (transaction: Transaction) => Promise<void>,
+  write: (transaction: Transaction) => Promise<void>,
+): Promise<void> {
+  let attempts = 0;
+  let isWritten = false;
+  const once = async (transaction: Transaction): Promise<void> => {
+    attempts += 1;
+    if (attempts > 1) throw new RolledBack();
+    await read(transaction);
+    await write(transaction);
+    isWritten = true;
+  };
+  try {
+    await db.runTransaction(once, { maxAttempts: 1 });
+  } catch (error) {
+    if (attempts <= 1) throw error;
+    throw isWritten ? unknownOutcome() : conflict();
+  }
+}
+
+async function readWithin(
+  db: Database,
+  transaction: Transaction,
+  reads: FirestoreReads,
+): Promise<Found> {
+  if (!("documents" in reads)) {
+    const { docs } = await transaction.get(query(db, reads));
+    return ofQuery(docs, Date.now());
+  }
+  const references = reads.documents.map((ref) => reference(db, ref));
+  // One round trip; with several, the first has to start the transaction.
+  const found =
+    references.length > 1 && typeof transaction.getAll === "function"
+      ? await transaction.getAll(...references)
+      : await Promise.all(references.map((ref) => transaction.get(ref)));
+  // Captured in the transaction, where the documents are.
+  return byName(reads.documents, found, Date.now());
+}
+
+async function readAlone(db: Database, reads: FirestoreReads): Promise<Found> {
+  // Before reading: by the time of the answer, a lock that was extended meanwhile would look expired.
+  const nowMs = Date.now();
+  if (!("documents" in reads)) return ofQuery((await query(db, reads).get()).docs, nowMs);
+  const references = reads.documents.map((ref) => reference(db, ref));
+  return byName(reads.documents, await Promise.all(references.map((ref) => ref.get())), nowMs);
+}
+
+function byName(asked: readonly FirestoreRef[], found: Document[], nowMs: number): Found {
+  const documents = asked.map(({ id }, index) => {
+    const data = found[index]?.data();
+    return data === undefined ? null : { id, fields: plain(data) };
+  });
+  return { answer: { nowMs, documents }, refs: new Map() };
+}
+
+function ofQuery(found: Document[], nowMs: number): Found {
+  const refs: Found["refs"] = new Map();
+  const documents = found.map((document, index) => {
+    const id = document.id ?? document.ref?.id ?? String(index);
+    if (document.ref !== undefined) refs.set(id, document.ref);
+    return { id, fields: plain(document.data() ?? {}) };
+  });
+  return { answer: { nowMs, documents }, refs };
+}
+
+/** The fields that locks have use for, in the words of JSON: clients may be set to give big integers. */
+function plain(data: Record<string, unknown>): Fields {
+  const fields: Fields = {};
+  for (const [name, value] of Object.entries(data)) {
+    if (typeof value === "string" || typeof value === "number") fields[name] = value;
+    else if (typeof value === "bigint") fields[name] = Number(value);
+  }
+  return fields;
+}
+
+function apply(
+  db: Database,
+  transaction: Transaction,
+  refs: Open["refs"],
+  write: FirestoreWrite,
+): void {
+  if ("set" in write) transaction.set(reference(db, write.set), write.fields);
+  else if ("update" in write) transaction.update(found(db, refs, write.update), write.fields);
+  else transaction.delete(found(db, refs, write.delete));
+}
+
+function found(db: Database, refs: Open["refs"], ref: FirestoreRef): Reference {
+  return refs.get(ref.id) ?? reference(db, ref);
+}
+
+function reference(db: Database, { collection, id }: FirestoreRef): Reference {
+  return db.collection(collection).doc(id);
+}
+
+function query(db: Database, reads: Exclude<FirestoreReads, { documents: unknown }>): Query {
+  return db.collection(reads.collection).where(reads.field, "==", reads.equals);
+}

@@ -1,0 +1,67 @@
+/** Connection settings as users give them. */
+
+import { checkKnownOptions } from "../options/known.js";
+import { invalid, withoutNulls } from "../options/validation.js";
+import type { FirestoreSettings } from "./addon.js";
+import type { FirestoreConnectionOptions } from "./types.js";
+
+/** The type of each option. */
+const TYPES: Readonly<Record<keyof FirestoreConnectionOptions, string>> = {
+  projectId: "string",
+  databaseId: "string",
+  credentials: "object",
+  keyFilename: "string",
+  emulatorHost: "string",
+  host: "string",
+  ssl: "boolean",
+};
+
+/**
+ * Reads options.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ */
+export function readConnection(given: unknown): FirestoreSettings {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw invalid("db must be a Firestore client or connection options");
+  }
+  const options = withoutNulls(given);
+  checkKnownOptions(options, Object.keys(TYPES), "connection option");
+  const settings: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
+    if (value === undefined) continue;
+    const type = TYPES[name as keyof FirestoreConnectionOptions];
+    if (typeof value !== type) throw invalid(`${name} must be a ${type}`);
+    settings[name] = value;
+  }
+  if (settings.credentials !== undefined) {
+    if (settings.keyFilename !== undefined) {
+      throw invalid("credentials and keyFilename exclude each other");
+    }
+    settings.credentials = credentialsJson(settings.credentials);
+    if (settings.credentials === undefined) throw invalid("credentials must be plain data");
+  }
+  return settings;
+}
+
+/** Credentials as the text of a key file, `undefined` if they are no plain data. */
+export function credentialsJson(credentials: unknown): string | undefined {
+  try {
+    return JSON.stringify(credentials);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The database that a `firestore:` URL names: `firestore://project` or `firestore://project/database`; `firestore:` leaves
+ * it to the environment, as credentials always are.
+ *
+ * @throws LockError `InvalidArgument`
+ */
+export function connectionOfUrl(url: string): FirestoreConnectionOptions {
+  const match = /^firestore:(?:\/\/([^/?#@]+)(?:\/([^/?#@]+))?)?$/i.exec(url);
+  if (match === null) throw invalid("a firestore URL is firestore://project/database");
+  const [, projectId, databaseId] = match;
+  return { projectId, databaseId };
+}

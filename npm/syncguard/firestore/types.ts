@@ -1,0 +1,79 @@
+/** What users see of the Firestore backend. */
+
+import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
+
+/** Firestore gives fencing tokens; the clock of the client decides. */
+export interface FirestoreCapabilities extends BackendCapabilities {
+  backend: "firestore";
+  supportsFencing: true;
+  timeAuthority: "client";
+}
+
+/** A client of yours: an instance of `Firestore` of `@google-cloud/firestore`, or anything with its methods. */
+export interface FirestoreClient {
+  collection: (...args: never[]) => unknown;
+  runTransaction: (...args: never[]) => unknown;
+}
+
+/**
+ * Which database, and who you are to it, in the words of `@google-cloud/firestore`. What is not said is taken from the
+ * environment.
+ */
+export interface FirestoreConnectionOptions {
+  /** The Google Cloud project. Default: GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, else that of the credentials. */
+  projectId?: string | undefined;
+  /** The database in the project. Default `"(default)"`. */
+  databaseId?: string | undefined;
+  /**
+   * The content of a key file; `client_email` and `private_key` are enough. Default: Application Default Credentials,
+   * that is the file in GOOGLE_APPLICATION_CREDENTIALS, that of `gcloud`, or the machine's own account.
+   */
+  credentials?: Readonly<Record<string, unknown>> | undefined;
+  /** The path of a key file, instead of `credentials`. It is read by the first operation. */
+  keyFilename?: string | undefined;
+  /** `host:port` of an emulator, which asks for no credentials. Default: FIRESTORE_EMULATOR_HOST. */
+  emulatorHost?: string | undefined;
+  /** Another server than Google's public one: `host` or `host:port`. */
+  host?: string | undefined;
+  /** Whether `host` speaks TLS. Default true. */
+  ssl?: boolean | undefined;
+}
+
+/** Options of the Firestore backend. */
+export interface FirestoreBackendOptions extends CommonBackendOptions {
+  /** The collection of locks. Default `"locks"`. */
+  collection?: string | undefined;
+  /** The collection of fence counters; another one than that of locks. Default `"fence_counters"`. */
+  fenceCollection?: string | undefined;
+  /**
+   * Milliseconds after which an operation fails, its retries after conflicts included; at most an hour. Default 5000.
+   */
+  operationTimeoutMs?: number | undefined;
+  /**
+   * Who carries operations to Firestore.
+   *
+   * - `"native"`: a connection of this package. From a client only its settings are read.
+   * - `"client"`: the client's own transactions.
+   *
+   * Default: native wherever all settings that matter can be carried over, else the client.
+   */
+  transport?: "native" | "client" | undefined;
+}
+
+/** The options with nothing left open. */
+export interface FirestoreConfig {
+  collection: string;
+  fenceCollection: string;
+  cleanupInIsLocked: boolean;
+}
+
+/** A lock as Firestore keeps it. */
+export interface LockDocument {
+  lockId: string;
+  /** Milliseconds since the Unix epoch. */
+  expiresAtMs: number;
+  /** Milliseconds since the Unix epoch. */
+  acquiredAtMs: number;
+  key: string;
+  fence: string;
+}

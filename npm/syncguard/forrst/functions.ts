@@ -1,0 +1,82 @@
+/** The extension's system functions. */
+
+import { rawData } from "../lock/diagnostics.js";
+import { failureReason } from "../lock/mutation.js";
+import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
+import { LockError } from "../native/errors.js";
+import { readSignal } from "../native/signal.js";
+import { checkObject } from "../options/validation.js";
+import { Refusal, rules, URNS } from "./rules.js";
+import type { AtomicLock, AtomicLockFunction, AtomicLockOptions, ForrstRequest } from "./types.js";
+
+type Run = (request: ForrstRequest, signal: AbortSignal | undefined) => Promise<unknown>;
+
+export function createFunctions<C extends BackendCapabilities>(
+  backend: SyncGuardBackend<C>,
+  { authorize }: AtomicLockOptions,
+): AtomicLock["functions"] {
+  const release: Run = async (request, signal) => {
+    const { key, owner } = rules.releaseArguments(request.call.arguments);
+    const found = await find(backend, key, signal);
+    if (found === null) throw rules.notFound(key);
+    if (!rules.owns(found.owner, owner)) throw rules.mismatch(key);
+    // By the id of the lock that was compared: one that took its place meanwhile stays.
+    const result = await backend.release({ lockId: found.lockId, signal });
+    const absent = result.ok ? undefined : (failureReason(result) ?? "not-found");
+    return rules.releaseResult(key, absent);
+  };
+
+  const forceRelease: Run = async (request, signal) => {
+    const key = rules.keyArgument(request.call.arguments);
+    const allowed: unknown = await authorize?.(request);
+    if (allowed !== true) throw rules.forbidden(key);
+    const result = await backend.forceRelease(key, { signal });
+    return rules.forceReleaseResult(key, result.ok);
+  };
+
+  const status: Run = async (request, signal) => {
+    const key = rules.keyArgument(request.call.arguments);
+    const found = await find(backend, key, signal);
+    if (found === null) return rules.statusFree(key);
+    const { owner, acquiredAtMs, expiresAtMs, readAtMs } = found;
+    return rules.statusHeld(key, owner, acquiredAtMs, expiresAtMs, readAtMs);
+  };
+
+  return Object.freeze({
+    [URNS.release]: serve(release),
+    [URNS.forceRelease]: serve(forceRelease),
+    [URNS.status]: serve(status),
+  });
+}
+
+function serve(run: Run): AtomicLockFunction {
+  return async (request, options = {}) => {
+    checkObject(request, "request");
+    checkObject(request.call, "request.call");
+    checkObject(options, "options");
+    const signal = readSignal(options.signal);
+    const { protocol, id } = request;
+    try {
+      return { protocol, id, result: await run(request, signal) };
+    } catch (refusal) {
+      if (refusal instanceof Refusal) return refusal.responseTo(request);
+      throw refusal;
+    }
+  };
+}
+
+/** The lock on `key` with what only its store knows of it. */
+async function find<C extends BackendCapabilities>(
+  backend: SyncGuardBackend<C>,
+  key: string,
+  signal: AbortSignal | undefined,
+) {
+  const info = await backend.lookup({ key, signal });
+  if (info === null) return null;
+  const { acquiredAtMs, expiresAtMs } = info;
+  const { lockId, owner, readAtMs } = rawData(info) ?? {};
+  if (lockId === undefined || readAtMs === undefined) {
+    throw new LockError("Internal", "lookups of this backend do not show who owns a lock", { key });
+  }
+  return { acquiredAtMs, expiresAtMs, lockId, owner, readAtMs };
+}

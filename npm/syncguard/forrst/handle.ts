@@ -1,0 +1,119 @@
+/** Serving a request under the lock that it asks for. */
+
+import { acquireUntilHeld } from "../lock/acquisition.js";
+import { createLockHandle } from "../lock/lock.js";
+import { reportReleaseError } from "../lock/release.js";
+import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
+import { LockError } from "../native/errors.js";
+import { readSignal } from "../native/signal.js";
+import { checkFunction, checkObject, invalid } from "../options/validation.js";
+import { readOptions, Refusal, type RequestedLock, rules, URNS } from "./rules.js";
+import type {
+  AtomicLock,
+  AtomicLockHandle,
+  AtomicLockOptions,
+  ForrstRequest,
+  ForrstResponse,
+} from "./types.js";
+
+export function createHandle<C extends BackendCapabilities>(
+  backend: SyncGuardBackend<C>,
+  functions: AtomicLock["functions"],
+  { onReleaseError }: AtomicLockOptions,
+): AtomicLock<C>["handle"] {
+  return async (request, next, options = {}) => {
+    checkObject(request, "request");
+    checkFunction(next, "next");
+    checkObject(options, "options");
+    const signal = readSignal(options.signal);
+    const name: unknown = (request as Partial<ForrstRequest>).call?.function;
+    if (isFunctionOf(functions, name)) return await functions[name](request, options);
+
+    let requested: RequestedLock | undefined;
+    try {
+      requested = readRequest(request, name);
+    } catch (error) {
+      if (error instanceof Refusal) return error.responseTo(request);
+      throw error;
+    }
+    if (requested === undefined) return await next(request, undefined);
+
+    let held: AcquireOk<C>;
+    const { fullKey: key, ttlMs, owner, waiting } = requested;
+    try {
+      const acquisition = { key, ttlMs, owner, signal, acquisition: waiting, onReleaseError };
+      held = await acquireUntilHeld(backend, acquisition);
+    } catch (error) {
+      if (!isContention(error)) throw error;
+      return requested.contention().responseTo(request);
+    }
+
+    const { lockId } = held;
+    /** Whether the lock was gone. */
+    const end = async (): Promise<boolean> => {
+      if (!requested.autoRelease) return false;
+      try {
+        // Without a signal: one that ended the work must not keep the lock held.
+        return !(await backend.release({ lockId })).ok;
+      } catch (error) {
+        reportReleaseError(error, lockId, key, onReleaseError);
+        return false;
+      }
+    };
+    const lock: AtomicLockHandle<C> = Object.assign(createLockHandle(backend, held, key, signal), {
+      owner,
+    });
+    let response: ForrstResponse;
+    try {
+      response = await next(request, lock);
+      checkResponse(response);
+    } catch (error) {
+      await end();
+      throw error;
+    }
+    const lost = await end();
+    return withData(response, requested.acquired(lock.expiresAtMs, lost));
+  };
+}
+
+/** What lock a request asks for; nothing if it does not use the extension. Throws a {@link Refusal}. */
+function readRequest(request: ForrstRequest, name: unknown): RequestedLock | undefined {
+  const extensions: unknown = request.extensions;
+  if (extensions === undefined || extensions === null) return undefined;
+  // Whoever sends something else may think that a lock protects the call.
+  if (!Array.isArray(extensions)) throw rules.invalidRequest("extensions", "must be an array");
+  const own = extensions.filter(
+    (extension: unknown) => (extension as { urn?: unknown } | null)?.urn === URNS.urn,
+  ) as { options?: unknown }[];
+  const [extension] = own;
+  if (extension === undefined) return undefined;
+  if (own.length > 1) throw rules.invalidRequest("extensions", `must have ${URNS.urn} once`);
+  return readOptions(typeof name === "string" ? name : "", extension.options);
+}
+
+function isFunctionOf(
+  functions: AtomicLock["functions"],
+  name: unknown,
+): name is keyof AtomicLock["functions"] {
+  return typeof name === "string" && Object.hasOwn(functions, name);
+}
+
+function isContention(error: unknown): boolean {
+  return error instanceof LockError && error.code === "AcquisitionTimeout";
+}
+
+function checkResponse(response: unknown): void {
+  if (typeof response !== "object" || response === null || Array.isArray(response)) {
+    throw invalid("next must return a response");
+  }
+  const { extensions } = response as ForrstResponse;
+  if (extensions !== undefined && extensions !== null && !Array.isArray(extensions)) {
+    throw invalid("next must return a response whose extensions are an array");
+  }
+}
+
+/** The response with the extension's data; what other extensions said stays. */
+export function withData(response: ForrstResponse, data: unknown): ForrstResponse {
+  const others = (response.extensions ?? []).filter(({ urn }) => urn !== URNS.urn);
+  return { ...response, extensions: [...others, { urn: URNS.urn, data }] };
+}

@@ -1,0 +1,126 @@
+/** Requests and responses of the Forrst protocol, as far as the atomic-lock extension needs them. */
+
+import type { BackendCapabilities, LockHandle, OnReleaseError } from "../lock/types.js";
+
+/** An extension in a request (`options`) or in a response (`data`). */
+export interface ForrstExtension {
+  /** Which extension. */
+  readonly urn: string;
+  /** In requests. */
+  readonly options?: unknown;
+  /** In responses. */
+  readonly data?: unknown;
+}
+
+/** A request. Servers may know more members. */
+export interface ForrstRequest {
+  /** `{ name: "forrst", version: "0.1.0" }` */
+  readonly protocol?: unknown;
+  /** Comes back in the response. */
+  readonly id?: unknown;
+  /** Which function, and with what. */
+  readonly call: {
+    readonly function: string;
+    readonly version?: unknown;
+    readonly arguments?: unknown;
+  };
+  /** The extensions that the request uses. */
+  readonly extensions?: readonly ForrstExtension[] | undefined;
+}
+
+/** An error in a response. */
+export interface ForrstError {
+  /** For programs. */
+  readonly code: string;
+  /** For people. */
+  readonly message: string;
+  /** What it is about. */
+  readonly details?: unknown;
+  /**
+   * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, and
+   * JSON does not show it, as the extension's errors do not have it.
+   */
+  readonly retryable?: boolean;
+}
+
+/** A response. Servers may know more members. */
+export interface ForrstResponse {
+  /** As in the request. */
+  readonly protocol?: unknown;
+  /** As in the request. */
+  readonly id?: unknown;
+  /** What the function returned; `null` if it failed. */
+  readonly result?: unknown;
+  /** What went wrong. */
+  readonly errors?: readonly ForrstError[] | undefined;
+  /** What extensions have to say. */
+  readonly extensions?: readonly ForrstExtension[] | undefined;
+}
+
+/** The lock that a function runs under. */
+export type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> =
+  LockHandle<C> & {
+    /** Who may release it from another process. */
+    readonly owner: string;
+  };
+
+/** Options of one call of `handle` or of a system function. */
+export interface AtomicLockCallOptions {
+  /**
+   * Ends the waiting for the lock, and is in the lock's handle for the function to heed. The release does not depend on
+   * it.
+   */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of {@link createAtomicLock}. */
+export interface AtomicLockOptions {
+  /**
+   * Whether a request may force a release. Only `true` allows it. Without this option nobody may.
+   *
+   * What it throws rejects the call, and the lock stays.
+   */
+  readonly authorize?: ((request: ForrstRequest) => boolean | Promise<boolean>) | undefined;
+  /** Hears of an automatic release that failed, which does not change the response. Default: as `lock()`. */
+  readonly onReleaseError?: OnReleaseError | undefined;
+}
+
+/** A system function of the extension. */
+export type AtomicLockFunction = (
+  request: ForrstRequest,
+  options?: AtomicLockCallOptions,
+) => Promise<ForrstResponse>;
+
+/** The names of the system functions. */
+export type AtomicLockFunctionName =
+  | "urn:cline:forrst:ext:atomic-lock:fn:release"
+  | "urn:cline:forrst:ext:atomic-lock:fn:force-release"
+  | "urn:cline:forrst:ext:atomic-lock:fn:status";
+
+/** The atomic-lock extension of a server. */
+export interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
+  /** The extension's name on the wire. */
+  readonly urn: "urn:forrst:ext:atomicLock";
+  /** The system functions by their names, for servers with their own routing. */
+  readonly functions: Readonly<Record<AtomicLockFunctionName, AtomicLockFunction>>;
+  /**
+   * Serves a request: takes the lock that it asks for, calls `next`, adds the extension's data to the response, and
+   * releases the lock. A request that does not use the extension goes to `next` as it is, and so does its response back.
+   * A call of a system function is answered without `next`.
+   *
+   * What `next` throws, the caller gets; the lock is released first. Bad options, contention and the errors of the
+   * system functions are responses with `errors`.
+   *
+   * @param request - the request; it is not changed
+   * @param next - the server's own handling; gets the same request, and the lock if the request asked for one
+   * @throws LockError what the store failed with; `Aborted` if `options.signal` ended the waiting
+   */
+  handle<Request extends ForrstRequest>(
+    request: Request,
+    next: (
+      request: Request,
+      lock: AtomicLockHandle<C> | undefined,
+    ) => ForrstResponse | Promise<ForrstResponse>,
+    options?: AtomicLockCallOptions,
+  ): Promise<ForrstResponse>;
+}

@@ -1,0 +1,75 @@
+/**
+ * What callers hand to functions of every backend, checked before anything starts: what is wrong is refused in the same turn
+ * of the event loop.
+ *
+ * What most callers pass is seen to be right at once. Everything else is for the core to judge, whose rules these are; asking
+ * it costs a call into the addon.
+ */
+
+import { core } from "../native/core.js";
+import { checkFunction, invalid } from "../options/validation.js";
+import { BACKEND_DEFAULTS } from "./defaults.js";
+import type { BackendCapabilities, LockBackendLike, OnReleaseError } from "./types.js";
+
+/** A key of so many code units is short enough, whatever NFC makes of it: at most nine bytes of UTF-8 of each. */
+const SURELY_SHORT = Math.floor(core.maxKeyLengthBytes / 9);
+
+const LOCK_ID = /^[\w-]{22}$/;
+
+/** @throws LockError `InvalidArgument` */
+export function checkKey(key: unknown): asserts key is string {
+  if (typeof key === "string" && key !== "" && key.isWellFormed()) {
+    if (key.length <= SURELY_SHORT) return;
+    // As many bytes as code units: it is ASCII, which NFC leaves alone.
+    if (key.length <= core.maxKeyLengthBytes && Buffer.byteLength(key) === key.length) return;
+  }
+  core.normalizeAndValidateKey(key as string);
+}
+
+/** @throws LockError `InvalidArgument` */
+export function checkLockId(lockId: unknown): asserts lockId is string {
+  if (typeof lockId !== "string" || !LOCK_ID.test(lockId)) core.validateLockId(lockId as string);
+}
+
+/** @throws LockError `InvalidArgument` */
+export function checkTtl(ttlMs: unknown): asserts ttlMs is number {
+  if (!(typeof ttlMs === "number" && ttlMs > 0 && (ttlMs | 0) === ttlMs)) {
+    core.validateTtl(ttlMs as number);
+  }
+}
+
+/** The owner label that was given, if any; `null` counts as none. */
+export function readOwner(owner: string | null | undefined): string | undefined {
+  if (owner === undefined || owner === null) return undefined;
+  core.validateOwner(owner);
+  return owner;
+}
+
+/** The TTL to use: the default if none is given. */
+export function resolveTtl(ttlMs: number | null | undefined): number {
+  if (ttlMs === undefined || ttlMs === null) return BACKEND_DEFAULTS.ttlMs;
+  checkTtl(ttlMs);
+  return ttlMs;
+}
+
+/** Refuses what disposal cannot use. */
+export function checkDisposal(
+  onReleaseError: OnReleaseError | undefined,
+  disposeTimeoutMs: number | undefined,
+): void {
+  if (onReleaseError !== undefined) checkFunction(onReleaseError, "onReleaseError");
+  if (
+    disposeTimeoutMs !== undefined &&
+    (typeof disposeTimeoutMs !== "number" || !(disposeTimeoutMs > 0))
+  ) {
+    throw invalid("disposeTimeoutMs must be a positive number");
+  }
+}
+
+/** Refuses what has not the methods of a backend. */
+export function checkBackend<C extends BackendCapabilities>(backend: LockBackendLike<C>): void {
+  const given = backend as Partial<LockBackendLike<C>> | null | undefined;
+  if (typeof given?.acquire !== "function" || typeof given.release !== "function") {
+    throw invalid("backend must be a LockBackend");
+  }
+}

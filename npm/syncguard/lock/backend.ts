@@ -1,0 +1,222 @@
+/** A backend as users see it, around a store that the addon has opened. */
+
+import { addContext } from "../native/errors.js";
+import { settle } from "../native/operations.js";
+import { checkAborted, readSignal } from "../native/signal.js";
+import type { Store } from "../native/store.js";
+import { invalid } from "../options/validation.js";
+import { optionNames, warnOfUnknown } from "../options/warnings.js";
+import { attemptTimeoutMs, markChecksKeys } from "./acquisition.js";
+import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
+import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
+import {
+  addHandle,
+  type DisposalOptions,
+  noLock,
+  readDisposal,
+  rememberDisposal,
+} from "./handle.js";
+import { createLockMethod } from "./lock.js";
+import { failure } from "./mutation.js";
+import { releaseInBackground } from "./release.js";
+import type {
+  BackendCapabilities,
+  HeldLock,
+  KeyLookup,
+  OwnershipLookup,
+  SyncGuardBackend,
+} from "./types.js";
+import { hashKey, logFenceWarning } from "./values.js";
+
+/** More than pass between the end of an attempt and lock()'s look at it. */
+const MICROTASKS_OF_LOCK = 10;
+
+const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner"]);
+
+/**
+ * Puts the public interface around a store. Everything asynchronous rejects and never throws. What is wrong with
+ * arguments is found before the first `await`, so that the promise is rejected already when the caller gets it.
+ */
+export function createBackend<C extends BackendCapabilities>(
+  store: Store,
+  options: DisposalOptions,
+): SyncGuardBackend<C> {
+  const disposal = readDisposal(options);
+  const capabilities: Readonly<C> = Object.freeze({ ...store.capabilities }) as never;
+
+  let closing: Promise<void> | undefined;
+  let isClosed = false;
+  const close = (): Promise<void> => (closing ??= finish());
+  const checkOpen = (): void => {
+    if (closing !== undefined) throw invalid("the backend is closed");
+  };
+  /** How many releases run, and acquisitions that may be cancelled and then release what they were granted. */
+  let running = 0;
+  let lastEnded: (() => void) | undefined;
+  const ended = (): void => {
+    running -= 1;
+    if (running === 0) lastEnded?.();
+  };
+
+  /** Releases are let through until nothing that was cancelled can be granted any more. */
+  async function finish(): Promise<void> {
+    await idle();
+    // lock() looks at its signals once more after its attempt, and then releases by itself.
+    for (let turn = 0; turn < MICROTASKS_OF_LOCK; turn += 1) await Promise.resolve();
+    await idle();
+    isClosed = true;
+    await store.close();
+  }
+
+  async function idle(): Promise<void> {
+    if (running === 0) return;
+    await new Promise<void>((resolve) => {
+      lastEnded = resolve;
+    });
+  }
+
+  const backend: SyncGuardBackend<C> = {
+    capabilities,
+
+    acquire: async (opts) => {
+      const { key, ttlMs } = given(opts);
+      let isCounted = false;
+      try {
+        checkKey(key);
+        checkTtl(ttlMs);
+        const owner = readOwner(opts.owner);
+        const signal = startingSignal(opts);
+        checkOpen();
+        warnOfUnknown(opts, ACQUIRE_OPTIONS);
+        if (signal !== undefined) {
+          running += 1;
+          isCounted = true;
+        }
+        const timeoutMs = attemptTimeoutMs(opts);
+        const grant = settle(await store.acquire(key, ttlMs, owner, timeoutMs, signal));
+        if (grant === null) return noLock();
+        const { lockId, fence, expiresAtMs } = grant;
+        if (signal?.aborted === true) {
+          // Granted while the signal came: who cancelled does not expect a lock.
+          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+          checkAborted(signal);
+        }
+        if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
+        const granted = { ok: true, lockId, expiresAtMs, fence };
+        const held = addHandle(granted, backend, lockId, key, disposal) as HeldLock<C>;
+        rememberDisposal(held, disposal);
+        return held;
+      } catch (error) {
+        throw addContext(error, key);
+      } finally {
+        if (isCounted) ended();
+      }
+    },
+
+    release: async (opts) => {
+      const { lockId } = given(opts);
+      try {
+        checkLockId(lockId);
+        const signal = startingSignal(opts);
+        if (isClosed) {
+          throw invalid(
+            "the backend is closed: nothing was released, and a lock that is held ends with its TTL",
+          );
+        }
+        running += 1;
+        try {
+          const outcome = settle(await store.release(lockId, signal));
+          return outcome === true ? { ok: true } : failure(outcome);
+        } finally {
+          ended();
+        }
+      } catch (error) {
+        throw addContext(error, undefined, lockId);
+      }
+    },
+
+    extend: async (opts) => {
+      const { lockId, ttlMs } = given(opts);
+      try {
+        checkLockId(lockId);
+        checkTtl(ttlMs);
+        const signal = startingSignal(opts);
+        checkOpen();
+        const outcome = settle(await store.extend(lockId, ttlMs, signal));
+        return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
+      } catch (error) {
+        throw addContext(error, undefined, lockId);
+      }
+    },
+
+    isLocked: async (opts) => {
+      const { key } = given(opts);
+      try {
+        checkKey(key);
+        const signal = startingSignal(opts);
+        checkOpen();
+        return settle(await store.isLocked(key, signal));
+      } catch (error) {
+        throw addContext(error, key);
+      }
+    },
+
+    lookup: async (opts: KeyLookup | OwnershipLookup) => {
+      const asked = given<Partial<KeyLookup & OwnershipLookup>>(opts);
+      const [key, lockId] = [asked.key ?? undefined, asked.lockId ?? undefined];
+      if ((key === undefined) === (lockId === undefined)) {
+        throw invalid("lookup needs either a key or a lockId");
+      }
+      try {
+        if (lockId === undefined) checkKey(key);
+        else checkLockId(lockId);
+        const signal = startingSignal(opts);
+        checkOpen();
+        const record = settle(
+          lockId === undefined
+            ? await store.lookupByKey(key as string, signal)
+            : await store.lookupByLockId(lockId, signal),
+        );
+        if (record === null) return null;
+        const { readAtMs } = record;
+        const raw: RawIdentifiers = { key: record.key, lockId: record.lockId, readAtMs };
+        if (record.owner !== undefined) raw.owner = record.owner;
+        return attachRawData(sanitizeLockInfo<C>(record, capabilities), raw);
+      } catch (error) {
+        throw addContext(error, key, lockId);
+      }
+    },
+
+    forceRelease: async (key, options) => {
+      try {
+        checkKey(key);
+        const signal = startingSignal(options ?? {});
+        checkOpen();
+        const released = settle(await store.forceRelease(key, signal));
+        return released ? { ok: true } : failure("not-found");
+      } catch (error) {
+        throw addContext(error, key);
+      }
+    },
+
+    lock: createLockMethod(() => backend),
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+  return markChecksKeys(backend);
+}
+
+/** The signal of an operation that is to start now, if there is one. */
+function startingSignal(opts: { signal?: AbortSignal | undefined }): AbortSignal | undefined {
+  const signal = readSignal(opts.signal);
+  checkAborted(signal);
+  return signal;
+}
+
+/** The arguments of an operation, if there are any. */
+function given<Options extends object>(opts: Options): Options {
+  if (typeof opts !== "object" || opts === null) {
+    throw invalid("the operation needs an options object");
+  }
+  return opts;
+}

@@ -1,0 +1,80 @@
+/** The two signals that can end the waiting for a lock, as one. */
+
+import { LockError } from "../native/errors.js";
+import { onAbort } from "../native/signal.js";
+
+/** What a race gives when a signal won. */
+export const CANCELLED: unique symbol = Symbol("cancelled");
+
+/** Ends what is waited for as soon as a signal is aborted. `stop` it when done. */
+export interface Cancellation {
+  /** Aborted with either signal. */
+  readonly signal: AbortSignal;
+  /** Throws if a signal is aborted. */
+  check(): void;
+  /** What to throw after a cancellation. */
+  error(): LockError;
+  /** The promise, or `CANCELLED` if a signal comes first. */
+  race<T>(promise: Promise<T>): Promise<T | typeof CANCELLED>;
+  /** Resolves after that many milliseconds, or at once with a signal. */
+  sleep(delayMs: number): Promise<void>;
+  /** Takes the listeners off the signals. */
+  stop(): void;
+}
+
+/** Listens to `config.signal` and `acquisition.signal`; nothing if neither is given. */
+export function watchSignals(
+  user: AbortSignal | undefined,
+  acquisition: AbortSignal | undefined,
+  key: string,
+): Cancellation | undefined {
+  const single = user ?? acquisition;
+  if (single === undefined) return undefined;
+  const sources = [user, acquisition].filter((signal) => signal !== undefined);
+  // What waits now: one thing at a time.
+  let wake: (() => void) | undefined;
+  const both = user !== undefined && acquisition !== undefined && user !== acquisition;
+  const joined = both ? new AbortController() : undefined;
+  const stops = sources.map((source) =>
+    onAbort(source, () => {
+      joined?.abort(user?.aborted === true ? user.reason : acquisition?.reason);
+      wake?.();
+    }),
+  );
+  const signal = joined?.signal ?? single;
+
+  const error = (): LockError =>
+    user?.aborted === true
+      ? new LockError("Aborted", "Operation cancelled by user signal", { key, cause: user.reason })
+      : new LockError("Aborted", "Acquisition cancelled by acquisition signal", {
+          key,
+          cause: acquisition?.reason,
+        });
+
+  return {
+    signal,
+    error,
+    check: () => {
+      if (sources.some((source) => source.aborted)) throw error();
+    },
+    race: async (promise) => {
+      const cancelled = new Promise<typeof CANCELLED>((resolve) => {
+        wake = () => resolve(CANCELLED);
+      });
+      if (signal.aborted) return CANCELLED;
+      return await Promise.race([promise, cancelled]);
+    },
+    sleep: (delayMs) =>
+      new Promise((resolve) => {
+        const timer = setTimeout(resolve, delayMs);
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      }),
+    stop: () => {
+      wake = undefined;
+      for (const stop of stops) stop();
+    },
+  };
+}

@@ -1,0 +1,72 @@
+import { core } from "../native/core.js";
+import type { AcquisitionOptions } from "./types.js";
+
+/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
+export const TIME_TOLERANCE_MS: 1000 = core.timeToleranceMs;
+
+/** The longest key, in bytes of UTF-8 after NFC normalisation. */
+export const MAX_KEY_LENGTH_BYTES: 512 = core.maxKeyLengthBytes;
+
+/** What helpers assume where the caller says nothing; milliseconds. */
+export const BACKEND_DEFAULTS: Readonly<{ ttlMs: 30_000 }> = Object.freeze({
+  ttlMs: core.defaultTtlMs,
+});
+
+/** How `lock()` waits where the caller says nothing; times in milliseconds. */
+export const LOCK_DEFAULTS = Object.freeze({
+  maxRetries: 10,
+  retryDelayMs: 100,
+  timeoutMs: 5_000,
+  backoff: "exponential",
+  jitter: "equal",
+} as const);
+
+/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
+export const FENCE_THRESHOLDS: Readonly<{
+  MAX: "900000000000000";
+  WARN: "090000000000000";
+}> = Object.freeze({ MAX: core.fenceMax, WARN: core.fenceWarn });
+
+/** The longest storage key of each store, in bytes; for `makeStorageKey`. */
+export const BACKEND_LIMITS = Object.freeze({
+  REDIS: 1000,
+  POSTGRES: 1700,
+  FIRESTORE: 1500,
+} as const);
+
+/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
+export const RESERVE_BYTES = Object.freeze({
+  REDIS: 26,
+  POSTGRES: 0,
+  FIRESTORE: 0,
+} as const);
+
+/** How to wait, with nothing left open but the signal. */
+export type AcquisitionPolicy = {
+  [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<
+    AcquisitionOptions[Option]
+  >;
+} & Pick<AcquisitionOptions, "signal">;
+
+/** What backends take from their caller where it says something. */
+export interface BackendConfig {
+  /** Milliseconds after which a lock ends by itself. Default 30000. */
+  ttlMs?: number | undefined;
+}
+
+/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
+export function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy {
+  return {
+    maxRetries: options?.maxRetries ?? LOCK_DEFAULTS.maxRetries,
+    retryDelayMs: options?.retryDelayMs ?? LOCK_DEFAULTS.retryDelayMs,
+    backoff: options?.backoff ?? LOCK_DEFAULTS.backoff,
+    jitter: options?.jitter ?? LOCK_DEFAULTS.jitter,
+    timeoutMs: options?.timeoutMs ?? LOCK_DEFAULTS.timeoutMs,
+    signal: options?.signal,
+  };
+}
+
+/** The options with the defaults of backends where they say nothing. */
+export function mergeBackendConfig(config?: BackendConfig): { ttlMs: number } {
+  return { ttlMs: config?.ttlMs ?? BACKEND_DEFAULTS.ttlMs };
+}

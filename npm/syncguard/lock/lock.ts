@@ -1,0 +1,130 @@
+/** Waiting for a lock and holding it: while a callback runs, or until its holder releases it. */
+
+import { checkFunction, checkObject } from "../options/validation.js";
+import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { acquireUntilHeld } from "./acquisition.js";
+import { checkBackend, resolveTtl } from "./arguments.js";
+import { decorateAcquireResult, disposalOptions, isDecorated, readDisposal } from "./handle.js";
+import { reportReleaseError } from "./release.js";
+import type {
+  AcquireOk,
+  AcquisitionOptions,
+  BackendCapabilities,
+  BoundLock,
+  FencingCapabilities,
+  HeldLock,
+  LockBackend,
+  LockBackendLike,
+  LockConfig,
+  LockHandle,
+  SyncGuardBackend,
+} from "./types.js";
+
+/** What `lock()` takes beside the callback. */
+export type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined };
+
+const CALLBACK_OPTIONS = optionNames(
+  "lock()",
+  ["key", "ttlMs", "signal", "onReleaseError", "acquisition"],
+  WAITING,
+);
+
+/** The callback of `lock()`. */
+export type Work<T, C extends BackendCapabilities> = (handle: LockHandle<C>) => Promise<T> | T;
+
+/** `lock()` bound to `backend`. */
+export function createAutoLock<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+): BoundLock<C> {
+  checkBackend(backend);
+  return async (fn, config) => await runLocked(backend, fn, config);
+}
+
+/** Waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did. */
+export async function runLocked<T, C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  fn: Work<T, C>,
+  config: Config,
+): Promise<T> {
+  checkFunction(fn, "fn");
+  checkObject(config, "config");
+  warnOfUnknown(config, CALLBACK_OPTIONS);
+  const { key, acquisition } = config;
+  const signal = config.signal ?? undefined;
+  const { onReleaseError } = readDisposal({ onReleaseError: config.onReleaseError });
+  const ttlMs = resolveTtl(config.ttlMs);
+  const request = { key, ttlMs, owner: undefined, signal, acquisition, onReleaseError };
+  const held = await acquireUntilHeld(backend, request);
+  try {
+    return await fn(createLockHandle(backend, held, key, signal));
+  } finally {
+    // Without a signal: one that ended the work must not keep the lock held.
+    try {
+      await backend.release({ lockId: held.lockId });
+    } catch (error) {
+      reportReleaseError(error, held.lockId, key, onReleaseError);
+    }
+  }
+}
+
+/** What `lock()` hands to its callback. */
+export function createLockHandle<C extends BackendCapabilities>(
+  backend: Pick<LockBackend, "extend">,
+  held: AcquireOk<C>,
+  key: string,
+  signal: AbortSignal | undefined,
+): LockHandle<C> {
+  const { lockId, expiresAtMs, fence } = held as AcquireOk<FencingCapabilities>;
+  const handle = {
+    key,
+    lockId,
+    fence,
+    expiresAtMs,
+    signal,
+    extend: async (ttlMs: number, extendSignal?: AbortSignal) => {
+      const result = await backend.extend({ lockId, ttlMs, signal: extendSignal });
+      if (result.ok) handle.expiresAtMs = result.expiresAtMs;
+      return result;
+    },
+  };
+  return handle;
+}
+
+const METHOD_OPTIONS = optionNames(
+  "backend.lock()",
+  ["ttlMs", "signal", "acquisition", "onReleaseError", "disposeTimeoutMs", "owner"],
+  WAITING,
+);
+
+/** The `lock` method of the backend that `self` returns. */
+export function createLockMethod<C extends BackendCapabilities>(
+  self: () => LockBackend<C>,
+): SyncGuardBackend<C>["lock"] {
+  return async (key, given) => {
+    const options = given ?? {};
+    checkObject(options, "options");
+    warnOfUnknown(options, METHOD_OPTIONS);
+    const { signal, acquisition } = options;
+    const { onReleaseError, disposeTimeoutMs } = readDisposal(options);
+    const backend = self();
+    const held = await acquireUntilHeld(backend, {
+      key,
+      ttlMs: resolveTtl(options.ttlMs),
+      owner: options.owner ?? undefined,
+      signal,
+      acquisition,
+      onReleaseError,
+    });
+    if (onReleaseError === undefined && disposeTimeoutMs === undefined && isDecorated(held)) {
+      return held;
+    }
+    const general = disposalOptions(held);
+    return decorateAcquireResult(
+      backend,
+      held,
+      key,
+      onReleaseError ?? general?.onReleaseError,
+      disposeTimeoutMs ?? general?.disposeTimeoutMs,
+    ) as HeldLock<C>;
+  };
+}

@@ -1,0 +1,96 @@
+/**
+ * What went wrong, in eight words that mean the same on every backend
+ * (interface.md, "Centralized Error Mapping").
+ *
+ * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
+ * - `AuthFailed`: credentials or access refused
+ * - `InvalidArgument`: the input or the configuration is wrong
+ * - `RateLimited`: the store asks for less load
+ * - `NetworkTimeout`: no answer in time; the store may have done what was asked
+ * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
+ * - `Aborted`: an `AbortSignal` cancelled the operation
+ * - `Internal`: anything else
+ */
+export type LockErrorCode =
+  | "ServiceUnavailable"
+  | "AuthFailed"
+  | "InvalidArgument"
+  | "RateLimited"
+  | "NetworkTimeout"
+  | "AcquisitionTimeout"
+  | "Aborted"
+  | "Internal";
+
+/** What a {@link LockError} is about. Holds raw identifiers: do not log it unseen. */
+export interface LockErrorContext {
+  /** The lock's key. */
+  key?: string | undefined;
+  /** The lock's id. */
+  lockId?: string | undefined;
+  /** The error underneath. */
+  cause?: unknown;
+}
+
+// The same symbol in every copy of this module, whatever its format or version.
+const BRAND: unique symbol = Symbol.for("syncguard.LockError") as never;
+
+/**
+ * The one error type of this package: every rejection that is not an error of your own callback is one.
+ *
+ * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy.
+ * Neither the message nor what `console.log` prints contains the key or the lock id; both are in `context`.
+ */
+export class LockError extends Error {
+  /** What went wrong. */
+  code: LockErrorCode;
+  /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
+  declare context?: LockErrorContext | undefined;
+
+  /**
+   * @param code - what went wrong
+   * @param message - for people; the code if left out
+   * @param context - what it is about; `context.cause` becomes the error's `cause` as well
+   */
+  constructor(code: LockErrorCode, message?: string, context?: LockErrorContext) {
+    super(message ?? code);
+    this.code = code;
+    hide(this, BRAND, true);
+    setContext(this, context);
+  }
+
+  /** Recognises the errors of other copies of this class; subclasses are told apart as usual. */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    if (this !== LockError) {
+      return Function.prototype[Symbol.hasInstance].call(this, value);
+    }
+    return typeof value === "object" && value !== null && BRAND in value;
+  }
+}
+
+// On the prototype, so that it is there when the stack is captured.
+hide(LockError.prototype, "name", "LockError");
+
+/** Tells an error of the addon, which knows no keys, what it is about. Returns the same error. */
+export function addContext(error: unknown, key: string | undefined, lockId?: string): unknown {
+  if (error instanceof LockError) {
+    const context: LockErrorContext = { ...error.context };
+    if (typeof key === "string") context.key ??= key;
+    if (typeof lockId === "string") context.lockId ??= lockId;
+    setContext(error, context);
+  }
+  return error;
+}
+
+function setContext(error: LockError, context?: LockErrorContext): void {
+  hide(error, "context", context);
+  if (context?.cause !== undefined) hide(error, "cause", context.cause);
+}
+
+function hide(target: object, name: PropertyKey, value: unknown): void {
+  Object.defineProperty(target, name, {
+    value,
+    enumerable: false,
+    writable: true,
+    configurable: true,
+  });
+}

@@ -1,0 +1,96 @@
+/** A store of locks as the addon opens it, with promises in place of numbered operations. */
+
+import { callAddon, type Completions, type Handle, type StoreCapabilities } from "./addon.js";
+import {
+  type Absence,
+  type Acquired,
+  type Failure,
+  ownCompletions,
+  type RawRecord,
+  run,
+  settle,
+} from "./operations.js";
+
+/**
+ * What can be done with the locks of a store. It takes arguments that have been checked (`arguments.ts`, `readSignal`). What an operation gives
+ * goes through `settle`.
+ */
+export class AddonStore {
+  readonly capabilities: StoreCapabilities;
+
+  constructor(private readonly handle: Handle) {
+    this.capabilities = handle.capabilities;
+  }
+
+  /** `timeoutMs` ends the attempt before the backend's own limit does. `null`: somebody holds it. */
+  acquire(
+    key: string,
+    ttlMs: number,
+    owner: string | undefined,
+    timeoutMs: number | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Acquired | null | Failure> {
+    return run<Acquired | null>(signal, (operation, cancellable) =>
+      this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs),
+    );
+  }
+
+  release(lockId: string, signal?: AbortSignal): Promise<true | Absence | Failure> {
+    return run<true | Absence>(signal, (operation, cancellable) =>
+      this.handle.release(operation, cancellable, lockId),
+    );
+  }
+
+  /** When it ends now, in milliseconds since the Unix epoch. */
+  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence | Failure> {
+    return run<number | Absence>(signal, (operation, cancellable) =>
+      this.handle.extend(operation, cancellable, lockId, ttlMs),
+    );
+  }
+
+  isLocked(key: string, signal?: AbortSignal): Promise<boolean | Failure> {
+    return run<boolean>(signal, (operation, cancellable) =>
+      this.handle.isLocked(operation, cancellable, key),
+    );
+  }
+
+  lookupByKey(key: string, signal?: AbortSignal): Promise<RawRecord | null | Failure> {
+    return run<RawRecord | null>(signal, (operation, cancellable) =>
+      this.handle.lookupByKey(operation, cancellable, key),
+    );
+  }
+
+  lookupByLockId(lockId: string, signal?: AbortSignal): Promise<RawRecord | null | Failure> {
+    return run<RawRecord | null>(signal, (operation, cancellable) =>
+      this.handle.lookupByLockId(operation, cancellable, lockId),
+    );
+  }
+
+  forceRelease(key: string, signal?: AbortSignal): Promise<boolean | Failure> {
+    return run<boolean>(signal, (operation, cancellable) =>
+      this.handle.forceRelease(operation, cancellable, key),
+    );
+  }
+
+  /** Makes what is missing of the tables; PostgreSQL only. */
+  async setupSchema(): Promise<void> {
+    settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
+  }
+
+  /** Waits for what goes on in the background, as `close` does. */
+  async finishBackground(): Promise<void> {
+    settle(await run<true>(undefined, (operation) => this.handle.finishBackground(operation)));
+  }
+
+  async close(): Promise<void> {
+    settle(await run<true>(undefined, (operation) => this.handle.close(operation)));
+  }
+}
+
+/** What can be done with the locks of a store, whoever stands before it. */
+export type Store = Pick<AddonStore, keyof AddonStore>;
+
+/** Opens a store with one of the addon's functions. */
+export function openStore(open: (completions: Completions) => Handle): Store {
+  return callAddon(() => new AddonStore(open(ownCompletions())));
+}

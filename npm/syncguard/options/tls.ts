@@ -1,0 +1,83 @@
+/** TLS settings of Node, as the addon takes them. */
+
+import { nodeRoots, nodeVerifies, type Roots } from "./node-trust.js";
+
+export type TlsSettings = {
+  /** Certificates and keys as PEM. */
+  ca?: string;
+  /** Whom to trust without `ca`. */
+  defaultRoots?: Roots;
+  cert?: string;
+  key?: string;
+  servername?: string;
+  rejectUnauthorized?: boolean;
+};
+
+/** Settings in the addon's words, or the name of the first that it has no word for. */
+export type TlsReading = { tls: TlsSettings } | { obstacle: string };
+
+/** Settings that change nothing about who is trusted. */
+const HARMLESS: ReadonlySet<string> = new Set([
+  "host",
+  "port",
+  "family",
+  "tls",
+  "timeout",
+  "connectTimeout",
+  "socketTimeout",
+  "reconnectStrategy",
+  "pingInterval",
+  "noDelay",
+  "keepAlive",
+  "keepAliveInitialDelay",
+  "autoSelectFamily",
+  "autoSelectFamilyAttemptTimeout",
+]);
+
+/**
+ * Reads options of Node's `tls.connect()`.
+ *
+ * @param options - `true` stands for the defaults
+ * @param isSocket - whether fields that name the other end are read elsewhere
+ */
+export function readTls(options: unknown, isSocket = false): TlsReading {
+  if (options === true) return { tls: {} };
+  if (typeof options !== "object" || options === null) return { obstacle: "tls" };
+  const tls: TlsSettings = {};
+  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
+    if (value === undefined || value === null) continue;
+    if (name === "ca" || name === "cert" || name === "key") {
+      const pem = readPem(value);
+      if (pem === undefined) return { obstacle: `tls.${name}` };
+      tls[name] = pem;
+    } else if (name === "servername" && typeof value === "string" && value !== "") {
+      tls.servername = value;
+    } else if (name === "rejectUnauthorized" && typeof value === "boolean") {
+      tls.rejectUnauthorized = value;
+    } else if (name === "minVersion" && value !== "TLSv1.3") {
+      // The core speaks nothing older than TLS 1.2.
+    } else if (!(HARMLESS.has(name) && (isSocket || !ADDRESS.has(name)))) {
+      return { obstacle: `tls.${name}` };
+    }
+  }
+  return { tls };
+}
+
+/** What Node would do about what the settings leave open. */
+export function withNodeDefaults(tls: TlsSettings): TlsSettings {
+  if (!(tls.rejectUnauthorized ?? nodeVerifies())) return { ...tls, rejectUnauthorized: false };
+  if (tls.ca !== undefined) return tls;
+  const defaultRoots = nodeRoots();
+  return defaultRoots === undefined ? tls : { ...tls, defaultRoots };
+}
+
+const ADDRESS: ReadonlySet<string> = new Set(["host", "port", "family"]);
+
+/** One PEM text of what Node takes: a text, bytes, or a list of them. */
+function readPem(value: unknown): string | undefined {
+  if (typeof value === "string") return value;
+  if (value instanceof Uint8Array) return Buffer.from(value).toString();
+  if (!Array.isArray(value)) return undefined;
+  const parts = value.map(readPem);
+  return parts.every((part) => part !== undefined) ? parts.join("\n") : undefined;
+}

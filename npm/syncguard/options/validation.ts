@@ -1,0 +1,73 @@
+/** Checks of what callers hand in, for code that does not reach the core first. */
+
+import { LockError } from "../native/errors.js";
+
+/** An `InvalidArgument` error. */
+export function invalid(message: string): LockError {
+  return new LockError("InvalidArgument", message);
+}
+
+/** Refuses anything but a function. */
+export function checkFunction(value: unknown, name: string): void {
+  if (typeof value !== "function") throw invalid(`${name} must be a function`);
+}
+
+/** Refuses anything but an object; arrays and functions are none. */
+export function checkObject(value: unknown, name: string): asserts value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw invalid(`${name} must be an object`);
+  }
+}
+
+/** The options that were given: members that are `null` count as not given, and so does `null` for all of them. */
+export function withoutNulls<Options extends object>(options: Options): Options {
+  if ((options as unknown) === null) return {} as Options;
+  checkObject(options, "options");
+  const given = Object.entries(options).filter(([, value]) => value !== null);
+  return Object.fromEntries(given) as Options;
+}
+
+/**
+ * Checks the options that backends on servers have in common.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ */
+export function checkServerOptions(options: unknown): void {
+  checkObject(options, "options");
+  const { cleanupInIsLocked, operationTimeoutMs, connectTimeoutMs, transport } = options as Record<
+    string,
+    unknown
+  >;
+  checkBooleans({ cleanupInIsLocked });
+  for (const [name, ms] of Object.entries({ operationTimeoutMs, connectTimeoutMs })) {
+    if (ms !== undefined && !isTimeout(ms)) {
+      throw invalid(`${name} must be from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
+    }
+  }
+  if (transport !== undefined && transport !== "native" && transport !== "client") {
+    throw invalid('transport must be "native" or "client"');
+  }
+}
+
+/** Refuses what is given and is not of the type; options go by their names. */
+export function checkBooleans(options: Readonly<Record<string, unknown>>): void {
+  checkTypes(options, "boolean");
+}
+
+/** The same for texts. */
+export function checkStrings(options: Readonly<Record<string, unknown>>): void {
+  checkTypes(options, "string");
+}
+
+function checkTypes(options: Readonly<Record<string, unknown>>, type: "boolean" | "string"): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (value !== undefined && typeof value !== type) throw invalid(`${name} must be a ${type}`);
+  }
+}
+
+/** The longest that timers of Node can take. */
+const LONGEST_TIMEOUT_MS = 2_147_483_647;
+
+function isTimeout(ms: unknown): boolean {
+  return typeof ms === "number" && ms >= 1 && ms <= LONGEST_TIMEOUT_MS;
+}

@@ -1,0 +1,152 @@
+import { checkDisposal } from "../lock/arguments.js";
+import { createBackend } from "../lock/backend.js";
+import type { SyncGuardBackend } from "../lock/types.js";
+import type { Store } from "../native/store.js";
+import { checkKnownOptions } from "../options/known.js";
+import {
+  checkBooleans,
+  checkServerOptions,
+  checkStrings,
+  invalid,
+  withoutNulls,
+} from "../options/validation.js";
+import { openPostgres, openPostgresOverClient, type PostgresLocks } from "./addon.js";
+import { runOnClient } from "./client.js";
+import { isClient, readClient } from "./client-settings.js";
+import { isCount, readConnection } from "./connection.js";
+import { shareBackend } from "./shared.js";
+import { type Target, withNodeRoots } from "./target.js";
+import type {
+  PostgresBackendOptions,
+  PostgresCapabilities,
+  PostgresClient,
+  PostgresConnectionOptions,
+  PostgresSchemaOptions,
+} from "./types.js";
+
+/**
+ * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.
+ *
+ * It connects at the first operation, and again when connections are lost. Idle connections do not keep the process
+ * alive.
+ *
+ * @param sql - one of
+ *   - a postgres.js instance, or a pg `Pool` or `Client`: its settings are read, and the backend makes connections of
+ *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their call for
+ *     queries: see {@link PostgresBackendOptions.transport}. Closing it stays your business.
+ *   - a URL, as `psql` takes it: `postgres://user:password@host:5432/database?sslmode=verify-full`
+ *   - connection options; `{}` leaves all to the variables PGHOST, PGUSER and so on
+ * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ */
+export function createPostgresBackend(
+  sql: PostgresClient | string | PostgresConnectionOptions,
+  options: PostgresBackendOptions = {},
+): SyncGuardBackend<PostgresCapabilities> {
+  const given = withoutNulls(options);
+  checkOptions(given);
+  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  return createBackend(connect(sql, given), given);
+}
+
+/** The backend for those who give a URL and nothing else: tables that are missing are made at their first use. */
+export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<PostgresCapabilities> {
+  const { connection, password } = readConnection(url);
+  return createBackend(openPostgres(connection, { createsTables: true }, password), {});
+}
+
+/**
+ * Creates what is missing of the tables and indexes. Call it before the first lock, as often as you like, in as many
+ * processes as you like; it also works on tables that the TypeScript library made.
+ *
+ * Needs the right to create tables, and none when all is there.
+ *
+ * @param sql - as for {@link createPostgresBackend}
+ * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and whatever connections fail with
+ */
+export async function setupSchema(
+  sql: PostgresClient | string | PostgresConnectionOptions,
+  options: PostgresSchemaOptions = {},
+): Promise<void> {
+  const given = withoutNulls(options);
+  checkOptions(given);
+  const store = connect(sql, given);
+  try {
+    await store.setupSchema();
+  } finally {
+    await store.close();
+  }
+}
+
+function connect(
+  sql: PostgresClient | string | PostgresConnectionOptions,
+  options: PostgresBackendOptions,
+): Store {
+  const { transport } = options;
+  if (!isClient(sql)) {
+    if (transport === "client") throw invalid('transport "client" needs a client');
+    const target = withOptions(readConnection(sql), options);
+    return openPostgres(target.connection, lockSettings(options), target.password);
+  }
+  if (transport !== "client") {
+    const reading = readClient(sql);
+    if ("connection" in reading) {
+      const locks = lockSettings(options, reading.operationTimeoutMs);
+      return shareBackend(sql, withOptions(reading, options), locks);
+    }
+    if (transport === "native") {
+      throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
+    }
+  }
+  return openPostgresOverClient(runOnClient(sql), lockSettings(options));
+}
+
+function withOptions(target: Target, options: PostgresBackendOptions): Target {
+  const { connectTimeoutMs, poolSize, prepare } = options;
+  const connection = { ...target.connection };
+  const tls = withNodeRoots(connection.tls);
+  if (tls !== undefined) connection.tls = tls;
+  if (connectTimeoutMs !== undefined) connection.connectTimeoutMs = connectTimeoutMs;
+  if (poolSize !== undefined) connection.poolSize = poolSize;
+  if (prepare !== undefined) connection.prepare = prepare;
+  return { ...target, connection };
+}
+
+function lockSettings(options: PostgresBackendOptions, timeoutOfClient?: number): PostgresLocks {
+  const { tableName, fenceTableName, cleanupInIsLocked, durableReleases } = options;
+  const operationTimeoutMs = options.operationTimeoutMs ?? timeoutOfClient;
+  const locks: PostgresLocks = {};
+  if (tableName !== undefined) locks.tableName = tableName;
+  if (fenceTableName !== undefined) locks.fenceTableName = fenceTableName;
+  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  if (durableReleases !== undefined) locks.durableReleases = durableReleases;
+  return locks;
+}
+
+const OPTIONS = Object.keys({
+  tableName: true,
+  fenceTableName: true,
+  operationTimeoutMs: true,
+  connectTimeoutMs: true,
+  poolSize: true,
+  durableReleases: true,
+  prepare: true,
+  transport: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof PostgresBackendOptions, true>);
+
+function checkOptions(options: unknown): asserts options is PostgresBackendOptions {
+  checkServerOptions(options);
+  checkKnownOptions(options as object, OPTIONS, "PostgreSQL backend option");
+  const { tableName, fenceTableName, durableReleases, prepare, poolSize } = options as Record<
+    keyof PostgresBackendOptions,
+    unknown
+  >;
+  checkStrings({ tableName, fenceTableName });
+  checkBooleans({ durableReleases, prepare });
+  if (poolSize !== undefined && !isCount(poolSize)) {
+    throw invalid("poolSize must be a whole number from 1 to 10000");
+  }
+}

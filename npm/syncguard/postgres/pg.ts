@@ -1,0 +1,127 @@
+/** Settings of pg's `Pool` and `Client`. */
+
+import { existsSync } from "node:fs";
+import { isIP, Socket } from "node:net";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { isGiven, isPositive } from "../options/clients.js";
+import type { PostgresSettings } from "./addon.js";
+import { type Reading, readParameters, readSslObject, type Target } from "./target.js";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Options of a pool after which a native connection would not be what the pool's are. */
+const POOL_OBSTACLES = ["Client", "stream", "connection", "verify", "onConnect"] as const;
+
+/** Reads a pool: what its clients will make of its options. */
+export function readPgPool(pool: Fields): Reading {
+  const options = pool.options as Fields;
+  for (const name of POOL_OBSTACLES) {
+    if (isGiven(options[name])) return { obstacle: name };
+  }
+  // Who listens may set up each session, with a search_path for instance.
+  const { listenerCount } = pool as { listenerCount?: (event: string) => number };
+  if (listenerCount?.call(pool, "connect")) {
+    return { obstacle: "what listens to connect" };
+  }
+  let reading: Reading;
+  try {
+    // Nothing connects before it is told to. Only pg itself knows what it makes of options, URL and variables.
+    reading = readPgClient(new (pool.Client as new (options: Fields) => Fields)(options));
+  } catch {
+    return { obstacle: "the settings, which pg refuses," };
+  }
+  if ("obstacle" in reading) return reading;
+  if (isPositive(options.max)) reading.connection.poolSize = options.max;
+  return reading;
+}
+
+/** Reads `client.connectionParameters`, where pg has resolved URL, options and variables. */
+export function readPgClient(client: Fields): Reading {
+  const given = client.connectionParameters as Fields;
+  const { host, port, user, database, replication, sslnegotiation } = given;
+  if (!hasOwnSocket(client, given)) return { obstacle: "the stream" };
+  if (isGiven(replication)) return { obstacle: "replication" };
+  if (isGiven(sslnegotiation) && sslnegotiation !== "postgres") {
+    return { obstacle: "sslnegotiation" };
+  }
+  if (typeof host !== "string" || typeof user !== "string") return { obstacle: "the host or role" };
+  const connection: PostgresSettings = {
+    environment: false,
+    hosts: [{ host, port: Number(port) }],
+    user,
+  };
+  if (typeof database === "string") connection.database = database;
+  const target: Target = { connection };
+
+  const obstacle =
+    readPassword(given, target) ??
+    readSsl(given.ssl, host, connection) ??
+    readSession(given, connection);
+  if (obstacle !== undefined) return { obstacle };
+
+  const { _connectionTimeoutMillis: connectMs } = client;
+  const { connect_timeout, query_timeout } = given;
+  if (isPositive(connectMs)) connection.connectTimeoutMs = connectMs;
+  else if (Number(connect_timeout) > 0)
+    connection.connectTimeoutMs = Number(connect_timeout) * 1000;
+  if (Number(query_timeout) > 0) target.operationTimeoutMs = Number(query_timeout);
+  return target;
+}
+
+/** Whether the client speaks through a socket that pg made: connectors bring their own, with TLS that pg knows nothing of. */
+function hasOwnSocket({ connection }: Fields, { ssl }: Fields): boolean {
+  const { stream } = (connection ?? {}) as { stream?: unknown };
+  if (typeof stream !== "object" || stream === null || Object.hasOwn(stream, "connect"))
+    return false;
+  if (ssl) return stream instanceof Socket;
+  return Object.getPrototypeOf(stream) === Socket.prototype;
+}
+
+function readPassword(given: Fields, target: Target): string | undefined {
+  const { password } = given;
+  if (typeof password === "function") {
+    target.password = () => (password as (parameters: unknown) => unknown)(given);
+  } else if (typeof password === "string") target.connection.password = password;
+  else if (hasPasswordFile()) return "the password file";
+  return undefined;
+}
+
+/** Where pg looks for passwords that it was not given. */
+function hasPasswordFile(): boolean {
+  const { PGPASSFILE, APPDATA } = process.env;
+  const file =
+    process.platform === "win32"
+      ? join(APPDATA ?? "", "postgresql", "pgpass.conf")
+      : join(homedir(), ".pgpass");
+  return existsSync(PGPASSFILE || file);
+}
+
+function readSsl(ssl: unknown, host: string, connection: PostgresSettings): string | undefined {
+  if (!ssl) {
+    connection.tls = { mode: "disable" };
+    return undefined;
+  }
+  if (ssl !== true && typeof ssl !== "object") return "ssl";
+  const reading = readSslObject(ssl);
+  if ("obstacle" in reading) return reading.obstacle;
+  connection.tls = reading.tls;
+  // The name of a host goes before it.
+  if (isIP(host) === 0) delete connection.tls.servername;
+  return undefined;
+}
+
+function readSession(given: Fields, connection: PostgresSettings): string | undefined {
+  const { application_name, fallback_application_name, options } = given;
+  const name = application_name || fallback_application_name;
+  if (typeof name === "string") connection.applicationName = name;
+  if (typeof options === "string") connection.options = options;
+  const settings: Record<string, unknown> = {};
+  for (const name of ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]) {
+    if (given[name]) settings[name] = given[name];
+  }
+  const parameters = readParameters(settings);
+  if (parameters === undefined) return "the session's timeouts";
+  if (parameters.length > 0) connection.parameters = parameters;
+  return undefined;
+}

@@ -1,0 +1,94 @@
+/** Settings of a postgres.js instance. */
+
+import { isGiven, isPositive } from "../options/clients.js";
+import type { PostgresSettings } from "./addon.js";
+import { type Reading, readParameters, readSslObject, socketHost, type Target } from "./target.js";
+
+/** What postgres.js calls itself where the user says nothing. */
+const DEFAULT_NAME = "postgres.js";
+
+/** Reads `sql.options`, where postgres.js has resolved URL, options and variables. */
+export function readPostgresJs(options: Readonly<Record<string, unknown>>): Reading {
+  const { socket, sslnegotiation, user, database, max, connect_timeout, prepare } = options;
+  if (isGiven(socket) && socket !== false) return { obstacle: "the socket" };
+  if (isGiven(sslnegotiation) && sslnegotiation !== "postgres") {
+    return { obstacle: "sslnegotiation" };
+  }
+  const connection: PostgresSettings = { environment: false };
+  const target: Target = { connection };
+
+  const hosts = readHosts(options);
+  if (hosts === undefined) return { obstacle: "the hosts" };
+  connection.hosts = hosts;
+  if (typeof user !== "string" || typeof database !== "string") return { obstacle: "the role" };
+  connection.user = user;
+  connection.database = database;
+
+  const { pass } = options;
+  if (typeof pass === "function") target.password = () => (pass as () => unknown)();
+  else if (typeof pass !== "string") return { obstacle: "the password" };
+  else if (pass !== "") connection.password = pass;
+
+  const obstacle = readSsl(options.ssl, connection) ?? readSession(options, connection);
+  if (obstacle !== undefined) return { obstacle };
+
+  if (isGiven(max)) connection.poolSize = Number(max);
+  if (isPositive(connect_timeout)) connection.connectTimeoutMs = connect_timeout * 1000;
+  if (prepare === false) connection.prepare = false;
+  return target;
+}
+
+function readHosts({
+  host,
+  port,
+  path,
+}: Readonly<Record<string, unknown>>): PostgresSettings["hosts"] {
+  if (typeof path === "string") {
+    const socket = socketHost(path);
+    return socket && [socket];
+  }
+  if (!Array.isArray(host) || !Array.isArray(port)) return undefined;
+  const ports = port as unknown[];
+  return (host as unknown[]).map((name, index) => ({
+    host: String(name),
+    port: Number(ports[index] ?? ports[0]),
+  }));
+}
+
+function readSsl(ssl: unknown, connection: PostgresSettings): string | undefined {
+  if (!isGiven(ssl) || ssl === false) connection.tls = { mode: "disable" };
+  // It encrypts then, whatever the server would rather do.
+  else if (ssl === "require" || ssl === "allow") connection.tls = { mode: "require" };
+  else if (ssl === "prefer") connection.tls = { mode: "prefer" };
+  else if (ssl === true || ssl === "verify-full" || typeof ssl === "object") {
+    const reading = readSslObject(typeof ssl === "object" ? (ssl as object) : true);
+    if ("obstacle" in reading) return reading.obstacle;
+    connection.tls = reading.tls;
+  } else return "ssl";
+  return undefined;
+}
+
+function readSession(
+  options: Readonly<Record<string, unknown>>,
+  connection: PostgresSettings,
+): string | undefined {
+  const { target_session_attrs: attrs } = options;
+  if (attrs === "read-write" || attrs === "primary") connection.targetSessionAttrs = attrs;
+  else if (attrs) return "target_session_attrs";
+
+  const {
+    application_name,
+    options: commandLine,
+    ...rest
+  } = { ...(options.connection as Record<string, unknown>) };
+  // The core speaks UTF-8 and nothing else, as postgres.js does.
+  delete rest.client_encoding;
+  if (typeof application_name === "string" && application_name !== DEFAULT_NAME) {
+    connection.applicationName = application_name;
+  }
+  if (typeof commandLine === "string") connection.options = commandLine;
+  const parameters = readParameters(rest);
+  if (parameters === undefined || isGiven(rest.replication)) return "the connection parameters";
+  if (parameters.length > 0) connection.parameters = parameters;
+  return undefined;
+}

@@ -1,0 +1,122 @@
+import { checkDisposal } from "../lock/arguments.js";
+import { createBackend } from "../lock/backend.js";
+import type { SyncGuardBackend } from "../lock/types.js";
+import type { Store } from "../native/store.js";
+import { shareConnections } from "../options/clients.js";
+import { checkKnownOptions } from "../options/known.js";
+import { withNodeDefaults } from "../options/tls.js";
+import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
+import {
+  createRedisConnection,
+  openRedis,
+  openRedisOverClient,
+  type RedisLocks,
+  type RedisSettings,
+} from "./addon.js";
+import { runOnClient } from "./client.js";
+import { readClient } from "./client-settings.js";
+import { readConnection } from "./connection.js";
+import type {
+  RedisBackendOptions,
+  RedisCapabilities,
+  RedisClient,
+  RedisConnectionOptions,
+} from "./types.js";
+
+/**
+ * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
+ *
+ * It connects at the first operation, and again when the connection is lost. An idle connection does not keep the
+ * process alive.
+ *
+ * @param client - one of
+ *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
+ *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
+ *     {@link RedisBackendOptions.transport}. Closing it stays your business.
+ *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
+ *     `redis+sentinel://host:26379,host2:26379/name/0`
+ *   - connection options
+ * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ */
+export function createRedisBackend(
+  client: RedisClient | string | RedisConnectionOptions,
+  options: RedisBackendOptions = {},
+): SyncGuardBackend<RedisCapabilities> {
+  const given = withoutNulls(options);
+  checkOptions(given);
+  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  return createBackend(connect(client, given), given);
+}
+
+function connect(
+  client: RedisClient | string | RedisConnectionOptions,
+  options: RedisBackendOptions,
+): Store {
+  const { transport } = options;
+  if (!isClient(client)) {
+    if (transport === "client") throw invalid('transport "client" needs a client with eval()');
+    return connectNatively(readConnection(client), options);
+  }
+  if (transport === "client") return drive(client, options);
+  const reading = readClient(client);
+  if ("settings" in reading) return connectNatively(reading.settings, options, client);
+  if (transport === "native") {
+    throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
+  }
+  return drive(client, options);
+}
+
+function connectNatively(
+  settings: RedisSettings,
+  options: RedisBackendOptions,
+  client?: RedisClient,
+): Store {
+  const { connectTimeoutMs, operationTimeoutMs } = options;
+  const all = { ...settings };
+  // A URL can say that there is TLS, and no more about it.
+  if (all.tls === undefined && /^rediss/i.test(all.url ?? "")) all.tls = {};
+  if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
+  if (connectTimeoutMs !== undefined) all.connectTimeoutMs = connectTimeoutMs;
+  if (operationTimeoutMs !== undefined) all.operationTimeoutMs = operationTimeoutMs;
+  const connection = client === undefined ? createRedisConnection(all) : connectionOf(client, all);
+  return openRedis(connection, lockSettings(options));
+}
+
+const connectionOf = shareConnections(createRedisConnection);
+
+function drive(client: RedisClient, options: RedisBackendOptions): Store {
+  return openRedisOverClient(runOnClient(client), lockSettings(options));
+}
+
+function lockSettings(options: RedisBackendOptions): RedisLocks {
+  const { keyPrefix, cleanupInIsLocked, operationTimeoutMs } = options;
+  const locks: RedisLocks = {};
+  if (keyPrefix !== undefined) locks.keyPrefix = keyPrefix;
+  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  return locks;
+}
+
+function isClient(value: unknown): value is RedisClient {
+  return (
+    ((typeof value === "object" && value !== null) || typeof value === "function") &&
+    typeof (value as Partial<RedisClient>).eval === "function"
+  );
+}
+
+const OPTIONS: readonly (keyof RedisBackendOptions)[] = [
+  "keyPrefix",
+  "operationTimeoutMs",
+  "connectTimeoutMs",
+  "transport",
+  "cleanupInIsLocked",
+  "onReleaseError",
+  "disposeTimeoutMs",
+];
+
+function checkOptions(options: unknown): asserts options is RedisBackendOptions {
+  checkServerOptions(options);
+  checkKnownOptions(options as object, OPTIONS, "Redis backend option");
+  const { keyPrefix } = options as Record<keyof RedisBackendOptions, unknown>;
+  checkStrings({ keyPrefix });
+}

@@ -1,0 +1,92 @@
+/** Connection settings as users give them, in a URL or in options. */
+
+import { checkKnownOptions } from "../options/known.js";
+import { readTls } from "../options/tls.js";
+import { invalid } from "../options/validation.js";
+import type { RedisSettings } from "./addon.js";
+import type { RedisConnectionOptions } from "./types.js";
+
+/** Settings for a connection that does what a client would, or what stands in the way. */
+export type Reading = { settings: RedisSettings } | { obstacle: string };
+
+/** The type of each option. */
+const TYPES: Readonly<Record<keyof RedisConnectionOptions, string>> = {
+  url: "string",
+  host: "string",
+  port: "number",
+  path: "string",
+  db: "number",
+  username: "string",
+  password: "string",
+  tls: "object",
+  sentinels: "object",
+  name: "string",
+  sentinelUsername: "string",
+  sentinelPassword: "string",
+  connectionName: "string",
+  clientKeyPrefix: "string",
+  connectTimeout: "number",
+};
+
+/**
+ * Reads a URL or options.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ */
+export function readConnection(given: unknown): RedisSettings {
+  if (typeof given === "string" && given !== "") return { url: given };
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw invalid("client must be a Redis client with eval(), a URL or connection options");
+  }
+  if ((given as Record<string, unknown>).keyPrefix !== undefined) {
+    throw invalid(
+      "keyPrefix belongs to the backend's options; the option of ioredis is clientKeyPrefix here",
+    );
+  }
+  checkKnownOptions(given, Object.keys(TYPES), "Redis connection option");
+  const settings: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(given) as [string, unknown][]) {
+    // ioredis, whose words these are, says null as well.
+    if (value === undefined || value === null) continue;
+    settings[name] = readOption(name as keyof RedisConnectionOptions, value);
+  }
+  const { connectTimeout, ...connection } = settings;
+  if (connection.tls === undefined) delete connection.tls;
+  if (connectTimeout !== undefined) connection.connectTimeoutMs = connectTimeout;
+  return connection;
+}
+
+function readOption(name: keyof RedisConnectionOptions, value: unknown): unknown {
+  if (name === "tls") return readTlsOption(value);
+  if (name === "sentinels") {
+    const nodes = readNodes(value);
+    if (nodes === undefined) throw invalid("sentinels must be a list of { host, port }");
+    for (const node of value as (object | null | undefined)[]) {
+      checkKnownOptions(node ?? {}, ["host", "port"], "part of sentinels");
+    }
+    return nodes;
+  }
+  if (typeof value !== TYPES[name]) throw invalid(`${name} must be a ${TYPES[name]}`);
+  return value;
+}
+
+function readTlsOption(value: unknown): RedisSettings["tls"] | undefined {
+  if (value === false) return undefined;
+  const reading = readTls(value);
+  if ("tls" in reading) return reading.tls;
+  if (reading.obstacle === "tls") throw invalid("tls must be an object, true or false");
+  throw invalid(`${reading.obstacle} has a wrong type or is not an option`);
+}
+
+/** Sentinels, or `undefined` if they are none. */
+export function readNodes(value: unknown): RedisSettings["sentinels"] {
+  if (!Array.isArray(value)) return undefined;
+  const nodes: { host: string; port?: number }[] = [];
+  for (const node of value as unknown[]) {
+    const { host = "localhost", port } = (node ?? {}) as { host?: unknown; port?: unknown };
+    if (typeof host !== "string") return undefined;
+    if (port === undefined || port === null) nodes.push({ host });
+    else nodes.push({ host, port: Number(port) });
+  }
+  return nodes;
+}

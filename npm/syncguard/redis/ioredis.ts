@@ -1,0 +1,82 @@
+/** Settings of an ioredis client. */
+
+import { isDeepStrictEqual } from "node:util";
+import { isGiven, isPositive } from "../options/clients.js";
+import { readTls } from "../options/tls.js";
+import type { RedisSettings } from "./addon.js";
+import { type Reading, readNodes } from "./connection.js";
+
+/** Texts by their names there and here. */
+const TEXTS = [
+  ["host", "host"],
+  ["path", "path"],
+  ["username", "username"],
+  ["password", "password"],
+  ["connectionName", "connectionName"],
+  ["keyPrefix", "clientKeyPrefix"],
+] as const;
+
+/** Texts that count with Sentinels only. */
+const SENTINEL_TEXTS = [
+  ["name", "name"],
+  ["sentinelUsername", "sentinelUsername"],
+  ["sentinelPassword", "sentinelPassword"],
+] as const;
+
+/** Reads `client.options`. Settings of retries and queues are not carried over: the native connection has its own. */
+export function readIoredis(options: object): Reading {
+  const given = options as Record<string, unknown>;
+  if (isGiven(given.Connector)) return { obstacle: "the Connector" };
+  const settings: RedisSettings = {};
+  const bySentinel = Array.isArray(given.sentinels) && given.sentinels.length > 0;
+
+  for (const [theirs, ours] of [...TEXTS, ...(bySentinel ? SENTINEL_TEXTS : [])]) {
+    const value = given[theirs];
+    if (!isGiven(value) || value === "") continue;
+    if (typeof value !== "string") return { obstacle: theirs };
+    settings[ours] = value;
+  }
+  // Without a password ioredis does not log in.
+  if (settings.password === undefined) delete settings.username;
+
+  if (isGiven(given.port)) settings.port = Number(given.port);
+  if (isGiven(given.db)) {
+    const db = Number(given.db);
+    if (!(db <= 255)) return { obstacle: "db" };
+    settings.db = db;
+  }
+  // With timers ioredis takes 0 for none.
+  if (isPositive(given.connectTimeout)) settings.connectTimeoutMs = given.connectTimeout;
+  if (isPositive(given.commandTimeout)) settings.operationTimeoutMs = given.commandTimeout;
+
+  if (bySentinel) return readSentinels(given, settings);
+  if (isGiven(given.tls) && given.tls !== false) {
+    const reading = readTls(given.tls);
+    if ("obstacle" in reading) return reading;
+    if (settings.path !== undefined) return { obstacle: "tls over path" };
+    settings.tls = reading.tls;
+  }
+  return { settings };
+}
+
+function readSentinels(given: Record<string, unknown>, settings: RedisSettings): Reading {
+  const nodes = readNodes(given.sentinels);
+  if (nodes === undefined) return { obstacle: "sentinels" };
+  settings.sentinels = nodes;
+  delete settings.host;
+  delete settings.port;
+  delete settings.path;
+  if (isGiven(given.role) && given.role !== "master") return { obstacle: "role" };
+  for (const name of ["natMap", "preferredSlaves"]) {
+    if (isGiven(given[name])) return { obstacle: name };
+  }
+  // The native connection has one TLS setting for the server and the Sentinels.
+  const server = given.enableTLSForSentinelMode === true ? given.tls : undefined;
+  const sentinel = given.sentinelTLS;
+  if (!isGiven(server) && !isGiven(sentinel)) return { settings };
+  if (!isDeepStrictEqual(server, sentinel)) return { obstacle: "sentinelTLS beside another tls" };
+  const reading = readTls(server);
+  if ("obstacle" in reading) return reading;
+  settings.tls = reading.tls;
+  return { settings };
+}

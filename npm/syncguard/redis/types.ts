@@ -1,0 +1,107 @@
+/** What users see of the Redis backend. */
+
+import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
+
+/** Redis gives fencing tokens, and its clock decides. */
+export interface RedisCapabilities extends BackendCapabilities {
+  backend: "redis";
+  supportsFencing: true;
+  timeAuthority: "server";
+}
+
+/**
+ * A client of yours: ioredis, node-redis, or anything with their `eval`.
+ *
+ * - ioredis and its like: `eval(script, numKeys, ...keys, ...args)`, all but `numKeys` strings
+ * - node-redis: `eval(script, { keys, arguments })`
+ */
+export interface RedisClient {
+  eval: (...args: never[]) => unknown;
+}
+
+/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+export interface RedisTlsOptions {
+  /** The certificates to trust. Default: those that Node trusts. */
+  ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+  /** The certificate to show, with those that vouch for it. */
+  cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+  /** Its private key, without a passphrase. */
+  key?: string | Uint8Array | undefined;
+  /** The name that the server's certificate must have. Default: the host. */
+  servername?: string | undefined;
+  /** Whether a certificate that cannot be trusted ends the connection. Default true. */
+  rejectUnauthorized?: boolean | undefined;
+}
+
+/** Where a Redis server is, in the words of ioredis. What stands beside `url` overrides it. */
+export interface RedisConnectionOptions {
+  /** As {@link createRedisBackend} takes it. */
+  url?: string | undefined;
+  /** A name or an address. Default `"localhost"`. */
+  host?: string | undefined;
+  /** Default 6379. */
+  port?: number | undefined;
+  /** A socket in the file system, instead of host and port. */
+  path?: string | undefined;
+  /** The number of the database. Default 0. */
+  db?: number | undefined;
+  /** The ACL user; needs a password. Default: the default user. */
+  username?: string | undefined;
+  /** The password. */
+  password?: string | undefined;
+  /** TLS, or `true` for TLS with the certificates that Node trusts. */
+  tls?: RedisTlsOptions | boolean | undefined;
+  /** Sentinels to ask for the primary, instead of host and port. With TLS, they must speak it too. */
+  sentinels?: readonly { host: string; port?: number | undefined }[] | undefined;
+  /** The name under which the Sentinels know the primary. */
+  name?: string | undefined;
+  /** The ACL user of the Sentinels themselves. */
+  sentinelUsername?: string | undefined;
+  /** The password of the Sentinels themselves. */
+  sentinelPassword?: string | undefined;
+  /** What `CLIENT LIST` calls the connection. */
+  connectionName?: string | undefined;
+  /** Stands before every key, as the option `keyPrefix` of ioredis does; not the backend's `keyPrefix`. */
+  clientKeyPrefix?: string | undefined;
+  /** Milliseconds that making a connection may take. Default 5000. */
+  connectTimeout?: number | undefined;
+}
+
+/** Options of the Redis backend. */
+export interface RedisBackendOptions extends CommonBackendOptions {
+  /** Namespace of all keys. Default `"syncguard"`. */
+  keyPrefix?: string | undefined;
+  /**
+   * Milliseconds after which an operation fails with `NetworkTimeout` or `ServiceUnavailable`. Default: `commandTimeout`
+   * of an ioredis client, else 5000.
+   */
+  operationTimeoutMs?: number | undefined;
+  /** Milliseconds that making a connection may take. Default: the client's `connectTimeout`, else 5000. */
+  connectTimeoutMs?: number | undefined;
+  /**
+   * Who carries operations to the server.
+   *
+   * - `"native"`: a connection of this package. From a client only its settings are read.
+   * - `"client"`: the client's own `eval`.
+   *
+   * Default: native wherever all settings that matter can be carried over, else the client.
+   */
+  transport?: "native" | "client" | undefined;
+}
+
+/** The options with nothing left open. */
+export interface RedisConfig {
+  keyPrefix: string;
+  cleanupInIsLocked: boolean;
+}
+
+/** A lock as Redis keeps it, in JSON. */
+export interface LockData {
+  lockId: string;
+  /** Milliseconds since the Unix epoch. */
+  expiresAtMs: number;
+  /** Milliseconds since the Unix epoch. */
+  acquiredAtMs: number;
+  key: string;
+  fence: string;
+}

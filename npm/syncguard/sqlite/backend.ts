@@ -1,0 +1,123 @@
+import { createBackend } from "../lock/backend.js";
+import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
+import { checkKnownOptions } from "../options/known.js";
+import { checkObject, invalid, withoutNulls } from "../options/validation.js";
+import { openSqlite, type SqliteSettings } from "./addon.js";
+
+/** One machine, one clock: `"server"` means the clock of the machine. */
+export interface SqliteCapabilities extends BackendCapabilities {
+  backend: "sqlite";
+  supportsFencing: true;
+  timeAuthority: "server";
+}
+
+/** Options of the SQLite backend. */
+export interface SqliteBackendOptions extends CommonBackendOptions {
+  /** The database file, in a folder that exists; `":memory:"`, the default, for one that ends with the process. */
+  path?: string | undefined;
+  /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
+  operationTimeoutMs?: number | undefined;
+  /**
+   * Whether the file may be on a network file system. No other machine may use it then: nothing would exclude it.
+   * Without this, such a path is `InvalidArgument`.
+   */
+  allowNetworkFileSystem?: boolean | undefined;
+}
+
+const OPTIONS = Object.keys({
+  path: true,
+  operationTimeoutMs: true,
+  allowNetworkFileSystem: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof SqliteBackendOptions, true>);
+
+/**
+ * A backend that keeps locks in a SQLite database: no server needed.
+ *
+ * It excludes all processes of one machine that use the same file, and refuses network file systems. Times are the
+ * machine's: when its clock is set forward, locks end early; when it is set back, they last longer.
+ *
+ * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
+ * @throws LockError `InvalidArgument` for options that make no sense. The file is opened at the first operation.
+ */
+export function createSqliteBackend(
+  path: string,
+  options?: SqliteBackendOptions,
+): SyncGuardBackend<SqliteCapabilities>;
+/** The same, with the path among the options. */
+export function createSqliteBackend(
+  options?: SqliteBackendOptions,
+): SyncGuardBackend<SqliteCapabilities>;
+export function createSqliteBackend(
+  pathOrOptions: string | SqliteBackendOptions = {},
+  moreOptions: SqliteBackendOptions = {},
+): SyncGuardBackend<SqliteCapabilities> {
+  const {
+    path,
+    cleanupInIsLocked,
+    operationTimeoutMs,
+    allowNetworkFileSystem,
+    onReleaseError,
+    disposeTimeoutMs,
+  } = mergeOptions(pathOrOptions, moreOptions);
+  const settings: SqliteSettings = {};
+  if (path !== undefined && path !== ":memory:") settings.path = path;
+  if (cleanupInIsLocked !== undefined) settings.cleanupInIsLocked = cleanupInIsLocked;
+  if (operationTimeoutMs !== undefined) settings.operationTimeoutMs = operationTimeoutMs;
+  if (allowNetworkFileSystem !== undefined) {
+    settings.allowNetworkFileSystem = allowNetworkFileSystem;
+  }
+  return createBackend(openSqlite(settings), {
+    onReleaseError,
+    disposeTimeoutMs,
+  });
+}
+
+function mergeOptions(
+  pathOrOptions: string | SqliteBackendOptions,
+  moreOptions: SqliteBackendOptions,
+): SqliteBackendOptions {
+  if (typeof pathOrOptions !== "string") checkObject(pathOrOptions, "options");
+  const more = withoutNulls(moreOptions);
+  const options: SqliteBackendOptions =
+    typeof pathOrOptions === "string"
+      ? { ...more, path: pathOrOptions }
+      : { ...withoutNulls(pathOrOptions), ...more };
+  checkKnownOptions(options, OPTIONS, "SQLite backend option");
+  const { path } = options;
+  if (path === undefined) return options;
+  if (typeof path !== "string" || path === "") throw invalid("path must be a non-empty string");
+  return path.startsWith("sqlite:") ? { ...options, path: sqlitePathOfUrl(path, "path") } : options;
+}
+
+/**
+ * The file that a `sqlite:` URL names: `sqlite:///absolute/path`, `sqlite:relative/path` or `sqlite::memory:`.
+ *
+ * @param name - what to call the URL in errors, which do not show it
+ * @throws LockError `InvalidArgument`
+ */
+export function sqlitePathOfUrl(url: string, name: string): string {
+  const rest = url.slice("sqlite:".length);
+  if (rest === ":memory:") return rest;
+  if (/[?#]/.test(rest)) throw invalid(`${name}: a sqlite URL takes no parameters`);
+  let path = rest;
+  if (rest.startsWith("//")) {
+    path = rest.slice(2);
+    if (!path.startsWith("/")) {
+      throw invalid(
+        `${name}: a sqlite URL names no host; write sqlite:///absolute/path or sqlite:relative/path`,
+      );
+    }
+    // sqlite:///C:/locks.db
+    if (process.platform === "win32") path = path.replace(/^\/(?=[A-Za-z]:)/, "");
+  }
+  try {
+    path = decodeURIComponent(path);
+  } catch {
+    throw invalid(`${name}: the percent-encoding of the sqlite URL is malformed`);
+  }
+  if (path === "" || path === "/") throw invalid(`${name}: a sqlite URL needs a path`);
+  return path;
+}
