@@ -408,7 +408,7 @@ declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifi
 
 /**
  * What went wrong, in eight words that mean the same on every backend
- * (interface.md, "Centralized Error Mapping").
+ * (README.md, "Errors").
  *
  * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
  * - `AuthFailed`: credentials or access refused
