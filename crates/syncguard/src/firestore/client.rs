@@ -66,8 +66,9 @@ impl Line {
             ("google-cloud-resource-prefix", database.clone()),
             ("x-goog-request-params", format!("database={database}")),
         ] {
-            let value = MetadataValue::try_from(value)
-                .map_err(|_| Error::invalid("projectId or databaseId is not an id"))?;
+            let value = MetadataValue::try_from(value).map_err(|_| {
+                Error::invalid("projectId or databaseId has characters that ids cannot have")
+            })?;
             routing.insert(name, value);
         }
         if config.emulator_host.is_some() {

@@ -156,7 +156,7 @@ pub(super) fn from_credentials(source: CredentialsError) -> Error {
     } else {
         ErrorKind::AuthFailed
     };
-    Error::new(kind, "no access token could be had for firestore").with_source(source)
+    Error::new(kind, "no access token for firestore could be obtained").with_source(source)
 }
 
 /// What a chain of transport errors says, e.g. `transport error: tcp connect error: …`.

@@ -154,7 +154,7 @@ impl FirestoreBackend {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             State::Started(transport) => Ok(Arc::clone(transport)),
-            State::Closed => Err(Error::invalid("backend is closed")),
+            State::Closed => Err(Error::invalid("the backend is closed")),
             State::NotStarted(connection) => {
                 let line = connection.line()?;
                 let client = Client::new(line, &self.config, self.work.clone());

@@ -170,7 +170,7 @@ impl SqliteBackend {
         let mut worker = self.lock_worker();
         match &*worker {
             Worker::Running { jobs, .. } => Ok(jobs.clone()),
-            Worker::Closed(_) => Err(Error::invalid("backend is closed")),
+            Worker::Closed(_) => Err(Error::invalid("the backend is closed")),
             Worker::NotStarted => {
                 let (jobs, queue) = channel();
                 let (alive, ended) = watch::channel(());
