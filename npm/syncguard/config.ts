@@ -1,7 +1,7 @@
 import { BACKEND_DEFAULTS, LOCK_DEFAULTS } from "./constants.js";
 import type { AcquisitionOptions } from "./types.js";
 
-/** How to wait, with nothing left open but the signal. */
+/** How to wait: every setting has a value, but there may be no signal. */
 export type AcquisitionPolicy = {
   [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<
     AcquisitionOptions[Option]

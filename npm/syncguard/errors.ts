@@ -21,7 +21,7 @@ export type LockErrorCode =
   | "Aborted"
   | "Internal";
 
-/** What a {@link LockError} is about. Holds raw identifiers: do not log it unseen. */
+/** What a {@link LockError} is about. Holds raw identifiers: do not log it as it is. */
 export interface LockErrorContext {
   /** The lock's key. */
   key?: string | undefined;
