@@ -134,7 +134,7 @@ describe("the loop", () => {
     const attempts = backend.acquired.length;
     expect(attempts).toBeGreaterThan(3);
     expect(error.code).toBe("NetworkTimeout");
-    expect(error.message).toBe(`last; gave up after 5000 ms and ${attempts} attempts`);
+    expect(error.message).toBe(`gave up after 5000 ms and ${attempts} attempts: last`);
     expect(error.cause).toBe(cause);
     expect(error.context).toEqual({ key: KEY, lockId: "some id", cause });
     // Others may have it as well.
@@ -148,10 +148,10 @@ describe("the loop", () => {
       [
         [refused],
         "ServiceUnavailable",
-        /^connection refused; gave up after 5100 ms and 2 attempts$/,
+        /^gave up after 5100 ms and 2 attempts: connection refused$/,
       ],
       [[refused, LOCKED], "AcquisitionTimeout", /^Timeout reached before next retry/],
-      [[LOCKED, refused], "ServiceUnavailable", /^connection refused; gave up/],
+      [[LOCKED, refused], "ServiceUnavailable", /^gave up after .*: connection refused$/],
       [[LOCKED], "AcquisitionTimeout", /^Timeout reached before next retry/],
       [[], "NetworkTimeout", /^Operation timed out after 100 ms$/],
     ] as const) {

@@ -141,7 +141,7 @@ function decide(
   if (remembered === undefined) throw new LockError("Internal", "no attempt has failed", { key });
   if (decision === "") throw remembered;
   const { code, message, context, cause } = remembered;
-  throw new LockError(code, message + decision, { key, ...context, cause });
+  throw new LockError(code, decision + message, { key, ...context, cause });
 }
 
 function createRules(acquisition: AcquisitionOptions | undefined, key: string): Rules {

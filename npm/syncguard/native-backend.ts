@@ -49,7 +49,7 @@ export function exposeNativeBackend<C extends BackendCapabilities>(
   let isClosed = false;
   const close = (): Promise<void> => (closing ??= finish());
   const checkOpen = (): void => {
-    if (closing !== undefined) throw invalid("the backend has been closed");
+    if (closing !== undefined) throw invalid("the backend is closed");
   };
   /** How many releases run, and acquisitions that may be cancelled and then release what they were granted. */
   let running = 0;

@@ -37,7 +37,7 @@ export function shareBackend(client: object, target: Target, locks: PostgresNati
 function lease(native: Native, giveBack: () => Promise<void>): Native {
   let closing: Promise<void> | undefined;
   const open = (): Native => {
-    if (closing !== undefined) throw invalid("the backend has been closed");
+    if (closing !== undefined) throw invalid("the backend is closed");
     return native;
   };
   return {

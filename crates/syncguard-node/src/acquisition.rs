@@ -32,7 +32,7 @@ impl Acquisition {
     }
 
     /// After an attempt that gave no lock: the milliseconds to wait; or, when a failure is to be
-    /// reported, what to add to its message. Throws `AcquisitionTimeout` when others held the lock for
+    /// reported, what to put before its message. Throws `AcquisitionTimeout` when others held the lock for
     /// too long.
     #[napi]
     pub fn after(

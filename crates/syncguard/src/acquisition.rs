@@ -118,7 +118,7 @@ pub enum GiveUp {
     Contention(Error),
     /// The store failed: report the last failure that was [worth remembering](Acquisition::is_cut).
     Failed {
-        /// What to add to its message: how long it was tried and how often. Empty when that says nothing.
+        /// What to put before its message: how long it was tried and how often. Empty when that says nothing.
         effort: String,
     },
 }
@@ -190,7 +190,7 @@ impl Acquisition {
                     effort: String::new(),
                 },
                 Known::Failure | Known::Nothing => GiveUp::Failed {
-                    effort: format!("; gave up after {}", self.effort(elapsed_ms)),
+                    effort: format!("gave up after {}: ", self.effort(elapsed_ms)),
                 },
             });
         }
@@ -334,7 +334,7 @@ mod tests {
             else {
                 panic!("expected a failure");
             };
-            assert_eq!(effort, "; gave up after 5012 ms and 2 attempts");
+            assert_eq!(effort, "gave up after 5012 ms and 2 attempts: ");
         }
         for kind in [
             ErrorKind::AuthFailed,

@@ -118,10 +118,10 @@ impl Error {
         self
     }
 
-    /// The same error with `text` at the end of its message.
+    /// The same error with `text` before its message, which goes on ending with the words of whoever told it.
     #[must_use]
-    pub(crate) fn with_more(mut self, text: &str) -> Self {
-        self.inner.message.push_str(text);
+    pub(crate) fn after(mut self, text: &str) -> Self {
+        self.inner.message.insert_str(0, text);
         self
     }
 

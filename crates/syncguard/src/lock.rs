@@ -88,7 +88,7 @@ pub async fn lock(
             Step::GiveUp(GiveUp::Failed { effort }) => {
                 let failure = failure
                     .unwrap_or_else(|| Error::new(ErrorKind::Internal, "no attempt has failed"));
-                return Err(failure.with_more(&effort));
+                return Err(failure.after(&effort));
             }
         }
     }

@@ -154,8 +154,8 @@ async fn the_last_failure_is_reported(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
     let message = error.message();
     assert!(
-        message.starts_with("the store is not well; gave up after ")
-            && message.ends_with(" ms and 3 attempts"),
+        message.starts_with("gave up after ")
+            && message.ends_with(" ms and 3 attempts: the store is not well"),
         "{message}"
     );
     assert_eq!(faulty.acquisitions(), 3);
