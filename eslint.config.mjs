@@ -1,3 +1,4 @@
+import js from "@eslint/js";
 import { defineConfig, globalIgnores } from "eslint/config";
 import tseslint from "typescript-eslint";
 
@@ -22,6 +23,44 @@ export default defineConfig(
       "@typescript-eslint/unified-signatures": "off",
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
     },
+  },
+  {
+    // What is plain JavaScript: scripts, the demo, the benchmarks, examples and fixtures.
+    files: ["**/*.mjs", "**/*.js", "**/*.cjs"],
+    extends: [js.configs.recommended, tseslint.configs.strict],
+    languageOptions: {
+      // Those of the Node.js that runs ESLint.
+      globals: Object.fromEntries(
+        Object.getOwnPropertyNames(globalThis).map((name) => [name, false]),
+      ),
+    },
+    rules: {
+      eqeqeq: "error",
+      "no-var": "error",
+      "prefer-const": "error",
+      "object-shorthand": "error",
+      // The rule of typescript-eslint stands in its place.
+      "no-unused-vars": "off",
+      "@typescript-eslint/no-unused-vars": [
+        "error",
+        { argsIgnorePattern: "^_", varsIgnorePattern: "^_$" },
+      ],
+      // Listeners and timers that keep something alive often have nothing to do.
+      "@typescript-eslint/no-empty-function": "off",
+    },
+  },
+  {
+    files: ["**/*.cjs"],
+    languageOptions: {
+      globals: {
+        require: false,
+        module: false,
+        exports: false,
+        __dirname: false,
+        __filename: false,
+      },
+    },
+    rules: { "@typescript-eslint/no-require-imports": "off" },
   },
   {
     // Reads what the addon wrote, which has no types that TypeScript could check.

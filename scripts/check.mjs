@@ -4,6 +4,7 @@
 import { join } from "node:path";
 import { buildAddon, buildTypeScript, install, needCompilers } from "./lib/build.mjs";
 import { cargoDeny, npmAudit } from "./lib/licences.mjs";
+import { checkCitations } from "./lib/citations.mjs";
 import { checkExports } from "./lib/exports.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
 import { attw, publint } from "./lib/packed.mjs";
@@ -42,6 +43,7 @@ const after = [
   { name: "cargo deny", task: cargoDeny },
   { name: "npm audit", task: npmAudit },
   { name: "tracked files", task: checkTrackedFiles },
+  { name: "citations", task: checkCitations },
 ];
 
 await main(async () => {

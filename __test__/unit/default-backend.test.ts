@@ -98,7 +98,7 @@ describe("SYNCGUARD_URL", () => {
     vi.stubEnv("XDG_STATE_HOME", folder.path);
     const error = await lockError(use(url));
     expect(error.code).toBe("InvalidArgument");
-    expect(error.message).toMatch(/SYNCGUARD_URL is set and empty/);
+    expect(error.message).toMatch(/SYNCGUARD_URL is set but empty/);
     expect(existsSync(join(folder.path, "syncguard"))).toBe(false);
   });
 

@@ -32,8 +32,9 @@ export async function pack(folder, npm = join(root, "npm")) {
 // The repository's package.json names no platform package, because `npm ci` could not resolve what is
 // not published yet; the published one names all of them, at its own version.
 async function packMain(platforms, staging, folder) {
-  const manifest = readJson(join(root, "package.json"));
-  for (const field of ["private", "scripts", "devDependencies", "napi"]) delete manifest[field];
+  const ours = new Set(["private", "scripts", "devDependencies", "napi"]);
+  const fields = Object.entries(readJson(join(root, "package.json")));
+  const manifest = Object.fromEntries(fields.filter(([name]) => !ours.has(name)));
   manifest.optionalDependencies = Object.fromEntries(
     platforms.map((name) => [name, manifest.version]),
   );

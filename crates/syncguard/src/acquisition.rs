@@ -29,7 +29,7 @@ pub enum Jitter {
     None,
 }
 
-/// How long and how often to try (api-reference.md, "AcquisitionOptions"). Times in milliseconds.
+/// How long and how often to try, as the option `acquisition` in JavaScript. Times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
     /// Attempts after the first; infinity for no limit.

@@ -40,7 +40,7 @@ impl Ttl {
         Ok(Self(ms))
     }
 
-    /// That many milliseconds, where every number is an `f64`.
+    /// That many milliseconds, for callers whose numbers are all `f64`, as in JavaScript.
     ///
     /// # Errors
     /// As [`from_millis`](Self::from_millis), and for fractions, NaN and infinity.
@@ -106,7 +106,7 @@ impl fmt::Debug for Owner {
 pub struct AcquireRequest {
     /// What to lock.
     pub key: Key,
-    /// Until when, from the moment the store grants it.
+    /// How long it lasts, from the moment the store grants it.
     pub ttl: Ttl,
     /// Who will own it. The caller makes the id up, so that it can undo an attempt whose answer is lost.
     pub lock_id: LockId,
@@ -254,7 +254,7 @@ pub const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_millis(5000);
 /// acquisition whose answer came too late is the part of the functions in
 /// [`operation`](crate::operation), which is how a backend should be called.
 ///
-/// An implementation must bear to have the future of any method dropped at any point.
+/// The future of any method may be dropped at any point; an implementation must leave nothing broken then.
 #[async_trait]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What it is and can do.
@@ -297,7 +297,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error>;
 
     /// Frees the key whoever holds it; `true` if somebody held it. The fence counter stays, so that
-    /// the next holder's fence is larger than that of the one who was put out.
+    /// the next holder's fence is larger than that of the holder before.
     async fn force_release(&self, key: &Key) -> Result<bool, Error>;
 
     /// Ends connections. Operations after it fail with `InvalidArgument`.

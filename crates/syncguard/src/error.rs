@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong, in the eight words that every backend uses (interface.md, "Error Handling").
+/// What went wrong, in the eight words that every backend uses (README.md, "Errors").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The store cannot be reached or cannot serve now; trying again later may work.

@@ -10,7 +10,7 @@ const DIGITS: usize = 15;
 /// A fencing token: a number that grows with each acquisition of one key.
 ///
 /// As text it has exactly 15 digits, so that the order of texts is the order of numbers
-/// (interface.md, "Fence Token Format").
+/// (docs/format.md, "Fence token format").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 

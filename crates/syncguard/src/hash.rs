@@ -2,8 +2,8 @@
 
 use unicode_normalization::UnicodeNormalization;
 
-/// 24 hexadecimal digits that stand for `text` in logs and metrics (interface.md, "Hash Identifier
-/// Format"). Not cryptographic: it hides nothing from who can guess the text.
+/// 24 hexadecimal digits that stand for `text` in logs and metrics (docs/format.md, "Hash identifiers").
+/// It is not cryptographic: whoever can guess the text can confirm the guess.
 ///
 /// ```
 /// assert_eq!(syncguard::hash_key("a"), "0000006100000123000002a7");

@@ -10,7 +10,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 
 use crate::error::Error;
 
-/// The longest key, in UTF-8 bytes after NFC (interface.md, "Core Constants").
+/// The longest key, in UTF-8 bytes after NFC (docs/format.md, "Core constants").
 pub const MAX_KEY_LENGTH_BYTES: usize = 512;
 
 /// What users lock: NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long.
@@ -55,8 +55,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Under which names one store keeps a lock: its limits, and the rules of interface.md
-/// ("Standardized Storage Key Generation", "Two-Step Fence Key Derivation Pattern").
+/// Under which names one store keeps a lock: its limits, and the rules of docs/format.md,
+/// "Storage keys".
 #[derive(Debug, Clone, Copy)]
 pub struct KeySpace<'a> {
     /// Stands before each name with a `:`; empty for none.

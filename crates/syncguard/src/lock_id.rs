@@ -11,7 +11,7 @@ use crate::random;
 const LENGTH: usize = 22;
 
 /// 16 bytes from the operating system's random number generator as 22 base64url characters
-/// (interface.md, "Acquire Operation Requirements"). Who knows it can release and extend the lock.
+/// (docs/format.md, "Lock ids"). Whoever knows it can release and extend the lock.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockId(String);
 

@@ -133,8 +133,8 @@ pub async fn force_release(
 /// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.
 ///
 /// When the store cannot be reached, it is tried again for as long as the lock lasts, at most for an
-/// hour. It counts as work of the backend for as long as an operation may take: [`Backend::close`] waits
-/// for it so long. Outside a tokio runtime nothing can be sent, and the lock ends with its TTL.
+/// hour. It counts as work of the backend for as long as one operation may take, and [`Backend::close`]
+/// waits for it that long. Outside a tokio runtime nothing can be sent, and the lock ends with its TTL.
 pub fn release_in_background(backend: &Arc<dyn Backend>, lock_id: &LockId, ttl: Ttl) {
     undo::release_in_background(backend, lock_id, ttl, Lock::Granted);
 }
@@ -154,7 +154,7 @@ async fn bounded<T>(
     }
 }
 
-/// The error of an operation whose time is over. That it took too long says little where it is known why.
+/// The error of an operation whose time is over: the reason where one is known, else that it took too long.
 fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     let message = format!("Operation timed out after {} ms", limit.as_millis());
     match backend.trouble() {

@@ -1,4 +1,4 @@
-//! Errors of servers and drivers in their own words, without what users lock and log in with.
+//! Errors of servers and drivers in their own words, without keys, lock ids, owners and credentials.
 
 use std::borrow::Cow;
 

@@ -4,10 +4,10 @@ use std::ops::Sub;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long past its expiry a lock still counts as held, in milliseconds
-/// (interface.md, "Unified Time Handling and Liveness Predicate"). Not configurable.
+/// (docs/format.md, "Liveness predicate"). Not configurable.
 pub const TIME_TOLERANCE_MS: i64 = 1000;
 
-/// Whether a lock that expires at `expires_at_ms` is held at `now_ms`: the predicate of interface.md.
+/// Whether a lock that expires at `expires_at_ms` is held at `now_ms`.
 ///
 /// Generic, so that milliseconds as `i64` and JavaScript's numbers share it.
 ///

@@ -164,7 +164,10 @@ pub(crate) fn client_config(
     builder
         .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
         .map_err(|error| {
-            let what = format!("{} and {} do not fit", certificate.field, key.field);
+            let what = format!(
+                "{} and {} do not belong together",
+                certificate.field, key.field
+            );
             Error::invalid(what).with_source(error)
         })
 }

@@ -41,8 +41,10 @@ pub(crate) enum Lock {
 
 /// Releases a lock in the background, for as long as it can be held: for its TTL, at most for an hour.
 ///
-/// It counts as work of the backend for as long as an operation may take; so long, closing the backend
-/// waits for it. Outside a runtime nothing can be sent: the lock is left to its TTL.
+/// The schedule and its reasons: docs/decisions/undo.md.
+///
+/// It counts as work of the backend for as long as one operation may take, and closing the backend waits
+/// for it that long. Outside a runtime nothing can be sent: the lock ends with its TTL.
 pub(crate) fn release_in_background(
     backend: &Arc<dyn Backend>,
     lock_id: &LockId,
@@ -151,13 +153,14 @@ async fn undo(
     }
 }
 
-/// How long a lock with that TTL can be held, as far as it is waited for.
+/// How long a lock with that TTL can be held, at most [`LONGEST`].
 fn lasts(ttl: Ttl) -> Duration {
     let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
     Duration::from_millis(ms.unsigned_abs()).min(LONGEST)
 }
 
-/// The pause that so many releases need for the store not to see too many tries.
+/// The pause that keeps that many releases from making more than [`TRIES_PER_PAUSE`] tries in a
+/// [`PAUSE`].
 fn crowded(releasing: &Releasing) -> Duration {
     let count = u32::try_from(releasing.count()).unwrap_or(u32::MAX);
     PAUSE / TRIES_PER_PAUSE * count

@@ -37,7 +37,7 @@ struct Shared {
     background: AtomicUsize,
     /// Whether the backend's own means are gone or going.
     shut: AtomicBool,
-    /// Rung when a count that somebody may wait for has become zero.
+    /// Notified when a count that somebody may wait for has become zero.
     done: Notify,
     releases: Semaphore,
     releasing: AtomicUsize,

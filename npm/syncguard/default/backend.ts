@@ -67,8 +67,8 @@ const POSTGRES = /^postgres(ql)?$/;
 
 function createFromUrl(url: string): Backend {
   if (url.trim() === "") {
-    // A variable that was to be filled in and was not: a local file would exclude nobody else.
-    throw invalid("SYNCGUARD_URL is set and empty: give it a URL, or unset it");
+    // A variable that was to be filled in and was not: a local file would not exclude other machines.
+    throw invalid("SYNCGUARD_URL is set but empty: give it a URL, or unset it");
   }
   // The scheme alone may appear in errors: the rest can hold a password.
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();

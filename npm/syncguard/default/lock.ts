@@ -28,7 +28,7 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
  * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
  * a SQLite database in the user's state folder.
  *
- * That database excludes the processes of one user on one machine, and nobody else. To exclude other machines, use a
+ * Only processes of the same user on the same machine see that database. To exclude other machines, use a
  * backend on a server.
  *
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives

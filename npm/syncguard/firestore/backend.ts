@@ -43,7 +43,7 @@ const OPTIONS = Object.keys({
  * @param db - one of
  *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
  *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
- *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. Ending it stays your business.
+ *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. You end it yourself.
  *   - connection options
  *   - nothing: the environment says it all
  * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or

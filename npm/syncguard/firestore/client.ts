@@ -107,7 +107,7 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
   }
 }
 
-/** Prints a warning of the core (ADR-014). */
+/** Prints the core's warning of a lock id that several documents carry. */
 export async function warnOfDuplicates({ duplicate }: FirestoreWarning): Promise<void> {
   const { lockIdHash, live, expired } = duplicate;
   console.warn(

@@ -41,7 +41,7 @@ export const RESERVE_BYTES = Object.freeze({
   FIRESTORE: 0,
 } as const);
 
-/** How to wait, with nothing left open but the signal. */
+/** How to wait: every setting has a value, but there may be no signal. */
 export type AcquisitionPolicy = {
   [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<
     AcquisitionOptions[Option]

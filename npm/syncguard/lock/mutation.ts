@@ -3,7 +3,7 @@
 import type { ExtendResult, ReleaseResult } from "./types.js";
 
 /**
- * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and out of sight of everything else.
+ * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and hidden from everything else.
  * A backend of your own does the same with
  * `Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } })`.
  */
@@ -58,7 +58,7 @@ export function mapFirestoreConditions(state: DocumentState): MutationCondition 
 }
 
 /**
- * What a condition comes to: only an expiry that was seen counts as `"expired"`.
+ * The result for a condition: only an expiry that was seen counts as `"expired"`.
  *
  * For those who write a backend. What `release` and `extend` return shows no reason: see {@link FAILURE_REASON}.
  */

@@ -69,7 +69,7 @@ export type LockInfo<C extends BackendCapabilities> = {
 export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
   /** The key. */
   key: string;
-  /** The lock id: who knows it can release the lock. */
+  /** The lock id: whoever knows it can release the lock. */
   lockId: string;
   /** The label given by the `owner` option, if any. */
   owner?: string;
@@ -233,7 +233,7 @@ export interface SyncGuardBackend<
    * @throws LockError `AcquisitionTimeout` if others held it for too long
    */
   lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
-  /** Frees the lock whoever holds it. For administrators: the holder does not learn of it. */
+  /** Frees the lock whoever holds it. For administrators: the holder is not told. */
   forceRelease: (
     key: string,
     options?: { signal?: AbortSignal | undefined },

@@ -63,7 +63,7 @@ export function formatFence(value: number | bigint): Fence {
 }
 
 /**
- * Warns on the console that the fences of a key run out.
+ * Warns on the console that the fences of a key are running out.
  *
  * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
  */

@@ -1,6 +1,6 @@
 /**
  * What went wrong, in eight words that mean the same on every backend
- * (interface.md, "Centralized Error Mapping").
+ * (README.md, "Errors").
  *
  * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
  * - `AuthFailed`: credentials or access refused
@@ -21,7 +21,7 @@ export type LockErrorCode =
   | "Aborted"
   | "Internal";
 
-/** What a {@link LockError} is about. Holds raw identifiers: do not log it unseen. */
+/** What a {@link LockError} is about. Holds raw identifiers: do not log it as it is. */
 export interface LockErrorContext {
   /** The lock's key. */
   key?: string | undefined;

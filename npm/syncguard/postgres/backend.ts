@@ -33,7 +33,7 @@ import type {
  * @param sql - one of
  *   - a postgres.js instance, or a pg `Pool` or `Client`: its settings are read, and the backend makes connections of
  *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their call for
- *     queries: see {@link PostgresBackendOptions.transport}. Closing it stays your business.
+ *     queries: see {@link PostgresBackendOptions.transport}. You close it yourself.
  *   - a URL, as `psql` takes it: `postgres://user:password@host:5432/database?sslmode=verify-full`
  *   - connection options; `{}` leaves all to the variables PGHOST, PGUSER and so on
  * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.

@@ -1,47 +1,47 @@
 /** Native connections that several backends on one client share. */
 
-import type { PostgresNativeLocks } from "./addon.js";
-import { core, type Native } from "./native.js";
-import type { Target } from "./postgres-target.js";
-import { invalid } from "./validation.js";
+import type { Store } from "../native/store.js";
+import { invalid } from "../options/validation.js";
+import { openPostgres, type PostgresLocks } from "./addon.js";
+import type { Target } from "./target.js";
 
-type Shared = { native: Native; users: number };
+type Shared = { store: Store; users: number };
 
 /** The backends that stand in for each client, by their settings. */
 const backends = new WeakMap<object, Map<string, Shared>>();
 
 /** The backend for `client` with these settings: that of others, while they use it. */
-export function shareBackend(client: object, target: Target, locks: PostgresNativeLocks): Native {
+export function shareBackend(client: object, target: Target, locks: PostgresLocks): Store {
   const ofClient = backends.get(client) ?? new Map<string, Shared>();
   backends.set(client, ofClient);
   const { connection, password } = target;
   const name = JSON.stringify([connection, locks, password !== undefined]);
   const shared = ofClient.get(name) ?? {
-    native: core.createPostgresBackend(connection, locks, password),
+    store: openPostgres(connection, locks, password),
     users: 0,
   };
   ofClient.set(name, shared);
   shared.users += 1;
-  return lease(shared.native, async () => {
+  return lease(shared.store, async () => {
     shared.users -= 1;
     if (shared.users > 0) {
-      await shared.native.finishBackground();
+      await shared.store.finishBackground();
       return;
     }
     ofClient.delete(name);
-    await shared.native.close();
+    await shared.store.close();
   });
 }
 
-/** `native` for one of its users: closing it ends what this user does with it, and nothing else. */
-function lease(native: Native, giveBack: () => Promise<void>): Native {
+/** `store` for one of its users: closing it ends what this user does with it, and nothing else. */
+function lease(store: Store, giveBack: () => Promise<void>): Store {
   let closing: Promise<void> | undefined;
-  const open = (): Native => {
+  const open = (): Store => {
     if (closing !== undefined) throw invalid("the backend is closed");
-    return native;
+    return store;
   };
   return {
-    capabilities: native.capabilities,
+    capabilities: store.capabilities,
     acquire: (...args) => open().acquire(...args),
     release: (...args) => open().release(...args),
     extend: (...args) => open().extend(...args),
@@ -50,7 +50,7 @@ function lease(native: Native, giveBack: () => Promise<void>): Native {
     lookupByLockId: (...args) => open().lookupByLockId(...args),
     forceRelease: (...args) => open().forceRelease(...args),
     setupSchema: () => open().setupSchema(),
-    finishBackground: () => native.finishBackground(),
+    finishBackground: () => store.finishBackground(),
     close: () => (closing ??= giveBack()),
   };
 }

@@ -26,7 +26,7 @@ export type PostgresClient = PostgresJsClient | PgClient;
 export interface PostgresSslOptions {
   /** The certificates to trust. Default: those that Node trusts. */
   ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-  /** The certificate to show, with those that vouch for it. */
+  /** The certificate to show, with its chain. */
   cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
   /** Its private key, without a passphrase. */
   key?: string | Uint8Array | undefined;

@@ -32,7 +32,7 @@ import type {
  * @param client - one of
  *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
  *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
- *     {@link RedisBackendOptions.transport}. Closing it stays your business.
+ *     {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
  *     `redis+sentinel://host:26379,host2:26379/name/0`
  *   - connection options

@@ -18,7 +18,7 @@ export interface SqliteBackendOptions extends CommonBackendOptions {
   /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
   operationTimeoutMs?: number | undefined;
   /**
-   * Whether the file may be on a network file system. No other machine may use it then: nothing would exclude it.
+   * Whether the file may be on a network file system. No other machine may use it then: it would not be excluded.
    * Without this, such a path is `InvalidArgument`.
    */
   allowNetworkFileSystem?: boolean | undefined;

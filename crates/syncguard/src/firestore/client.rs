@@ -39,14 +39,14 @@ const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 /// A connection to one database. It connects when it is used, and again after it broke.
-pub(super) struct Line {
+pub(super) struct Connection {
     grpc: FirestoreClient<Channel>,
     database: String,
     routing: MetadataMap,
     token: Option<Token>,
 }
 
-impl Line {
+impl Connection {
     /// Reads the credentials, and prepares the connection without making it.
     pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
         let key = match config.emulator_host {
@@ -66,8 +66,9 @@ impl Line {
             ("google-cloud-resource-prefix", database.clone()),
             ("x-goog-request-params", format!("database={database}")),
         ] {
-            let value = MetadataValue::try_from(value)
-                .map_err(|_| Error::invalid("projectId or databaseId is not an id"))?;
+            let value = MetadataValue::try_from(value).map_err(|_| {
+                Error::invalid("projectId or databaseId has characters that ids cannot have")
+            })?;
             routing.insert(name, value);
         }
         if config.emulator_host.is_some() {
@@ -95,16 +96,20 @@ impl Line {
 /// The collections of one backend, over a connection.
 #[derive(Clone)]
 pub(super) struct Client {
-    line: Arc<Line>,
+    connection: Arc<Connection>,
     layout: Arc<Layout>,
     /// What is under way on the backend.
     work: Work,
 }
 
 impl Client {
-    pub(super) fn new(line: Arc<Line>, config: &FirestoreConfig, work: Work) -> Self {
-        let layout = Arc::new(Layout::new(line.database.clone(), config));
-        Self { line, layout, work }
+    pub(super) fn new(connection: Arc<Connection>, config: &FirestoreConfig, work: Work) -> Self {
+        let layout = Arc::new(Layout::new(connection.database.clone(), config));
+        Self {
+            connection,
+            layout,
+            work,
+        }
     }
 
     /// Starts a transaction with reads. When they fail, it is ended.
@@ -137,7 +142,7 @@ impl Client {
         match what {
             ReadSet::Owned { lock_id } => {
                 let request = self
-                    .line
+                    .connection
                     .request(RunQueryRequest {
                         parent: self.layout.documents(),
                         query_type: Some(self.layout.by_lock_id(lock_id)),
@@ -145,7 +150,7 @@ impl Client {
                         explain_options: None,
                     })
                     .await?;
-                let mut grpc = self.line.grpc.clone();
+                let mut grpc = self.connection.grpc.clone();
                 let mut parts = grpc.run_query(request).await?.into_inner();
                 while let Some(part) = parts.message().await? {
                     reply.begun(part.transaction);
@@ -174,7 +179,7 @@ impl Client {
     ) -> Result<(), Failure> {
         use api::batch_get_documents_response::Result::Found;
         let request = self
-            .line
+            .connection
             .request(BatchGetDocumentsRequest {
                 database: self.layout.database().to_owned(),
                 documents,
@@ -182,7 +187,7 @@ impl Client {
                 consistency_selector: options.map(BatchFrom::NewTransaction),
             })
             .await?;
-        let mut grpc = self.line.grpc.clone();
+        let mut grpc = self.connection.grpc.clone();
         let mut parts = grpc.batch_get_documents(request).await?.into_inner();
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
@@ -199,8 +204,8 @@ impl Client {
             database: self.layout.database().to_owned(),
             transaction,
         };
-        if let Ok(request) = self.line.request(request).await {
-            let _ = self.line.grpc.clone().rollback(request).await;
+        if let Ok(request) = self.connection.request(request).await {
+            let _ = self.connection.grpc.clone().rollback(request).await;
         }
     }
 }
@@ -277,8 +282,8 @@ impl Transport for Client {
             writes: writes.map(|write| self.layout.write(write)).collect(),
             transaction: transaction.to_vec(),
         };
-        let request = self.line.request(request).await?;
-        self.line.grpc.clone().commit(request).await?;
+        let request = self.connection.request(request).await?;
+        self.connection.grpc.clone().commit(request).await?;
         Ok(())
     }
 
@@ -346,7 +351,7 @@ mod tests {
                 credentials,
                 ..FirestoreConfig::default()
             };
-            let Err(error) = Line::new(&config) else {
+            let Err(error) = Connection::new(&config) else {
                 panic!("a connection to no project");
             };
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -364,7 +369,7 @@ mod tests {
             credentials: Credentials::Json(text.to_owned()),
             ..FirestoreConfig::default()
         };
-        let line = Line::new(&config).unwrap();
-        assert_eq!(line.database, "projects/from-key/databases/(default)");
+        let connection = Connection::new(&config).unwrap();
+        assert_eq!(connection.database, "projects/from-key/databases/(default)");
     }
 }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::client::Line;
+use super::client::Connection;
 use super::config::FirestoreConfig;
 use crate::error::Error;
 
 /// A connection to one database. It is made when it is needed, and ends with the last backend on it.
 pub struct FirestoreConnection {
     config: FirestoreConfig,
-    line: Mutex<Weak<Line>>,
+    current: Mutex<Weak<Connection>>,
 }
 
 impl FirestoreConnection {
@@ -22,19 +22,19 @@ impl FirestoreConnection {
     pub fn new(config: FirestoreConfig) -> Result<Self, Error> {
         Ok(Self {
             config: config.validated(|name| std::env::var(name).ok())?,
-            line: Mutex::default(),
+            current: Mutex::default(),
         })
     }
 
     /// The connection itself; a failure is tried again by the next call.
-    pub(super) fn line(&self) -> Result<Arc<Line>, Error> {
+    pub(super) fn shared(&self) -> Result<Arc<Connection>, Error> {
         // A panic leaves nothing half done here.
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = line.upgrade() {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = current.upgrade() {
             return Ok(shared);
         }
-        let made = Arc::new(Line::new(&self.config)?);
-        *line = Arc::downgrade(&made);
+        let made = Arc::new(Connection::new(&self.config)?);
+        *current = Arc::downgrade(&made);
         Ok(made)
     }
 }

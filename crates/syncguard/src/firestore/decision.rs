@@ -62,8 +62,8 @@ impl<T> Decision<T> {
 /// Something that no correct client does, and that the store shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
-    /// Several documents carry one lock id (ADR-014). Expired ones are deleted; while more than one is
-    /// live, none is changed, and the lock id counts as unknown.
+    /// Several documents carry one lock id (docs/format.md, "Duplicate lock ids"). Expired ones are
+    /// deleted; while more than one is live, none is changed, and the lock id counts as unknown.
     DuplicateLockId {
         /// [`hash_key`](crate::hash_key) of the lock id.
         lock_id_hash: String,

@@ -92,8 +92,8 @@ impl LockDocument {
         })
     }
 
-    /// All its fields, in the form of `firestore-backend.md`, "Lock Documents Requirements"; `owner` is
-    /// an addition that other writers drop when they write the document anew.
+    /// All its fields (docs/format.md, "Firestore"); `owner` is an addition that other writers drop when
+    /// they write the document anew.
     pub fn fields(&self) -> Vec<(&'static str, Field)> {
         let mut fields = vec![
             (LOCK_ID_FIELD, Field::Text(self.lock_id.as_str().to_owned())),

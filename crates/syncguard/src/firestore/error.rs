@@ -10,8 +10,7 @@ use crate::error::{Error, ErrorKind};
 
 /// What a gRPC status code means: its kind, and whether the server may have done what was asked.
 ///
-/// From `firestore-backend.md`, "Error Handling"; codes it does not list are those of a wrong
-/// configuration, of a broken connection, or of a defect.
+/// The table for users is in docs/firestore.md, "Errors".
 pub fn classify(code: i32) -> (ErrorKind, bool) {
     use ErrorKind::*;
     match Code::from_i32(code) {
@@ -157,7 +156,7 @@ pub(super) fn from_credentials(source: CredentialsError) -> Error {
     } else {
         ErrorKind::AuthFailed
     };
-    Error::new(kind, "no access token could be had for firestore").with_source(source)
+    Error::new(kind, "no access token for firestore could be obtained").with_source(source)
 }
 
 /// What a chain of transport errors says, e.g. `transport error: tcp connect error: …`.

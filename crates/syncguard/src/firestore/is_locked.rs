@@ -6,7 +6,7 @@ use super::owned::delete;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// How much longer than the tolerance an expired lock stays before it is cleaned up, in milliseconds:
-/// clocks differ, and its owner may be extending it (interface.md, "Cleanup Safety Guard").
+/// clocks differ, and its owner may be extending it (docs/format.md, "Clean-up of expired locks").
 const GUARD_MS: i64 = 1000;
 
 /// What a key's document says.

@@ -156,8 +156,8 @@ impl FirestoreBackend {
             State::Started(transport) => Ok(Arc::clone(transport)),
             State::Closed => Err(Error::invalid("the backend is closed")),
             State::NotStarted(connection) => {
-                let line = connection.line()?;
-                let client = Client::new(line, &self.config, self.work.clone());
+                let connection = connection.shared()?;
+                let client = Client::new(connection, &self.config, self.work.clone());
                 let transport: Arc<dyn Transport> = Arc::new(client);
                 *state = State::Started(Arc::clone(&transport));
                 Ok(transport)

@@ -16,7 +16,7 @@ pub(super) struct Owned<'a> {
 }
 
 /// Finds the live lock that `lock_id` owns among `found`. Ownership is checked again here: the answer
-/// of an index is not proof (ADR-003).
+/// of an index is not proof (docs/format.md, "Ownership").
 pub(super) fn owned<'a>(lock_id: &LockId, found: &'a [LockState], now_ms: i64) -> Owned<'a> {
     let (live, expired): (Vec<_>, Vec<_>) = found
         .iter()

@@ -46,7 +46,8 @@ pub enum ReadSet {
         /// The id of the counter's document.
         counter: String,
     },
-    /// All locks that carry a lock id: without a limit, to see when there are several (ADR-014).
+    /// All locks that carry a lock id: without a limit, to see when there are several (docs/format.md,
+    /// "Duplicate lock ids").
     Owned {
         /// What [`LOCK_ID_FIELD`](super::LOCK_ID_FIELD) must be.
         lock_id: String,

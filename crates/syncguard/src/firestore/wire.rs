@@ -57,7 +57,8 @@ impl Layout {
         format!("{}{id}", self.counters)
     }
 
-    /// All locks that carry that lock id; without a limit, to see when there are several (ADR-014).
+    /// All locks that carry that lock id; without a limit, to see when there are several (docs/format.md,
+    /// "Duplicate lock ids").
     pub(super) fn by_lock_id(&self, lock_id: &str) -> QueryType {
         QueryType::StructuredQuery(StructuredQuery {
             from: vec![CollectionSelector {

@@ -110,7 +110,7 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
         ),
         "26000" | "42P05" => (
             InvalidArgument,
-            "a prepared statement got lost: behind a transaction pooler, turn off `prepare`",
+            "a prepared statement was lost: behind a pooler in transaction mode, set prepare to false",
         ),
         "3D000" => (InvalidArgument, "the database does not exist"),
         "3F000" => (
@@ -138,7 +138,7 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
         ),
         "57014" => (
             NetworkTimeout,
-            "the server ended the statement: statement_timeout, or cancelled",
+            "the server ended the statement: statement_timeout was over, or somebody cancelled it",
         ),
         "57P01" | "57P02" => (ServiceUnavailable, "the server is shutting down"),
         "57P03" => (

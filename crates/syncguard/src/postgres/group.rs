@@ -108,7 +108,7 @@ impl<W: Work> Groups<W> {
             return Ok(None);
         };
         answered.await.unwrap_or_else(|_| {
-            let lost = Error::new(ErrorKind::Internal, "the answer got lost");
+            let lost = Error::new(ErrorKind::Internal, "the answer was lost");
             Err(lost.with_unknown_outcome())
         })
     }

@@ -8,7 +8,8 @@ use crate::time::TIME_TOLERANCE_MS;
 pub(super) const SQL: &str = include_str!("is_locked.sql");
 pub(super) const CLEANUP_SQL: &str = include_str!("is_locked_cleanup.sql");
 
-/// How long past its expiry a lock stays when asking cleans up (interface.md, "Cleanup Safety Guard").
+/// How long past its expiry a lock stays where `is_locked` cleans up (docs/format.md, "Clean-up of expired
+/// locks").
 const CLEANUP_GUARD_MS: i64 = 2000;
 
 /// The statement that asks whether the lock stored as `name` is held; with `cleanup`, it removes it

@@ -1,7 +1,7 @@
 //! Locks in PostgreSQL.
 //!
 //! Two tables hold them: one row a lock, and one row a key that was ever locked for its fence counter
-//! (postgres-backend.md). [`PostgresBackend::setup_schema`] makes them. Each operation is one
+//! (docs/format.md, "PostgreSQL"). [`PostgresBackend::setup_schema`] makes them. Each operation is one
 //! statement and one round trip; the statements are the `.sql` files beside the operations. While most
 //! connections of the pool are in use, up to 32 acquisitions or releases share one: a group waits for
 //! no lock of the server's, and what would have to wait goes alone.

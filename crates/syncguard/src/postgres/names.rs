@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::key::{Key, KeySpace};
 
 /// B-tree entries may be 2,704 bytes long; the rest is left to headers and other columns
-/// (postgres-backend.md, "Lock Table Requirements").
+/// (docs/format.md, "Storage keys").
 const KEYS: KeySpace<'static> = KeySpace {
     prefix: "",
     limit_bytes: 1700,

@@ -91,7 +91,7 @@ pub(super) fn check(name: &str, value: &str, may_show: bool) -> Result<(), Error
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !may_show || name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
         return Err(Error::invalid(
-            "a parameter in url is not known: encode what is no parameter, as ? in a password",
+            "a parameter in url is not known: if it is part of a password, write its ? as %3F",
         ));
     }
     Err(Error::invalid(match name {
@@ -112,7 +112,7 @@ pub(super) fn check(name: &str, value: &str, may_show: bool) -> Result<(), Error
         | "sslnegotiation"
         | "gssencmode"
         | "ssl_min_protocol_version" => {
-            format!("{name} in url demands what is not supported: leave it out")
+            format!("{name} in url asks for something that is not supported: leave it out")
         }
         _ => match nearest(name, &READ) {
             Some(near) => {
@@ -145,20 +145,20 @@ mod tests {
             (
                 "sslcrl",
                 "/crl.pem",
-                "sslcrl in url demands what is not supported",
+                "sslcrl in url asks for something that is not supported",
             ),
-            ("hostaddr", "::1", "hostaddr in url demands"),
+            ("hostaddr", "::1", "hostaddr in url asks for"),
             (
                 "require_auth",
                 "scram-sha-256",
-                "require_auth in url demands",
+                "require_auth in url asks for",
             ),
-            ("sslnegotiation", "direct", "sslnegotiation in url demands"),
-            ("gssencmode", "require", "gssencmode in url demands"),
+            ("sslnegotiation", "direct", "sslnegotiation in url asks for"),
+            ("gssencmode", "require", "gssencmode in url asks for"),
             (
                 "ssl_min_protocol_version",
                 "TLSv1.3",
-                "ssl_min_protocol_version in url demands",
+                "ssl_min_protocol_version in url asks for",
             ),
             ("sslaccept", "strict", "sslmode=verify-full"),
             ("p:w", "", "a parameter in url"),

@@ -162,7 +162,7 @@ impl RedisConfig {
             }
         }
         if self.username.is_some() && self.password.is_none() {
-            return Err(Error::invalid("username needs a password"));
+            return Err(Error::invalid("username is given without a password"));
         }
         if let Some(name) = &self.connection_name
             && !name.bytes().all(|byte| byte.is_ascii_graphic())

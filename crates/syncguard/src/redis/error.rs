@@ -210,15 +210,22 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
             AuthFailed,
             "the user may not run scripts, or not on these keys",
         ),
-        "DENIED" => (AuthFailed, "the server is in protected mode"),
+        "DENIED" => (
+            AuthFailed,
+            "the server is in protected mode; give its users a password",
+        ),
         "WRONGTYPE" => (
             InvalidArgument,
             "a key that locks need holds something else; use another keyPrefix",
         ),
-        "MOVED" | "ASK" | "CROSSSLOT" => {
-            (InvalidArgument, "the server is a node of a redis cluster")
-        }
-        "READONLY" => (ServiceUnavailable, "the server is a replica"),
+        "MOVED" | "ASK" | "CROSSSLOT" => (
+            InvalidArgument,
+            "the server is a node of a redis cluster, which is not supported",
+        ),
+        "READONLY" => (
+            ServiceUnavailable,
+            "the server is a replica and takes no locks; connect to the primary",
+        ),
         "LOADING" => (ServiceUnavailable, "the server is starting"),
         "BUSY" => (ServiceUnavailable, "the server is busy with a script"),
         "OOM" => (ServiceUnavailable, "the server's memory is full"),
@@ -230,7 +237,10 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
         "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "UNBLOCKED" => {
             (ServiceUnavailable, "the server cannot serve now")
         }
-        "NOSCRIPT" => (Internal, "the server does not keep scripts"),
+        "NOSCRIPT" => (
+            Internal,
+            "the server does not keep the scripts that it is sent",
+        ),
         "SYNCGUARD" => (
             Internal,
             "what is stored under the key is not a lock; use another keyPrefix",

@@ -11,8 +11,7 @@ use crate::key::{Key, KeySpace};
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-/// The longest name of a Redis key, and what of it is left free (interface.md, "Standardized Storage
-/// Key Generation").
+/// The longest name of a Redis key, and how much of it is left free (docs/format.md, "Storage keys").
 const LIMIT_BYTES: usize = 1000;
 const RESERVE_BYTES: usize = 26;
 

@@ -64,9 +64,12 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Trust>) -> Result<Li
     let Some(tls) = tls else {
         return Ok(Limited::new(Box::new(stream), place));
     };
-    let name = tls
-        .name_of(host)
-        .ok_or_else(|| cannot_connect(&place, "the host cannot be the name of a certificate"))?;
+    let name = tls.name_of(host).ok_or_else(|| {
+        cannot_connect(
+            &place,
+            "TLS needs a host name or an address, and host is neither",
+        )
+    })?;
     let connector = TlsConnector::from(tls.config());
     let mut handshake = pin!(connector.connect(name, stream));
     let doubt = async {
@@ -120,7 +123,7 @@ fn no_tls(place: &Place, error: io::Error) -> Error {
         Some(rustls::Error::InvalidMessage(_)) => SPEAKS_NO_TLS.to_owned(),
         // Such as a certificate that is not trusted.
         Some(error) => format!("TLS failed: {error}"),
-        None => format!("the server ended the start of TLS: {error}"),
+        None => format!("the server ended the TLS handshake: {error}"),
     };
     cannot_connect(place, &why).with_source(error)
 }

@@ -10,8 +10,8 @@ use crate::time::{TIME_TOLERANCE_MS, is_live};
 const READ: &str = include_str!("is_locked.sql");
 const CLEAN_UP: &str = include_str!("is_locked_cleanup.sql");
 
-/// How long a lock must have been expired before it is cleaned up: interface.md, "IsLocked Operation
-/// Requirements".
+/// How long a lock must have been expired before it is cleaned up (docs/format.md, "Clean-up of expired
+/// locks").
 const CLEANUP_GUARD_MS: i64 = 2000;
 
 /// What is known of a key.

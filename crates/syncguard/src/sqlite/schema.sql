@@ -1,4 +1,4 @@
--- The tables of postgres-backend.md, "Table-Based Storage Pattern", and the owner's label.
+-- The tables of docs/format.md, "SQLite".
 -- WITHOUT ROWID: the key is the table's own order, one tree less to write for each operation.
 
 CREATE TABLE syncguard_locks (

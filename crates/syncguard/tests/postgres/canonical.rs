@@ -1,5 +1,5 @@
-//! A writer that follows postgres-backend.md to the letter: several statements in a transaction, the
-//! time from its start, and an unconditional upsert that knows no labels.
+//! A writer as SyncGuard for TypeScript is one (docs/format.md, "PostgreSQL"): several statements in a
+//! transaction, the time from its start, and an unconditional upsert that knows no labels.
 
 use syncguard::postgres::Tables;
 use syncguard::postgres::operations::Names;

@@ -1,4 +1,4 @@
-//! Our backends and the writers of postgres-backend.md, on the same keys.
+//! Our backends and writers like SyncGuard for TypeScript, on the same keys.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

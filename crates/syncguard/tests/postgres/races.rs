@@ -1,4 +1,4 @@
-//! Who excludes whom, with the writers of postgres-backend.md among them.
+//! Who excludes whom, with writers like SyncGuard for TypeScript among them.
 
 use std::sync::Arc;
 

@@ -76,7 +76,7 @@ async fn a_forced_release_asks_nobody() {
         code(force_release(&backend, &key).await),
         ErrorCode::LockNotFound
     );
-    // The one who was put out learns of it.
+    // The holder before finds out when it releases.
     let data = serde_json::to_value(held.end().await.unwrap()).unwrap();
     assert_eq!(data["lost"], true);
 }

@@ -1,0 +1,77 @@
+/** The check of what comments and documents cite. */
+
+import { describe, expect, test } from "vitest";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import * as citations from "../../scripts/lib/citations.mjs";
+
+const { checkCitations, citationFaults } = citations as {
+  checkCitations: () => Promise<string>;
+  citationFaults: (files: ReadonlyMap<string, string>) => string[];
+};
+
+// In pieces, so that the check does not take them for citations of this file.
+const MD = ".md";
+const guide = `docs/guide${MD}`;
+const missing = `docs/missing${MD}`;
+const number = ["ADR", "014"].join("-");
+
+function faults(name: string, text: string): string[] {
+  const document = "# Guide\n\n## Lock ids\n\n```sh\n# no heading\n```\n\n## `close()` and why\n";
+  return citationFaults(
+    new Map([
+      [guide, document],
+      [name, text],
+    ]),
+  );
+}
+
+test("this repository cites nothing that is not there", async () => {
+  await expect(checkCitations()).resolves.toMatch(/^\d+ files$/);
+});
+
+describe("a comment", () => {
+  test.each([
+    ["a document", `// See ${guide}.`],
+    ["a document beside it", `// See guide${MD}.`],
+    ["a section", `/** As in ${guide}, "Lock ids". */`],
+    ["a section over two lines", `/// The form (${guide}, "Lock\n    /// ids").`],
+    ["a section in SQL", `-- As in ${guide},\n-- "Lock ids".`],
+    ["two sections", `// ${guide}, "Lock ids" and "Guide"`],
+  ])("may cite %s", (_, text) => {
+    expect(faults("docs/source.rs", text)).toEqual([]);
+  });
+
+  test.each([
+    ["a document", `//\n// See ${missing}.`, `2: ${missing} does not exist`],
+    ["a section", `// ${guide}, "Keys"`, `1: ${guide} has no heading "Keys"`],
+    ["a second section", `// ${guide}, "Guide" and "Keys"`, `1: ${guide} has no heading "Keys"`],
+    [
+      "a section over two lines",
+      `/// ${guide}, "Lock\n/// keys"`,
+      `1: ${guide} has no heading "Lock keys"`,
+    ],
+    ["code as a section", `// ${guide}, "no heading"`, `1: ${guide} has no heading "no heading"`],
+    [
+      "a number",
+      `// ${number}`,
+      `1: ${number} is not in this repository: cite a page in docs/decisions`,
+    ],
+  ])("must not cite %s that is not there", (_, text, fault) => {
+    expect(faults("src/source.rs", text)).toEqual([`src/source.rs:${fault}`]);
+  });
+});
+
+describe("a document", () => {
+  test("may link to files, folders, headings and other sites", () => {
+    const text = `[a](${guide}) [b](docs) [c](${guide}#close-and-why) [d](https://example.com/x) [e](#top)\n# Top`;
+    expect(faults(`README${MD}`, text)).toEqual([]);
+  });
+
+  test.each([
+    [`[a](${missing})`, `${missing} does not exist`],
+    [`[a](${guide}#keys)`, `${guide} has no heading for #keys`],
+    ["[a](#keys)", `README${MD} has no heading for #keys`],
+  ])("must not link to what is not there: %s", (text, fault) => {
+    expect(faults(`README${MD}`, text)).toContain(`README${MD}:1: ${fault}`);
+  });
+});

@@ -1,0 +1,122 @@
+// What comments and documents refer to: every document, and every heading in it, has to be there.
+//
+// A comment cites a document by its path, from the top of the repository or from a folder that the
+// citing file is in, and a section by its heading: docs/format.md, "Lock ids".
+
+import { readFileSync } from "node:fs";
+import { join, posix } from "node:path";
+import { root } from "./paths.mjs";
+import { must } from "./run.mjs";
+
+const READ = /\.(md|rs|sql|lua|toml|ts|mts|cts|js|mjs|cjs|sh|ya?ml)$/;
+// What stands before the words of a comment that goes over several lines.
+const LINE_START = /\n[ \t]*(?:\/\/[/!]?|--|\*(?!\/)|#)?[ \t]*/g;
+const CITATION = /(?<![\w./:-])((?:[\w.-]+\/)*[\w-]+\.md)\b(?:`?((?:,?\s+(?:and\s+)?"[^"]+")+))?/g;
+const LINK = /\]\(([^)\s]+)\)/g;
+const DECISION_NUMBER = /\bADR-\d+/g;
+
+/** Fails when a tracked file cites a document or a heading that does not exist. */
+export async function checkCitations() {
+  const { output } = await must("git", ["ls-files", "-z"], { quiet: true });
+  const files = new Map();
+  for (const name of output.split("\0").filter(Boolean)) {
+    const text = READ.test(name) ? readIfThere(name) : "";
+    if (text !== undefined) files.set(name, text);
+  }
+  const faults = citationFaults(files);
+  if (faults.length > 0) throw new Error(faults.join("\n"));
+  return `${files.size} files`;
+}
+
+function readIfThere(name) {
+  try {
+    return readFileSync(join(root, name), "utf8");
+  } catch (error) {
+    // Removed from the work tree and not yet from the index.
+    if (error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/**
+ * What is wrong with the citations in files.
+ *
+ * @param {ReadonlyMap<string, string>} files all files of the repository: their text by their path
+ * @returns {string[]} a line for each wrong citation, with its file and line
+ */
+export function citationFaults(files) {
+  return [...files].flatMap(([name, text]) => {
+    const flat = text.replace(LINE_START, (start) => `\n${" ".repeat(start.length - 1)}`);
+    const faults = [
+      ...cited(name, flat, files),
+      ...(name.endsWith(".md") ? linked(name, text, files) : []),
+      ...[...flat.matchAll(DECISION_NUMBER)].map(({ 0: number, index }) => ({
+        index,
+        fault: `${number} is not in this repository: cite a page in docs/decisions`,
+      })),
+    ];
+    return faults.map(
+      ({ index, fault }) => `${name}:${text.slice(0, index).split("\n").length}: ${fault}`,
+    );
+  });
+}
+
+function cited(name, flat, files) {
+  return [...flat.matchAll(CITATION)].flatMap(({ 1: path, 2: sections = "", index }) => {
+    const documents = find(name, path, files);
+    if (documents.length === 0) return [{ index, fault: `${path} does not exist` }];
+    const headingsCited = [...sections.matchAll(/"([^"]+)"/g)].map(([, heading]) =>
+      heading.replace(/\s+/g, " "),
+    );
+    const missing = documents.map((document) => {
+      const known = headings(files.get(document));
+      return headingsCited
+        .filter((heading) => !known.includes(heading))
+        .map((heading) => ({ index, fault: `${document} has no heading "${heading}"` }));
+    });
+    return missing.some((faults) => faults.length === 0) ? [] : missing[0];
+  });
+}
+
+function linked(name, text, files) {
+  return [...text.matchAll(LINK)].flatMap(({ 1: target, index }) => {
+    if (/^[a-z]+:/.test(target)) return [];
+    const [path, anchor] = target.split("#");
+    const document = path === "" ? name : posix.join(posix.dirname(name), path);
+    const isThere =
+      files.has(document) || [...files.keys()].some((other) => other.startsWith(`${document}/`));
+    if (!isThere) return [{ index, fault: `${document} does not exist` }];
+    if (
+      anchor === undefined ||
+      headings(files.get(document) ?? "")
+        .map(slug)
+        .includes(anchor)
+    ) {
+      return [];
+    }
+    return [{ index, fault: `${document} has no heading for #${anchor}` }];
+  });
+}
+
+/** The files that `path` may mean in the file `name`: seen from its folder and from those above. */
+function find(name, path, files) {
+  const found = [];
+  for (let folder = posix.dirname(name); ; folder = posix.dirname(folder)) {
+    const candidate = posix.join(folder, path);
+    if (files.has(candidate)) found.push(candidate);
+    if (folder === ".") return found;
+  }
+}
+
+function headings(markdown) {
+  const text = markdown.replace(/^```.*?^```$/gms, "");
+  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading]) => heading.trim());
+}
+
+/** The anchor that GitHub gives a heading. */
+function slug(heading) {
+  return heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replaceAll(" ", "-");
+}
