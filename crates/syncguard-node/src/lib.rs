@@ -28,6 +28,8 @@ mod io_thread;
 mod keys;
 mod options;
 mod postgres;
+mod postgres_client;
 mod redis;
+mod redis_client;
 mod redis_connection;
 mod spin;

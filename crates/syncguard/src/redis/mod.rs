@@ -58,7 +58,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
-pub use error::{Cause, classify, to_error, to_error_hiding};
+pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
 pub use plan::{ClientPrefix, Names, Plan, Script, Text};
 pub use reply::Reply;
 pub use tls::RedisTls;
