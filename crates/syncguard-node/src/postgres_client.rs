@@ -48,9 +48,9 @@ impl Transport for ClientTransport {
             })
             .collect();
         let request = json!({
-            "sql": call.sql,
+            "sql": call.statement.sql(),
             "params": params,
-            "columns": call.operation.columns(),
+            "columns": call.statement.columns(),
         });
         row(self.ask(&request).await?)
     }

@@ -7,17 +7,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::acquire::{Acquisitions, Asked};
+use super::acquire::{Acquire, Acquisitions, Asked};
 use super::config::PostgresConfig;
 use super::error::Failure;
+use super::extend::Extend;
 use super::fault::Fault;
+use super::force_release::ForceRelease;
 use super::group::Groups;
+use super::is_locked::IsLocked;
 use super::names::{Names, lock_name};
 use super::pool::Pool;
-use super::release::Releases;
+use super::release::{Release, Releases};
 use super::runner::Runner;
 use super::share::Subject;
-use super::statement::{Statements, Transport};
+use super::statement::Transport;
 use super::tables::Tables;
 use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};
 use crate::backend::{
@@ -58,12 +61,38 @@ impl Default for PostgresOptions {
     }
 }
 
+/// The statements of one backend.
+#[derive(Debug)]
+struct Operations {
+    acquire: Acquire,
+    release: Release,
+    extend: Extend,
+    is_locked: IsLocked,
+    lookup: lookup::Lookup,
+    force_release: ForceRelease,
+}
+
+impl Operations {
+    fn new(options: &PostgresOptions) -> Self {
+        let tables = &options.tables;
+        Self {
+            acquire: Acquire::new(tables),
+            release: Release::new(tables),
+            extend: Extend::new(tables),
+            is_locked: IsLocked::new(tables, options.cleanup_in_is_locked),
+            lookup: lookup::Lookup::new(tables),
+            force_release: ForceRelease::new(tables),
+        }
+    }
+}
+
 /// Locks in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresBackend {
     /// Those who came before `close` get their answers.
     gate: Arc<Gate>,
     runner: Arc<Runner>,
+    operations: Operations,
     acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
     options: PostgresOptions,
@@ -84,22 +113,21 @@ impl PostgresBackend {
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
-        let statements = Statements::new(&options.tables);
-        let tables = options.creates_tables.then(|| options.tables.clone());
-        let runner = Arc::new(Runner::new(transport, statements, tables));
+        let missing = options.creates_tables.then(|| options.tables.clone());
+        let runner = Arc::new(Runner::new(transport, missing));
         let limit = options.operation_timeout;
-        let releases = Releases {
-            durable: options.durable_releases,
-        };
+        let acquisitions = Acquisitions::new(&options.tables);
+        let releases = Releases::new(&options.tables, options.durable_releases);
         let gate = Arc::new(Gate::default());
         let (of_acquisitions, of_releases) = (Arc::clone(&gate), Arc::clone(&gate));
-        let acquisitions = Groups::new(of_acquisitions, Arc::clone(&runner), Acquisitions, limit);
+        let acquisitions = Groups::new(of_acquisitions, Arc::clone(&runner), acquisitions, limit);
         let releases = Groups::new(of_releases, Arc::clone(&runner), releases, limit);
         Self {
             gate,
             acquisitions: Arc::new(acquisitions),
             releases: Arc::new(releases),
             runner,
+            operations: Operations::new(&options),
             options,
             unlabelled: AtomicBool::new(false),
             work: Work::default(),
@@ -117,11 +145,7 @@ impl PostgresBackend {
     /// would be too long.
     pub async fn setup_schema(&self) -> Result<(), Error> {
         let _pass = self.enter()?;
-        let set_up = schema::setup(
-            self.runner.transport.as_ref(),
-            &self.runner.statements,
-            &self.options.tables,
-        );
+        let set_up = schema::setup(self.runner.transport.as_ref(), &self.options.tables);
         let labelled = tokio::time::timeout(schema::TIMEOUT, set_up)
             .await
             .map_err(|_| schema::timed_out())??;
@@ -165,7 +189,7 @@ impl Backend for PostgresBackend {
             && !self.unlabelled.load(Ordering::Relaxed)
         {
             let label = owner::stored(&request.lock_id, owner);
-            let call = acquire::call(&self.runner.statements, request, &names, Some(&label));
+            let call = self.operations.acquire.call(request, &names, Some(&label));
             match self.runner.try_run(subject, &call).await {
                 // The table is older than labels. The lock matters more than its label.
                 Err(failure) if failure.state() == Some("42703") => {
@@ -178,7 +202,7 @@ impl Backend for PostgresBackend {
         if let Some(outcome) = self.acquisitions.join(asked).await? {
             return Ok(outcome);
         }
-        let call = acquire::call(&self.runner.statements, request, &names, None);
+        let call = self.operations.acquire.call(request, &names, None);
         acquire::outcome(request, self.runner.run(subject, &call).await?.as_ref())
     }
 
@@ -188,14 +212,14 @@ impl Backend for PostgresBackend {
             return Ok(outcome);
         }
         let durable = self.options.durable_releases;
-        let call = release::call(&self.runner.statements, lock_id, durable);
+        let call = self.operations.release.call(lock_id, durable);
         let subject = Some(Subject::Row(lock_id.as_str()));
         release::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         let _pass = self.enter()?;
-        let call = extend::call(&self.runner.statements, lock_id, ttl);
+        let call = self.operations.extend.call(lock_id, ttl);
         let subject = Some(Subject::Row(lock_id.as_str()));
         extend::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
     }
@@ -203,11 +227,7 @@ impl Backend for PostgresBackend {
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let _pass = self.enter()?;
         let name = lock_name(key)?;
-        let call = is_locked::call(
-            &self.runner.statements,
-            &name,
-            self.options.cleanup_in_is_locked,
-        );
+        let call = self.operations.is_locked.call(&name);
         // What only reads waits for nobody.
         is_locked::outcome(self.runner.run(None, &call).await?.as_ref())
     }
@@ -217,12 +237,12 @@ impl Backend for PostgresBackend {
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
-                let call = lookup::by_key(&self.runner.statements, &name);
+                let call = self.operations.lookup.by_key(&name);
                 let row = self.runner.run(None, &call).await?;
                 lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
-                let call = lookup::by_lock_id(&self.runner.statements, lock_id);
+                let call = self.operations.lookup.by_lock_id(lock_id);
                 let row = self.runner.run(None, &call).await?;
                 lookup::outcome(row.as_ref(), Some(lock_id))
             }
@@ -232,7 +252,7 @@ impl Backend for PostgresBackend {
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let _pass = self.enter()?;
         let name = lock_name(key)?;
-        let call = force_release::call(&self.runner.statements, &name);
+        let call = self.operations.force_release.call(&name);
         let row = self.runner.run(Some(Subject::Row(&name)), &call).await?;
         force_release::outcome(row.as_ref())
     }

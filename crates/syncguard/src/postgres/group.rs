@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::runner::Runner;
 use super::share::Subject;
-use super::statement::{Call, Row, Statements};
+use super::statement::{Call, Row};
 use crate::error::{Error, ErrorKind};
 use crate::gate::Gate;
 use crate::lock_id::LockId;
@@ -43,18 +43,13 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     /// The items as a parameter of the statement.
     fn text<'a>(items: impl Iterator<Item = &'a Self::Item>) -> String;
 
-    fn call<'a>(&self, statements: &'a Statements, text: &'a str) -> Call<'a>;
+    fn call<'a>(&'a self, text: &'a str) -> Call<'a>;
 
     /// What the row says of each item that need not go alone, by its lock id.
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, Self::Outcome>, Error>;
 
     /// The statement that undoes what nobody waits for any more.
-    fn undo<'a>(
-        &self,
-        _statements: &'a Statements,
-        _item: &'a Self::Item,
-        _outcome: &Self::Outcome,
-    ) -> Option<Call<'a>> {
+    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Call<'a>> {
         None
     }
 }
@@ -146,7 +141,7 @@ impl<W: Work> Groups<W> {
         let begun = OnceLock::new();
         let call = || {
             let (_, text) = begun.get_or_init(|| group.begin());
-            self.work.call(&self.runner.statements, text)
+            self.work.call(text)
         };
         // One after the other, so that there are some to go together; but none waits for one that hangs.
         let _turn = timeout(PATIENCE, self.turn.acquire()).await;
@@ -181,7 +176,7 @@ impl<W: Work> Groups<W> {
             }
         }
         for (item, outcome) in &unheard {
-            if let Some(call) = self.work.undo(&self.runner.statements, item, outcome) {
+            if let Some(call) = self.work.undo(item, outcome) {
                 // What fails here is left to its TTL.
                 let subject = Some(Subject::Row(W::lock_id(item).as_str()));
                 let _ = self.runner.run(subject, &call).await;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::error::Failure;
 use super::schema;
 use super::share::{Shares, Subject};
-use super::statement::{Call, Row, Statements, Transport};
+use super::statement::{Call, Row, Transport};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
 use crate::random;
@@ -22,7 +22,6 @@ const MAX_RETRIES: u32 = 100;
 #[derive(Debug)]
 pub(super) struct Runner {
     pub(super) transport: Arc<dyn Transport>,
-    pub(super) statements: Statements,
     under_way: AtomicUsize,
     /// Where statements have connections to themselves.
     shares: Option<Shares>,
@@ -32,16 +31,11 @@ pub(super) struct Runner {
 
 impl Runner {
     /// With `missing`, those tables are made when they are needed and not there.
-    pub(super) fn new(
-        transport: Arc<dyn Transport>,
-        statements: Statements,
-        missing: Option<Tables>,
-    ) -> Self {
+    pub(super) fn new(transport: Arc<dyn Transport>, missing: Option<Tables>) -> Self {
         Self {
             provision: missing.map(Provision::new),
             shares: transport.connections().map(Shares::new),
             transport,
-            statements,
             under_way: AtomicUsize::new(0),
         }
     }
@@ -137,7 +131,7 @@ impl Provision {
         if self.count() > seen {
             return Ok(());
         }
-        let set_up = schema::setup(runner.transport.as_ref(), &runner.statements, &self.tables);
+        let set_up = schema::setup(runner.transport.as_ref(), &self.tables);
         set_up.await.map_err(|error| match error.kind() {
             ErrorKind::AuthFailed => Error::new(
                 ErrorKind::AuthFailed,
