@@ -29,6 +29,7 @@ mod keys;
 mod options;
 mod postgres;
 mod postgres_client;
+mod postgres_connection;
 mod redis;
 mod redis_client;
 mod redis_connection;

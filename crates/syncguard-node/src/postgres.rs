@@ -19,6 +19,7 @@ use crate::completion::{Completions, Outcome};
 use crate::error::{Code, thrown};
 use crate::options::{RootsOption, default_roots, port, timeout, whole};
 use crate::postgres_client::ClientTransport;
+use crate::postgres_connection::PostgresConnection;
 
 /// What the locks are like, whoever talks to the server.
 #[napi(object)]
@@ -81,6 +82,8 @@ pub struct PostgresConnectionOptions {
     pub target_session_attrs: Option<String>,
     pub pool_size: Option<f64>,
     pub connect_timeout_ms: Option<f64>,
+    /// How long a statement may take.
+    pub operation_timeout_ms: Option<f64>,
     pub prepare: Option<bool>,
 }
 
@@ -90,13 +93,11 @@ impl NativeBackend {
     #[napi(factory)]
     pub fn postgres(
         completions: Reference<Completions>,
-        connection: PostgresConnectionOptions,
+        connection: &PostgresConnection,
         locks: PostgresLockOptions,
     ) -> napi::Result<Self, Code> {
-        let ask = |client| Bridge::new(Arc::clone(&completions.mailbox), client);
-        let config = config(connection, ask).map_err(thrown)?;
         let locks = lock_options(locks).map_err(thrown)?;
-        let backend = PostgresBackend::new(config, locks).map_err(thrown)?;
+        let backend = PostgresBackend::on(&connection.shared, locks).map_err(thrown)?;
         Ok(Self::of_postgres(backend, completions))
     }
 
@@ -137,7 +138,7 @@ impl NativeBackend {
     }
 }
 
-fn config(
+pub(crate) fn config(
     connection: PostgresConnectionOptions,
     ask: impl FnOnce(u32) -> Bridge,
 ) -> Result<PostgresConfig, Error> {

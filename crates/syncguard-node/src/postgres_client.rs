@@ -58,9 +58,6 @@ impl Transport for ClientTransport {
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
         self.ask(&json!({ "batch": sql })).await.map(drop)
     }
-
-    /// The client is its owner's to close.
-    async fn close(&self) {}
 }
 
 fn row(value: Value) -> Result<Option<Row>, Failure> {

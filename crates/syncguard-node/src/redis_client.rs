@@ -40,9 +40,6 @@ impl Transport for ClientTransport {
             }
         }
     }
-
-    /// The client is its owner's to close.
-    async fn close(&self) {}
 }
 
 fn reply(value: Value) -> Result<Reply, Error> {

@@ -1,16 +1,17 @@
 //! One connection for several backends.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use super::client::Line;
 use super::config::FirestoreConfig;
 use crate::error::Error;
+use crate::shared::Shared;
 
 /// A connection to one database. It is made when it is needed, and ends with the last backend on it.
 pub struct FirestoreConnection {
     config: FirestoreConfig,
-    line: Mutex<Weak<Line>>,
+    line: Shared<Line>,
 }
 
 impl FirestoreConnection {
@@ -22,20 +23,13 @@ impl FirestoreConnection {
     pub fn new(config: FirestoreConfig) -> Result<Self, Error> {
         Ok(Self {
             config: config.validated(|name| std::env::var(name).ok())?,
-            line: Mutex::default(),
+            line: Shared::default(),
         })
     }
 
     /// The connection itself; a failure is tried again by the next call.
     pub(super) fn line(&self) -> Result<Arc<Line>, Error> {
-        // A panic leaves nothing half done here.
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = line.upgrade() {
-            return Ok(shared);
-        }
-        let made = Arc::new(Line::new(&self.config)?);
-        *line = Arc::downgrade(&made);
-        Ok(made)
+        self.line.get_or_make(|| Line::new(&self.config))
     }
 }
 

@@ -17,8 +17,8 @@ use super::runner::Runner;
 use super::share::Subject;
 use super::statement::{Call, Row};
 use crate::error::{Error, ErrorKind};
-use crate::gate::Gate;
 use crate::lock_id::LockId;
+use crate::work::Work as OngoingWork;
 
 /// How many go together at most. Their transaction stays short, and the advisory locks of many
 /// processes' groups fit into the server's table of locks, which has some 6,000 places.
@@ -57,7 +57,7 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
 /// The groups of one kind of work.
 #[derive(Debug)]
 pub(super) struct Groups<W: Work> {
-    gate: Arc<Gate>,
+    counted: OngoingWork,
     runner: Arc<Runner>,
     work: W,
     limit: Duration,
@@ -82,9 +82,9 @@ struct Member<W: Work> {
 }
 
 impl<W: Work> Groups<W> {
-    pub(super) fn new(gate: Arc<Gate>, runner: Arc<Runner>, work: W, limit: Duration) -> Self {
+    pub(super) fn new(counted: OngoingWork, runner: Arc<Runner>, work: W, limit: Duration) -> Self {
         Self {
-            gate,
+            counted,
             runner,
             work,
             limit,
@@ -95,10 +95,10 @@ impl<W: Work> Groups<W> {
 
     /// Goes with others if that pays; `None` if the item must go alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
-        if !self.runner.is_busy() {
+        if !self.runner.lines.is_busy() {
             return Ok(None);
         }
-        let _under_way = self.runner.begin();
+        let _under_way = self.runner.lines.begin();
         let Some(answered) = self.enter(item()) else {
             return Ok(None);
         };
@@ -126,11 +126,11 @@ impl<W: Work> Groups<W> {
         });
         *open = Some(Arc::clone(&group));
         // Who waits for the end of all operations waits for what a group does after they are answered.
-        let pass = self.gate.enter_for_long();
+        let counted = self.counted.start_beside();
         let run = Arc::clone(self).run(group);
         tokio::spawn(async move {
             run.await;
-            drop(pass);
+            drop(counted);
         });
         Some(answered)
     }
@@ -146,7 +146,7 @@ impl<W: Work> Groups<W> {
         // One after the other, so that there are some to go together; but none waits for one that hangs.
         let _turn = timeout(PATIENCE, self.turn.acquire()).await;
         // A member stops waiting after one limit, at the latest.
-        let run = self.runner.transport.run_late(&call);
+        let run = self.runner.lines.transport.run_late(&call);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
         let outcomes = match &row {

@@ -30,6 +30,7 @@
 mod acquire;
 mod config;
 mod connect;
+mod connection;
 mod error;
 mod extend;
 mod fault;
@@ -72,6 +73,7 @@ pub use config::{
     ChannelBinding, Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode,
     TcpSettings, Tls,
 };
+pub use connection::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use statement::{Call, Param, Row, Statement, Transport};

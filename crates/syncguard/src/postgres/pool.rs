@@ -132,10 +132,6 @@ impl Transport for Pool {
             Err(error) => Err(self.conclude(lease, &error)),
         }
     }
-
-    async fn close(&self) {
-        self.sessions.close();
-    }
 }
 
 /// Sends the statement.

@@ -104,7 +104,7 @@ pub struct Call<'a> {
 /// The row that a statement gave: the columns of [`Statement::columns`] as text, `None` for NULL.
 pub type Row = Vec<Option<String>>;
 
-/// What runs statements.
+/// What runs statements. Connections of its own end when it is dropped.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs one statement and gives its only row, if there is one.
@@ -129,9 +129,6 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 
     /// Runs several statements without parameters as one transaction.
     async fn batch(&self, sql: &str) -> Result<(), Failure>;
-
-    /// Ends connections.
-    async fn close(&self);
 }
 
 #[cfg(test)]
