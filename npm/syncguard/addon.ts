@@ -91,6 +91,8 @@ export type PostgresNativeConnection = {
   targetSessionAttrs?: string;
   poolSize?: number;
   connectTimeoutMs?: number;
+  /** How long a statement may take. */
+  operationTimeoutMs?: number;
   prepare?: boolean;
 };
 
@@ -121,6 +123,11 @@ export type FirestoreNativeConnection = {
 /** A connection for several backends; it is made when it is needed. */
 export interface RedisConnection {
   readonly [Symbol.toStringTag]?: "RedisConnection";
+}
+
+/** The same for PostgreSQL. */
+export interface PostgresConnection {
+  readonly [Symbol.toStringTag]?: "PostgresConnection";
 }
 
 /** The same for Firestore. */
@@ -189,13 +196,17 @@ export interface Addon {
   forrstForbidden(key: string): never;
   forrstInvalidRequest(field: string, what: string): never;
   RedisConnection: new (options: RedisNativeConnection) => RedisConnection;
+  PostgresConnection: new (
+    completions: Completions,
+    options: PostgresNativeConnection & { passwordClient?: number },
+  ) => PostgresConnection;
   NativeBackend: {
     sqlite(completions: Completions, options: SqliteNativeOptions): Handle;
     redis(completions: Completions, connection: RedisConnection, locks: RedisNativeLocks): Handle;
     redisOverClient(completions: Completions, client: number, locks: RedisNativeLocks): Handle;
     postgres(
       completions: Completions,
-      connection: PostgresNativeConnection & { passwordClient?: number },
+      connection: PostgresConnection,
       locks: PostgresNativeLocks,
     ): Handle;
     postgresOverClient(
@@ -259,7 +270,6 @@ export interface Handle {
   lookupByKey(operation: number, cancellable: boolean, key: string): boolean;
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): boolean;
   forceRelease(operation: number, cancellable: boolean, key: string): boolean;
-  finishBackground(operation: number): boolean;
   close(operation: number): boolean;
   setupSchema(operation: number): boolean;
 }

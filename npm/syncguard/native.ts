@@ -8,6 +8,7 @@ import {
   type FirestoreNativeLocks,
   type Handle,
   type NativeCapabilities,
+  type PostgresConnection,
   type PostgresNativeConnection,
   type PostgresNativeLocks,
   type RedisConnection,
@@ -35,6 +36,12 @@ export type PostgresStatementCall =
   | { sql: string; params: (string | null)[]; columns: string[] }
   /** Several statements without parameters, as one transaction. */
   | { batch: string };
+
+/** Where the server is, and what gives the password if it is not said there. */
+export type PostgresTarget = {
+  options: PostgresNativeConnection;
+  password?: (() => unknown) | undefined;
+};
 
 export type FirestoreRef = { collection: string; id: string };
 
@@ -78,7 +85,11 @@ export type RetryPolicy = {
 export class NativeBackend {
   readonly capabilities: NativeCapabilities;
 
-  constructor(private readonly handle: Handle) {
+  /** JavaScript that the connection asks lives for as long as `connection` does. */
+  constructor(
+    private readonly handle: Handle,
+    protected readonly connection?: PostgresConnection,
+  ) {
     this.capabilities = handle.capabilities;
   }
 
@@ -135,11 +146,6 @@ export class NativeBackend {
   /** Makes what is missing of the tables; PostgreSQL only. */
   async setupSchema(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
-  }
-
-  /** Waits for what goes on in the background, as `close` does. */
-  async finishBackground(): Promise<void> {
-    settle(await run<true>(undefined, (operation) => this.handle.finishBackground(operation)));
   }
 
   async close(): Promise<void> {
@@ -272,20 +278,19 @@ export const core = {
     ),
 
   /** `password` is asked for at each connection that is opened. */
+  createPostgresConnection: ({ options, password }: PostgresTarget): PostgresConnection => {
+    const connect = (passwordClient?: number): PostgresConnection => {
+      const all = passwordClient === undefined ? options : { ...options, passwordClient };
+      return call(() => new addon.PostgresConnection(ownCompletions(), all));
+    };
+    return password === undefined ? connect() : withClient(async () => await password(), connect);
+  },
+
   createPostgresBackend: (
-    connection: PostgresNativeConnection,
+    connection: PostgresConnection,
     locks: PostgresNativeLocks,
-    password?: () => unknown,
   ): NativeBackend =>
-    password === undefined
-      ? open((source) => addon.NativeBackend.postgres(source, connection, locks))
-      : withClient(
-          async () => await password(),
-          (passwordClient) =>
-            open((source) =>
-              addon.NativeBackend.postgres(source, { ...connection, passwordClient }, locks),
-            ),
-        ),
+    open((source) => addon.NativeBackend.postgres(source, connection, locks), connection),
 
   /** Every statement goes through `run`: a client of the user's. */
   createPostgresClientBackend: (
@@ -319,6 +324,9 @@ export const core = {
     ),
 };
 
-function open(create: (source: Completions) => Handle): NativeBackend {
-  return call(() => new NativeBackend(create(ownCompletions())));
+function open(
+  create: (source: Completions) => Handle,
+  connection?: PostgresConnection,
+): NativeBackend {
+  return call(() => new NativeBackend(create(ownCompletions()), connection));
 }

@@ -1,11 +1,10 @@
-import type { PostgresNativeLocks } from "./addon.js";
+import type { PostgresNativeConnection, PostgresNativeLocks } from "./addon.js";
 import { exposeNativeBackend } from "./native-backend.js";
-import { core, type Native } from "./native.js";
+import { core, type Native, type PostgresTarget } from "./native.js";
 import { checkKnownOptions } from "./options.js";
 import { runOnClient } from "./postgres-client.js";
 import { isClient, readClient } from "./postgres-client-settings.js";
 import { isCount, readConnection } from "./postgres-connection.js";
-import { shareBackend } from "./postgres-shared.js";
 import { withNodeRoots } from "./postgres-ssl.js";
 import type { Target } from "./postgres-target.js";
 import type {
@@ -16,6 +15,7 @@ import type {
   PostgresSchemaOptions,
 } from "./postgres-types.js";
 import { checkBooleans, checkServerOptions, checkStrings } from "./server-options.js";
+import { shareConnections } from "./shared-connections.js";
 import type { SyncGuardBackend } from "./types.js";
 import { checkDisposal, invalid, withoutNulls } from "./validation.js";
 
@@ -45,11 +45,9 @@ export function createPostgresBackend(
 
 /** The backend for those who give a URL and nothing else: tables that are missing are made at their first use. */
 export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<PostgresCapabilities> {
-  const { connection, password } = readConnection(url);
-  return exposeNativeBackend(
-    core.createPostgresBackend(connection, { createsTables: true }, password),
-    {},
-  );
+  const { connection: options, password } = readConnection(url);
+  const connection = core.createPostgresConnection({ options, password });
+  return exposeNativeBackend(core.createPostgresBackend(connection, { createsTables: true }), {});
 }
 
 /**
@@ -82,14 +80,13 @@ function connect(
   const { transport } = options;
   if (!isClient(sql)) {
     if (transport === "client") throw invalid('transport "client" needs a client');
-    const target = withOptions(readConnection(sql), options);
-    return core.createPostgresBackend(target.connection, lockSettings(options), target.password);
+    return connectNatively(readConnection(sql), lockSettings(options), options);
   }
   if (transport !== "client") {
     const reading = readClient(sql);
     if ("connection" in reading) {
       const locks = lockSettings(options, reading.operationTimeoutMs);
-      return shareBackend(sql, withOptions(reading, options), locks);
+      return connectNatively(reading, locks, options, sql);
     }
     if (transport === "native") {
       throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
@@ -98,15 +95,40 @@ function connect(
   return core.createPostgresClientBackend(runOnClient(sql), lockSettings(options));
 }
 
-function withOptions(target: Target, options: PostgresBackendOptions): Target {
+/** Backends with the same options share: `poolSize` counts for all of them. */
+const connectionOf = shareConnections(
+  ({ target }: { target: PostgresTarget; locks: PostgresNativeLocks }) =>
+    core.createPostgresConnection(target),
+);
+
+function connectNatively(
+  target: Target,
+  locks: PostgresNativeLocks,
+  given: PostgresBackendOptions,
+  client?: PostgresClient,
+): Native {
+  const options = withOptions(target.connection, given);
+  if (locks.operationTimeoutMs !== undefined) options.operationTimeoutMs = locks.operationTimeoutMs;
+  const all = { options, password: target.password };
+  const connection =
+    client === undefined
+      ? core.createPostgresConnection(all)
+      : connectionOf(client, { target: all, locks });
+  return core.createPostgresBackend(connection, locks);
+}
+
+function withOptions(
+  target: PostgresNativeConnection,
+  options: PostgresBackendOptions,
+): PostgresNativeConnection {
   const { connectTimeoutMs, poolSize, prepare } = options;
-  const connection = { ...target.connection };
+  const connection = { ...target };
   const tls = withNodeRoots(connection.tls);
   if (tls !== undefined) connection.tls = tls;
   if (connectTimeoutMs !== undefined) connection.connectTimeoutMs = connectTimeoutMs;
   if (poolSize !== undefined) connection.poolSize = poolSize;
   if (prepare !== undefined) connection.prepare = prepare;
-  return { ...target, connection };
+  return connection;
 }
 
 function lockSettings(
