@@ -1,5 +1,6 @@
 //! Connections that several backends share.
 
+#[cfg(any(feature = "redis", feature = "postgres"))]
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -33,8 +34,10 @@ impl<C> Shared<C> {
 
 /// What one backend uses, until it is closed. An operation holds a clone of it while it runs, so that it
 /// gets its answer although the backend is closed meanwhile.
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) struct Lease<C: ?Sized>(Mutex<Option<Arc<C>>>);
 
+#[cfg(any(feature = "redis", feature = "postgres"))]
 impl<C: ?Sized> Lease<C> {
     pub(crate) fn new(leased: Arc<C>) -> Self {
         Self(Mutex::new(Some(leased)))
@@ -43,7 +46,7 @@ impl<C: ?Sized> Lease<C> {
     /// `InvalidArgument` after the end.
     pub(crate) fn get(&self) -> Result<Arc<C>, Error> {
         let leased = lock(&self.0).clone();
-        leased.ok_or_else(|| Error::invalid("the backend has been closed"))
+        leased.ok_or_else(|| Error::invalid("the backend is closed"))
     }
 
     /// Gives it back.
@@ -54,6 +57,7 @@ impl<C: ?Sized> Lease<C> {
     }
 }
 
+#[cfg(any(feature = "redis", feature = "postgres"))]
 impl<C: ?Sized + fmt::Debug> fmt::Debug for Lease<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leased = lock(&self.0).clone();
@@ -66,7 +70,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "redis", feature = "postgres")))]
 mod tests {
     use super::*;
     use crate::error::ErrorKind;

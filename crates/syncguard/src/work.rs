@@ -77,7 +77,7 @@ impl Work {
         if self.0.operations.fetch_add(1, SeqCst) & CLOSING == 0 {
             Ok(running)
         } else {
-            Err(Error::invalid("the backend has been closed"))
+            Err(Error::invalid("the backend is closed"))
         }
     }
 

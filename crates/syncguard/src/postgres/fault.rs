@@ -96,7 +96,7 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
             RateLimited,
             "all connections of the pool are busy; allow more or ask for less at once",
         ),
-        Fault::PoolClosed => (InvalidArgument, "the backend has been closed"),
+        Fault::PoolClosed => (InvalidArgument, "the backend is closed"),
         Fault::Malformed => (Internal, "the server's reply is malformed"),
     }
 }

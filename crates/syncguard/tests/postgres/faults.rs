@@ -488,7 +488,7 @@ async fn a_backend_that_is_closed_while_it_is_busy() {
     }
     let error = backend.is_locked(&key("k")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(error.message(), "the backend has been closed");
+    assert_eq!(error.message(), "the backend is closed");
     backend.close().await;
 }
 
