@@ -2,7 +2,8 @@
 //!
 //! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`,
 //! and beside it, in Rust, what to send ([`plan`](acquire::plan)) and what the reply means
-//! ([`outcome`](acquire::outcome)), both without I/O. [`RedisBackend::new`] brings a connection;
+//! ([`outcome`](acquire::outcome)), both without I/O. [`RedisBackend::new`] brings a connection,
+//! [`RedisBackend::on`] shares one with other backends, and
 //! [`RedisBackend::over`] takes any [`Transport`].
 //!
 //! Stored are, under names that start with the key prefix: the lock as a JSON object, an entry that
