@@ -17,7 +17,6 @@ use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Key, LockId, Lookup,
     Owner, ReleaseOutcome, Ttl,
 };
-use tokio::time::timeout;
 
 use crate::completion::{Completions, Outcome};
 use crate::error::{Code, thrown};
@@ -173,17 +172,6 @@ impl NativeBackend {
             Ok(Outcome::Answer(answer))
         };
         self.submit(env, operation, cancellable, start)
-    }
-
-    /// Waits for what goes on in the background, as `close` does, and closes nothing.
-    #[napi]
-    pub fn finish_background(&self, env: Env, operation: u32) -> bool {
-        let start = |backend: Arc<dyn Backend>, _| async move {
-            let limit = backend.operation_timeout().saturating_mul(2);
-            let _ = timeout(limit, backend.work().background_done()).await;
-            Ok(Outcome::Done)
-        };
-        self.submit(env, operation, false, start)
     }
 
     #[napi]

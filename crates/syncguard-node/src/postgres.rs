@@ -1,6 +1,5 @@
-//! PostgreSQL: its options, and the transport over a client in JavaScript.
+//! PostgreSQL: its options.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,16 +8,18 @@ use napi::bindgen_prelude::Reference;
 use napi_derive::napi;
 use serde_json::{Value, json};
 use syncguard::postgres::{
-    Call, Failure, Fault, Host, Param, Password, PasswordSource, Pem, PostgresBackend,
-    PostgresConfig, PostgresOptions, Row, SessionAttrs, SslMode, Tables, Transport,
+    Host, Password, PasswordSource, Pem, PostgresBackend, PostgresConfig, PostgresOptions,
+    SessionAttrs, SslMode, Tables,
 };
 use syncguard::{Error, ErrorKind};
 
 use crate::backend::NativeBackend;
-use crate::bridge::{Bridge, Rejection};
+use crate::bridge::Bridge;
 use crate::completion::{Completions, Outcome};
 use crate::error::{Code, thrown};
 use crate::options::{RootsOption, default_roots, port, timeout, whole};
+use crate::postgres_client::ClientTransport;
+use crate::postgres_connection::PostgresConnection;
 
 /// What the locks are like, whoever talks to the server.
 #[napi(object)]
@@ -81,6 +82,8 @@ pub struct PostgresConnectionOptions {
     pub target_session_attrs: Option<String>,
     pub pool_size: Option<f64>,
     pub connect_timeout_ms: Option<f64>,
+    /// How long a statement may take.
+    pub operation_timeout_ms: Option<f64>,
     pub prepare: Option<bool>,
 }
 
@@ -90,13 +93,11 @@ impl NativeBackend {
     #[napi(factory)]
     pub fn postgres(
         completions: Reference<Completions>,
-        connection: PostgresConnectionOptions,
+        connection: &PostgresConnection,
         locks: PostgresLockOptions,
     ) -> napi::Result<Self, Code> {
-        let ask = |client| Bridge::new(Arc::clone(&completions.mailbox), client);
-        let config = config(connection, ask).map_err(thrown)?;
         let locks = lock_options(locks).map_err(thrown)?;
-        let backend = PostgresBackend::new(config, locks).map_err(thrown)?;
+        let backend = PostgresBackend::on(&connection.shared, locks).map_err(thrown)?;
         Ok(Self::of_postgres(backend, completions))
     }
 
@@ -109,7 +110,8 @@ impl NativeBackend {
     ) -> napi::Result<Self, Code> {
         let bridge = Bridge::new(Arc::clone(&completions.mailbox), client);
         let locks = lock_options(locks).map_err(thrown)?;
-        let backend = PostgresBackend::with_transport(Arc::new(ClientTransport(bridge)), locks);
+        let backend =
+            PostgresBackend::with_transport(Arc::new(ClientTransport::new(bridge)), locks);
         Ok(Self::of_postgres(backend, completions))
     }
 
@@ -136,7 +138,7 @@ impl NativeBackend {
     }
 }
 
-fn config(
+pub(crate) fn config(
     connection: PostgresConnectionOptions,
     ask: impl FnOnce(u32) -> Bridge,
 ) -> Result<PostgresConfig, Error> {
@@ -257,132 +259,6 @@ impl PasswordSource for PasswordFunction {
                 ErrorKind::AuthFailed,
                 "the password function failed",
             )),
-        }
-    }
-}
-
-/// Statements through a client's own query call.
-struct ClientTransport(Bridge);
-
-impl fmt::Debug for ClientTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientTransport")
-    }
-}
-
-impl ClientTransport {
-    /// What the client answers. What the server refused comes as an answer too, with its severity.
-    async fn ask(&self, request: &Value) -> Result<Value, Failure> {
-        let answer = self.0.ask(request).await.map_err(failure)?;
-        let word = |name| answer.get(name).and_then(Value::as_str);
-        match (word("code"), word("severity")) {
-            (Some(code), severity @ Some(_)) => Err(failure_of(code, severity)),
-            _ => Ok(answer),
-        }
-    }
-}
-
-#[async_trait]
-impl Transport for ClientTransport {
-    async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        let params: Vec<Value> = call
-            .params
-            .iter()
-            .map(|param| match param {
-                Param::Text(text) => json!(text),
-                // As text: JavaScript's numbers are shorter, and the statements cast it.
-                Param::BigInt(number) => json!(number.to_string()),
-            })
-            .collect();
-        let request = json!({
-            "sql": call.sql,
-            "params": params,
-            "columns": call.operation.columns(),
-        });
-        row(self.ask(&request).await?)
-    }
-
-    async fn batch(&self, sql: &str) -> Result<(), Failure> {
-        self.ask(&json!({ "batch": sql })).await.map(drop)
-    }
-
-    /// The client is its owner's to close.
-    async fn close(&self) {}
-}
-
-fn row(value: Value) -> Result<Option<Row>, Failure> {
-    let malformed = || Failure::new(Fault::Malformed).with_unknown_outcome();
-    match value {
-        Value::Null => Ok(None),
-        Value::Array(columns) => columns
-            .into_iter()
-            .map(|column| match column {
-                Value::Null => Ok(None),
-                Value::String(text) => Ok(Some(text)),
-                Value::Bool(yes) => Ok(Some(if yes { "t" } else { "f" }.to_owned())),
-                Value::Number(number) => Ok(Some(number.to_string())),
-                Value::Array(_) | Value::Object(_) => Err(malformed()),
-            })
-            .collect::<Result<Row, Failure>>()
-            .map(Some),
-        _ => Err(malformed()),
-    }
-}
-
-fn failure(rejection: Rejection) -> Failure {
-    failure_of(rejection.code.as_deref().unwrap_or_default(), None)
-}
-
-fn failure_of(code: &str, severity: Option<&str>) -> Failure {
-    match Fault::from_code(code) {
-        Some(Fault::State(state)) => Failure::reported(state, severity),
-        Some(fault) => Failure::new(fault).with_unknown_outcome(),
-        None => Failure::other(Error::new(
-            ErrorKind::Internal,
-            "the client failed with an error of its own",
-        ))
-        .with_unknown_outcome(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_of_clients_become_rows() {
-        assert_eq!(row(json!(null)).unwrap(), None);
-        assert_eq!(
-            row(json!(["a", null, true, 12])).unwrap(),
-            Some(vec![
-                Some("a".into()),
-                None,
-                Some("t".into()),
-                Some("12".into())
-            ])
-        );
-        for bad in [json!("a"), json!({}), json!([[]])] {
-            assert_eq!(row(bad).unwrap_err().error().kind(), ErrorKind::Internal);
-        }
-    }
-
-    #[test]
-    fn rejections_are_classified_by_code() {
-        for (code, kind, unknown) in [
-            (Some("42P01"), ErrorKind::InvalidArgument, false),
-            (Some("08P01"), ErrorKind::ServiceUnavailable, true),
-            (Some("ECONNREFUSED"), ErrorKind::ServiceUnavailable, true),
-            (Some("CONNECT_TIMEOUT"), ErrorKind::NetworkTimeout, true),
-            (Some("whatever"), ErrorKind::Internal, true),
-            (None, ErrorKind::Internal, true),
-        ] {
-            let failure = failure(Rejection {
-                name: "Error".into(),
-                code: code.map(str::to_owned),
-                message: String::new(),
-            });
-            assert_eq!(failure.error().kind(), kind, "{code:?}");
-            assert_eq!(failure.error().is_outcome_unknown(), unknown, "{code:?}");
         }
     }
 }

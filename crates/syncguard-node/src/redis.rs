@@ -1,23 +1,20 @@
-//! Redis: its options, and the transport over a client in JavaScript.
+//! Redis: its options.
 
-use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use napi::bindgen_prelude::Reference;
 use napi_derive::napi;
-use serde_json::{Value, json};
+use syncguard::Error;
 use syncguard::redis::{
-    Cause, ClientPrefix, Plan, RedisBackend, RedisConfig, RedisLocks, RedisSentinel, RedisServer,
-    RedisTls, Reply, Transport, to_error_hiding,
+    ClientPrefix, RedisBackend, RedisConfig, RedisLocks, RedisSentinel, RedisServer, RedisTls,
 };
-use syncguard::{Error, ErrorKind};
 
 use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
 use crate::completion::Completions;
 use crate::error::{Code, thrown};
 use crate::options::{RootsOption, default_roots, port, timeout, whole};
+use crate::redis_client::ClientTransport;
 use crate::redis_connection::RedisConnection;
 
 /// How locks are kept, whoever carries them to the server.
@@ -98,7 +95,7 @@ impl NativeBackend {
     ) -> napi::Result<Self, Code> {
         let bridge = Bridge::new(Arc::clone(&completions.mailbox), client);
         let locks = lock_settings(locks, RedisLocks::default()).map_err(thrown)?;
-        let transport = Arc::new(ClientTransport(bridge));
+        let transport = Arc::new(ClientTransport::new(bridge));
         let backend = RedisBackend::over(transport, ClientPrefix::Theirs, &locks);
         Ok(Self {
             backend: Arc::new(backend.map_err(thrown)?),
@@ -180,60 +177,6 @@ pub(crate) fn lock_settings(
             .cleanup_in_is_locked
             .unwrap_or(defaults.cleanup_in_is_locked),
         operation_timeout,
-    })
-}
-
-/// Scripts through a client's own `eval`.
-struct ClientTransport(Bridge);
-
-impl fmt::Debug for ClientTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientTransport")
-    }
-}
-
-#[async_trait]
-impl Transport for ClientTransport {
-    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
-        let request = json!({
-            "script": plan.script.source(),
-            "keys": plan.keys,
-            "args": plan.args,
-        });
-        match self.0.ask(&request).await {
-            Ok(value) => reply(value),
-            Err(rejection) => {
-                let cause = Cause::JavaScript {
-                    name: &rejection.name,
-                    code: rejection.code.as_deref().unwrap_or_default(),
-                    message: &rejection.message,
-                };
-                Err(to_error_hiding(cause, true, plan.secrets()))
-            }
-        }
-    }
-
-    /// The client is its owner's to close.
-    async fn close(&self) {}
-}
-
-fn reply(value: Value) -> Result<Reply, Error> {
-    // Whatever was asked for, the server may have done it.
-    let malformed = || {
-        Error::new(ErrorKind::Internal, "the client gave a malformed reply").with_unknown_outcome()
-    };
-    Ok(match value {
-        Value::Null | Value::Bool(false) => Reply::Nil,
-        Value::Bool(true) => Reply::Int(1),
-        Value::Number(number) => {
-            // JavaScript writes a whole number without a fraction.
-            Reply::Int(number.as_i64().ok_or_else(malformed)?)
-        }
-        Value::String(text) => Reply::Bulk(text.into_bytes()),
-        Value::Array(items) => {
-            Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
-        }
-        Value::Object(_) => return Err(malformed()),
     })
 }
 
@@ -323,24 +266,6 @@ mod tests {
         ] {
             let error = config(options).unwrap_err();
             assert!(error.message().starts_with(field), "{error}");
-        }
-    }
-
-    #[test]
-    fn replies_of_clients_become_replies() {
-        assert_eq!(reply(json!(null)).unwrap(), Reply::Nil);
-        assert_eq!(
-            reply(json!([1, "2", -3])).unwrap(),
-            Reply::Array(vec![
-                Reply::Int(1),
-                Reply::Bulk(b"2".to_vec()),
-                Reply::Int(-3)
-            ])
-        );
-        for bad in [json!(1.5), json!({}), json!([{}])] {
-            let error = reply(bad).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Internal);
-            assert!(error.is_outcome_unknown());
         }
     }
 }

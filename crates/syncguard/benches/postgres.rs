@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postgres_server::{PostgresServer, USER, program};
-use syncguard::postgres::{Operation, PostgresBackend, PostgresOptions, Statements, Tables};
+use syncguard::postgres::operations::{Acquire, Names, Release};
+use syncguard::postgres::{PostgresBackend, PostgresOptions, Tables};
 use syncguard::{AcquireOutcome, AcquireRequest, Backend, Key, Ttl};
 use tokio::task::LocalSet;
 
@@ -121,15 +122,26 @@ fn measure(server: &PostgresServer, in_flight: usize, durable_releases: bool, se
 
 /// The same two statements, with the parameters as variables.
 fn pgbench(server: &PostgresServer, clients: usize, durable: bool, seconds: u64) -> f64 {
-    let statements = Statements::new(&Tables::default());
+    let (acquires, releases) = (
+        Acquire::new(&Tables::default()),
+        Release::new(&Tables::default()),
+    );
+    let request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
+    let names = Names::new(&request.key).unwrap();
     let acquire = ["key", "fence_key", "key", "id", "ttl", "tolerance"];
     let release = ["id", "tolerance", "durable"];
     let script = format!(
         "\\set key :client_id + 5000000\n\\set fence_key :client_id + 6000000\n\
          \\set id random(1000000000000000, 9000000000000000)\n\
          \\set ttl 30000\n\\set tolerance 1000\n{};\n{};\n",
-        with_variables(statements.sql(Operation::Acquire), &acquire),
-        with_variables(statements.sql(Operation::Release), &release),
+        with_variables(
+            acquires.call(&request, &names, None).statement.sql(),
+            &acquire
+        ),
+        with_variables(
+            releases.call(&request.lock_id, durable).statement.sql(),
+            &release
+        ),
     );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pairs.sql");

@@ -32,8 +32,6 @@ mod fence;
 pub mod firestore;
 #[cfg(feature = "forrst")]
 pub mod forrst;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod gate;
 mod hash;
 mod key;
 mod lock;
@@ -46,6 +44,8 @@ mod random;
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+mod shared;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]

@@ -1,21 +1,27 @@
-//! Random numbers from the operating system.
+//! Random numbers.
+//!
+//! All of them come from the operating system, each time anew: a process that was forked after some were
+//! drawn does not repeat them, as it would with a generator that keeps a state.
+
+use rand::rngs::{SmallRng, SysError, SysRng};
+use rand::{RngExt, SeedableRng, TryRng};
 
 use crate::error::{Error, ErrorKind};
 
 /// 16 random bytes.
 pub(crate) fn bytes() -> Result<[u8; 16], Error> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(none_to_give)?;
+    SysRng.try_fill_bytes(&mut bytes).map_err(none_to_give)?;
     Ok(bytes)
 }
 
 /// A number from [0, 1).
 pub(crate) fn unit() -> Result<f64, Error> {
-    let number = getrandom::u32().map_err(none_to_give)?;
-    Ok(f64::from(number) / (f64::from(u32::MAX) + 1.0))
+    let mut seeded = SmallRng::try_from_rng(&mut SysRng).map_err(none_to_give)?;
+    Ok(seeded.random())
 }
 
-fn none_to_give(source: getrandom::Error) -> Error {
+fn none_to_give(source: SysError) -> Error {
     Error::new(
         ErrorKind::Internal,
         "the operating system gave no random numbers",

@@ -46,6 +46,10 @@ struct Shared {
 /// An operation that runs, until it is dropped.
 pub(crate) struct Running<'a>(&'a Shared);
 
+/// What an operation has started and does not wait for itself, until it is dropped.
+#[cfg(feature = "postgres")]
+pub(crate) struct Started(Arc<Shared>);
+
 /// Something that goes on in the background, until it is dropped.
 pub(crate) struct Background(Arc<Shared>);
 
@@ -75,6 +79,14 @@ impl Work {
         } else {
             Err(Error::invalid("the backend is closed"))
         }
+    }
+
+    /// Counts what an operation starts beside itself as one more operation, also while the backend is being
+    /// closed: whoever runs may finish.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn start_beside(&self) -> Started {
+        self.0.operations.fetch_add(1, SeqCst);
+        Started(Arc::clone(&self.0))
     }
 
     /// Counts something that starts in the background. It may do so while the backend is being closed.
@@ -136,11 +148,24 @@ impl Releasing {
     }
 }
 
+impl Shared {
+    fn end_operation(&self) {
+        if self.operations.fetch_sub(1, SeqCst) == CLOSING + 1 {
+            self.done.notify_waiters();
+        }
+    }
+}
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.0.operations.fetch_sub(1, SeqCst) == CLOSING + 1 {
-            self.0.done.notify_waiters();
-        }
+        self.0.end_operation();
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.end_operation();
     }
 }
 
@@ -197,6 +222,22 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::from_secs(2));
         work.finish(LONG).await;
         assert_eq!(start.elapsed(), Duration::from_secs(2));
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test(start_paused = true)]
+    async fn it_waits_for_what_an_operation_started() {
+        let work = Work::default();
+        let running = work.start().unwrap();
+        let start = Instant::now();
+        tokio::join!(work.finish(LONG), async {
+            tokio::task::yield_now().await;
+            let beside = work.start_beside();
+            drop(running);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(beside);
+        });
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,6 +14,8 @@ use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use rand::TryRng as _;
+use rand::rngs::SysRng;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, Clock, Key, SystemClock, TIME_TOLERANCE_MS, Ttl,
@@ -135,7 +137,7 @@ fn read_log(folder: &Path) -> Vec<Entry> {
 }
 
 fn random(below: usize) -> usize {
-    let number = usize::try_from(getrandom::u32().unwrap()).unwrap();
+    let number = usize::try_from(SysRng.try_next_u32().unwrap()).unwrap();
     number % below
 }
 

@@ -71,7 +71,6 @@ export interface Handle {
   lookupByKey(operation: number, cancellable: boolean, key: string): boolean;
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): boolean;
   forceRelease(operation: number, cancellable: boolean, key: string): boolean;
-  finishBackground(operation: number): boolean;
   close(operation: number): boolean;
   setupSchema(operation: number): boolean;
 }

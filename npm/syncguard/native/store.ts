@@ -12,13 +12,17 @@ import {
 } from "./operations.js";
 
 /**
- * What can be done with the locks of a store. It takes arguments that have been checked (`arguments.ts`, `readSignal`). What an operation gives
- * goes through `settle`.
+ * What can be done with the locks of a store. It takes arguments that have been checked (`arguments.ts`, `readSignal`).
+ * What an operation gives goes through `settle`.
  */
 export class AddonStore {
   readonly capabilities: StoreCapabilities;
 
-  constructor(private readonly handle: Handle) {
+  /** JavaScript that the connection asks lives for as long as `connection` does. */
+  constructor(
+    private readonly handle: Handle,
+    protected readonly connection?: object,
+  ) {
     this.capabilities = handle.capabilities;
   }
 
@@ -77,11 +81,6 @@ export class AddonStore {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
   }
 
-  /** Waits for what goes on in the background, as `close` does. */
-  async finishBackground(): Promise<void> {
-    settle(await run<true>(undefined, (operation) => this.handle.finishBackground(operation)));
-  }
-
   async close(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.close(operation)));
   }
@@ -90,7 +89,7 @@ export class AddonStore {
 /** What can be done with the locks of a store, whoever stands before it. */
 export type Store = Pick<AddonStore, keyof AddonStore>;
 
-/** Opens a store with one of the addon's functions. */
-export function openStore(open: (completions: Completions) => Handle): Store {
-  return callAddon(() => new AddonStore(open(ownCompletions())));
+/** Opens a store with one of the addon's functions, on `connection` if that is asked for anything in JavaScript. */
+export function openStore(open: (completions: Completions) => Handle, connection?: object): Store {
+  return callAddon(() => new AddonStore(open(ownCompletions()), connection));
 }

@@ -58,11 +58,16 @@ export function shareConnections<Settings, Connection>(
   return (client, settings) => {
     const ofClient = connections.get(client) ?? new Map<string, Connection>();
     connections.set(client, ofClient);
-    const name = JSON.stringify(settings);
+    const name = JSON.stringify(settings, nameOfFunctions);
     const connection = ofClient.get(name) ?? create(settings);
     ofClient.set(name, connection);
     return connection;
   };
+}
+
+/** Clients are asked for their functions once: that there is one tells settings apart. */
+function nameOfFunctions(_name: string, value: unknown): unknown {
+  return typeof value === "function" ? "function" : value;
 }
 
 /** Whether a client's setting says something. */

@@ -1,7 +1,7 @@
 /** What the addon has for PostgreSQL: the settings and calls that cross, and how a store is opened. */
 
-import { type Completions, exported, type Handle } from "../native/addon.js";
-import { withClient } from "../native/operations.js";
+import { callAddon, type Completions, exported, type Handle } from "../native/addon.js";
+import { ownCompletions, withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
 import type { Roots } from "../options/node-trust.js";
 
@@ -42,6 +42,8 @@ export type PostgresSettings = {
   targetSessionAttrs?: string;
   poolSize?: number;
   connectTimeoutMs?: number;
+  /** How long a statement may take. */
+  operationTimeoutMs?: number;
   prepare?: boolean;
 };
 
@@ -51,11 +53,26 @@ export type PostgresStatementCall =
   /** Several statements without parameters, as one transaction. */
   | { batch: string };
 
-const { NativeBackend } = exported as {
+/** Where the server is, and what gives the password if it is not said there. */
+export type PostgresTarget = {
+  options: PostgresSettings;
+  password?: (() => unknown) | undefined;
+};
+
+/** Connections for several backends; they are made when they are needed. */
+export interface PostgresConnection {
+  readonly [Symbol.toStringTag]?: "PostgresConnection";
+}
+
+const addon = exported as {
+  PostgresConnection: new (
+    completions: Completions,
+    settings: PostgresSettings & { passwordClient?: number },
+  ) => PostgresConnection;
   NativeBackend: {
     postgres(
       completions: Completions,
-      connection: PostgresSettings & { passwordClient?: number },
+      connection: PostgresConnection,
       locks: PostgresLocks,
     ): Handle;
     postgresOverClient(completions: Completions, client: number, locks: PostgresLocks): Handle;
@@ -63,20 +80,21 @@ const { NativeBackend } = exported as {
 };
 
 /** `password` is asked for at each connection that is opened. */
-export function openPostgres(
-  connection: PostgresSettings,
-  locks: PostgresLocks,
-  password?: () => unknown,
-): Store {
-  if (password === undefined) {
-    return openStore((completions) => NativeBackend.postgres(completions, connection, locks));
-  }
-  return withClient(
-    async () => await password(),
-    (passwordClient) =>
-      openStore((completions) =>
-        NativeBackend.postgres(completions, { ...connection, passwordClient }, locks),
-      ),
+export function createPostgresConnection({
+  options,
+  password,
+}: PostgresTarget): PostgresConnection {
+  const connect = (passwordClient?: number): PostgresConnection => {
+    const all = passwordClient === undefined ? options : { ...options, passwordClient };
+    return callAddon(() => new addon.PostgresConnection(ownCompletions(), all));
+  };
+  return password === undefined ? connect() : withClient(async () => await password(), connect);
+}
+
+export function openPostgres(connection: PostgresConnection, locks: PostgresLocks): Store {
+  return openStore(
+    (completions) => addon.NativeBackend.postgres(completions, connection, locks),
+    connection,
   );
 }
 
@@ -86,6 +104,6 @@ export function openPostgresOverClient(
   locks: PostgresLocks,
 ): Store {
   return withClient(run, (client) =>
-    openStore((completions) => NativeBackend.postgresOverClient(completions, client, locks)),
+    openStore((completions) => addon.NativeBackend.postgresOverClient(completions, client, locks)),
   );
 }

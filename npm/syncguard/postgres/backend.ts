@@ -2,6 +2,7 @@ import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/backend.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import type { Store } from "../native/store.js";
+import { shareConnections } from "../options/clients.js";
 import { checkKnownOptions } from "../options/known.js";
 import {
   checkBooleans,
@@ -10,11 +11,17 @@ import {
   invalid,
   withoutNulls,
 } from "../options/validation.js";
-import { openPostgres, openPostgresOverClient, type PostgresLocks } from "./addon.js";
+import {
+  createPostgresConnection,
+  openPostgres,
+  openPostgresOverClient,
+  type PostgresLocks,
+  type PostgresSettings,
+  type PostgresTarget,
+} from "./addon.js";
 import { runOnClient } from "./client.js";
 import { isClient, readClient } from "./client-settings.js";
 import { isCount, readConnection } from "./connection.js";
-import { shareBackend } from "./shared.js";
 import { type Target, withNodeRoots } from "./target.js";
 import type {
   PostgresBackendOptions,
@@ -50,8 +57,7 @@ export function createPostgresBackend(
 
 /** The backend for those who give a URL and nothing else: tables that are missing are made at their first use. */
 export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<PostgresCapabilities> {
-  const { connection, password } = readConnection(url);
-  return createBackend(openPostgres(connection, { createsTables: true }, password), {});
+  return createBackend(connectNatively(readConnection(url), { createsTables: true }, {}), {});
 }
 
 /**
@@ -84,14 +90,13 @@ function connect(
   const { transport } = options;
   if (!isClient(sql)) {
     if (transport === "client") throw invalid('transport "client" needs a client');
-    const target = withOptions(readConnection(sql), options);
-    return openPostgres(target.connection, lockSettings(options), target.password);
+    return connectNatively(readConnection(sql), lockSettings(options), options);
   }
   if (transport !== "client") {
     const reading = readClient(sql);
     if ("connection" in reading) {
       const locks = lockSettings(options, reading.operationTimeoutMs);
-      return shareBackend(sql, withOptions(reading, options), locks);
+      return connectNatively(reading, locks, options, sql);
     }
     if (transport === "native") {
       throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
@@ -100,15 +105,37 @@ function connect(
   return openPostgresOverClient(runOnClient(sql), lockSettings(options));
 }
 
-function withOptions(target: Target, options: PostgresBackendOptions): Target {
+/** Backends with the same options share: `poolSize` counts for all of them. */
+const connectionOf = shareConnections(
+  ({ target }: { target: PostgresTarget; locks: PostgresLocks }) =>
+    createPostgresConnection(target),
+);
+
+function connectNatively(
+  target: Target,
+  locks: PostgresLocks,
+  given: PostgresBackendOptions,
+  client?: PostgresClient,
+): Store {
+  const options = withOptions(target.connection, given);
+  if (locks.operationTimeoutMs !== undefined) options.operationTimeoutMs = locks.operationTimeoutMs;
+  const all = { options, password: target.password };
+  const connection =
+    client === undefined
+      ? createPostgresConnection(all)
+      : connectionOf(client, { target: all, locks });
+  return openPostgres(connection, locks);
+}
+
+function withOptions(target: PostgresSettings, options: PostgresBackendOptions): PostgresSettings {
   const { connectTimeoutMs, poolSize, prepare } = options;
-  const connection = { ...target.connection };
+  const connection = { ...target };
   const tls = withNodeRoots(connection.tls);
   if (tls !== undefined) connection.tls = tls;
   if (connectTimeoutMs !== undefined) connection.connectTimeoutMs = connectTimeoutMs;
   if (poolSize !== undefined) connection.poolSize = poolSize;
   if (prepare !== undefined) connection.prepare = prepare;
-  return { ...target, connection };
+  return connection;
 }
 
 function lockSettings(options: PostgresBackendOptions, timeoutOfClient?: number): PostgresLocks {

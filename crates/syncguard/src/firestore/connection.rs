@@ -1,16 +1,17 @@
 //! One connection for several backends.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use super::client::Connection;
 use super::config::FirestoreConfig;
 use crate::error::Error;
+use crate::shared::Shared;
 
 /// A connection to one database. It is made when it is needed, and ends with the last backend on it.
 pub struct FirestoreConnection {
     config: FirestoreConfig,
-    current: Mutex<Weak<Connection>>,
+    current: Shared<Connection>,
 }
 
 impl FirestoreConnection {
@@ -22,20 +23,13 @@ impl FirestoreConnection {
     pub fn new(config: FirestoreConfig) -> Result<Self, Error> {
         Ok(Self {
             config: config.validated(|name| std::env::var(name).ok())?,
-            current: Mutex::default(),
+            current: Shared::default(),
         })
     }
 
     /// The connection itself; a failure is tried again by the next call.
     pub(super) fn shared(&self) -> Result<Arc<Connection>, Error> {
-        // A panic leaves nothing half done here.
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = current.upgrade() {
-            return Ok(shared);
-        }
-        let made = Arc::new(Connection::new(&self.config)?);
-        *current = Arc::downgrade(&made);
-        Ok(made)
+        self.current.get_or_make(|| Connection::new(&self.config))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Taking a lock as a request asks for it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::data::AcquiredData;
@@ -11,42 +10,14 @@ use crate::error::{Error, ErrorKind};
 use crate::lock::{LockGuard, LockOptions, lock};
 
 /// Why there is no lock, or no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The request cannot be served: answer it with this error.
-    Refused(ForrstError),
+    #[error(transparent)]
+    Refused(#[from] ForrstError),
     /// The store failed: how that reads in a response is the server's business.
-    Store(Error),
-}
-
-impl From<ForrstError> for Failure {
-    fn from(error: ForrstError) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Failure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Refused(_) => None,
-            Self::Store(error) => error.source(),
-        }
-    }
+    #[error(transparent)]
+    Store(#[from] Error),
 }
 
 /// A lock that a request holds.

@@ -68,7 +68,8 @@ impl Serialize for ErrorCode {
 }
 
 /// An error as it stands in a response.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{message}")]
 pub struct ForrstError {
     /// For programs.
     pub code: ErrorCode,
@@ -199,14 +200,6 @@ impl fmt::Debug for ForrstError {
             .finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for ForrstError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ForrstError {}
 
 #[cfg(test)]
 mod tests {

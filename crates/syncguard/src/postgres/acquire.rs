@@ -6,41 +6,70 @@ use serde_json::{Value, json};
 
 use super::group::Work;
 use super::names::Names;
+use super::release::Release;
 use super::reply;
-use super::statement::{Call, Operation, Param, Row, Statements};
+use super::statement::{Call, Param, Row, Statement};
+use super::tables::Tables;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-pub(super) const SQL: &str = include_str!("acquire.sql");
-pub(super) const GROUP_SQL: &str = include_str!("acquire_group.sql");
+/// Takes a lock.
+#[derive(Debug)]
+pub struct Acquire {
+    plain: Statement,
+    /// Stores a label with it, in a column that older tables do not have.
+    labelled: Statement,
+}
 
-/// The statement that tries to take the lock. With `label`, it stores the owner's label too, which
-/// takes a table with a column for it.
-pub fn call<'a>(
-    statements: &'a Statements,
-    request: &'a AcquireRequest,
-    names: &'a Names,
-    label: Option<&'a str>,
-) -> Call<'a> {
-    let mut params = vec![
-        Param::Text(&names.lock),
-        Param::Text(&names.fence),
-        Param::Text(request.key.as_str()),
-        Param::Text(request.lock_id.as_str()),
-        Param::BigInt(request.ttl.as_millis()),
-        Param::BigInt(TIME_TOLERANCE_MS),
-    ];
-    let operation = match label {
-        None => Operation::Acquire,
-        Some(label) => {
-            params.push(Param::Text(label));
-            Operation::AcquireLabelled
+impl Acquire {
+    /// For the locks in `tables`.
+    pub fn new(tables: &Tables) -> Self {
+        let statement = |[param, column, value, set]: [&str; 4]| {
+            let sql = include_str!("acquire.sql")
+                .replace("{owner_param}", param)
+                .replace("{owner_column}", column)
+                .replace("{owner_value}", value)
+                .replace("{owner_set}", set);
+            Statement::new(&sql, tables, &["outcome", "fence", "expires_at_ms"])
+        };
+        Self {
+            plain: statement([""; 4]),
+            labelled: statement([
+                "$7 owner label",
+                ", owner",
+                ", $7",
+                ", owner = excluded.owner",
+            ]),
         }
-    };
-    statements.call(operation, params)
+    }
+
+    /// The statement that tries to take the lock. With `label`, it stores the owner's label too, which
+    /// takes a table with a column for it.
+    pub fn call<'a>(
+        &'a self,
+        request: &'a AcquireRequest,
+        names: &'a Names,
+        label: Option<&'a str>,
+    ) -> Call<'a> {
+        let mut params = vec![
+            Param::Text(&names.lock),
+            Param::Text(&names.fence),
+            Param::Text(request.key.as_str()),
+            Param::Text(request.lock_id.as_str()),
+            Param::BigInt(request.ttl.as_millis()),
+            Param::BigInt(TIME_TOLERANCE_MS),
+        ];
+        match label {
+            None => self.plain.call(params),
+            Some(label) => {
+                params.push(Param::Text(label));
+                self.labelled.call(params)
+            }
+        }
+    }
 }
 
 /// What its row says.
@@ -65,7 +94,20 @@ pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOut
 
 /// Acquisitions without a label that go together.
 #[derive(Debug)]
-pub(super) struct Acquisitions;
+pub(super) struct Acquisitions {
+    statement: Statement,
+    release: Release,
+}
+
+impl Acquisitions {
+    pub(super) fn new(tables: &Tables) -> Self {
+        let sql = include_str!("acquire_group.sql");
+        Self {
+            statement: Statement::new(sql, tables, &["outcomes"]),
+            release: Release::new(tables),
+        }
+    }
+}
 
 /// One of them.
 pub(super) struct Asked {
@@ -108,9 +150,9 @@ impl Work for Acquisitions {
         Value::Array(asked.collect()).to_string()
     }
 
-    fn call<'a>(&self, statements: &'a Statements, text: &'a str) -> Call<'a> {
+    fn call<'a>(&'a self, text: &'a str) -> Call<'a> {
         let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
-        statements.call(Operation::AcquireGroup, params)
+        self.statement.call(params)
     }
 
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
@@ -132,19 +174,26 @@ impl Work for Acquisitions {
     }
 
     /// Nobody would ever release it.
-    fn undo<'a>(
-        &self,
-        statements: &'a Statements,
-        asked: &'a Asked,
-        outcome: &AcquireOutcome,
-    ) -> Option<Call<'a>> {
+    fn undo<'a>(&'a self, asked: &'a Asked, outcome: &AcquireOutcome) -> Option<Call<'a>> {
         match outcome {
-            AcquireOutcome::Acquired(_) => Some(super::release::call(
-                statements,
-                &asked.request.lock_id,
-                false,
-            )),
+            AcquireOutcome::Acquired(_) => Some(self.release.call(&asked.request.lock_id, false)),
             AcquireOutcome::Locked => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_statement_with_a_label_names_its_column() {
+        let acquire = Acquire::new(&Tables::default());
+        for (statement, names) in [(&acquire.plain, false), (&acquire.labelled, true)] {
+            let sql = statement.sql();
+            assert_eq!(sql.contains(", owner = excluded.owner"), names);
+            assert_eq!(sql.contains("owner"), names);
+            assert!(!sql.contains('{') && !sql.contains('}'), "{sql}");
         }
     }
 }

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::timeout;
 
-use super::acquire::{Acquisitions, Asked};
+use super::acquire::{Acquire, Acquisitions, Asked};
 use super::config::PostgresConfig;
-use super::error::Failure;
-use super::fault::Fault;
+use super::connection::{Lines, PostgresConnection};
+use super::extend::Extend;
+use super::force_release::ForceRelease;
 use super::group::Groups;
+use super::is_locked::IsLocked;
 use super::names::{Names, lock_name};
-use super::pool::Pool;
-use super::release::Releases;
+use super::release::{Release, Releases};
 use super::runner::Runner;
 use super::share::Subject;
-use super::statement::{Statements, Transport};
+use super::statement::Transport;
 use super::tables::Tables;
 use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};
 use crate::backend::{
@@ -25,9 +25,9 @@ use crate::backend::{
     ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
-use crate::gate::{Gate, Pass};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::shared::Lease;
 use crate::work::Work;
 
 /// What the locks are like, whoever talks to the server.
@@ -58,14 +58,44 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Locks in PostgreSQL.
+/// The statements of one backend.
 #[derive(Debug)]
-pub struct PostgresBackend {
-    /// Those who came before `close` get their answers.
-    gate: Arc<Gate>,
+struct Operations {
+    acquire: Acquire,
+    release: Release,
+    extend: Extend,
+    is_locked: IsLocked,
+    lookup: lookup::Lookup,
+    force_release: ForceRelease,
+}
+
+impl Operations {
+    fn new(options: &PostgresOptions) -> Self {
+        let tables = &options.tables;
+        Self {
+            acquire: Acquire::new(tables),
+            release: Release::new(tables),
+            extend: Extend::new(tables),
+            is_locked: IsLocked::new(tables, options.cleanup_in_is_locked),
+            lookup: lookup::Lookup::new(tables),
+            force_release: ForceRelease::new(tables),
+        }
+    }
+}
+
+/// What operations need. Those that run when the backend is closed keep it.
+#[derive(Debug)]
+struct Means {
     runner: Arc<Runner>,
     acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
+}
+
+/// Locks in PostgreSQL.
+#[derive(Debug)]
+pub struct PostgresBackend {
+    means: Lease<Means>,
+    operations: Operations,
     options: PostgresOptions,
     /// Set when the table of locks turned out to have no column for labels.
     unlabelled: AtomicBool,
@@ -78,31 +108,52 @@ impl PostgresBackend {
     /// # Errors
     /// `InvalidArgument` for settings that cannot work.
     pub fn new(config: PostgresConfig, options: PostgresOptions) -> Result<Self, Error> {
-        let pool = Pool::new(config, options.operation_timeout)?;
-        Ok(Self::with_transport(Arc::new(pool), options))
+        Self::on(
+            &PostgresConnection::new(config, options.operation_timeout)?,
+            options,
+        )
+    }
+
+    /// A backend over connections that it may share, also with backends on other tables.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on(connection: &PostgresConnection, options: PostgresOptions) -> Result<Self, Error> {
+        Ok(Self::with(connection.lines()?, options))
     }
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
-        let statements = Statements::new(&options.tables);
-        let tables = options.creates_tables.then(|| options.tables.clone());
-        let runner = Arc::new(Runner::new(transport, statements, tables));
-        let limit = options.operation_timeout;
-        let releases = Releases {
-            durable: options.durable_releases,
-        };
-        let gate = Arc::new(Gate::default());
-        let (of_acquisitions, of_releases) = (Arc::clone(&gate), Arc::clone(&gate));
-        let acquisitions = Groups::new(of_acquisitions, Arc::clone(&runner), Acquisitions, limit);
-        let releases = Groups::new(of_releases, Arc::clone(&runner), releases, limit);
+        Self::with(Arc::new(Lines::new(transport)), options)
+    }
+
+    fn with(lines: Arc<Lines>, options: PostgresOptions) -> Self {
+        let (tables, limit) = (&options.tables, options.operation_timeout);
+        let missing = options.creates_tables.then(|| tables.clone());
+        let runner = Arc::new(Runner::new(lines, missing));
+        let work = Work::default();
+        let acquisitions = Groups::new(
+            work.clone(),
+            Arc::clone(&runner),
+            Acquisitions::new(tables),
+            limit,
+        );
+        let releases = Groups::new(
+            work.clone(),
+            Arc::clone(&runner),
+            Releases::new(tables, options.durable_releases),
+            limit,
+        );
         Self {
-            gate,
-            acquisitions: Arc::new(acquisitions),
-            releases: Arc::new(releases),
-            runner,
+            means: Lease::new(Arc::new(Means {
+                runner,
+                acquisitions: Arc::new(acquisitions),
+                releases: Arc::new(releases),
+            })),
+            operations: Operations::new(&options),
             options,
             unlabelled: AtomicBool::new(false),
-            work: Work::default(),
+            work,
         }
     }
 
@@ -116,22 +167,15 @@ impl PostgresBackend {
     /// `AuthFailed` when rights are missing, `InvalidArgument` for a table name whose index names
     /// would be too long.
     pub async fn setup_schema(&self) -> Result<(), Error> {
-        let _pass = self.enter()?;
-        let set_up = schema::setup(
-            self.runner.transport.as_ref(),
-            &self.runner.statements,
-            &self.options.tables,
-        );
+        let _running = self.work.start()?;
+        let means = self.means.get()?;
+        let transport = means.runner.lines.transport.as_ref();
+        let set_up = schema::setup(transport, &self.options.tables);
         let labelled = tokio::time::timeout(schema::TIMEOUT, set_up)
             .await
             .map_err(|_| schema::timed_out())??;
         self.unlabelled.store(!labelled, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn enter(&self) -> Result<Pass<&Gate>, Error> {
-        let closed = || Error::from(Failure::new(Fault::PoolClosed));
-        self.gate.enter().ok_or_else(closed)
     }
 }
 
@@ -154,19 +198,20 @@ impl Backend for PostgresBackend {
     }
 
     fn is_saturated(&self) -> bool {
-        self.runner.is_saturated()
+        let means = self.means.get();
+        means.is_ok_and(|means| means.runner.lines.is_saturated())
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let _pass = self.enter()?;
+        let means = self.means.get()?;
         let names = Names::new(&request.key)?;
         let subject = Some(Subject::Key(&names.lock));
         if let Some(owner) = &request.owner
             && !self.unlabelled.load(Ordering::Relaxed)
         {
             let label = owner::stored(&request.lock_id, owner);
-            let call = acquire::call(&self.runner.statements, request, &names, Some(&label));
-            match self.runner.try_run(subject, &call).await {
+            let call = self.operations.acquire.call(request, &names, Some(&label));
+            match means.runner.try_run(subject, &call).await {
                 // The table is older than labels. The lock matters more than its label.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
@@ -175,71 +220,65 @@ impl Backend for PostgresBackend {
             }
         }
         let asked = || Asked::new(request, &names);
-        if let Some(outcome) = self.acquisitions.join(asked).await? {
+        if let Some(outcome) = means.acquisitions.join(asked).await? {
             return Ok(outcome);
         }
-        let call = acquire::call(&self.runner.statements, request, &names, None);
-        acquire::outcome(request, self.runner.run(subject, &call).await?.as_ref())
+        let call = self.operations.acquire.call(request, &names, None);
+        acquire::outcome(request, means.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let _pass = self.enter()?;
-        if let Some(outcome) = self.releases.join(|| lock_id.clone()).await? {
+        let means = self.means.get()?;
+        if let Some(outcome) = means.releases.join(|| lock_id.clone()).await? {
             return Ok(outcome);
         }
         let durable = self.options.durable_releases;
-        let call = release::call(&self.runner.statements, lock_id, durable);
+        let call = self.operations.release.call(lock_id, durable);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        release::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
+        release::outcome(lock_id, means.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let _pass = self.enter()?;
-        let call = extend::call(&self.runner.statements, lock_id, ttl);
+        let means = self.means.get()?;
+        let call = self.operations.extend.call(lock_id, ttl);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        extend::outcome(lock_id, self.runner.run(subject, &call).await?.as_ref())
+        extend::outcome(lock_id, means.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let _pass = self.enter()?;
+        let means = self.means.get()?;
         let name = lock_name(key)?;
-        let call = is_locked::call(
-            &self.runner.statements,
-            &name,
-            self.options.cleanup_in_is_locked,
-        );
+        let call = self.operations.is_locked.call(&name);
         // What only reads waits for nobody.
-        is_locked::outcome(self.runner.run(None, &call).await?.as_ref())
+        is_locked::outcome(means.runner.run(None, &call).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let _pass = self.enter()?;
+        let means = self.means.get()?;
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
-                let call = lookup::by_key(&self.runner.statements, &name);
-                let row = self.runner.run(None, &call).await?;
+                let call = self.operations.lookup.by_key(&name);
+                let row = means.runner.run(None, &call).await?;
                 lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
-                let call = lookup::by_lock_id(&self.runner.statements, lock_id);
-                let row = self.runner.run(None, &call).await?;
+                let call = self.operations.lookup.by_lock_id(lock_id);
+                let row = means.runner.run(None, &call).await?;
                 lookup::outcome(row.as_ref(), Some(lock_id))
             }
         }
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let _pass = self.enter()?;
+        let means = self.means.get()?;
         let name = lock_name(key)?;
-        let call = force_release::call(&self.runner.statements, &name);
-        let row = self.runner.run(Some(Subject::Row(&name)), &call).await?;
+        let call = self.operations.force_release.call(&name);
+        let row = means.runner.run(Some(Subject::Row(&name)), &call).await?;
         force_release::outcome(row.as_ref())
     }
 
-    /// What was asked for before gets its answer first, within the time for one operation.
     async fn shut_down(&self) {
-        let _ = timeout(self.options.operation_timeout, self.gate.shut()).await;
-        self.runner.transport.close().await;
+        self.means.end();
     }
 }

@@ -15,7 +15,6 @@ use super::config::{ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionA
 use super::error::{Failure, failure_to_connect};
 use super::fault::Fault;
 use super::liveness::Liveness;
-use super::statement::Operation;
 use super::stream::{Refusal, Stream};
 use super::tls;
 use super::watch::Watch;
@@ -43,8 +42,8 @@ pub(super) struct Connection {
     pub(super) driver: JoinHandle<()>,
     /// Whether statements can be prepared in it.
     pub(super) may_prepare: bool,
-    /// What has been prepared, by [`Operation::index`].
-    pub(super) prepared: [Option<Statement>; Operation::COUNT],
+    /// What has been prepared, by the slot of each statement.
+    pub(super) prepared: Vec<Option<Statement>>,
 }
 
 /// Opens sessions.
@@ -261,7 +260,7 @@ impl Connector {
             liveness,
             driver,
             may_prepare,
-            prepared: Default::default(),
+            prepared: Vec::new(),
         })
     }
 

@@ -1,7 +1,6 @@
 //! What transports fail with. Driver errors are taken apart here and nowhere else.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::io;
 
 use deadpool::managed::{PoolError, TimeoutType};
@@ -129,16 +128,9 @@ impl From<Failure> for Error {
 }
 
 /// The primary message of a server's error. Its detail and context, which may show keys, are left out.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 struct ServerMessage(String);
-
-impl fmt::Display for ServerMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl StdError for ServerMessage {}
 
 /// What the server said, and the severity of it.
 fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)> {

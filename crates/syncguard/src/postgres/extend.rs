@@ -1,24 +1,32 @@
 //! Extending a lock.
 
 use super::reply;
-use super::statement::{Call, Operation, Param, Row, Statements};
+use super::statement::{Call, Param, Row, Statement};
+use super::tables::Tables;
 use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-pub(super) const SQL: &str = include_str!("extend.sql");
+/// Extends an owner's lock.
+#[derive(Debug)]
+pub struct Extend(Statement);
 
-/// The statement that makes the lock of `lock_id` end `ttl` from now, and removes it if it is expired.
-pub fn call<'a>(statements: &'a Statements, lock_id: &'a LockId, ttl: Ttl) -> Call<'a> {
-    statements.call(
-        Operation::Extend,
-        vec![
+impl Extend {
+    /// For the locks in `tables`.
+    pub fn new(tables: &Tables) -> Self {
+        let columns = &["lock_id", "outcome", "expires_at_ms"];
+        Self(Statement::new(include_str!("extend.sql"), tables, columns))
+    }
+
+    /// The statement that makes the lock of `lock_id` end `ttl` from now, and removes it if it is expired.
+    pub fn call<'a>(&'a self, lock_id: &'a LockId, ttl: Ttl) -> Call<'a> {
+        self.0.call(vec![
             Param::Text(lock_id.as_str()),
             Param::BigInt(TIME_TOLERANCE_MS),
             Param::BigInt(ttl.as_millis()),
-        ],
-    )
+        ])
+    }
 }
 
 /// What its row says.

@@ -182,35 +182,6 @@ impl<'a> Fault<'a> {
             _ => None,
         }
     }
-
-    /// The fault behind the `code` property of an error of a JavaScript client: an SQLSTATE, a code
-    /// of the operating system, or one of the client's own.
-    pub fn from_code(code: &'a str) -> Option<Self> {
-        Some(match code {
-            "ECONNREFUSED" => Self::Io(io::ErrorKind::ConnectionRefused),
-            "ENOENT" => Self::Io(io::ErrorKind::NotFound),
-            "ENOTFOUND" | "EAI_AGAIN" => Self::UnknownHost,
-            "EACCES" | "EPERM" => Self::Io(io::ErrorKind::PermissionDenied),
-            "ETIMEDOUT" => Self::Io(io::ErrorKind::TimedOut),
-            "ECONNRESET" | "EPIPE" | "EHOSTUNREACH" | "ENETUNREACH" | "ENETDOWN" => {
-                Self::Io(io::ErrorKind::ConnectionReset)
-            }
-            "CONNECT_TIMEOUT" => Self::ConnectTimeout,
-            "CONNECTION_CLOSED" | "CONNECTION_DESTROYED" => Self::Closed,
-            "CONNECTION_ENDED" => Self::PoolClosed,
-            "SASL_SIGNATURE_MISMATCH" | "AUTH_TYPE_NOT_IMPLEMENTED" => Self::Session,
-            state if is_state(state) => Self::State(state),
-            _ => return None,
-        })
-    }
-}
-
-fn is_state(code: &str) -> bool {
-    code.len() == 5
-        && code
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
-        && code.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -294,26 +265,6 @@ mod tests {
             let (found, message) = classify(fault);
             assert_eq!(found, kind, "{fault:?}");
             assert!(message.contains(words), "{fault:?}: {message}");
-        }
-    }
-
-    #[test]
-    fn codes_of_javascript_clients_are_known() {
-        for (code, fault) in [
-            (
-                "ECONNREFUSED",
-                Some(Fault::Io(io::ErrorKind::ConnectionRefused)),
-            ),
-            ("CONNECT_TIMEOUT", Some(Fault::ConnectTimeout)),
-            ("CONNECTION_CLOSED", Some(Fault::Closed)),
-            ("CONNECTION_ENDED", Some(Fault::PoolClosed)),
-            ("40P01", Some(Fault::State("40P01"))),
-            ("EPIPE", Some(Fault::Io(io::ErrorKind::ConnectionReset))),
-            ("ENOTFOUND", Some(Fault::UnknownHost)),
-            ("EBUSY", None),
-            ("UNDEFINED_VALUE", None),
-        ] {
-            assert_eq!(Fault::from_code(code), fault, "{code}");
         }
     }
 }

@@ -1,18 +1,27 @@
 //! Freeing a key, whoever holds it.
 
 use super::reply;
-use super::statement::{Call, Operation, Param, Row, Statements};
+use super::statement::{Call, Param, Row, Statement};
+use super::tables::Tables;
 use crate::error::Error;
 use crate::time::TIME_TOLERANCE_MS;
 
-pub(super) const SQL: &str = include_str!("force_release.sql");
+/// Frees a key.
+#[derive(Debug)]
+pub struct ForceRelease(Statement);
 
-/// The statement that frees the lock stored as `name`.
-pub fn call<'a>(statements: &'a Statements, name: &'a str) -> Call<'a> {
-    statements.call(
-        Operation::ForceRelease,
-        vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)],
-    )
+impl ForceRelease {
+    /// For the locks in `tables`.
+    pub fn new(tables: &Tables) -> Self {
+        let sql = include_str!("force_release.sql");
+        Self(Statement::new(sql, tables, &["outcome"]))
+    }
+
+    /// The statement that frees the lock stored as `name`.
+    pub fn call<'a>(&'a self, name: &'a str) -> Call<'a> {
+        self.0
+            .call(vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)])
+    }
 }
 
 /// What its row says: whether somebody held it.

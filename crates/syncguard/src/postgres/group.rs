@@ -15,10 +15,10 @@ use tokio::time::timeout;
 
 use super::runner::Runner;
 use super::share::Subject;
-use super::statement::{Call, Row, Statements};
+use super::statement::{Call, Row};
 use crate::error::{Error, ErrorKind};
-use crate::gate::Gate;
 use crate::lock_id::LockId;
+use crate::work::Work as OngoingWork;
 
 /// How many go together at most. Their transaction stays short, and the advisory locks of many
 /// processes' groups fit into the server's table of locks, which has some 6,000 places.
@@ -43,18 +43,13 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     /// The items as a parameter of the statement.
     fn text<'a>(items: impl Iterator<Item = &'a Self::Item>) -> String;
 
-    fn call<'a>(&self, statements: &'a Statements, text: &'a str) -> Call<'a>;
+    fn call<'a>(&'a self, text: &'a str) -> Call<'a>;
 
     /// What the row says of each item that need not go alone, by its lock id.
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, Self::Outcome>, Error>;
 
     /// The statement that undoes what nobody waits for any more.
-    fn undo<'a>(
-        &self,
-        _statements: &'a Statements,
-        _item: &'a Self::Item,
-        _outcome: &Self::Outcome,
-    ) -> Option<Call<'a>> {
+    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Call<'a>> {
         None
     }
 }
@@ -62,7 +57,7 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
 /// The groups of one kind of work.
 #[derive(Debug)]
 pub(super) struct Groups<W: Work> {
-    gate: Arc<Gate>,
+    counted: OngoingWork,
     runner: Arc<Runner>,
     work: W,
     limit: Duration,
@@ -87,9 +82,9 @@ struct Member<W: Work> {
 }
 
 impl<W: Work> Groups<W> {
-    pub(super) fn new(gate: Arc<Gate>, runner: Arc<Runner>, work: W, limit: Duration) -> Self {
+    pub(super) fn new(counted: OngoingWork, runner: Arc<Runner>, work: W, limit: Duration) -> Self {
         Self {
-            gate,
+            counted,
             runner,
             work,
             limit,
@@ -100,10 +95,10 @@ impl<W: Work> Groups<W> {
 
     /// Goes with others if that pays; `None` if the item must go alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
-        if !self.runner.is_busy() {
+        if !self.runner.lines.is_busy() {
             return Ok(None);
         }
-        let _under_way = self.runner.begin();
+        let _under_way = self.runner.lines.begin();
         let Some(answered) = self.enter(item()) else {
             return Ok(None);
         };
@@ -131,11 +126,11 @@ impl<W: Work> Groups<W> {
         });
         *open = Some(Arc::clone(&group));
         // Who waits for the end of all operations waits for what a group does after they are answered.
-        let pass = self.gate.enter_for_long();
+        let counted = self.counted.start_beside();
         let run = Arc::clone(self).run(group);
         tokio::spawn(async move {
             run.await;
-            drop(pass);
+            drop(counted);
         });
         Some(answered)
     }
@@ -146,12 +141,12 @@ impl<W: Work> Groups<W> {
         let begun = OnceLock::new();
         let call = || {
             let (_, text) = begun.get_or_init(|| group.begin());
-            self.work.call(&self.runner.statements, text)
+            self.work.call(text)
         };
         // One after the other, so that there are some to go together; but none waits for one that hangs.
         let _turn = timeout(PATIENCE, self.turn.acquire()).await;
         // A member stops waiting after one limit, at the latest.
-        let run = self.runner.transport.run_late(&call);
+        let run = self.runner.lines.transport.run_late(&call);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
         let outcomes = match &row {
@@ -181,7 +176,7 @@ impl<W: Work> Groups<W> {
             }
         }
         for (item, outcome) in &unheard {
-            if let Some(call) = self.work.undo(&self.runner.statements, item, outcome) {
+            if let Some(call) = self.work.undo(item, outcome) {
                 // What fails here is left to its TTL.
                 let subject = Some(Subject::Row(W::lock_id(item).as_str()));
                 let _ = self.runner.run(subject, &call).await;

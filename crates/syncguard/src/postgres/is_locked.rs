@@ -1,26 +1,43 @@
 //! Asking whether a key is held.
 
 use super::reply;
-use super::statement::{Call, Operation, Param, Row, Statements};
+use super::statement::{Call, Param, Row, Statement};
+use super::tables::Tables;
 use crate::error::Error;
 use crate::time::TIME_TOLERANCE_MS;
-
-pub(super) const SQL: &str = include_str!("is_locked.sql");
-pub(super) const CLEANUP_SQL: &str = include_str!("is_locked_cleanup.sql");
 
 /// How long past its expiry a lock stays where `is_locked` cleans up (docs/format.md, "Clean-up of expired
 /// locks").
 const CLEANUP_GUARD_MS: i64 = 2000;
 
-/// The statement that asks whether the lock stored as `name` is held; with `cleanup`, it removes it
-/// if it is long expired.
-pub fn call<'a>(statements: &'a Statements, name: &'a str, cleanup: bool) -> Call<'a> {
-    let mut params = vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)];
-    if cleanup {
-        params.push(Param::BigInt(CLEANUP_GUARD_MS));
-        statements.call(Operation::IsLockedCleanup, params)
-    } else {
-        statements.call(Operation::IsLocked, params)
+/// Asks whether a key is held, and may clean up.
+#[derive(Debug)]
+pub struct IsLocked {
+    statement: Statement,
+    cleanup: bool,
+}
+
+impl IsLocked {
+    /// For the locks in `tables`. With `cleanup`, it removes a lock that is long expired.
+    pub fn new(tables: &Tables, cleanup: bool) -> Self {
+        let sql = if cleanup {
+            include_str!("is_locked_cleanup.sql")
+        } else {
+            include_str!("is_locked.sql")
+        };
+        Self {
+            statement: Statement::new(sql, tables, &["outcome"]),
+            cleanup,
+        }
+    }
+
+    /// The statement that asks whether the lock stored as `name` is held.
+    pub fn call<'a>(&'a self, name: &'a str) -> Call<'a> {
+        let mut params = vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)];
+        if self.cleanup {
+            params.push(Param::BigInt(CLEANUP_GUARD_MS));
+        }
+        self.statement.call(params)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading a lock.
 
-use super::statement::{Call, Operation, Param, Row, Statements};
+use super::statement::{Call, Param, Row, Statement};
+use super::tables::Tables;
 use super::{owner, reply};
 use crate::backend::LockRecord;
 use crate::error::Error;
@@ -8,20 +9,42 @@ use crate::fence::Fence;
 use crate::key::Key;
 use crate::lock_id::LockId;
 
-pub(super) const BY_KEY_SQL: &str = include_str!("lookup_by_key.sql");
-pub(super) const BY_LOCK_ID_SQL: &str = include_str!("lookup_by_lock_id.sql");
+const COLUMNS: &[&str] = &[
+    "user_key",
+    "lock_id",
+    "expires_at_ms",
+    "acquired_at_ms",
+    "fence",
+    "owner",
+    "now_ms",
+];
 
-/// The statement that reads the lock stored as `name`.
-pub fn by_key<'a>(statements: &'a Statements, name: &'a str) -> Call<'a> {
-    statements.call(Operation::LookupByKey, vec![Param::Text(name)])
+/// Reads the lock on a key, or an owner's.
+#[derive(Debug)]
+pub struct Lookup {
+    by_key: Statement,
+    by_lock_id: Statement,
 }
 
-/// The statement that reads the lock of `lock_id`.
-pub fn by_lock_id<'a>(statements: &'a Statements, lock_id: &'a LockId) -> Call<'a> {
-    statements.call(
-        Operation::LookupByLockId,
-        vec![Param::Text(lock_id.as_str())],
-    )
+impl Lookup {
+    /// For the locks in `tables`.
+    pub fn new(tables: &Tables) -> Self {
+        let statement = |sql| Statement::new(sql, tables, COLUMNS);
+        Self {
+            by_key: statement(include_str!("lookup_by_key.sql")),
+            by_lock_id: statement(include_str!("lookup_by_lock_id.sql")),
+        }
+    }
+
+    /// The statement that reads the lock stored as `name`.
+    pub fn by_key<'a>(&'a self, name: &'a str) -> Call<'a> {
+        self.by_key.call(vec![Param::Text(name)])
+    }
+
+    /// The statement that reads the lock of `lock_id`.
+    pub fn by_lock_id<'a>(&'a self, lock_id: &'a LockId) -> Call<'a> {
+        self.by_lock_id.call(vec![Param::Text(lock_id.as_str())])
+    }
 }
 
 /// The live lock in its row. With `lock_id`, only if it is that owner's.

@@ -33,6 +33,7 @@
 mod acquire;
 mod config;
 mod connect;
+mod connection;
 mod error;
 mod extend;
 mod fault;
@@ -59,14 +60,13 @@ mod watch;
 
 /// The pure half of each operation: its statement, and the meaning of its row.
 pub mod operations {
-    pub use super::acquire::{call as acquire, outcome as acquire_outcome};
-    pub use super::extend::{call as extend, outcome as extend_outcome};
-    pub use super::force_release::{call as force_release, outcome as force_release_outcome};
-    pub use super::is_locked::{call as is_locked, outcome as is_locked_outcome};
-    pub use super::lookup::outcome as lookup_outcome;
-    pub use super::lookup::{by_key as lookup_by_key, by_lock_id as lookup_by_lock_id};
+    pub use super::acquire::{Acquire, outcome as acquire_outcome};
+    pub use super::extend::{Extend, outcome as extend_outcome};
+    pub use super::force_release::{ForceRelease, outcome as force_release_outcome};
+    pub use super::is_locked::{IsLocked, outcome as is_locked_outcome};
+    pub use super::lookup::{Lookup, outcome as lookup_outcome};
     pub use super::names::Names;
-    pub use super::release::{call as release, outcome as release_outcome};
+    pub use super::release::{Release, outcome as release_outcome};
 }
 
 mod backend;
@@ -76,7 +76,8 @@ pub use config::{
     ChannelBinding, Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode,
     TcpSettings, Tls,
 };
+pub use connection::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
-pub use statement::{Call, Operation, Param, Row, Statements, Transport};
+pub use statement::{Call, Param, Row, Statement, Transport};
 pub use tables::Tables;

@@ -132,10 +132,6 @@ impl Transport for Pool {
             Err(error) => Err(self.conclude(lease, &error)),
         }
     }
-
-    async fn close(&self) {
-        self.sessions.close();
-    }
 }
 
 /// Sends the statement.
@@ -143,7 +139,7 @@ async fn query(
     session: &mut Connection,
     call: &Call<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
-    match session.prepared.get(call.operation.index()) {
+    match session.prepared.get(call.statement.slot()) {
         Some(Some(statement)) => {
             let params: Vec<&(dyn ToSql + Sync)> =
                 call.params.iter().map(|param| param as _).collect();
@@ -165,19 +161,25 @@ async fn first_query(
         may_prepare,
         ..
     } = session;
-    let place = prepared.get_mut(call.operation.index());
     let params: Vec<_> = call
         .params
         .iter()
         .map(|param| (param as &(dyn ToSql + Sync), param.sql_type()))
         .collect();
-    let now = client.query_typed(call.sql, &params);
-    let Some(place) = place.filter(|_| *may_prepare) else {
+    let sql = call.statement.sql();
+    let now = client.query_typed(sql, &params);
+    if !*may_prepare {
         return now.await;
-    };
+    }
     let types: Vec<_> = call.params.iter().map(Param::sql_type).collect();
-    let (rows, statement) = tokio::join!(now, client.prepare_typed(call.sql, &types));
-    *place = statement.ok();
+    let (rows, statement) = tokio::join!(now, client.prepare_typed(sql, &types));
+    let slot = call.statement.slot();
+    if prepared.len() <= slot {
+        prepared.resize(slot + 1, None);
+    }
+    if let Some(place) = prepared.get_mut(slot) {
+        *place = statement.ok();
+    }
     rows
 }
 

@@ -4,34 +4,37 @@ use std::collections::HashMap;
 
 use super::group::Work;
 use super::reply;
-use super::statement::{Call, Operation, Param, Row, Statements};
+use super::statement::{Call, Param, Row, Statement};
+use super::tables::Tables;
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-pub(super) const SQL: &str = include_str!("release.sql");
-pub(super) const GROUP_SQL: &str = include_str!("release_group.sql");
+/// Frees an owner's lock.
+#[derive(Debug)]
+pub struct Release(Statement);
 
-/// The statement that frees the lock of `lock_id`. Unless `durable`, it is answered before it is on
-/// the server's disk.
-pub fn call<'a>(statements: &'a Statements, lock_id: &'a LockId, durable: bool) -> Call<'a> {
-    call_for(Operation::Release, statements, lock_id.as_str(), durable)
+impl Release {
+    /// For the locks in `tables`.
+    pub fn new(tables: &Tables) -> Self {
+        let columns = &["lock_id", "outcome", "commit"];
+        Self(Statement::new(include_str!("release.sql"), tables, columns))
+    }
+
+    /// The statement that frees the lock of `lock_id`. Unless `durable`, it is answered before it is on
+    /// the server's disk.
+    pub fn call<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Call<'a> {
+        self.0.call(params(lock_id.as_str(), durable))
+    }
 }
 
-fn call_for<'a>(
-    operation: Operation,
-    statements: &'a Statements,
-    lock_ids: &'a str,
-    durable: bool,
-) -> Call<'a> {
-    let durable = if durable { "on" } else { "off" };
-    let params = vec![
+fn params(lock_ids: &str, durable: bool) -> Vec<Param<'_>> {
+    vec![
         Param::Text(lock_ids),
         Param::BigInt(TIME_TOLERANCE_MS),
-        Param::Text(durable),
-    ];
-    statements.call(operation, params)
+        Param::Text(if durable { "on" } else { "off" }),
+    ]
 }
 
 /// What its row says.
@@ -57,7 +60,18 @@ fn outcome_of(text: &str) -> Result<ReleaseOutcome, Error> {
 /// Releases that go together.
 #[derive(Debug)]
 pub(super) struct Releases {
-    pub(super) durable: bool,
+    statement: Statement,
+    durable: bool,
+}
+
+impl Releases {
+    pub(super) fn new(tables: &Tables, durable: bool) -> Self {
+        let sql = include_str!("release_group.sql");
+        Self {
+            statement: Statement::new(sql, tables, &["outcomes", "commit"]),
+            durable,
+        }
+    }
 }
 
 impl Work for Releases {
@@ -73,8 +87,8 @@ impl Work for Releases {
         ids.join(",")
     }
 
-    fn call<'a>(&self, statements: &'a Statements, text: &'a str) -> Call<'a> {
-        call_for(Operation::ReleaseGroup, statements, text, self.durable)
+    fn call<'a>(&'a self, text: &'a str) -> Call<'a> {
+        self.statement.call(params(text, self.durable))
     }
 
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+use super::connection::Lines;
 use super::error::Failure;
 use super::schema;
-use super::share::{Shares, Subject};
-use super::statement::{Call, Row, Statements, Transport};
+use super::share::Subject;
+use super::statement::{Call, Row};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
 use crate::random;
@@ -21,47 +22,18 @@ const MAX_RETRIES: u32 = 100;
 /// Runs statements, again where they lost against another transaction: that left nothing behind.
 #[derive(Debug)]
 pub(super) struct Runner {
-    pub(super) transport: Arc<dyn Transport>,
-    pub(super) statements: Statements,
-    under_way: AtomicUsize,
-    /// Where statements have connections to themselves.
-    shares: Option<Shares>,
+    pub(super) lines: Arc<Lines>,
     /// Where tables that are missing are made.
     provision: Option<Provision>,
 }
 
 impl Runner {
     /// With `missing`, those tables are made when they are needed and not there.
-    pub(super) fn new(
-        transport: Arc<dyn Transport>,
-        statements: Statements,
-        missing: Option<Tables>,
-    ) -> Self {
+    pub(super) fn new(lines: Arc<Lines>, missing: Option<Tables>) -> Self {
         Self {
+            lines,
             provision: missing.map(Provision::new),
-            shares: transport.connections().map(Shares::new),
-            transport,
-            statements,
-            under_way: AtomicUsize::new(0),
         }
-    }
-
-    /// Whether as many operations are under way as there are connections for.
-    pub(super) fn is_saturated(&self) -> bool {
-        let most = self.transport.connections();
-        most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) >= most)
-    }
-
-    /// Whether operations are under way for more than three quarters of the connections.
-    pub(super) fn is_busy(&self) -> bool {
-        let most = self.transport.connections();
-        most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) > most * 3 / 4)
-    }
-
-    /// Counts an operation as under way until the value is dropped.
-    pub(super) fn begin(&self) -> impl Drop + '_ {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
-        UnderWay(&self.under_way)
     }
 
     /// Runs a statement; `subject` is what it may have to wait for in the server.
@@ -78,17 +50,17 @@ impl Runner {
         subject: Option<Subject<'_>>,
         call: &Call<'_>,
     ) -> Result<Option<Row>, Failure> {
-        let _place = match (&self.shares, subject) {
+        let _place = match (&self.lines.shares, subject) {
             (Some(shares), Some(subject)) => Some(shares.enter(subject).await),
             _ => None,
         };
         // Who waits for a place of its key takes no connection from anybody.
-        let _under_way = self.begin();
+        let _under_way = self.lines.begin();
         let mut tries = 0;
         let seen = self.provision.as_ref().map(Provision::count);
         let mut may_provide = true;
         loop {
-            match self.transport.run(call).await {
+            match self.lines.transport.run(call).await {
                 Err(failure)
                     if let (Some(provision), Some(seen), true, Some("42P01")) =
                         (&self.provision, seen, may_provide, failure.state()) =>
@@ -137,7 +109,7 @@ impl Provision {
         if self.count() > seen {
             return Ok(());
         }
-        let set_up = schema::setup(runner.transport.as_ref(), &runner.statements, &self.tables);
+        let set_up = schema::setup(runner.lines.transport.as_ref(), &self.tables);
         set_up.await.map_err(|error| match error.kind() {
             ErrorKind::AuthFailed => Error::new(
                 ErrorKind::AuthFailed,
@@ -149,13 +121,5 @@ impl Provision {
         })?;
         self.made.fetch_add(1, Ordering::Relaxed);
         Ok(())
-    }
-}
-
-struct UnderWay<'a>(&'a AtomicUsize);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

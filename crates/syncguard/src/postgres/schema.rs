@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use super::error::Failure;
 use super::reply;
-use super::statement::{Operation, Param, Statements, Transport};
+use super::statement::{Param, Statement, Transport};
 use super::tables::{MAX_NAME_BYTES, Tables};
 use crate::error::{Error, ErrorKind};
 
-pub(super) const INSPECT_SQL: &str = include_str!("schema_inspect.sql");
 const SQL: &str = include_str!("schema.sql");
 
 const NAME_SQL: &str = "ALTER TABLE {fences} ADD COLUMN IF NOT EXISTS key_debug TEXT;";
@@ -32,15 +31,12 @@ pub(super) fn timed_out() -> Error {
 }
 
 /// Makes what is missing; says whether there is a column for labels.
-pub(super) async fn setup(
-    transport: &dyn Transport,
-    statements: &Statements,
-    tables: &Tables,
-) -> Result<bool, Error> {
+pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<bool, Error> {
     let names = Names::new(tables)?;
+    let inspection = inspection(tables);
     let mut tries = 0;
     loop {
-        let there = inspect(transport, statements, &names).await?;
+        let there = inspect(transport, &inspection, &names).await?;
         let sql = match there {
             There {
                 complete: false, ..
@@ -78,17 +74,20 @@ fn was_made_meanwhile(failure: &Failure) -> bool {
     )
 }
 
+/// Asks the catalog what of the schema is there.
+fn inspection(tables: &Tables) -> Statement {
+    let columns = &["complete", "named", "labelled"];
+    Statement::new(include_str!("schema_inspect.sql"), tables, columns)
+}
+
 async fn inspect(
     transport: &dyn Transport,
-    statements: &Statements,
+    inspection: &Statement,
     names: &Names<'_>,
 ) -> Result<There, Error> {
     let [locks, fences] = [names.tables.locks(), names.tables.fences()].map(quoted);
     let params = [&locks, &fences, &names.lock_id_index, &names.expires_index];
-    let call = statements.call(
-        Operation::InspectSchema,
-        params.map(|name| Param::Text(name)).to_vec(),
-    );
+    let call = inspection.call(params.map(|name| Param::Text(name)).to_vec());
     let row = transport.run(&call).await?;
     let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
     Ok(There {

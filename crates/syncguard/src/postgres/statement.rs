@@ -3,89 +3,73 @@
 //! What runs them is a [`Transport`]: the connection pool of this crate, or a client that somebody
 //! else brings. The statements and the meaning of their rows are the same for both.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
 use super::error::Failure;
 use super::tables::Tables;
 
-/// Everything this backend says to the server, but for the schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Takes a lock.
-    Acquire,
-    /// Takes a lock and stores a label with it.
-    AcquireLabelled,
-    /// Takes several locks.
-    AcquireGroup,
-    /// Frees an owner's lock.
-    Release,
-    /// Frees the locks of several owners.
-    ReleaseGroup,
-    /// Extends an owner's lock.
-    Extend,
-    /// Asks whether a key is held.
-    IsLocked,
-    /// The same, and removes the lock if it is long expired.
-    IsLockedCleanup,
-    /// Reads the lock on a key.
-    LookupByKey,
-    /// Reads an owner's lock.
-    LookupByLockId,
-    /// Frees a key.
-    ForceRelease,
-    /// Asks the catalog what of the schema is there.
-    InspectSchema,
+/// One statement for given tables. Each operation declares its own.
+#[derive(Clone)]
+pub struct Statement {
+    sql: Arc<str>,
+    columns: &'static [&'static str],
+    slot: usize,
 }
 
-impl Operation {
-    /// How many there are.
-    pub const COUNT: usize = 12;
-
-    /// From 0 to [`COUNT`](Self::COUNT): for caches with one place each.
-    pub fn index(self) -> usize {
-        self as usize
+impl Statement {
+    /// Writes the tables' names, which [`Tables`] has checked, into `template`. `columns` are the names of
+    /// the columns of its row, in order; all of them are text.
+    pub(super) fn new(template: &str, tables: &Tables, columns: &'static [&'static str]) -> Self {
+        let sql: Arc<str> = tables.write_into(template).into();
+        Self {
+            slot: slot_of(&sql),
+            sql,
+            columns,
+        }
     }
 
-    fn template(self) -> &'static str {
-        match self {
-            Self::Acquire | Self::AcquireLabelled => super::acquire::SQL,
-            Self::AcquireGroup => super::acquire::GROUP_SQL,
-            Self::Release => super::release::SQL,
-            Self::ReleaseGroup => super::release::GROUP_SQL,
-            Self::Extend => super::extend::SQL,
-            Self::IsLocked => super::is_locked::SQL,
-            Self::IsLockedCleanup => super::is_locked::CLEANUP_SQL,
-            Self::LookupByKey => super::lookup::BY_KEY_SQL,
-            Self::LookupByLockId => super::lookup::BY_LOCK_ID_SQL,
-            Self::ForceRelease => super::force_release::SQL,
-            Self::InspectSchema => super::schema::INSPECT_SQL,
-        }
+    /// Its text, with `$1`, `$2` … for the parameters.
+    pub fn sql(&self) -> &str {
+        &self.sql
     }
 
     /// Names of the columns of its row, in order. All of them are text.
-    pub fn columns(self) -> &'static [&'static str] {
-        match self {
-            Self::Acquire | Self::AcquireLabelled => &["outcome", "fence", "expires_at_ms"],
-            Self::Release => &["lock_id", "outcome", "commit"],
-            Self::AcquireGroup => &["outcomes"],
-            Self::ReleaseGroup => &["outcomes", "commit"],
-            Self::Extend => &["lock_id", "outcome", "expires_at_ms"],
-            Self::IsLocked | Self::IsLockedCleanup | Self::ForceRelease => &["outcome"],
-            Self::LookupByKey | Self::LookupByLockId => &[
-                "user_key",
-                "lock_id",
-                "expires_at_ms",
-                "acquired_at_ms",
-                "fence",
-                "owner",
-                "now_ms",
-            ],
-            Self::InspectSchema => &["complete", "named", "labelled"],
+    pub fn columns(&self) -> &'static [&'static str] {
+        self.columns
+    }
+
+    /// The place of this text in a cache of prepared statements: the same in the whole process, and small.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The statement with its parameters.
+    pub(super) fn call<'a>(&'a self, params: Vec<Param<'a>>) -> Call<'a> {
+        Call {
+            statement: self,
+            params,
         }
     }
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Statement({})", self.slot)
+    }
+}
+
+/// Texts get their slots in the order in which they are declared first. A process knows few tables, so that
+/// there are few.
+fn slot_of(sql: &Arc<str>) -> usize {
+    static SLOTS: LazyLock<Mutex<HashMap<Arc<str>, usize>>> = LazyLock::new(Mutex::default);
+    // Nothing panics while it is held.
+    let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = slots.len();
+    *slots.entry(Arc::clone(sql)).or_insert(next)
 }
 
 /// A parameter of a statement. The statements cast the numbers, so a client may send them as text.
@@ -111,18 +95,16 @@ impl fmt::Debug for Param<'_> {
 /// isolation level READ COMMITTED.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// Which one it is. The text is always the same for the same tables.
-    pub operation: Operation,
-    /// Its text, with `$1`, `$2` … for the parameters.
-    pub sql: &'a str,
+    /// Its text, and what its row is like.
+    pub statement: &'a Statement,
     /// Its parameters.
     pub params: Vec<Param<'a>>,
 }
 
-/// The row that a statement gave: the columns of [`Operation::columns`] as text, `None` for NULL.
+/// The row that a statement gave: the columns of [`Statement::columns`] as text, `None` for NULL.
 pub type Row = Vec<Option<String>>;
 
-/// What runs statements.
+/// What runs statements. Connections of its own end when it is dropped.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs one statement and gives its only row, if there is one.
@@ -147,73 +129,6 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 
     /// Runs several statements without parameters as one transaction.
     async fn batch(&self, sql: &str) -> Result<(), Failure>;
-
-    /// Ends connections.
-    async fn close(&self);
-}
-
-/// The text of each statement for given tables.
-#[derive(Clone)]
-pub struct Statements([String; Operation::COUNT]);
-
-impl Statements {
-    /// Writes the tables' names, which [`Tables`] has checked, into the statements.
-    pub fn new(tables: &Tables) -> Self {
-        use Operation::*;
-        let all = [
-            Acquire,
-            AcquireLabelled,
-            AcquireGroup,
-            Release,
-            ReleaseGroup,
-            Extend,
-            IsLocked,
-            IsLockedCleanup,
-            LookupByKey,
-            LookupByLockId,
-            ForceRelease,
-            InspectSchema,
-        ];
-        Self(all.map(|operation| {
-            let label = match operation {
-                AcquireLabelled => [
-                    "$7 owner label",
-                    ", owner",
-                    ", $7",
-                    ", owner = excluded.owner",
-                ],
-                _ => [""; 4],
-            };
-            let [param, column, value, set] = label;
-            let sql = operation
-                .template()
-                .replace("{owner_param}", param)
-                .replace("{owner_column}", column)
-                .replace("{owner_value}", value)
-                .replace("{owner_set}", set);
-            tables.write_into(&sql)
-        }))
-    }
-
-    /// The statement for `operation`.
-    pub fn sql(&self, operation: Operation) -> &str {
-        self.0.get(operation.index()).map_or("", String::as_str)
-    }
-
-    /// A statement with its parameters.
-    pub fn call<'a>(&'a self, operation: Operation, params: Vec<Param<'a>>) -> Call<'a> {
-        Call {
-            operation,
-            sql: self.sql(operation),
-            params,
-        }
-    }
-}
-
-impl fmt::Debug for Statements {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Statements(…)")
-    }
 }
 
 #[cfg(test)]
@@ -221,29 +136,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_statement_is_complete_and_in_its_place() {
-        let statements = Statements::new(&Tables::new("my_locks", "my_fences").unwrap());
-        for (operation, text) in [
-            (Operation::Acquire, "pg_advisory_xact_lock"),
-            (Operation::AcquireLabelled, ", owner = excluded.owner"),
-            (Operation::AcquireGroup, "pg_try_advisory_xact_lock"),
-            (Operation::Release, "DELETE FROM \"my_locks\" WHERE lock_id"),
-            (Operation::ReleaseGroup, "string_to_array"),
-            (Operation::Extend, "FOR UPDATE"),
-            (Operation::IsLocked, "EXISTS"),
-            (Operation::IsLockedCleanup, "SKIP LOCKED"),
-            (Operation::LookupByKey, "WHERE key = $1"),
-            (Operation::LookupByLockId, "WHERE lock_id = $1"),
-            (
-                Operation::ForceRelease,
-                "DELETE FROM \"my_locks\" WHERE key",
-            ),
-            (Operation::InspectSchema, "pg_attribute"),
-        ] {
-            let sql = statements.sql(operation);
-            assert!(sql.contains(text), "{operation:?}");
-            assert!(!sql.contains('{') && !sql.contains('}'), "{operation:?}");
-        }
-        assert!(!statements.sql(Operation::Acquire).contains("owner"));
+    fn a_text_has_one_slot_in_the_process() {
+        let [mine, others] = ["mine", "others"].map(|name| Tables::new(name, "fences").unwrap());
+        let statement = |tables| Statement::new("SELECT 1 FROM {locks}", tables, &["a"]);
+        assert_eq!(statement(&mine).sql(), "SELECT 1 FROM \"mine\"");
+        assert_eq!(statement(&mine).slot(), statement(&mine).slot());
+        assert_ne!(statement(&mine).slot(), statement(&others).slot());
     }
 }

@@ -172,12 +172,14 @@ impl RedisConfig {
             ));
         }
         check_timeout("connectTimeoutMs", self.connect_timeout)?;
-        let prefix = if self.client_key_prefix.is_empty() {
-            ClientPrefix::None
-        } else {
-            ClientPrefix::Ours(self.client_key_prefix.clone())
-        };
-        self.locks.validate(prefix)
+        self.locks.validate(self.client_prefix())
+    }
+
+    pub(super) fn client_prefix(&self) -> ClientPrefix {
+        match self.client_key_prefix.as_str() {
+            "" => ClientPrefix::None,
+            prefix => ClientPrefix::Ours(prefix.to_owned()),
+        }
     }
 }
 

@@ -37,14 +37,16 @@ pub enum Cause<'a> {
     Oversized,
     /// The driver refused its settings.
     Settings,
-    /// An error of a JavaScript client. Empty where it has no such text.
-    JavaScript {
-        /// `error.name`.
-        name: &'a str,
-        /// `error.code`.
-        code: &'a str,
-        /// `error.message`.
-        message: &'a str,
+    /// A client that somebody else keeps failed, in a way that its [`Transport`](super::Transport) knows.
+    Client {
+        /// What kind of failure that is.
+        kind: ErrorKind,
+        /// What happened, in words of ours.
+        what: &'static str,
+        /// Whether a request that was sent may have been done.
+        may_be_done: bool,
+        /// The client's own words, if there are any.
+        words: &'a str,
     },
 }
 
@@ -54,11 +56,12 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
     use ErrorKind::{Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
     let (kind, message, lost) = match cause {
         Cause::Reply(text) => return by_reply(text),
-        Cause::JavaScript {
-            name,
-            code,
-            message,
-        } => return by_javascript(name, code, message),
+        Cause::Client {
+            kind,
+            what,
+            may_be_done,
+            ..
+        } => (kind, what, may_be_done),
         Cause::Unreachable { at, why } => {
             let message = format!("cannot connect to redis at {at}: {why}");
             return (ServiceUnavailable, message.into(), sent);
@@ -111,7 +114,7 @@ pub fn to_error_hiding<'a>(
 ) -> Error {
     let (kind, message, lost) = classify(cause, sent);
     let words = match cause {
-        Cause::Reply(text) | Cause::JavaScript { message: text, .. } => redact::hide(text, secrets),
+        Cause::Reply(text) | Cause::Client { words: text, .. } => redact::hide(text, secrets),
         _ => String::new(),
     };
     let error = Error::new(kind, with_words(&message, &words));
@@ -153,8 +156,9 @@ pub(super) fn driver_error(error: &RedisError, sent: bool) -> Error {
     }
 }
 
-/// The code of an error reply: its first word, or that of the error that a script met.
-pub(super) fn reply_code(text: &str) -> Option<&str> {
+/// The code of an error reply: its first word, or that of the error that a script met. `None` for a text
+/// that is no error reply with a code.
+pub fn reply_code(text: &str) -> Option<&str> {
     let met = met_by_script(text);
     let bare = met.or(text.strip_prefix("ERR ")).unwrap_or(text);
     // Redis has no code for this: up to 7.0 the first, then the second.
@@ -261,74 +265,6 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
         _ => (Internal, "unexpected error"),
     };
     (kind, format!("redis answered {code}: {hint}").into(), false)
-}
-
-fn by_javascript(name: &str, code: &str, message: &str) -> (ErrorKind, Cow<'static, str>, bool) {
-    use ErrorKind::{Internal, NetworkTimeout, ServiceUnavailable};
-    if reply_code(message).is_some() {
-        return by_reply(message);
-    }
-    let known = match code {
-        "ECONNREFUSED" | "ENOTFOUND" | "EAI_AGAIN" | "EHOSTUNREACH" | "ENETUNREACH" | "ENOENT"
-        | "EADDRNOTAVAIL" => Some((ServiceUnavailable, "cannot connect to redis", false)),
-        "ECONNRESET" | "EPIPE" | "ECONNABORTED" | "NR_CLOSED" | "CONNECTION_BROKEN" => Some((
-            ServiceUnavailable,
-            "the connection to redis was closed",
-            true,
-        )),
-        "ETIMEDOUT" | "ESOCKETTIMEDOUT" => {
-            Some((NetworkTimeout, "redis did not answer in time", true))
-        }
-        _ => None,
-    };
-    let known = known.or(match name {
-        "MaxRetriesPerRequestError" => Some((
-            ServiceUnavailable,
-            "the redis client gave up connecting",
-            true,
-        )),
-        "ConnectionTimeoutError" => Some((NetworkTimeout, "connecting to redis timed out", false)),
-        "ClientClosedError" | "ClientOfflineError" => {
-            Some((ServiceUnavailable, "the redis client is closed", false))
-        }
-        "SocketClosedUnexpectedlyError" | "DisconnectsClientError" | "SocketTimeoutError" => {
-            Some((
-                ServiceUnavailable,
-                "the connection to redis was closed",
-                true,
-            ))
-        }
-        "TimeoutError" | "CommandTimeoutDuringMaintenanceError" => {
-            Some((NetworkTimeout, "redis did not answer in time", true))
-        }
-        _ => None,
-    });
-    // ioredis gives these plain errors without a code: their texts are fixed.
-    let known = known.or(match message {
-        "Command timed out" => Some((NetworkTimeout, "redis did not answer in time", true)),
-        "Connection is closed." | "Socket closed unexpectedly" => Some((
-            ServiceUnavailable,
-            "the connection to redis was closed",
-            true,
-        )),
-        "The client is closed" | "The client is offline" => {
-            Some((ServiceUnavailable, "the redis client is closed", false))
-        }
-        "Connection timeout" => Some((NetworkTimeout, "connecting to redis timed out", false)),
-        _ if message.starts_with("Reached the max retries per request limit") => Some((
-            ServiceUnavailable,
-            "the redis client gave up connecting",
-            true,
-        )),
-        _ if message.starts_with("Stream isn't writeable") => Some((
-            ServiceUnavailable,
-            "the redis client is not connected",
-            false,
-        )),
-        _ => None,
-    });
-    let (kind, message, lost) = known.unwrap_or((Internal, "the redis client failed", true));
-    (kind, message.into(), lost)
 }
 
 /// What the server said, which the driver takes apart.
@@ -518,19 +454,10 @@ mod tests {
             ),
         ] {
             assert_eq!(reply_code(&text).unwrap_or("ERR"), code, "{text}");
-            for cause in [
-                Cause::Reply(&text),
-                Cause::JavaScript {
-                    name: "ReplyError",
-                    code: "",
-                    message: &text,
-                },
-            ] {
-                let (got, message, lost) = classify(cause, true);
-                assert_eq!(got, kind, "{text}");
-                assert!(message.starts_with(&format!("redis answered {code}: ")));
-                assert!(!lost, "a server that refuses has done nothing");
-            }
+            let (got, message, lost) = classify(Cause::Reply(&text), true);
+            assert_eq!(got, kind, "{text}");
+            assert!(message.starts_with(&format!("redis answered {code}: ")));
+            assert!(!lost, "a server that refuses has done nothing");
         }
     }
 
@@ -614,112 +541,20 @@ mod tests {
     }
 
     #[test]
-    fn javascript_errors_are_known_by_code_name_or_fixed_text() {
-        let js = |name, code, message| Cause::JavaScript {
-            name,
-            code,
-            message,
+    fn a_failed_client_is_reported_with_its_words() {
+        let cause = Cause::Client {
+            kind: NetworkTimeout,
+            what: "redis did not answer in time",
+            may_be_done: true,
+            words: "EVALSHA app:secret timed out",
         };
-        for (cause, kind, lost) in [
-            (
-                js("Error", "ECONNREFUSED", "connect ECONNREFUSED 127.0.0.1:1"),
-                ServiceUnavailable,
-                false,
-            ),
-            (
-                js("Error", "ENOTFOUND", "getaddrinfo ENOTFOUND x"),
-                ServiceUnavailable,
-                false,
-            ),
-            (
-                js("Error", "EAI_AGAIN", "getaddrinfo EAI_AGAIN x"),
-                ServiceUnavailable,
-                false,
-            ),
-            (
-                js("Error", "ECONNRESET", "read ECONNRESET"),
-                ServiceUnavailable,
-                true,
-            ),
-            (
-                js("Error", "EPIPE", "write EPIPE"),
-                ServiceUnavailable,
-                true,
-            ),
-            (
-                js("Error", "ETIMEDOUT", "connect ETIMEDOUT"),
-                NetworkTimeout,
-                true,
-            ),
-            (js("Error", "", "Command timed out"), NetworkTimeout, true),
-            (
-                js("Error", "", "Connection is closed."),
-                ServiceUnavailable,
-                true,
-            ),
-            (
-                js(
-                    "MaxRetriesPerRequestError",
-                    "",
-                    "Reached the max retries per request limit (which is 20).",
-                ),
-                ServiceUnavailable,
-                true,
-            ),
-            (
-                js(
-                    "Error",
-                    "",
-                    "Reached the max retries per request limit (which is 1).",
-                ),
-                ServiceUnavailable,
-                true,
-            ),
-            (
-                js(
-                    "Error",
-                    "",
-                    "Stream isn't writeable and enableOfflineQueue options is false",
-                ),
-                ServiceUnavailable,
-                false,
-            ),
-            (
-                js("ConnectionTimeoutError", "", "Connection timeout"),
-                NetworkTimeout,
-                false,
-            ),
-            (
-                js("ClientClosedError", "", "The client is closed"),
-                ServiceUnavailable,
-                false,
-            ),
-            (
-                js("Error", "", "Socket closed unexpectedly"),
-                ServiceUnavailable,
-                true,
-            ),
-            (
-                js("ReplyError", "", "WRONGPASS invalid username-password pair"),
-                AuthFailed,
-                false,
-            ),
-            (
-                js("ReplyError", "", "READONLY You can't write"),
-                ServiceUnavailable,
-                false,
-            ),
-            (js("ReplyError", "", "ERR syntax error"), Internal, false),
-            (js("TypeError", "", "x is not a function"), Internal, true),
-            (
-                js("Error", "", "it says READONLY and ECONNREFUSED"),
-                Internal,
-                true,
-            ),
-            (js("", "", ""), Internal, true),
-        ] {
-            let (got, _, unknown) = classify(cause, true);
-            assert_eq!((got, unknown), (kind, lost), "{cause:?}");
-        }
+        let error = to_error_hiding(cause, true, ["app:secret"]);
+        assert_eq!(
+            error.message(),
+            "redis did not answer in time: EVALSHA [hidden] timed out"
+        );
+        assert_eq!(error.kind(), NetworkTimeout);
+        assert!(error.is_outcome_unknown());
+        assert!(!to_error(cause, false).is_outcome_unknown());
     }
 }

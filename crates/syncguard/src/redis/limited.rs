@@ -5,7 +5,6 @@
 //! ends within a reply looks to the driver's parser like a reply that makes no sense, unless reading says
 //! that it has ended.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,16 +21,9 @@ const LIMIT: u64 = 1024 * 1024;
 const LIMIT_PER_CALL: u64 = 8 * 1024;
 
 /// What reading says when the limit is reached.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("a reply is longer than {LIMIT} bytes")]
 pub(super) struct TooLong;
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a reply is longer than {LIMIT} bytes")
-    }
-}
-
-impl std::error::Error for TooLong {}
 
 /// A stream of replies to the calls that a [`Pulse`] counts.
 pub(super) struct Limited {

@@ -2,7 +2,8 @@
 //!
 //! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`,
 //! and beside it, in Rust, what to send ([`plan`](acquire::plan)) and what the reply means
-//! ([`outcome`](acquire::outcome)), both without I/O. [`RedisBackend::new`] brings a connection;
+//! ([`outcome`](acquire::outcome)), both without I/O. [`RedisBackend::new`] brings a connection,
+//! [`RedisBackend::on`] shares one with other backends, and
 //! [`RedisBackend::over`] takes any [`Transport`].
 //!
 //! Stored are, under names that start with the key prefix: the lock as a JSON object, an entry that
@@ -28,6 +29,7 @@
 pub mod acquire;
 mod client;
 mod config;
+mod connection;
 mod diagnosis;
 mod error;
 pub mod extend;
@@ -58,7 +60,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
-pub use error::{Cause, classify, to_error, to_error_hiding};
+pub use connection::RedisConnection;
+pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
 pub use plan::{ClientPrefix, Names, Plan, Script, Text};
 pub use reply::Reply;
 pub use tls::RedisTls;
@@ -71,12 +74,13 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::shared::Lease;
 use crate::work::Work;
 use native::NativeTransport;
 
 /// Locks in a Redis server.
 pub struct RedisBackend {
-    transport: Arc<dyn Transport>,
+    transport: Lease<dyn Transport>,
     names: Names,
     cleanup_in_is_locked: bool,
     operation_timeout: Duration,
@@ -95,14 +99,13 @@ impl RedisBackend {
         Ok(Self::with(transport, names, &config.locks))
     }
 
-    /// A connection as [`new`](Self::new) makes one, for several backends to share through
-    /// [`over`](Self::over). Calls on it end by the operation timeout of `config`.
+    /// Locks over a connection that it may share.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn transport(config: &RedisConfig) -> Result<Arc<dyn Transport>, Error> {
-        config.validate()?;
-        Ok(Arc::new(NativeTransport::new(config)?))
+    pub fn on(connection: &RedisConnection, locks: &RedisLocks) -> Result<Self, Error> {
+        let names = locks.validate(connection.client_prefix())?;
+        Ok(Self::with(connection.transport()?, names, locks))
     }
 
     /// Locks over a connection that somebody else keeps.
@@ -118,9 +121,13 @@ impl RedisBackend {
         Ok(Self::with(transport, names, locks))
     }
 
+    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
+        self.transport.get()?.run(plan).await
+    }
+
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
-            transport,
+            transport: Lease::new(transport),
             names,
             cleanup_in_is_locked: locks.cleanup_in_is_locked,
             operation_timeout: locks.operation_timeout,
@@ -156,27 +163,27 @@ impl Backend for RedisBackend {
     }
 
     fn trouble(&self) -> Option<Error> {
-        self.transport.trouble()
+        self.transport.get().ok()?.trouble()
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let plan = acquire::plan(&self.names, request)?;
-        acquire::outcome(request, &self.transport.run(plan).await?)
+        acquire::outcome(request, &self.run(plan).await?)
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
         let plan = release::plan(&self.names, lock_id)?;
-        release::outcome(&self.transport.run(plan).await?)
+        release::outcome(&self.run(plan).await?)
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         let plan = extend::plan(&self.names, lock_id, ttl)?;
-        extend::outcome(&self.transport.run(plan).await?)
+        extend::outcome(&self.run(plan).await?)
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let plan = is_locked::plan(&self.names, key, self.cleanup_in_is_locked)?;
-        is_locked::outcome(&self.transport.run(plan).await?)
+        is_locked::outcome(&self.run(plan).await?)
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
@@ -184,15 +191,15 @@ impl Backend for RedisBackend {
             Lookup::Key(key) => lookup_key::plan(&self.names, key)?,
             Lookup::LockId(lock_id) => lookup_lock_id::plan(&self.names, lock_id)?,
         };
-        record::outcome(&self.transport.run(plan).await?)
+        record::outcome(&self.run(plan).await?)
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let plan = force_release::plan(&self.names, key)?;
-        force_release::outcome(&self.transport.run(plan).await?)
+        force_release::outcome(&self.run(plan).await?)
     }
 
     async fn shut_down(&self) {
-        self.transport.close().await;
+        self.transport.end();
     }
 }

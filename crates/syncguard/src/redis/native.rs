@@ -4,17 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::timeout;
 
 use super::client::Dialer;
 use super::config::RedisConfig;
 use super::error::{Cause, reply_code, to_error_hiding};
-use super::link::{Connection, Link, closed};
+use super::link::{Connection, Link};
 use super::plan::Plan;
 use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;
-use crate::gate::Gate;
 
 /// The longest that calls wait for a server that refuses connections: it may be restarting.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,8 +41,6 @@ pub(super) trait Evaluate: Connection {
 /// Scripts over one connection, which is made when it is needed.
 pub(super) struct NativeTransport {
     link: Link<Dialer>,
-    gate: Gate,
-    operation_timeout: Duration,
     /// The user's name and password.
     login: Vec<String>,
 }
@@ -55,8 +51,6 @@ impl NativeTransport {
         let operation_timeout = config.locks.operation_timeout;
         Ok(Self {
             link: Link::new(Dialer::new(config)?, PATIENCE.min(operation_timeout / 2)),
-            gate: Gate::default(),
-            operation_timeout,
             login: [&config.username, &config.password]
                 .into_iter()
                 .flatten()
@@ -81,7 +75,6 @@ impl NativeTransport {
 #[async_trait]
 impl Transport for NativeTransport {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
-        let _pass = self.gate.enter().ok_or_else(closed)?;
         let mut answer = self.call(Form::Hash, &plan).await?;
         // The server has lost its scripts, in a restart or a SCRIPT FLUSH, and has run nothing.
         if let Answer::Refused(text) = &answer
@@ -101,10 +94,10 @@ impl Transport for NativeTransport {
     fn trouble(&self) -> Option<Error> {
         self.link.trouble()
     }
+}
 
-    async fn close(&self) {
-        // What was asked before gets its answer, within the time that it has.
-        let _ = timeout(self.operation_timeout, self.gate.shut()).await;
+impl Drop for NativeTransport {
+    fn drop(&mut self) {
         self.link.close();
     }
 }

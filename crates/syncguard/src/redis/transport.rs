@@ -12,6 +12,7 @@ use crate::error::Error;
 ///
 /// An implementation sends a plan at most once. When it may have reached the server and its answer
 /// is lost, the error says so ([`Error::with_unknown_outcome`]). Futures may be dropped at any point.
+/// Connections of its own end when it is dropped.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs it and gives the server's reply.
@@ -21,7 +22,4 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     fn trouble(&self) -> Option<Error> {
         None
     }
-
-    /// Ends connections. Calls after it fail with `InvalidArgument`.
-    async fn close(&self);
 }

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{
-    Host, Password, PasswordSource, Pem, PostgresBackend, PostgresConfig, SslMode, Tls,
+    Host, Password, PasswordSource, Pem, PostgresBackend, PostgresConfig, PostgresConnection,
+    SslMode, Tls,
 };
-use syncguard::{Backend, Error, ErrorKind};
+use syncguard::{Backend, DEFAULT_OPERATION_TIMEOUT, Error, ErrorKind};
 
 use crate::postgres_server::{DATABASE, PASSWORD, PgBouncer, PostgresServer, USER};
-use crate::support::{key, options, own_tables, server, sessions, tests};
+use crate::support::{acquire, eventually, key, options, own_tables, server, sessions, tests};
 
 tests![
     a_url_is_enough,
@@ -26,6 +27,7 @@ tests![
     too_many_connections_are_said,
     settings_of_the_session_are_carried_over,
     a_pooler_is_noticed,
+    backends_share_connections_also_on_other_tables,
     a_silent_host_is_passed_over,
     a_standby_is_passed_over,
 ];
@@ -410,4 +412,42 @@ async fn each_reason_has_its_own_words() {
         assert!(message.contains(words), "{message}");
         assert!(message.contains(&place), "{message}");
     }
+}
+
+/// What is prepared for one backend's tables is not used for another's.
+async fn backends_share_connections_also_on_other_tables() {
+    let name = "shared by tables";
+    let config = PostgresConfig {
+        application_name: Some(name.to_owned()),
+        ..server().unix()
+    };
+    let connection = PostgresConnection::new(config, DEFAULT_OPERATION_TIMEOUT).unwrap();
+    let on = |tables| PostgresBackend::on(&connection, options(tables)).unwrap();
+    let (first_tables, second_tables) = (own_tables(), own_tables());
+    let (first, second) = (on(&first_tables), on(&second_tables));
+    for backend in [&first, &second] {
+        backend.setup_schema().await.unwrap();
+    }
+    let held = acquire(&first, "k").await;
+    for _ in 0..3 {
+        assert!(first.is_locked(&key("k")).await.unwrap());
+        assert!(!second.is_locked(&key("k")).await.unwrap());
+    }
+    let client = server().client().await;
+    assert_eq!(sessions(&client, name).await.0, 1);
+    first.close().await;
+    first.close().await;
+    let error = first.is_locked(&key("k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let third = on(&first_tables);
+    assert!(third.is_locked(&key("k")).await.unwrap());
+    assert_eq!(sessions(&client, name).await.0, 1);
+    third.release(&held.lock_id).await.unwrap();
+    third.close().await;
+    second.close().await;
+    eventually("sessions end with the last backend", async || {
+        sessions(&client, name).await.0 == 0
+    })
+    .await;
+    assert!(!on(&first_tables).is_locked(&key("k")).await.unwrap());
 }

@@ -1,0 +1,38 @@
+//! Connections to PostgreSQL for several backends.
+
+use std::sync::Arc;
+
+use napi_derive::napi;
+use syncguard::DEFAULT_OPERATION_TIMEOUT;
+use syncguard::postgres;
+
+use crate::bridge::Bridge;
+use crate::completion::Completions;
+use crate::error::{Code, thrown};
+use crate::options::timeout;
+use crate::postgres::{PostgresConnectionOptions, config};
+
+/// Connections that are made when they are needed and that end with the last backend on them.
+#[napi]
+pub struct PostgresConnection {
+    pub(crate) shared: postgres::PostgresConnection,
+}
+
+#[napi]
+impl PostgresConnection {
+    /// A function for passwords is asked through `completions`.
+    #[napi(constructor)]
+    pub fn new(
+        completions: &Completions,
+        options: PostgresConnectionOptions,
+    ) -> napi::Result<Self, Code> {
+        let limit = match options.operation_timeout_ms {
+            Some(ms) => timeout(ms, "operationTimeoutMs").map_err(thrown)?,
+            None => DEFAULT_OPERATION_TIMEOUT,
+        };
+        let ask = |client| Bridge::new(Arc::clone(&completions.mailbox), client);
+        let config = config(options, ask).map_err(thrown)?;
+        let shared = postgres::PostgresConnection::new(config, limit).map_err(thrown)?;
+        Ok(Self { shared })
+    }
+}

@@ -1,0 +1,96 @@
+//! One pool of connections for several backends.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::config::PostgresConfig;
+use super::pool::Pool;
+use super::share::Shares;
+use super::statement::Transport;
+use crate::error::Error;
+use crate::shared::Shared;
+
+/// Connections to one server. They are made when they are needed, and end with the last backend on them.
+pub struct PostgresConnection {
+    config: PostgresConfig,
+    operation_timeout: Duration,
+    lines: Shared<Lines>,
+}
+
+impl PostgresConnection {
+    /// Nothing is opened before the first operation. `operation_timeout` is how long a statement may take
+    /// on these connections.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for settings that cannot work.
+    pub fn new(config: PostgresConfig, operation_timeout: Duration) -> Result<Self, Error> {
+        config.validate()?;
+        Ok(Self {
+            config,
+            operation_timeout,
+            lines: Shared::default(),
+        })
+    }
+
+    pub(super) fn lines(&self) -> Result<Arc<Lines>, Error> {
+        self.lines.get_or_make(|| {
+            let pool = Pool::new(self.config.clone(), self.operation_timeout)?;
+            Ok(Lines::new(Arc::new(pool)))
+        })
+    }
+}
+
+impl fmt::Debug for PostgresConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresConnection")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What statements run on, and how much of it is in use.
+#[derive(Debug)]
+pub(super) struct Lines {
+    pub(super) transport: Arc<dyn Transport>,
+    /// Where statements have connections to themselves.
+    pub(super) shares: Option<Shares>,
+    under_way: AtomicUsize,
+}
+
+impl Lines {
+    pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
+        Self {
+            shares: transport.connections().map(Shares::new),
+            transport,
+            under_way: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether as many operations are under way as there are connections for.
+    pub(super) fn is_saturated(&self) -> bool {
+        let most = self.transport.connections();
+        most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) >= most)
+    }
+
+    /// Whether operations are under way for more than three quarters of the connections.
+    pub(super) fn is_busy(&self) -> bool {
+        let most = self.transport.connections();
+        most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) > most * 3 / 4)
+    }
+
+    /// Counts an operation as under way until the value is dropped.
+    pub(super) fn begin(&self) -> impl Drop + '_ {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(&self.under_way)
+    }
+}
+
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

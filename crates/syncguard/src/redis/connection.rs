@@ -1,0 +1,48 @@
+//! One connection for several backends.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::config::RedisConfig;
+use super::native::NativeTransport;
+use super::plan::ClientPrefix;
+use crate::error::Error;
+use crate::shared::Shared;
+
+/// A connection to one server. It is made when it is needed, and ends with the last backend on it.
+pub struct RedisConnection {
+    config: RedisConfig,
+    transport: Shared<NativeTransport>,
+}
+
+impl RedisConnection {
+    /// What `config` says of the server and the way to it; of the rest, only the operations' time limit
+    /// counts, for whatever goes over the connection. Does no I/O.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the setting.
+    pub fn new(config: RedisConfig) -> Result<Self, Error> {
+        config.validate()?;
+        Ok(Self {
+            config,
+            transport: Shared::default(),
+        })
+    }
+
+    pub(super) fn transport(&self) -> Result<Arc<NativeTransport>, Error> {
+        self.transport
+            .get_or_make(|| NativeTransport::new(&self.config))
+    }
+
+    pub(super) fn client_prefix(&self) -> ClientPrefix {
+        self.config.client_prefix()
+    }
+}
+
+impl fmt::Debug for RedisConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisConnection")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

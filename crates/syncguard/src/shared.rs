@@ -1,0 +1,118 @@
+//! Connections that several backends share.
+
+#[cfg(any(feature = "redis", feature = "postgres"))]
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::error::Error;
+
+/// A connection that is made for the first backend that needs it, and that ends when the last one has
+/// given it back and nothing runs on it any more. After that, the next backend makes a new one.
+pub(crate) struct Shared<C>(Mutex<Weak<C>>);
+
+impl<C> Default for Shared<C> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<C> Shared<C> {
+    /// The connection in use, or what `make` makes. Nothing is kept of a failure.
+    pub(crate) fn get_or_make(
+        &self,
+        make: impl FnOnce() -> Result<C, Error>,
+    ) -> Result<Arc<C>, Error> {
+        let mut current = lock(&self.0);
+        if let Some(shared) = current.upgrade() {
+            return Ok(shared);
+        }
+        let made = Arc::new(make()?);
+        *current = Arc::downgrade(&made);
+        Ok(made)
+    }
+}
+
+/// What one backend uses, until it is closed. An operation holds a clone of it while it runs, so that it
+/// gets its answer although the backend is closed meanwhile.
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(crate) struct Lease<C: ?Sized>(Mutex<Option<Arc<C>>>);
+
+#[cfg(any(feature = "redis", feature = "postgres"))]
+impl<C: ?Sized> Lease<C> {
+    pub(crate) fn new(leased: Arc<C>) -> Self {
+        Self(Mutex::new(Some(leased)))
+    }
+
+    /// `InvalidArgument` after the end.
+    pub(crate) fn get(&self) -> Result<Arc<C>, Error> {
+        let leased = lock(&self.0).clone();
+        leased.ok_or_else(|| Error::invalid("the backend is closed"))
+    }
+
+    /// Gives it back.
+    pub(crate) fn end(&self) {
+        // Dropped when the lock is free again: that may end a connection.
+        let leased = lock(&self.0).take();
+        drop(leased);
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "postgres"))]
+impl<C: ?Sized + fmt::Debug> fmt::Debug for Lease<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let leased = lock(&self.0).clone();
+        f.debug_tuple("Lease").field(&leased).finish()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic leaves nothing half done here.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, any(feature = "redis", feature = "postgres")))]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_first_makes_it_and_the_last_ends_it() {
+        let shared = Shared::default();
+        let mut made = 0;
+        let mut get = || {
+            let connection = shared.get_or_make(|| {
+                made += 1;
+                Ok(made)
+            });
+            connection.map(Lease::new).unwrap()
+        };
+        let (first, second) = (get(), get());
+        assert_eq!(*second.get().unwrap(), 1);
+        first.end();
+        assert_eq!(*get().get().unwrap(), 1);
+        second.end();
+        assert_eq!(*get().get().unwrap(), 2);
+    }
+
+    #[test]
+    fn a_failure_is_tried_again() {
+        let shared = Shared::default();
+        let refused = shared.get_or_make(|| Err(Error::invalid("no")));
+        assert!(refused.is_err());
+        assert_eq!(*shared.get_or_make(|| Ok(1)).unwrap(), 1);
+    }
+
+    #[test]
+    fn what_runs_keeps_it_and_nothing_starts_after_the_end() {
+        let shared = Shared::default();
+        let lease = Lease::new(shared.get_or_make(|| Ok("first")).unwrap());
+        let running = lease.get().unwrap();
+        lease.end();
+        lease.end();
+        let error = lease.get().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(*shared.get_or_make(|| Ok("second")).unwrap(), "first");
+        drop(running);
+        assert_eq!(*shared.get_or_make(|| Ok("second")).unwrap(), "second");
+    }
+}
