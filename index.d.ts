@@ -131,7 +131,7 @@ type LockInfo<C extends BackendCapabilities> = {
 type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
     /** The key. */
     key: string;
-    /** The lock id: who knows it can release the lock. */
+    /** The lock id: whoever knows it can release the lock. */
     lockId: string;
     /** The label given by the `owner` option, if any. */
     owner?: string;
@@ -289,7 +289,7 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
      * @throws LockError `AcquisitionTimeout` if others held it for too long
      */
     lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
-    /** Frees the lock whoever holds it. For administrators: the holder does not learn of it. */
+    /** Frees the lock whoever holds it. For administrators: the holder is not told. */
     forceRelease: (key: string, options?: {
         signal?: AbortSignal | undefined;
     }) => Promise<ReleaseResult>;
@@ -348,7 +348,7 @@ declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(ba
  * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
  * a SQLite database in the user's state folder.
  *
- * That database excludes the processes of one user on one machine, and nobody else. To exclude other machines, use a
+ * Only processes of the same user on the same machine see that database. To exclude other machines, use a
  * backend on a server.
  *
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
@@ -440,7 +440,7 @@ interface LockDocument {
  * @param db - one of
  *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
  *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
- *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. Ending it stays your business.
+ *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. You end it yourself.
  *   - connection options
  *   - nothing: the environment says it all
  * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or
@@ -481,7 +481,7 @@ declare const RESERVE_BYTES: Readonly<{
     readonly POSTGRES: 0;
     readonly FIRESTORE: 0;
 }>;
-/** How to wait, with nothing left open but the signal. */
+/** How to wait: every setting has a value, but there may be no signal. */
 type AcquisitionPolicy = {
     [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<AcquisitionOptions[Option]>;
 } & Pick<AcquisitionOptions, "signal">;
@@ -621,7 +621,7 @@ declare function makeStorageKey(prefix: string, key: string, limitBytes: number,
  */
 declare function formatFence(value: number | bigint): Fence;
 /**
- * Warns on the console that the fences of a key run out.
+ * Warns on the console that the fences of a key are running out.
  *
  * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
  */
@@ -637,7 +637,7 @@ declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number
 
 /**
  * What went wrong, in eight words that mean the same on every backend
- * (interface.md, "Centralized Error Mapping").
+ * (README.md, "Errors").
  *
  * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
  * - `AuthFailed`: credentials or access refused
@@ -649,7 +649,7 @@ declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number
  * - `Internal`: anything else
  */
 type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "Aborted" | "Internal";
-/** What a {@link LockError} is about. Holds raw identifiers: do not log it unseen. */
+/** What a {@link LockError} is about. Holds raw identifiers: do not log it as it is. */
 interface LockErrorContext {
     /** The lock's key. */
     key?: string | undefined;
@@ -701,7 +701,7 @@ type PostgresClient = PostgresJsClient | PgClient;
 interface PostgresSslOptions {
     /** The certificates to trust. Default: those that Node trusts. */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-    /** The certificate to show, with those that vouch for it. */
+    /** The certificate to show, with its chain. */
     cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /** Its private key, without a passphrase. */
     key?: string | Uint8Array | undefined;
@@ -808,7 +808,7 @@ interface PostgresConfig {
  * @param sql - one of
  *   - a postgres.js instance, or a pg `Pool` or `Client`: its settings are read, and the backend makes connections of
  *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their call for
- *     queries: see {@link PostgresBackendOptions.transport}. Closing it stays your business.
+ *     queries: see {@link PostgresBackendOptions.transport}. You close it yourself.
  *   - a URL, as `psql` takes it: `postgres://user:password@host:5432/database?sslmode=verify-full`
  *   - connection options; `{}` leaves all to the variables PGHOST, PGUSER and so on
  * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
@@ -846,7 +846,7 @@ interface RedisClient {
 interface RedisTlsOptions {
     /** The certificates to trust. Default: those that Node trusts. */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-    /** The certificate to show, with those that vouch for it. */
+    /** The certificate to show, with its chain. */
     cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /** Its private key, without a passphrase. */
     key?: string | Uint8Array | undefined;
@@ -937,7 +937,7 @@ interface LockData {
  * @param client - one of
  *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
  *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
- *     {@link RedisBackendOptions.transport}. Closing it stays your business.
+ *     {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
  *     `redis+sentinel://host:26379,host2:26379/name/0`
  *   - connection options
@@ -958,7 +958,7 @@ interface SqliteBackendOptions extends CommonBackendOptions {
     /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
     operationTimeoutMs?: number | undefined;
     /**
-     * Whether the file may be on a network file system. No other machine may use it then: nothing would exclude it.
+     * Whether the file may be on a network file system. No other machine may use it then: it would not be excluded.
      * Without this, such a path is `InvalidArgument`.
      */
     allowNetworkFileSystem?: boolean | undefined;
@@ -984,7 +984,7 @@ declare function createAutoLock<C extends BackendCapabilities>(backend: LockBack
 /** What backends see when they release or extend, and what they report. For writers of backends. */
 
 /**
- * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and out of sight of everything else.
+ * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and hidden from everything else.
  * A backend of your own does the same with
  * `Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } })`.
  */
@@ -1013,7 +1013,7 @@ declare function mapRedisScriptResult(code: number): MutationCondition;
 /** The condition that a lock document's state stands for. */
 declare function mapFirestoreConditions(state: DocumentState): MutationCondition;
 /**
- * What a condition comes to: only an expiry that was seen counts as `"expired"`.
+ * The result for a condition: only an expiry that was seen counts as `"expired"`.
  *
  * For those who write a backend. What `release` and `extend` return shows no reason: see {@link FAILURE_REASON}.
  */
