@@ -5,7 +5,15 @@ import { type Backend, newKey, onEveryStore, take } from "../support/suite";
 
 onEveryStore("close", (connect) => {
   /** Whether the key is held, seen by another backend; a store that only one can see is gone with it. */
-  const isHeld = async (key: string): Promise<boolean> => await connect().isLocked({ key });
+  const isHeld = async (key: string): Promise<boolean> => {
+    const observer = connect({});
+    try {
+      return await observer.isLocked({ key });
+    } finally {
+      // There are hundreds of them, and servers have only so many connections.
+      await observer.close();
+    }
+  };
   /** A backend that nothing else uses. */
   const own = (): Backend => connect({});
 

@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { pack } from "../../scripts/lib/pack.mjs";
@@ -31,8 +31,13 @@ async function runFile(name: string, code: string): Promise<string> {
 }
 
 describe("what is in them", () => {
-  const files = (name: string): string[] =>
-    readdirSync(join(installed.folder, "node_modules", name), { recursive: true }).map(String);
+  const files = (name: string): string[] => {
+    const folder = join(installed.folder, "node_modules", name);
+    const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
+    return entries
+      .filter((entry) => entry.isFile())
+      .map((entry) => relative(folder, join(entry.parentPath, entry.name)));
+  };
 
   it("is the built library with its licence and its guide, and no sources", () => {
     const names = files("syncguard");

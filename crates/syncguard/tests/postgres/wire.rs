@@ -21,6 +21,9 @@ const ONE: Flights = Flights {
 /// Runs each operation and checks the flights of each; with `warm_up`, after a round that prepares
 /// them, in which the preparation goes along with the first use and may be a flight of its own.
 async fn check(proxy: &Proxy, config: PostgresConfig, warm_up: bool) {
+    // A key of its own: whoever acquires one waits for others that do, also where their tables are others.
+    let own = LockId::generate().unwrap();
+    let name = own.as_str();
     let tables = own_tables();
     let beside = PostgresBackend::new(server().unix(), options(&tables)).unwrap();
     beside.setup_schema().await.unwrap();
@@ -48,15 +51,15 @@ async fn check(proxy: &Proxy, config: PostgresConfig, warm_up: bool) {
                 assert!(!counts || flights == ONE, "{operation}: {flights:?}");
             };
             proxy.take();
-            let grant = acquire(&backend, "k").await;
+            let grant = acquire(&backend, name).await;
             check("acquire");
-            let request = AcquireRequest::new(key("k"), Ttl::DEFAULT).unwrap();
+            let request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
             backend.acquire(&request).await.unwrap();
             check("acquire what is held");
-            backend.is_locked(&key("k")).await.unwrap();
+            backend.is_locked(&key(name)).await.unwrap();
             check("is_locked");
             backend
-                .lookup(&Lookup::Key(key("k")))
+                .lookup(&Lookup::Key(key(name)))
                 .await
                 .unwrap()
                 .unwrap();
@@ -70,11 +73,11 @@ async fn check(proxy: &Proxy, config: PostgresConfig, warm_up: bool) {
             check("release");
             backend.release(&LockId::generate().unwrap()).await.unwrap();
             check("release of nothing");
-            let mut request = AcquireRequest::new(key("k"), Ttl::DEFAULT).unwrap();
+            let mut request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
             request.owner = Some(Owner::new("me").unwrap());
             backend.acquire(&request).await.unwrap();
             check("acquire with a label");
-            assert!(backend.force_release(&key("k")).await.unwrap());
+            assert!(backend.force_release(&key(name)).await.unwrap());
             check("force_release");
         }
         assert_eq!(proxy.connections(), connections);
