@@ -141,4 +141,30 @@ describe("a signal that comes with the grant", () => {
     await closing;
     expect(closedAfter).toEqual([[granted]]);
   });
+
+  test("is freed before the backend is closed, however many wrappers are around it", async () => {
+    const { store, released, backend } = storeDouble();
+    const controller = new AbortController();
+    const granted = generateLockId();
+    const { promise, resolve } = deferred<unknown>();
+    store.acquire.mockImplementationOnce(() => promise as never);
+    const closedAfter: string[][] = [];
+    Object.assign(store, { close: async () => closedAfter.push([...released]) });
+    let wrapped = backend;
+    for (let layer = 0; layer < 12; layer += 1) {
+      wrapped = withTelemetry(wrapped, { onEvent: () => undefined });
+    }
+    const attempt = lockError(
+      lock(wrapped, () => 1, { key: "some:key", signal: controller.signal }),
+    );
+    // The backend has answered already; lock() has not heard of it yet.
+    const closing = promise.then(() => {
+      controller.abort();
+      return backend.close();
+    });
+    resolve({ lockId: granted, fence: "1", expiresAtMs: 5, fenceNearLimit: false });
+    expect((await attempt).code).toBe("Aborted");
+    await closing;
+    expect(closedAfter).toEqual([[granted]]);
+  });
 });

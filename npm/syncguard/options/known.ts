@@ -34,9 +34,9 @@ function plain(name: string): string {
   return name.slice(0, 64).toLowerCase().replace(/[_-]/g, "");
 }
 
-/** Names are short; anything else may be a value that got to the wrong place. */
-function shown(name: string): string {
-  return /^[\w.-]{1,64}$/.test(name) ? name : "a name that is given";
+/** Names are short; anything else may be a value that got to the wrong place, and is not shown. */
+export function shown(name: string, otherwise = "a name that is given"): string {
+  return /^[\w.-]{1,64}$/.test(name) ? name : otherwise;
 }
 
 /** How many letters have to be inserted, removed, replaced or swapped with their neighbour. */

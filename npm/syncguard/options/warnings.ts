@@ -1,6 +1,6 @@
 /** Warns of options that do not exist where an error could break callers that have passed more for long. */
 
-import { nearest } from "./known.js";
+import { nearest, shown } from "./known.js";
 
 /** The options of one function. */
 export type OptionNames = {
@@ -45,13 +45,11 @@ function warn(name: string, given: object, { of, quiet, places }: OptionNames): 
   // Units are what is left out most: `ttl` is far from `ttlMs` for its length.
   const near = nearest(name, names) ?? names.find((known) => known === `${name}Ms`);
   const hint = near === undefined ? "" : `: did you mean ${places.get(near)}?`;
-  process.emitWarning(`${of} has no option ${shown(name)}, which is ignored${hint}`, {
-    type: "SyncGuardWarning",
-    code: "SYNCGUARD_UNKNOWN_OPTION",
-  });
-}
-
-/** Names are short; anything else may be a value that got to the wrong place. */
-function shown(name: string): string {
-  return /^[\w.-]{1,64}$/.test(name) ? name : "of a name that is given";
+  process.emitWarning(
+    `${of} has no option ${shown(name, "of a name that is given")}, which is ignored${hint}`,
+    {
+      type: "SyncGuardWarning",
+      code: "SYNCGUARD_UNKNOWN_OPTION",
+    },
+  );
 }
