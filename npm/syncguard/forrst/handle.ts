@@ -113,7 +113,7 @@ function checkResponse(response: unknown): void {
 }
 
 /** The response with the extension's data; what other extensions said stays. */
-export function withData(response: ForrstResponse, data: unknown): ForrstResponse {
+function withData(response: ForrstResponse, data: unknown): ForrstResponse {
   const others = (response.extensions ?? []).filter(({ urn }) => urn !== URNS.urn);
   return { ...response, extensions: [...others, { urn: URNS.urn, data }] };
 }

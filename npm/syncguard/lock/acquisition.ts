@@ -210,7 +210,7 @@ type LimitedAttempt = { readonly "syncguard.attemptTimeoutMs"?: number };
  * Tells how long an attempt may take, in milliseconds, so that it ends in time when the store hangs. Not enumerable:
  * backends that do not know it see `{ key, ttlMs, signal }`.
  */
-export function limitAttempt(args: object, limitMs: number): void {
+function limitAttempt(args: object, limitMs: number): void {
   Object.defineProperty(args, "syncguard.attemptTimeoutMs", { value: limitMs });
 }
 

@@ -126,11 +126,7 @@ export function addHandle<Target extends { expiresAtMs: number }>(
     releasing = release;
     return await release;
   };
-  held.extend = async (ttlMs, signal) => {
-    const result = await backend.extend({ lockId, ttlMs, signal });
-    if (result?.ok) held.expiresAtMs = result.expiresAtMs;
-    return result;
-  };
+  held.extend = extendMethod(held, backend, lockId);
   held[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
       releasing = dispose(backend, lockId, key, options);
@@ -141,6 +137,19 @@ export function addHandle<Target extends { expiresAtMs: number }>(
     }
   };
   return held;
+}
+
+/** The `extend` of a handle, which shows when the lock ends from then on. */
+export function extendMethod(
+  handle: { expiresAtMs: number },
+  backend: Pick<LockBackend, "extend">,
+  lockId: string,
+): DisposableLockHandle["extend"] {
+  return async (ttlMs, signal) => {
+    const result = await backend.extend({ lockId, ttlMs, signal });
+    if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
+    return result;
+  };
 }
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };

@@ -4,7 +4,13 @@ import { checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
 import { acquireUntilHeld } from "./acquisition.js";
 import { checkBackend, resolveTtl } from "./arguments.js";
-import { decorateAcquireResult, disposalOptions, isDecorated, readDisposal } from "./handle.js";
+import {
+  decorateAcquireResult,
+  disposalOptions,
+  extendMethod,
+  isDecorated,
+  readDisposal,
+} from "./handle.js";
 import { reportReleaseError } from "./release.js";
 import type {
   AcquireOk,
@@ -75,19 +81,8 @@ export function createLockHandle<C extends BackendCapabilities>(
   signal: AbortSignal | undefined,
 ): LockHandle<C> {
   const { lockId, expiresAtMs, fence } = held as AcquireOk<FencingCapabilities>;
-  const handle = {
-    key,
-    lockId,
-    fence,
-    expiresAtMs,
-    signal,
-    extend: async (ttlMs: number, extendSignal?: AbortSignal) => {
-      const result = await backend.extend({ lockId, ttlMs, signal: extendSignal });
-      if (result.ok) handle.expiresAtMs = result.expiresAtMs;
-      return result;
-    },
-  };
-  return handle;
+  const handle = { key, lockId, fence, expiresAtMs, signal };
+  return Object.assign(handle, { extend: extendMethod(handle, backend, lockId) });
 }
 
 const METHOD_OPTIONS = optionNames(
