@@ -114,6 +114,7 @@ impl Mailbox {
         let announce = {
             let mut finished = self.lock();
             if finished.abandoned {
+                // Giving a lock back starts a task, which must not happen under this lock.
                 drop(finished);
                 drop(outcome);
                 return;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::acquire::{Acquire, Acquisitions, Asked};
 use super::config::PostgresConfig;
-use super::connection::{Lines, PostgresConnection};
+use super::connection::{Connections, PostgresConnection};
 use super::extend::Extend;
 use super::force_release::ForceRelease;
 use super::group::Groups;
@@ -85,7 +85,7 @@ impl Operations {
 
 /// What operations need. Those that run when the backend is closed keep it.
 #[derive(Debug)]
-struct Means {
+struct Executor {
     runner: Arc<Runner>,
     acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
@@ -94,7 +94,7 @@ struct Means {
 /// Locks in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresBackend {
-    means: Lease<Means>,
+    executor: Lease<Executor>,
     operations: Operations,
     options: PostgresOptions,
     /// Set when the table of locks turned out to have no column for labels.
@@ -119,18 +119,18 @@ impl PostgresBackend {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn on(connection: &PostgresConnection, options: PostgresOptions) -> Result<Self, Error> {
-        Ok(Self::with(connection.lines()?, options))
+        Ok(Self::with(connection.shared()?, options))
     }
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
-        Self::with(Arc::new(Lines::new(transport)), options)
+        Self::with(Arc::new(Connections::new(transport)), options)
     }
 
-    fn with(lines: Arc<Lines>, options: PostgresOptions) -> Self {
+    fn with(connections: Arc<Connections>, options: PostgresOptions) -> Self {
         let (tables, limit) = (&options.tables, options.operation_timeout);
         let missing = options.creates_tables.then(|| tables.clone());
-        let runner = Arc::new(Runner::new(lines, missing));
+        let runner = Arc::new(Runner::new(connections, missing));
         let work = Work::default();
         let acquisitions = Groups::new(
             work.clone(),
@@ -145,7 +145,7 @@ impl PostgresBackend {
             limit,
         );
         Self {
-            means: Lease::new(Arc::new(Means {
+            executor: Lease::new(Arc::new(Executor {
                 runner,
                 acquisitions: Arc::new(acquisitions),
                 releases: Arc::new(releases),
@@ -168,8 +168,8 @@ impl PostgresBackend {
     /// would be too long.
     pub async fn setup_schema(&self) -> Result<(), Error> {
         let _running = self.work.start()?;
-        let means = self.means.get()?;
-        let transport = means.runner.lines.transport.as_ref();
+        let executor = self.executor.get()?;
+        let transport = executor.runner.connections.transport.as_ref();
         let set_up = schema::setup(transport, &self.options.tables);
         let labelled = tokio::time::timeout(schema::TIMEOUT, set_up)
             .await
@@ -198,12 +198,12 @@ impl Backend for PostgresBackend {
     }
 
     fn is_saturated(&self) -> bool {
-        let means = self.means.get();
-        means.is_ok_and(|means| means.runner.lines.is_saturated())
+        let executor = self.executor.get();
+        executor.is_ok_and(|executor| executor.runner.connections.is_saturated())
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let means = self.means.get()?;
+        let executor = self.executor.get()?;
         let names = Names::new(&request.key)?;
         let subject = Some(Subject::Key(&names.lock));
         if let Some(owner) = &request.owner
@@ -211,7 +211,7 @@ impl Backend for PostgresBackend {
         {
             let label = owner::stored(&request.lock_id, owner);
             let call = self.operations.acquire.call(request, &names, Some(&label));
-            match means.runner.try_run(subject, &call).await {
+            match executor.runner.try_run(subject, &call).await {
                 // The table is older than labels. The lock matters more than its label.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
@@ -220,65 +220,68 @@ impl Backend for PostgresBackend {
             }
         }
         let asked = || Asked::new(request, &names);
-        if let Some(outcome) = means.acquisitions.join(asked).await? {
+        if let Some(outcome) = executor.acquisitions.join(asked).await? {
             return Ok(outcome);
         }
         let call = self.operations.acquire.call(request, &names, None);
-        acquire::outcome(request, means.runner.run(subject, &call).await?.as_ref())
+        acquire::outcome(request, executor.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let means = self.means.get()?;
-        if let Some(outcome) = means.releases.join(|| lock_id.clone()).await? {
+        let executor = self.executor.get()?;
+        if let Some(outcome) = executor.releases.join(|| lock_id.clone()).await? {
             return Ok(outcome);
         }
         let durable = self.options.durable_releases;
         let call = self.operations.release.call(lock_id, durable);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        release::outcome(lock_id, means.runner.run(subject, &call).await?.as_ref())
+        release::outcome(lock_id, executor.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let means = self.means.get()?;
+        let executor = self.executor.get()?;
         let call = self.operations.extend.call(lock_id, ttl);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        extend::outcome(lock_id, means.runner.run(subject, &call).await?.as_ref())
+        extend::outcome(lock_id, executor.runner.run(subject, &call).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let means = self.means.get()?;
+        let executor = self.executor.get()?;
         let name = lock_name(key)?;
         let call = self.operations.is_locked.call(&name);
         // What only reads waits for nobody.
-        is_locked::outcome(means.runner.run(None, &call).await?.as_ref())
+        is_locked::outcome(executor.runner.run(None, &call).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let means = self.means.get()?;
+        let executor = self.executor.get()?;
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
                 let call = self.operations.lookup.by_key(&name);
-                let row = means.runner.run(None, &call).await?;
+                let row = executor.runner.run(None, &call).await?;
                 lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
                 let call = self.operations.lookup.by_lock_id(lock_id);
-                let row = means.runner.run(None, &call).await?;
+                let row = executor.runner.run(None, &call).await?;
                 lookup::outcome(row.as_ref(), Some(lock_id))
             }
         }
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let means = self.means.get()?;
+        let executor = self.executor.get()?;
         let name = lock_name(key)?;
         let call = self.operations.force_release.call(&name);
-        let row = means.runner.run(Some(Subject::Row(&name)), &call).await?;
+        let row = executor
+            .runner
+            .run(Some(Subject::Row(&name)), &call)
+            .await?;
         force_release::outcome(row.as_ref())
     }
 
     async fn shut_down(&self) {
-        self.means.end();
+        self.executor.end();
     }
 }

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 pub struct PostgresConnection {
     config: PostgresConfig,
     operation_timeout: Duration,
-    lines: Shared<Lines>,
+    current: Shared<Connections>,
 }
 
 impl PostgresConnection {
@@ -30,14 +30,14 @@ impl PostgresConnection {
         Ok(Self {
             config,
             operation_timeout,
-            lines: Shared::default(),
+            current: Shared::default(),
         })
     }
 
-    pub(super) fn lines(&self) -> Result<Arc<Lines>, Error> {
-        self.lines.get_or_make(|| {
+    pub(super) fn shared(&self) -> Result<Arc<Connections>, Error> {
+        self.current.get_or_make(|| {
             let pool = Pool::new(self.config.clone(), self.operation_timeout)?;
-            Ok(Lines::new(Arc::new(pool)))
+            Ok(Connections::new(Arc::new(pool)))
         })
     }
 }
@@ -52,14 +52,14 @@ impl fmt::Debug for PostgresConnection {
 
 /// What statements run on, and how much of it is in use.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct Connections {
     pub(super) transport: Arc<dyn Transport>,
     /// Where statements have connections to themselves.
     pub(super) shares: Option<Shares>,
     under_way: AtomicUsize,
 }
 
-impl Lines {
+impl Connections {
     pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             shares: transport.connections().map(Shares::new),

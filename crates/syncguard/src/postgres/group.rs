@@ -95,10 +95,10 @@ impl<W: Work> Groups<W> {
 
     /// Goes with others if that pays; `None` if the item must go alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
-        if !self.runner.lines.is_busy() {
+        if !self.runner.connections.is_busy() {
             return Ok(None);
         }
-        let _under_way = self.runner.lines.begin();
+        let _under_way = self.runner.connections.begin();
         let Some(answered) = self.enter(item()) else {
             return Ok(None);
         };
@@ -146,7 +146,7 @@ impl<W: Work> Groups<W> {
         // One after the other, so that there are some to go together; but none waits for one that hangs.
         let _turn = timeout(PATIENCE, self.turn.acquire()).await;
         // A member stops waiting after one limit, at the latest.
-        let run = self.runner.lines.transport.run_late(&call);
+        let run = self.runner.connections.transport.run_late(&call);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
         let outcomes = match &row {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use super::connection::Lines;
+use super::connection::Connections;
 use super::error::Failure;
 use super::schema;
 use super::share::Subject;
@@ -22,16 +22,16 @@ const MAX_RETRIES: u32 = 100;
 /// Runs statements, again where they lost against another transaction: that left nothing behind.
 #[derive(Debug)]
 pub(super) struct Runner {
-    pub(super) lines: Arc<Lines>,
+    pub(super) connections: Arc<Connections>,
     /// Where tables that are missing are made.
     provision: Option<Provision>,
 }
 
 impl Runner {
     /// With `missing`, those tables are made when they are needed and not there.
-    pub(super) fn new(lines: Arc<Lines>, missing: Option<Tables>) -> Self {
+    pub(super) fn new(connections: Arc<Connections>, missing: Option<Tables>) -> Self {
         Self {
-            lines,
+            connections,
             provision: missing.map(Provision::new),
         }
     }
@@ -50,17 +50,17 @@ impl Runner {
         subject: Option<Subject<'_>>,
         call: &Call<'_>,
     ) -> Result<Option<Row>, Failure> {
-        let _place = match (&self.lines.shares, subject) {
+        let _place = match (&self.connections.shares, subject) {
             (Some(shares), Some(subject)) => Some(shares.enter(subject).await),
             _ => None,
         };
         // Who waits for a place of its key takes no connection from anybody.
-        let _under_way = self.lines.begin();
+        let _under_way = self.connections.begin();
         let mut tries = 0;
         let seen = self.provision.as_ref().map(Provision::count);
         let mut may_provide = true;
         loop {
-            match self.lines.transport.run(call).await {
+            match self.connections.transport.run(call).await {
                 Err(failure)
                     if let (Some(provision), Some(seen), true, Some("42P01")) =
                         (&self.provision, seen, may_provide, failure.state()) =>
@@ -109,7 +109,7 @@ impl Provision {
         if self.count() > seen {
             return Ok(());
         }
-        let set_up = schema::setup(runner.lines.transport.as_ref(), &self.tables);
+        let set_up = schema::setup(runner.connections.transport.as_ref(), &self.tables);
         set_up.await.map_err(|error| match error.kind() {
             ErrorKind::AuthFailed => Error::new(
                 ErrorKind::AuthFailed,
