@@ -1,28 +1,22 @@
 //! The native handle of a backend.
 
-use std::future::{Future, pending};
-use std::panic::AssertUnwindSafe;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::Either;
 use napi::Env;
 use napi::bindgen_prelude::Reference;
 use napi_derive::napi;
-use syncguard::operation::{self, CallOptions};
+use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Key, LockId, Lookup,
-    Owner, ReleaseOutcome, Ttl,
-};
+use syncguard::{AcquireRequest, Backend, Error, Key, LockId, Lookup, Operation, Owner, Ttl};
 
-use crate::completion::{Completions, Outcome};
+use crate::completion::{Completion, Completions};
 use crate::error::{Code, thrown};
-use crate::granted::Granted;
-use crate::io_thread;
 use crate::options::SqliteOptions;
+use crate::pending::{Pending, panicked};
 
 #[napi(object)]
 pub struct Capabilities {
@@ -39,9 +33,9 @@ pub struct NativeBackend {
     pub(crate) completions: Reference<Completions>,
 }
 
-/// Each operation takes its number first. Its outcome, also that of bad input, comes through
-/// [`Completions`]; nothing throws. What an operation gives is whether it is kept back until
-/// [`Completions::hand_over`] is called, which must be soon.
+/// Each operation takes its number first. What it comes to, also with bad input, comes through
+/// [`Completions`]; nothing throws. What an operation gives is whether something is kept back until
+/// [`Completions::flush`] is called, which must be at the end of this turn of the event loop.
 #[napi]
 impl NativeBackend {
     #[napi(factory)]
@@ -83,35 +77,21 @@ impl NativeBackend {
         owner: Option<String>,
         timeout_ms: Option<f64>,
     ) -> bool {
-        let start = move |backend, cancelled| async move {
-            let ttl = Ttl::from_f64(ttl_ms)?;
-            let mut request = AcquireRequest::new(Key::new(&key)?, ttl)?;
+        let request = || {
+            let mut request = AcquireRequest::new(Key::new(&key)?, Ttl::from_f64(ttl_ms)?)?;
             request.owner = owner.map(Owner::new).transpose()?;
-            let options = CallOptions {
-                timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
-            };
-            let outcome = operation::acquire(&backend, request, options, cancelled).await?;
-            Ok(match outcome {
-                AcquireOutcome::Acquired(grant) => {
-                    Outcome::Acquired(Granted::new(grant, ttl, backend))
-                }
-                AcquireOutcome::Locked => Outcome::Locked,
-            })
+            Ok(Operation::Acquire(request))
         };
-        self.submit(env, operation, cancellable, start)
+        let options = CallOptions {
+            timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
+        };
+        self.submit(env, operation, cancellable, request(), options)
     }
 
     #[napi]
     pub fn release(&self, env: Env, operation: u32, cancellable: bool, lock_id: String) -> bool {
-        let start = move |backend, cancelled| async move {
-            let id = LockId::parse(&lock_id)?;
-            let outcome = operation::release(&backend, &id, DEFAULTS, cancelled).await?;
-            Ok(match outcome {
-                ReleaseOutcome::Released => Outcome::Done,
-                ReleaseOutcome::Absent(absence) => Outcome::Absent(absence),
-            })
-        };
-        self.submit(env, operation, cancellable, start)
+        let request = LockId::parse(&lock_id).map(Operation::Release);
+        self.submit(env, operation, cancellable, request, DEFAULTS)
     }
 
     #[napi]
@@ -123,32 +103,21 @@ impl NativeBackend {
         lock_id: String,
         ttl_ms: f64,
     ) -> bool {
-        let start = move |backend, cancelled| async move {
-            let (id, ttl) = (LockId::parse(&lock_id)?, Ttl::from_f64(ttl_ms)?);
-            let outcome = operation::extend(&backend, &id, ttl, DEFAULTS, cancelled).await?;
-            Ok(match outcome {
-                ExtendOutcome::Extended { expires_at_ms } => Outcome::Extended { expires_at_ms },
-                ExtendOutcome::Absent(absence) => Outcome::Absent(absence),
-            })
-        };
-        self.submit(env, operation, cancellable, start)
+        let request =
+            || Ok(Operation::Extend(LockId::parse(&lock_id)?, Ttl::from_f64(ttl_ms)?));
+        self.submit(env, operation, cancellable, request(), DEFAULTS)
     }
 
     #[napi]
     pub fn is_locked(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
-        let start = move |backend, cancelled| async move {
-            let key = Key::new(&key)?;
-            let answer = operation::is_locked(&backend, &key, DEFAULTS, cancelled).await?;
-            Ok(Outcome::Answer(answer))
-        };
-        self.submit(env, operation, cancellable, start)
+        let request = Key::new(&key).map(Operation::IsLocked);
+        self.submit(env, operation, cancellable, request, DEFAULTS)
     }
 
     #[napi]
     pub fn lookup_by_key(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
-        self.lookup(env, operation, cancellable, move || {
-            Key::new(&key).map(Lookup::Key)
-        })
+        let request = Key::new(&key).map(|key| Operation::Lookup(Lookup::Key(key)));
+        self.submit(env, operation, cancellable, request, DEFAULTS)
     }
 
     #[napi]
@@ -159,122 +128,79 @@ impl NativeBackend {
         cancellable: bool,
         lock_id: String,
     ) -> bool {
-        self.lookup(env, operation, cancellable, move || {
-            LockId::parse(&lock_id).map(Lookup::LockId)
-        })
+        let request = LockId::parse(&lock_id).map(|id| Operation::Lookup(Lookup::LockId(id)));
+        self.submit(env, operation, cancellable, request, DEFAULTS)
     }
 
     #[napi]
     pub fn force_release(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
-        let start = move |backend, cancelled| async move {
-            let key = Key::new(&key)?;
-            let answer = operation::force_release(&backend, &key, DEFAULTS, cancelled).await?;
-            Ok(Outcome::Answer(answer))
-        };
-        self.submit(env, operation, cancellable, start)
+        let request = Key::new(&key).map(Operation::ForceRelease);
+        self.submit(env, operation, cancellable, request, DEFAULTS)
     }
 
     #[napi]
     pub fn close(&self, env: Env, operation: u32) -> bool {
-        let start = |backend: Arc<dyn Backend>, _| async move {
-            backend.close().await;
-            Ok(Outcome::Done)
-        };
-        self.submit(env, operation, false, start)
-    }
-
-    fn lookup(
-        &self,
-        env: Env,
-        operation: u32,
-        cancellable: bool,
-        what: impl FnOnce() -> Result<Lookup, Error> + Send + 'static,
-    ) -> bool {
-        let start = move |backend, cancelled| async move {
-            let found = operation::lookup(&backend, &what()?, DEFAULTS, cancelled).await?;
-            Ok(found.map_or(Outcome::NotFound, |record| Outcome::Found(Box::new(record))))
-        };
-        self.submit(env, operation, cancellable, start)
-    }
-
-    /// Runs what `start` gives on the I/O thread, and sees to it that exactly one outcome is
-    /// delivered. Gives whether it is kept back.
-    pub(crate) fn submit<F>(
-        &self,
-        env: Env,
-        operation: u32,
-        cancellable: bool,
-        start: impl FnOnce(Arc<dyn Backend>, Cancelled) -> F + Send + 'static,
-    ) -> bool
-    where
-        F: Future<Output = Result<Outcome, Error>> + Send + 'static,
-    {
-        self.completions.begin(&env);
-        if let Err(error) = self.completions.start_announcing() {
-            self.completions.mailbox.fail(operation, error);
-            return false;
-        }
-        let to = Arc::clone(&self.completions.mailbox);
-        let cancelled: Cancelled = if cancellable {
-            Either::Left(Box::pin(to.cancels.register(operation)))
-        } else {
-            Either::Right(pending())
-        };
         let backend = Arc::clone(&self.backend);
-        let more_will_come = self.completions.is_busy();
-        let job = move || async move {
-            let outcome = outcome_of(start(Arc::clone(&backend), cancelled)).await;
-            if cancellable {
-                to.cancels.forget(operation);
-            }
-            to.live_for_background_of(&backend);
-            let urgent = !(io_thread::is_crowded() && backend.is_saturated());
-            to.put(operation, outcome, urgent);
-        };
-        let spawned =
-            io_thread::spawn_operation(job, more_will_come, || self.backend.is_saturated());
-        spawned.unwrap_or_else(|error| {
-            self.completions.mailbox.fail(operation, error);
-            false
+        self.spawn(env, operation, async move {
+            backend.close().await;
+            Ok(Completion::Done)
         })
+    }
+
+    /// Carries out an operation. Gives whether [`Completions::flush`] must be called soon.
+    fn submit(
+        &self,
+        env: Env,
+        number: u32,
+        cancellable: bool,
+        operation: Result<Operation, Error>,
+        options: CallOptions,
+    ) -> bool {
+        self.start(env, number, |pending| {
+            let operation = operation?;
+            if cancellable {
+                pending.run_cancellable(operation, options);
+            } else if pending.send(operation, options) {
+                self.completions.flush_later(&self.backend);
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs anything on the I/O thread. Gives what [`submit`](Self::submit) does.
+    pub(crate) fn spawn(
+        &self,
+        env: Env,
+        number: u32,
+        running: impl Future<Output = Result<Completion, Error>> + Send + 'static,
+    ) -> bool {
+        self.start(env, number, |pending| {
+            pending.spawn(running);
+            Ok(())
+        })
+    }
+
+    fn start(
+        &self,
+        env: Env,
+        number: u32,
+        start: impl FnOnce(Pending) -> Result<(), Error>,
+    ) -> bool {
+        let pending = Pending {
+            number,
+            mailbox: Arc::clone(&self.completions.mailbox),
+            backend: Arc::clone(&self.backend),
+        };
+        self.completions.begin(&env);
+        let started = self.completions.start_announcing().and_then(|()| {
+            // A defect must not end the user's process.
+            catch_unwind(AssertUnwindSafe(|| start(pending))).unwrap_or_else(|_| Err(panicked()))
+        });
+        if let Err(error) = started {
+            self.completions.mailbox.fail(number, error);
+        }
+        self.completions.has_kept()
     }
 }
 
 const DEFAULTS: CallOptions = CallOptions { timeout: None };
-
-/// Completes when the operation is cancelled.
-type Cancelled =
-    Either<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>, std::future::Pending<()>>;
-
-/// What `running` came to, whatever happens in it: a defect must not end the user's process.
-async fn outcome_of(running: impl Future<Output = Result<Outcome, Error>>) -> Outcome {
-    match AssertUnwindSafe(running).catch_unwind().await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(error)) => Outcome::Failed(error),
-        Err(_) => Outcome::Failed(Error::new(
-            ErrorKind::Internal,
-            "the native core panicked; please report this",
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_becomes_an_internal_error() {
-        let running = async {
-            tokio::task::yield_now().await;
-            panic!("defect")
-        };
-        let outcome = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-            .block_on(outcome_of(running));
-        let Outcome::Failed(error) = outcome else {
-            panic!("expected a failure");
-        };
-        assert_eq!(error.kind(), ErrorKind::Internal);
-    }
-}

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::completion::{Mailbox, Outcome};
+use crate::completion::{Completion, Mailbox};
 
 /// What a client's promise was rejected with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Bridge {
         };
         let client = self.client;
         self.mailbox
-            .deliver(question, Outcome::Ask { client, text });
+            .put(question, Completion::Ask { client, text });
         receiver.await.unwrap_or_else(|_| {
             Err(Rejection {
                 name: "Error".to_owned(),
@@ -88,7 +88,7 @@ impl Bridge {
         if let Ok(text) = serde_json::to_string(message) {
             let client = self.client;
             self.mailbox
-                .deliver(question, Outcome::Ask { client, text });
+                .put(question, Completion::Ask { client, text });
         }
     }
 }

@@ -1,30 +1,33 @@
 //! Cancellation of operations by their numbers.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::future::{Future, pending};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+
+use crate::completion::Mailbox;
 
 /// The operations of one environment that can be cancelled.
 #[derive(Default)]
 pub(crate) struct Cancels(Mutex<HashMap<u32, oneshot::Sender<()>>>);
 
 impl Cancels {
-    /// Makes `operation` cancellable: the future completes when it is cancelled, and never otherwise.
-    pub(crate) fn register(&self, operation: u32) -> impl Future<Output = ()> + use<> {
+    /// Makes `operation` cancellable for as long as the future is kept, which completes when it is cancelled and
+    /// never otherwise.
+    pub(crate) fn register(
+        mailbox: &Arc<Mailbox>,
+        operation: u32,
+    ) -> impl Future<Output = ()> + use<> {
         let (sender, receiver) = oneshot::channel();
-        self.lock().insert(operation, sender);
+        mailbox.cancels.lock().insert(operation, sender);
+        let forget = Forget(Arc::clone(mailbox), operation);
         async move {
+            let _forget = forget;
             if receiver.await.is_err() {
-                std::future::pending().await
+                pending().await
             }
         }
-    }
-
-    /// Forgets `operation`, which has ended.
-    pub(crate) fn forget(&self, operation: u32) {
-        self.lock().remove(&operation);
     }
 
     /// Cancels `operation` if it has not ended.
@@ -35,8 +38,16 @@ impl Cancels {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, oneshot::Sender<()>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<()>>> {
         // No code that can panic runs while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Forget(Arc<Mailbox>, u32);
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        self.0.cancels.lock().remove(&self.1);
     }
 }

@@ -1,18 +1,17 @@
-//! Finished operations on their way back to JavaScript, in batches.
+//! Operations on their way from JavaScript and back, in batches.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use std::{mem, thread};
 
 use napi::bindgen_prelude::{Float64Array, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status, sys};
 use napi_derive::napi;
-use syncguard::{Absence, Backend, Error, Fence, LockId, LockRecord};
+use syncguard::{Absence, Backend, BoxFuture, Error, Fence, LockId, LockRecord};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
 
 use crate::bridge::{Questions, Rejection, parse};
 use crate::busy::BusyBackends;
@@ -22,7 +21,7 @@ use crate::granted::Granted;
 use crate::io_thread;
 
 /// What an operation came to.
-pub(crate) enum Outcome {
+pub(crate) enum Completion {
     Acquired(Granted),
     Locked,
     Done,
@@ -63,30 +62,20 @@ const VALUES: usize = 5;
 
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
 
-/// How long a finished operation waits for the rest of a portion while all connections are in use:
-/// whatever JavaScript would start next would wait as well.
-const HOLD: Duration = Duration::from_millis(1);
-
 #[derive(Default)]
 struct Finished {
-    operations: Vec<(u32, Outcome)>,
-    /// How many of them JavaScript has not been woken for.
-    unannounced: usize,
-    /// Whether one of these must not be held back.
-    urgent: bool,
+    operations: Vec<(u32, Completion)>,
+    /// Whether JavaScript has been woken and has not looked yet.
+    is_announced: bool,
     /// Set when JavaScript has lost its side: nobody will fetch anything any more.
     abandoned: bool,
 }
 
-impl Finished {
-    fn may_be_held(&self) -> bool {
-        self.unannounced > 0 && !self.urgent
-    }
-}
-
-/// The finished operations of one environment, as the I/O thread sees them.
+/// What is under way between one environment and the I/O thread.
 pub(crate) struct Mailbox {
     finished: Mutex<Finished>,
+    /// What the I/O thread is to run, and does not know of yet.
+    kept: Mutex<Vec<BoxFuture<()>>>,
     /// Tells the task that wakes JavaScript that something has finished.
     arrived: Notify,
     wake: Wake,
@@ -96,51 +85,42 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Delivers an operation that could not be started, and wakes JavaScript from where it is: there may
-    /// be nobody else to do it.
-    pub(crate) fn fail(&self, operation: u32, error: Error) {
-        self.put(operation, Outcome::Failed(error), true);
-        self.announce();
-    }
-
-    /// Puts a finished operation where JavaScript will find it, now.
-    pub(crate) fn deliver(&self, operation: u32, outcome: Outcome) {
-        self.put(operation, outcome, true);
-    }
-
-    /// Puts a finished operation where JavaScript will find it, now or with the next of many. Where
-    /// there is no JavaScript any more, a lock that was granted is given back.
-    pub(crate) fn put(&self, operation: u32, outcome: Outcome, urgent: bool) {
-        let announce = {
-            let mut finished = self.lock();
-            if finished.abandoned {
-                // Giving a lock back starts a task, which must not happen under this lock.
-                drop(finished);
-                drop(outcome);
-                return;
-            }
-            finished.operations.push((operation, outcome));
-            finished.unannounced += 1;
-            finished.urgent |= urgent;
-            finished.unannounced >= io_thread::portion()
-        };
-        if announce {
-            self.announce();
-            // JavaScript may be on this core: it has something to do now, and so will the server.
-            thread::yield_now();
-        } else {
-            self.arrived.notify_one();
+    /// Lets the I/O thread run `task`: now if this is that thread, else with the next
+    /// [`flush`](Completions::flush).
+    pub(crate) fn start(&self, task: BoxFuture<()>) {
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(task)),
+            Err(_) => lock(&self.kept).push(task),
         }
     }
 
-    /// Wakes JavaScript for what it has not been woken for.
+    /// Puts a finished operation where JavaScript will find it. Where there is no JavaScript any more, a
+    /// lock that was granted is given back.
+    pub(crate) fn put(&self, operation: u32, completion: Completion) {
+        {
+            let mut finished = lock(&self.finished);
+            if finished.abandoned {
+                // Giving a lock back starts a task, which must not happen under this lock.
+                drop(finished);
+                drop(completion);
+                return;
+            }
+            finished.operations.push((operation, completion));
+        }
+        self.arrived.notify_one();
+    }
+
+    /// Puts an operation that could not be started where JavaScript will find it, and wakes JavaScript from
+    /// where it is: there may be nobody else to do it.
+    pub(crate) fn fail(&self, operation: u32, error: Error) {
+        self.put(operation, Completion::Failed(error));
+        self.announce();
+    }
+
+    /// Wakes JavaScript, unless it has been woken.
     fn announce(&self) {
-        let unannounced = {
-            let mut finished = self.lock();
-            finished.urgent = false;
-            mem::take(&mut finished.unannounced)
-        };
-        if unannounced > 0 {
+        let was_announced = mem::replace(&mut lock(&self.finished).is_announced, true);
+        if !was_announced {
             self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }
     }
@@ -152,36 +132,36 @@ impl Mailbox {
             return;
         }
         let (mailbox, backend) = (Arc::clone(self), Arc::clone(backend));
-        tokio::spawn(async move {
+        self.start(Box::pin(async move {
             backend.work().background_done().await;
             mailbox.busy.remove(&backend);
             // JavaScript sees in `drain` whether there is anything left to live for.
             mailbox
                 .wake
                 .call((), ThreadsafeFunctionCallMode::NonBlocking);
-        });
+        }));
     }
 
     /// Whether the environment has ended, so that nobody will fetch anything any more.
     fn is_closed(&self) -> bool {
-        self.lock().abandoned || self.wake.aborted()
+        lock(&self.finished).abandoned || self.wake.aborted()
     }
 
     /// Gives back what nobody will fetch.
     fn abandon(&self) {
         let left = {
-            let mut finished = self.lock();
+            let mut finished = lock(&self.finished);
             finished.abandoned = true;
             mem::take(&mut finished.operations)
         };
         drop(left);
         self.arrived.notify_one();
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Finished> {
-        // No code that can panic runs while the lock is held.
-        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that can panic runs while one is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The operations of one environment, as JavaScript sees them.
@@ -193,8 +173,8 @@ pub struct Completions {
     is_held: Cell<bool>,
     /// Whether the task runs that wakes JavaScript.
     is_announcing: Cell<bool>,
-    /// How many operations JavaScript fetched last.
-    fetched: Cell<usize>,
+    /// The backends that have kept something back.
+    kept: RefCell<Vec<Arc<dyn Backend>>>,
     numbers: RefCell<Float64Array>,
 }
 
@@ -211,6 +191,7 @@ impl Completions {
             .build()?;
         let mailbox = Arc::new(Mailbox {
             finished: Mutex::default(),
+            kept: Mutex::default(),
             arrived: Notify::new(),
             wake,
             busy: BusyBackends::default(),
@@ -222,7 +203,7 @@ impl Completions {
             in_flight: Cell::new(0),
             is_held: Cell::new(false),
             is_announcing: Cell::new(false),
-            fetched: Cell::new(0),
+            kept: RefCell::default(),
             numbers: RefCell::new(numbers),
         })
     }
@@ -236,19 +217,19 @@ impl Completions {
         // while it does: the array is `native/operations.ts`'s own and no other thread sees it.
         let numbers = unsafe { numbers.as_mut() };
         let room = numbers.len().saturating_sub(1) / WIDTH;
-        let batch: Vec<(u32, Outcome)> = {
-            let finished = &mut self.mailbox.lock().operations;
-            if finished.len() <= room {
-                mem::take(finished)
+        let batch: Vec<(u32, Completion)> = {
+            let mut finished = lock(&self.mailbox.finished);
+            if finished.operations.len() <= room {
+                finished.is_announced = false;
+                mem::take(&mut finished.operations)
             } else {
-                finished.drain(..room).collect()
+                finished.operations.drain(..room).collect()
             }
         };
         if let Some(count) = numbers.first_mut() {
             *count = batch.len() as f64;
         }
-        self.fetched.set(batch.len());
-        let questions = |(_, outcome): &&(u32, Outcome)| matches!(outcome, Outcome::Ask { .. });
+        let questions = |(_, outcome): &&(u32, Completion)| matches!(outcome, Completion::Ask { .. });
         self.end(&env, batch.len() - batch.iter().filter(questions).count());
         let mut texts = String::new();
         let records = numbers
@@ -267,10 +248,23 @@ impl Completions {
         texts
     }
 
-    /// Sees to it that operations that were kept back are carried out: see `NativeBackend`.
+    /// Sends what was kept back: see `NativeBackend`.
     #[napi]
-    pub fn hand_over(&self) {
-        io_thread::hand_over();
+    pub fn flush(&self) {
+        for backend in self.kept.take() {
+            backend.flush();
+        }
+        let tasks = mem::take(&mut *lock(&self.mailbox.kept));
+        // It runs: there would be no tasks without `start_announcing`.
+        if !tasks.is_empty()
+            && let Ok(runtime) = io_thread::runtime()
+        {
+            runtime.spawn(async {
+                for task in tasks {
+                    tokio::spawn(task);
+                }
+            });
+        }
     }
 
     /// Cancels an operation if it has not finished.
@@ -314,14 +308,22 @@ impl Completions {
         }
         // A task of its own: it runs after the tasks that are ready now, so that what they finish
         // wakes JavaScript once.
-        io_thread::spawn(announce_all(Arc::clone(&self.mailbox)))?;
+        io_thread::runtime()?.spawn(announce_all(Arc::clone(&self.mailbox)));
         self.is_announcing.set(true);
         Ok(())
     }
 
-    /// Whether operations end in company, so that others start together as well.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.fetched.get() > 1
+    /// Lets [`flush`](Self::flush) reach `backend`.
+    pub(crate) fn flush_later(&self, backend: &Arc<dyn Backend>) {
+        let mut kept = self.kept.borrow_mut();
+        if !kept.iter().any(|known| Arc::ptr_eq(known, backend)) {
+            kept.push(Arc::clone(backend));
+        }
+    }
+
+    /// Whether there is anything for [`flush`](Self::flush) to do.
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.borrow().is_empty() || !lock(&self.mailbox.kept).is_empty()
     }
 
     fn end(&self, env: &Env, count: usize) {
@@ -342,10 +344,6 @@ async fn announce_all(mailbox: Arc<Mailbox>) {
         if mailbox.is_closed() {
             break;
         }
-        let end = Instant::now() + HOLD;
-        while mailbox.lock().may_be_held()
-            && timeout_at(end, mailbox.arrived.notified()).await.is_ok()
-        {}
         mailbox.announce();
     }
 }
@@ -358,27 +356,27 @@ impl Drop for Completions {
 
 /// The tag and the values of an outcome. Its texts go to the end of `texts`, and the length of each
 /// that has not always the same is one of the values.
-fn encode(outcome: Outcome, texts: &mut String) -> (f64, [f64; VALUES]) {
+fn encode(outcome: Completion, texts: &mut String) -> (f64, [f64; VALUES]) {
     let mut values = [0.0; VALUES];
     let tag = match outcome {
-        Outcome::Acquired(mut granted) => {
+        Completion::Acquired(mut granted) => {
             let grant = granted.deliver();
             push_grant(texts, &grant.lock_id, grant.fence);
             values[0] = grant.expires_at_ms as f64;
             values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
             tag::ACQUIRED
         }
-        Outcome::Locked => tag::LOCKED,
-        Outcome::Done => tag::DONE,
-        Outcome::Extended { expires_at_ms } => {
+        Completion::Locked => tag::LOCKED,
+        Completion::Done => tag::DONE,
+        Completion::Extended { expires_at_ms } => {
             values[0] = expires_at_ms as f64;
             tag::EXTENDED
         }
-        Outcome::Absent(Absence::Expired) => tag::EXPIRED,
-        Outcome::Absent(Absence::NotFound) => tag::NOT_FOUND,
-        Outcome::Answer(true) => tag::YES,
-        Outcome::Answer(false) => tag::NO,
-        Outcome::Found(record) => {
+        Completion::Absent(Absence::Expired) => tag::EXPIRED,
+        Completion::Absent(Absence::NotFound) => tag::NOT_FOUND,
+        Completion::Answer(true) => tag::YES,
+        Completion::Answer(false) => tag::NO,
+        Completion::Found(record) => {
             push_grant(texts, &record.lock_id, record.fence);
             // An owner is never empty, so that an empty text stands for none.
             let owner = record.owner.as_ref().map_or("", |owner| owner.as_str());
@@ -391,15 +389,15 @@ fn encode(outcome: Outcome, texts: &mut String) -> (f64, [f64; VALUES]) {
             ];
             tag::FOUND
         }
-        Outcome::NotFound => tag::NOTHING,
-        Outcome::Failed(error) => {
+        Completion::NotFound => tag::NOTHING,
+        Completion::Failed(error) => {
             let mut parts = vec![error.kind().as_str().to_owned(), error.message().to_owned()];
             parts.extend(causes(&error));
             // Texts are always JSON.
             values[0] = push(texts, &serde_json::to_string(&parts).unwrap_or_default());
             tag::FAILED
         }
-        Outcome::Ask { client, text } => {
+        Completion::Ask { client, text } => {
             values[0] = f64::from(client);
             values[1] = push(texts, &text);
             tag::ASK

@@ -37,11 +37,11 @@ impl Drop for Granted {
         if self.is_delivered {
             return;
         }
-        let (backend, lock_id) = (Arc::clone(&self.backend), self.grant.lock_id.clone());
-        let ttl = self.ttl;
-        // Without the thread that was granted the lock, nothing can be sent: it ends with its TTL.
-        let _ = io_thread::spawn(async move {
-            operation::release_in_background(&backend, &lock_id, ttl);
-        });
+                // Without the thread that was granted the lock, nothing can be sent: it ends with its TTL.
+        let Ok(runtime) = io_thread::runtime() else {
+            return;
+        };
+        let _on_it = runtime.enter();
+        operation::release_in_background(&self.backend, &self.grant.lock_id, self.ttl);
     }
 }

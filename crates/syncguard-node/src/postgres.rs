@@ -15,7 +15,7 @@ use syncguard::{Error, ErrorKind};
 
 use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
-use crate::completion::{Completions, Outcome};
+use crate::completion::{Completion, Completions};
 use crate::error::{Code, thrown};
 use crate::options::{RootsOption, default_roots, port, timeout, whole};
 use crate::postgres_client::ClientTransport;
@@ -119,12 +119,12 @@ impl NativeBackend {
     #[napi]
     pub fn setup_schema(&self, env: Env, operation: u32) -> bool {
         let postgres = self.postgres.clone();
-        self.submit(env, operation, false, |_, _| async move {
+        self.spawn(env, operation, async move {
             let backend = postgres.ok_or_else(|| {
                 Error::invalid("only a PostgreSQL backend has a schema to set up")
             })?;
             backend.setup_schema().await?;
-            Ok(Outcome::Done)
+            Ok(Completion::Done)
         })
     }
 

@@ -1,9 +1,11 @@
 //! What every store does: the [`Backend`] trait, its requests and outcomes.
 
 use std::fmt;
+use std::pin::Pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::fence::Fence;
@@ -188,6 +190,56 @@ pub enum Lookup {
     LockId(LockId),
 }
 
+/// An operation with all that it needs.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// [`Backend::acquire`].
+    Acquire(AcquireRequest),
+    /// [`Backend::release`].
+    Release(LockId),
+    /// [`Backend::extend`].
+    Extend(LockId, Ttl),
+    /// [`Backend::is_locked`].
+    IsLocked(Key),
+    /// [`Backend::lookup`].
+    Lookup(Lookup),
+    /// [`Backend::force_release`].
+    ForceRelease(Key),
+}
+
+/// What came of an [`Operation`] that the store has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of [`Operation::Acquire`].
+    Acquire(AcquireOutcome),
+    /// Of [`Operation::Release`].
+    Release(ReleaseOutcome),
+    /// Of [`Operation::Extend`].
+    Extend(ExtendOutcome),
+    /// Of [`Operation::IsLocked`].
+    IsLocked(bool),
+    /// Of [`Operation::Lookup`].
+    Lookup(Option<LockRecord>),
+    /// Of [`Operation::ForceRelease`].
+    ForceRelease(bool),
+}
+
+/// How an operation went that was given to [`Backend::send`].
+pub enum Sent {
+    /// The store has answered, or will not any more.
+    Answered(Result<Outcome, Error>),
+    /// Its time is over. The store may still do it: the future is the answer that is to come.
+    Late(BoxFuture<Result<Outcome, Error>>),
+    /// It was not sent, or the store did not look at it: it can be carried out as if nothing had been.
+    NotSent(Operation),
+}
+
+/// What is to be done when it is known how an operation went. It runs on any thread, and must not block it.
+pub type OnSent = Box<dyn FnOnce(Sent) + Send>;
+
+/// A future that is not bound to a place.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// A live lock as the store shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
@@ -299,6 +351,21 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Frees the key whoever holds it; `true` if somebody held it. The fence counter stays, so that
     /// the next holder's fence is larger than that of the holder before.
     async fn force_release(&self, key: &Key) -> Result<bool, Error>;
+
+    /// Carries `operation` out without a task that waits for it: it is sent by the calling thread, now or
+    /// with others that follow, and `on_sent` is called once. A backend that cannot do that at this moment
+    /// says so by [`Sent::NotSent`], at once. [`operation::send`](crate::operation::send) is how to call it.
+    ///
+    /// Gives whether the operation is kept until others follow: then [`flush`](Self::flush) must be called
+    /// soon, at the latest when the caller has nothing more to send.
+    fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
+        let _ = deadline;
+        on_sent(Sent::NotSent(operation));
+        false
+    }
+
+    /// Sends what [`send`](Self::send) has kept.
+    fn flush(&self) {}
 
     /// Ends connections. Operations after it fail with `InvalidArgument`.
     ///

@@ -58,8 +58,9 @@ mod work;
 
 pub use acquisition::{Acquisition, Backoff, GiveUp, Jitter, RetryPolicy, Setback, Step};
 pub use backend::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT,
-    ExtendOutcome, Grant, LockRecord, Lookup, Owner, ReleaseOutcome, TimeAuthority, Ttl,
+    Absence, AcquireOutcome, AcquireRequest, Backend, BoxFuture, Capabilities,
+    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, LockRecord, Lookup, OnSent, Operation,
+    Outcome, Owner, ReleaseOutcome, Sent, TimeAuthority, Ttl,
 };
 pub use error::{Error, ErrorKind};
 pub use fence::{Fence, format_fence};

@@ -13,7 +13,7 @@ const LENGTH: usize = 22;
 /// 16 bytes from the operating system's random number generator as 22 base64url characters
 /// (docs/format.md, "Lock ids"). Whoever knows it can release and extend the lock.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct LockId(String);
+pub struct LockId([u8; LENGTH]);
 
 impl LockId {
     /// A new one, never seen before.
@@ -21,7 +21,10 @@ impl LockId {
     /// # Errors
     /// `Internal` when the operating system has no random numbers to give.
     pub fn generate() -> Result<Self, Error> {
-        Ok(Self(URL_SAFE_NO_PAD.encode(random::bytes()?)))
+        let mut text = [0; LENGTH];
+        // 16 bytes make exactly that many characters.
+        let _ = URL_SAFE_NO_PAD.encode_slice(random::bytes()?, &mut text);
+        Ok(Self(text))
     }
 
     /// Takes `text` if it has the form of a lock id.
@@ -29,12 +32,11 @@ impl LockId {
     /// # Errors
     /// `InvalidArgument` otherwise.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let fits = text.len() == LENGTH
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-        if fits {
-            return Ok(Self(text.to_owned()));
+        let is_base64url = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+        if let Ok(text) = <[u8; LENGTH]>::try_from(text.as_bytes())
+            && text.iter().all(is_base64url)
+        {
+            return Ok(Self(text));
         }
         let got = if text.is_empty() { "empty/null" } else { text };
         Err(Error::invalid(format!(
@@ -44,7 +46,8 @@ impl LockId {
 
     /// The 22 characters.
     pub fn as_str(&self) -> &str {
-        &self.0
+        // All of them are ASCII.
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 

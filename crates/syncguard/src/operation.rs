@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, LockRecord, Lookup, Operation, Outcome,
+    ReleaseOutcome, Sent, Ttl,
 };
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
@@ -128,6 +129,102 @@ pub async fn force_release(
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     bounded(backend, &mut backend.force_release(key), limit, cancelled).await?
+}
+
+/// Carries out any operation.
+///
+/// # Errors
+/// As [`acquire`].
+pub async fn run(
+    backend: &Arc<dyn Backend>,
+    operation: Operation,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Outcome, Error> {
+    Ok(match operation {
+        Operation::Acquire(request) => {
+            Outcome::Acquire(acquire(backend, request, options, cancelled).await?)
+        }
+        Operation::Release(id) => {
+            Outcome::Release(release(backend, &id, options, cancelled).await?)
+        }
+        Operation::Extend(id, ttl) => {
+            Outcome::Extend(extend(backend, &id, ttl, options, cancelled).await?)
+        }
+        Operation::IsLocked(key) => {
+            Outcome::IsLocked(is_locked(backend, &key, options, cancelled).await?)
+        }
+        Operation::Lookup(what) => {
+            Outcome::Lookup(lookup(backend, &what, options, cancelled).await?)
+        }
+        Operation::ForceRelease(key) => {
+            Outcome::ForceRelease(force_release(backend, &key, options, cancelled).await?)
+        }
+    })
+}
+
+/// How an operation went that was given to [`send`].
+pub enum Ended {
+    /// With this answer, or with the errors of [`run`].
+    Done(Result<Outcome, Error>),
+    /// The backend could not send it from the calling thread: it is for [`run`] to carry out.
+    NotSent(Operation),
+}
+
+/// Carries out any operation without a task: the calling thread sends it, no runtime is needed there, and
+/// `on_end` is called once, on any thread. It cannot be cancelled; for the rest it is as [`run`].
+///
+/// Gives whether [`Backend::flush`] must be called soon: see [`Backend::send`].
+pub fn send(
+    backend: &Arc<dyn Backend>,
+    operation: Operation,
+    options: CallOptions,
+    on_end: impl FnOnce(Ended) + Send + 'static,
+) -> bool {
+    let running = match backend.work().start() {
+        Ok(running) => running,
+        Err(closed) => {
+            on_end(Ended::Done(Err(closed)));
+            return false;
+        }
+    };
+    let limit = options.limit(backend.as_ref());
+    let granted = match &operation {
+        Operation::Acquire(request) => Some((request.lock_id.clone(), request.ttl)),
+        _ => None,
+    };
+    let store = Arc::clone(backend);
+    let on_sent = move |sent| {
+        let undo = |lock| {
+            if let Some((lock_id, ttl)) = granted {
+                undo::release_in_background(&store, &lock_id, ttl, lock);
+            }
+        };
+        let answer = match sent {
+            Sent::NotSent(operation) => {
+                drop(running);
+                return on_end(Ended::NotSent(operation));
+            }
+            Sent::Answered(answer) => {
+                if answer.as_ref().is_err_and(Error::is_outcome_unknown) {
+                    undo(Lock::Unknown);
+                }
+                answer
+            }
+            Sent::Late(answer) => {
+                undo(Lock::Awaited(Box::pin(async {
+                    match answer.await? {
+                        Outcome::Acquire(outcome) => Ok(outcome),
+                        _ => Ok(AcquireOutcome::Locked),
+                    }
+                })));
+                Err(timed_out(store.as_ref(), limit))
+            }
+        };
+        on_end(Ended::Done(answer));
+        drop(running);
+    };
+    backend.send(operation, Instant::now() + limit, Box::new(on_sent))
 }
 
 /// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.

@@ -44,11 +44,7 @@ struct Shared {
 }
 
 /// An operation that runs, until it is dropped.
-pub(crate) struct Running<'a>(&'a Shared);
-
-/// What an operation has started and does not wait for itself, until it is dropped.
-#[cfg(feature = "postgres")]
-pub(crate) struct Started(Arc<Shared>);
+pub(crate) struct Running(Arc<Shared>);
 
 /// Something that goes on in the background, until it is dropped.
 pub(crate) struct Background(Arc<Shared>);
@@ -71,8 +67,8 @@ impl Default for Work {
 
 impl Work {
     /// Counts an operation that starts; none does once the backend is being closed.
-    pub(crate) fn start(&self) -> Result<Running<'_>, Error> {
-        let running = Running(&self.0);
+    pub(crate) fn start(&self) -> Result<Running, Error> {
+        let running = Running(Arc::clone(&self.0));
         // One that is refused is dropped, and so takes itself off again.
         if self.0.operations.fetch_add(1, SeqCst) & CLOSING == 0 {
             Ok(running)
@@ -84,9 +80,9 @@ impl Work {
     /// Counts what an operation starts beside itself as one more operation, also while the backend is being
     /// closed: whoever runs may finish.
     #[cfg(feature = "postgres")]
-    pub(crate) fn start_beside(&self) -> Started {
+    pub(crate) fn start_beside(&self) -> Running {
         self.0.operations.fetch_add(1, SeqCst);
-        Started(Arc::clone(&self.0))
+        Running(Arc::clone(&self.0))
     }
 
     /// Counts something that starts in the background. It may do so while the backend is being closed.
@@ -148,24 +144,11 @@ impl Releasing {
     }
 }
 
-impl Shared {
-    fn end_operation(&self) {
-        if self.operations.fetch_sub(1, SeqCst) == CLOSING + 1 {
-            self.done.notify_waiters();
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0.operations.fetch_sub(1, SeqCst) == CLOSING + 1 {
+            self.0.done.notify_waiters();
         }
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.end_operation();
-    }
-}
-
-#[cfg(feature = "postgres")]
-impl Drop for Started {
-    fn drop(&mut self) {
-        self.0.end_operation();
     }
 }
 

@@ -49,7 +49,7 @@ export interface Addon {
 
 export interface Completions {
   drain(): string;
-  handOver(): void;
+  flush(): void;
   cancel(operation: number): void;
   answer(question: number, json: string): void;
   reject(question: number, name: string, code: string | undefined, message: string): void;

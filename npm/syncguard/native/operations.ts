@@ -206,7 +206,7 @@ function ask(source: Completions, question: number, client: number, json: string
     });
 }
 
-/** Hands an operation with that number over. Gives whether the addon keeps it until `handOver` is called. */
+/** Hands an operation with that number over. Gives whether the addon keeps something back until `flush` is called. */
 type Start = (operation: number, cancellable: boolean) => boolean;
 
 /**
@@ -256,20 +256,19 @@ function begin<T extends Result>(
       throw error;
     }
     waiting[operation] = resolve as (result: Result) => void;
-    if (isKept && !willHandOver) {
-      willHandOver = true;
+    if (isKept && !willFlush) {
+      willFlush = true;
       // After what else this turn of the event loop starts.
-      void NOW.then(handOver);
+      process.nextTick(flush);
     }
   });
 }
 
-const NOW = Promise.resolve();
-let willHandOver = false;
+let willFlush = false;
 
-function handOver(): void {
-  willHandOver = false;
-  completions?.handOver();
+function flush(): void {
+  willFlush = false;
+  completions?.flush();
 }
 
 /**

@@ -1,38 +1,32 @@
 //! A stream that ends with an error, and that does not go on for ever.
 //!
-//! The driver keeps what it has of a reply until the reply is complete. Replies here are small, so more
-//! than a limit is a server that is broken or hostile, or a value that is no lock. And a connection that
-//! ends within a reply looks to the driver's parser like a reply that makes no sense, unless reading says
-//! that it has ended.
+//! The driver's parser keeps what it has of a reply until the reply is complete. Replies here are small, so
+//! more than a limit is a server that is broken or hostile, or a value that is no lock. And a connection that
+//! ends within a reply looks to the parser like a reply that makes no sense, unless reading says that it has
+//! ended.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::pulse::Pulse;
 use super::stream::{Place, Stream};
 
-/// How many bytes are read without an answer to anybody's call.
-const LIMIT: u64 = 1024 * 1024;
-/// How many more for each call that waits: many may be answered before the first caller gets to look.
-const LIMIT_PER_CALL: u64 = 8 * 1024;
+/// How many bytes are read while no reply is complete.
+const LIMIT: usize = 1024 * 1024;
 
 /// What reading says when the limit is reached.
 #[derive(Debug, thiserror::Error)]
 #[error("a reply is longer than {LIMIT} bytes")]
 pub(super) struct TooLong;
 
-/// A stream of replies to the calls that a [`Pulse`] counts.
+/// A stream of replies.
 pub(super) struct Limited {
     stream: Box<dyn Stream>,
     place: Place,
-    pulse: Arc<Pulse>,
-    answered: u64,
-    /// Since `answered` changed.
-    read: u64,
+    /// Since the last reply was complete.
+    read: usize,
 }
 
 impl Limited {
@@ -40,8 +34,6 @@ impl Limited {
         Self {
             stream,
             place,
-            pulse: Arc::default(),
-            answered: 0,
             read: 0,
         }
     }
@@ -51,23 +43,9 @@ impl Limited {
         &self.place
     }
 
-    /// What counts the calls.
-    pub(super) fn pulse(&self) -> Arc<Pulse> {
-        Arc::clone(&self.pulse)
-    }
-
-    fn count(&mut self, bytes: usize) -> io::Result<()> {
-        let (sent, answered) = self.pulse.read();
-        if answered != self.answered {
-            self.answered = answered;
-            self.read = 0;
-        }
-        self.read += bytes as u64;
-        let waiting = sent.saturating_sub(answered);
-        if self.read > LIMIT + waiting * LIMIT_PER_CALL {
-            return Err(io::Error::other(TooLong));
-        }
-        Ok(())
+    /// To be called after each reply.
+    pub(super) fn reply_is_complete(&mut self) {
+        self.read = 0;
     }
 }
 
@@ -83,7 +61,11 @@ impl AsyncRead for Limited {
         if bytes == 0 && has_room {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
-        Poll::Ready(self.count(bytes))
+        self.read += bytes;
+        if self.read > LIMIT {
+            return Poll::Ready(Err(io::Error::other(TooLong)));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -127,19 +109,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_and_waiting_calls_make_room() {
+    async fn a_complete_reply_makes_room() {
         let (mut server, client) = duplex(4096);
         let mut limited = Limited::new(Box::new(client), place());
-        let pulse = limited.pulse();
         tokio::spawn(async move { while server.write_all(&[0; 4096]).await.is_ok() {} });
-        let mut buffer = vec![0; LIMIT as usize];
-        pulse.sent();
+        let mut buffer = vec![0; LIMIT];
         limited.read_exact(&mut buffer).await.unwrap();
-        let mut call = [0; LIMIT_PER_CALL as usize];
-        limited.read_exact(&mut call).await.unwrap();
-        pulse.answered();
+        limited.reply_is_complete();
         limited.read_exact(&mut buffer).await.unwrap();
-        let error = limited.read_exact(&mut buffer).await.unwrap_err();
+        let error = limited.read_u8().await.unwrap_err();
         assert!(error.get_ref().unwrap().is::<TooLong>());
     }
 

@@ -27,10 +27,11 @@
 //! library that leaves it out are understood too.
 
 pub mod acquire;
-mod client;
+mod call;
 mod config;
 mod connection;
 mod diagnosis;
+mod dialer;
 mod error;
 pub mod extend;
 pub mod force_release;
@@ -40,12 +41,14 @@ mod link;
 pub mod lookup_key;
 pub mod lookup_lock_id;
 mod native;
+mod pipeline;
 mod plan;
 mod pulse;
 mod race;
 pub mod record;
 pub mod release;
 mod reply;
+mod scripts;
 mod sentinel;
 mod session;
 mod stream;
@@ -58,7 +61,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
+pub use call::Call;
 pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::RedisConnection;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
@@ -69,7 +74,7 @@ pub use transport::Transport;
 
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
-    ReleaseOutcome, TimeAuthority, Ttl,
+    OnSent, Operation, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
 use crate::key::Key;
@@ -77,12 +82,12 @@ use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::work::Work;
 use native::NativeTransport;
+use scripts::Scripts;
 
 /// Locks in a Redis server.
 pub struct RedisBackend {
     transport: Lease<dyn Transport>,
-    names: Names,
-    cleanup_in_is_locked: bool,
+    scripts: Arc<Scripts>,
     operation_timeout: Duration,
     work: Work,
 }
@@ -128,8 +133,10 @@ impl RedisBackend {
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
             transport: Lease::new(transport),
-            names,
-            cleanup_in_is_locked: locks.cleanup_in_is_locked,
+            scripts: Arc::new(Scripts {
+                names,
+                cleanup_in_is_locked: locks.cleanup_in_is_locked,
+            }),
             operation_timeout: locks.operation_timeout,
             work: Work::default(),
         }
@@ -166,36 +173,55 @@ impl Backend for RedisBackend {
         self.transport.get().ok()?.trouble()
     }
 
+    fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
+        let plan = self.scripts.plan(&operation);
+        let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
+        // Whatever is wrong is told by the operation itself.
+        match (plan, self.transport.get()) {
+            (Ok(plan), Ok(transport)) => transport.send(&plan, call),
+            _ => {
+                call.not_sent();
+                false
+            }
+        }
+    }
+
+    fn flush(&self) {
+        if let Ok(transport) = self.transport.get() {
+            transport.flush();
+        }
+    }
+
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let plan = acquire::plan(&self.names, request)?;
+        let plan = acquire::plan(&self.scripts.names, request)?;
         acquire::outcome(request, &self.run(plan).await?)
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let plan = release::plan(&self.names, lock_id)?;
+        let plan = release::plan(&self.scripts.names, lock_id)?;
         release::outcome(&self.run(plan).await?)
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let plan = extend::plan(&self.names, lock_id, ttl)?;
+        let plan = extend::plan(&self.scripts.names, lock_id, ttl)?;
         extend::outcome(&self.run(plan).await?)
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let plan = is_locked::plan(&self.names, key, self.cleanup_in_is_locked)?;
+        let plan = is_locked::plan(&self.scripts.names, key, self.scripts.cleanup_in_is_locked)?;
         is_locked::outcome(&self.run(plan).await?)
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
         let plan = match lookup {
-            Lookup::Key(key) => lookup_key::plan(&self.names, key)?,
-            Lookup::LockId(lock_id) => lookup_lock_id::plan(&self.names, lock_id)?,
+            Lookup::Key(key) => lookup_key::plan(&self.scripts.names, key)?,
+            Lookup::LockId(lock_id) => lookup_lock_id::plan(&self.scripts.names, lock_id)?,
         };
         record::outcome(&self.run(plan).await?)
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let plan = force_release::plan(&self.names, key)?;
+        let plan = force_release::plan(&self.scripts.names, key)?;
         force_release::outcome(&self.run(plan).await?)
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+use super::call::Call;
 use super::plan::Plan;
 use super::reply::Reply;
 use crate::error::Error;
@@ -17,6 +18,17 @@ use crate::error::Error;
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs it and gives the server's reply.
     async fn run(&self, plan: Plan) -> Result<Reply, Error>;
+
+    /// Sends it from the calling thread, if that needs no waiting, and tells `call` how that went. Gives
+    /// whether it is kept until more is sent, or until [`flush`](Self::flush).
+    fn send(&self, plan: &Plan, call: Call) -> bool {
+        let _ = plan;
+        call.not_sent();
+        false
+    }
+
+    /// Sends what is kept.
+    fn flush(&self) {}
 
     /// Why calls cannot be carried to the server at this moment, if that is known.
     fn trouble(&self) -> Option<Error> {

@@ -1,0 +1,221 @@
+//! Makes connections.
+//!
+//! None is ever made again: when one is lost, all that is under way on it fails, and [`Link`](super::link::Link)
+//! asks for another.
+
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{Cmd, cmd};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::call::{Call, lost};
+use super::config::RedisConfig;
+use super::error::{Cause, to_error};
+use super::limited::Limited;
+use super::link::{Connection, Dial};
+use super::pipeline::{Answer, Pipeline, Waiting};
+use super::plan::Plan;
+use super::session;
+use super::tls::Trust;
+use crate::error::Error;
+
+/// The shortest and the longest silence that makes a connection suspect.
+const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+/// Makes connections.
+pub(super) struct Dialer(Arc<Target>);
+
+/// What to connect to.
+struct Target {
+    config: RedisConfig,
+    trust: Option<Trust>,
+}
+
+impl Dialer {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Target {
+            config: config.clone(),
+            trust: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
+        })))
+    }
+}
+
+#[async_trait]
+impl Dial for Dialer {
+    type Connection = ScriptConnection;
+
+    async fn dial(&self) -> Result<ScriptConnection, Error> {
+        let stream = self.0.open().await?;
+        Ok(ScriptConnection::start(stream, Arc::clone(&self.0)))
+    }
+}
+
+impl Target {
+    /// A stream that is ready for scripts. When none is to be had for a while, another attempt runs
+    /// beside the first: packets may be lost for one connection and not for the next.
+    async fn open(&self) -> Result<Limited, Error> {
+        let open = || session::open(&self.config, self.trust.as_ref());
+        let mut first = pin!(open());
+        if let Ok(answer) = timeout(self.config.connect_timeout / 4, &mut first).await {
+            return answer;
+        }
+        let mut second = pin!(open());
+        tokio::select! {
+            answer = &mut first => match answer {
+                Err(error) if error.kind().is_transient() => second.await,
+                answer => answer,
+            },
+            answer = &mut second => match answer {
+                Err(error) if error.kind().is_transient() => first.await,
+                answer => answer,
+            },
+        }
+    }
+}
+
+/// A connection that runs scripts. It ends when this is dropped.
+pub(super) struct ScriptConnection {
+    pipeline: Arc<Pipeline>,
+    watch: AbortHandle,
+}
+
+/// How a script is named in a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Hash,
+    Source,
+}
+
+impl ScriptConnection {
+    /// On a stream where all is said that is to be said at the start.
+    fn start(stream: Limited, target: Arc<Target>) -> Self {
+        let config = &target.config;
+        let login = [&config.username, &config.password];
+        let login = login.into_iter().flatten().cloned().collect();
+        let pipeline = Arc::new(Pipeline::new(stream, login));
+        let reader = End(Arc::clone(&pipeline));
+        tokio::spawn(async move {
+            let reason = reader.0.read().await;
+            reader.0.end(&reason);
+        });
+        let watched = Arc::clone(&pipeline);
+        let limit = config.locks.operation_timeout;
+        let suspicion = (limit / 8).clamp(SUSPICION[0], SUSPICION[1]);
+        let watch = tokio::spawn(async move {
+            let is_alive = || is_alive(&watched, suspicion, limit, &target);
+            watched.pulse().stops(suspicion, is_alive).await;
+            watched.end(&lost());
+        });
+        Self {
+            pipeline,
+            watch: watch.abort_handle(),
+        }
+    }
+
+    /// Runs a script, for a task.
+    pub(super) async fn run(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+        ask(&self.pipeline, &command(form, plan)).await
+    }
+
+    /// Runs a script, for nobody who waits: see [`Transport::send`](super::Transport::send).
+    pub(super) fn send(&self, plan: &Plan, call: Call) -> bool {
+        match self.pipeline.call(&command(Form::Hash, plan), Waiting::Call(call)) {
+            Ok(is_kept) => is_kept,
+            Err(Waiting::Call(call)) => {
+                call.not_sent();
+                false
+            }
+            Err(Waiting::Task(_)) => false,
+        }
+    }
+
+    pub(super) fn flush(&self) {
+        self.pipeline.flush();
+    }
+}
+
+impl Connection for ScriptConnection {
+    fn is_open(&self) -> bool {
+        self.pipeline.is_open()
+    }
+
+    fn close(&self) {
+        self.pipeline.end(&lost());
+    }
+}
+
+impl Drop for ScriptConnection {
+    fn drop(&mut self) {
+        self.watch.abort();
+        self.close();
+    }
+}
+
+/// Ends the pipeline also where the task that reads is dropped, with its runtime.
+struct End(Arc<Pipeline>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end(&lost());
+    }
+}
+
+async fn ask(pipeline: &Pipeline, command: &Cmd) -> Result<Answer, Error> {
+    let (sender, answer) = oneshot::channel();
+    if pipeline.call(command, Waiting::Task(sender)).is_err() {
+        return Err(to_error(Cause::Closed, false));
+    }
+    answer.await.unwrap_or_else(|_| Err(lost()))
+}
+
+/// Whether a connection that has been silent for a while gives an answer. It is gone when one that is made
+/// beside it gets answers and it gets none: a server that is busy, or stopped, answers on neither. It is
+/// also gone when there is no answer for as long as an operation may take.
+async fn is_alive(
+    pipeline: &Pipeline,
+    suspicion: Duration,
+    limit: Duration,
+    target: &Target,
+) -> bool {
+    let ping = cmd("PING");
+    let mut answer = pin!(ask(pipeline, &ping));
+    if let Ok(answer) = timeout(suspicion, &mut answer).await {
+        return answer.is_ok();
+    }
+    let beside = async {
+        match target.open().await {
+            // A server that was stopped goes on with both.
+            Ok(_) => sleep(suspicion).await,
+            Err(_) => pending().await,
+        }
+    };
+    tokio::select! {
+        answer = answer => answer.is_ok(),
+        () = beside => false,
+        () = sleep(limit.saturating_sub(suspicion * 2)) => false,
+    }
+}
+
+/// The call, in the two buffers that the driver has for a call, which do not grow.
+fn command(form: Form, plan: &Plan) -> Cmd {
+    let (name, script) = match form {
+        Form::Hash => ("EVALSHA", plan.script.sha()),
+        Form::Source => ("EVAL", plan.script.source()),
+    };
+    let texts = || plan.keys.iter().chain(&plan.args);
+    // The number of keys takes few digits.
+    let bytes = name.len() + script.len() + 4 + texts().map(|text| text.len()).sum::<usize>();
+    let mut command = Cmd::with_capacity(3 + plan.keys.len() + plan.args.len(), bytes);
+    command.arg(name).arg(script).arg(plan.keys.len());
+    for text in texts() {
+        command.arg(text.as_ref());
+    }
+    command
+}

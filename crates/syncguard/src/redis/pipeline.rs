@@ -1,0 +1,322 @@
+//! Calls and their answers on one stream, both in the same order, with any number under way.
+//!
+//! Whoever calls writes the call to the socket: on the thread where it is, and as far as the socket takes
+//! it at once. No other thread has to be woken for that. A task on the runtime reads the answers, and
+//! writes what is left to be written. Nothing is sent twice: when the stream is lost, all that is under
+//! way fails.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use redis::{Cmd, Value, parse_redis_value_async};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::call::Call;
+use super::error::{Cause, driver_error, error_text, reply_code, to_error};
+use super::limited::Limited;
+use super::pulse::Pulse;
+use super::reply::Reply;
+use crate::error::Error;
+use crate::redact;
+
+/// What a server says to a call.
+pub(super) enum Answer {
+    Reply(Reply),
+    /// It has run nothing, because it does not know the script of that hash.
+    NoScript,
+    /// An error, in its words.
+    Refused(String),
+}
+
+/// Whoever waits for an answer.
+pub(super) enum Waiting {
+    /// A task, which has a time limit of its own.
+    Task(oneshot::Sender<Result<Answer, Error>>),
+    Call(Call),
+}
+
+impl Waiting {
+    fn end(self, answer: Result<Answer, Error>) {
+        match self {
+            // It may have given up.
+            Self::Task(task) => drop(task.send(answer)),
+            Self::Call(call) => call.answered(answer),
+        }
+    }
+}
+
+/// What is under way on one stream.
+pub(super) struct Pipeline {
+    /// `None` after the end.
+    state: Mutex<Option<State>>,
+    pulse: Pulse,
+    /// The user's name and password, which servers may quote.
+    login: Vec<String>,
+}
+
+struct State {
+    stream: Limited,
+    /// Calls, or the rest of one, that the socket has not been given or has not taken.
+    unwritten: Vec<u8>,
+    /// How many calls no attempt was made to write.
+    kept: usize,
+    waiting: VecDeque<Waiting>,
+    /// The time of no call is over before this.
+    deadline: Option<Instant>,
+    /// Wakes the task that reads.
+    reader: Waker,
+    /// Whether the server is not what it was when the stream was opened: nothing new is sent to it.
+    is_retired: bool,
+}
+
+impl Pipeline {
+    pub(super) fn new(stream: Limited, login: Vec<String>) -> Self {
+        let state = State {
+            stream,
+            unwritten: Vec::new(),
+            kept: 0,
+            waiting: VecDeque::new(),
+            deadline: None,
+            reader: Waker::noop().clone(),
+            is_retired: false,
+        };
+        Self {
+            state: Mutex::new(Some(state)),
+            pulse: Pulse::default(),
+            login,
+        }
+    }
+
+    pub(super) fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().as_ref().is_some_and(|state| !state.is_retired)
+    }
+
+    /// Sends a call, or keeps it for [`flush`](Self::flush), and says which: see [`State::write_or_keep`].
+    /// Gives `waiting` back when the stream is no longer to be used.
+    pub(super) fn call(&self, command: &Cmd, waiting: Waiting) -> Result<bool, Waiting> {
+        let mut state = self.lock();
+        let Some(state) = state.as_mut().filter(|state| !state.is_retired) else {
+            return Err(waiting);
+        };
+        command.write_packed_command(&mut state.unwritten);
+        let is_task = match &waiting {
+            Waiting::Task(_) => true,
+            Waiting::Call(call) => {
+                state.end_by(call.deadline());
+                false
+            }
+        };
+        state.waiting.push_back(waiting);
+        self.pulse.sent();
+        let is_kept = state.write_or_keep();
+        if is_kept && is_task {
+            // The reader runs after the tasks that are ready now, which may call as well.
+            state.reader.wake_by_ref();
+        }
+        Ok(is_kept)
+    }
+
+    /// Writes what was kept.
+    pub(super) fn flush(&self) {
+        if let Some(state) = self.lock().as_mut() {
+            state.write();
+        }
+    }
+
+    /// Reads answers until the stream ends, and gives the reason.
+    pub(super) async fn read(&self) -> Error {
+        let mut decoder = Default::default();
+        let mut answers = Answers(self);
+        let mut timer = pin!(sleep_until(Instant::now()));
+        loop {
+            let mut next = pin!(parse_redis_value_async(&mut decoder, &mut answers));
+            let value = poll_fn(|cx| {
+                let value = next.as_mut().poll(cx);
+                if value.is_pending() {
+                    self.poll_deadline(cx, timer.as_mut());
+                }
+                value
+            });
+            match value.await {
+                Ok(value) => self.answer(value),
+                Err(error) => return driver_error(&error, true),
+            }
+        }
+    }
+
+    /// Fails what is under way, and all that comes.
+    pub(super) fn end(&self, reason: &Error) {
+        let Some(state) = self.lock().take() else {
+            return;
+        };
+        state.reader.wake();
+        for waiting in state.waiting {
+            waiting.end(Err(reason.clone()));
+        }
+    }
+
+    /// Tells whoever has waited longest.
+    fn answer(&self, value: Value) {
+        let answer = self.understand(value);
+        let waiting = {
+            let mut state = self.lock();
+            let Some(state) = state.as_mut() else {
+                return;
+            };
+            state.stream.reply_is_complete();
+            if let Ok(Answer::Refused(text)) = &answer {
+                state.is_retired |= matches!(reply_code(text), Some("READONLY" | "NOAUTH"));
+            }
+            state.waiting.pop_front()
+        };
+        self.pulse.answered();
+        if let Some(waiting) = waiting {
+            waiting.end(answer);
+        }
+    }
+
+    fn understand(&self, value: Value) -> Result<Answer, Error> {
+        let Value::ServerError(error) = value else {
+            return Ok(Answer::Reply(reply(value)?));
+        };
+        let text = error_text(&error);
+        if reply_code(&text) == Some("NOSCRIPT") {
+            return Ok(Answer::NoScript);
+        }
+        let login = self.login.iter().map(String::as_str);
+        Ok(Answer::Refused(redact::hide(&text, login)))
+    }
+
+    /// Ends the calls whose time is over, now and when `timer` wakes the task.
+    fn poll_deadline(&self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) {
+        loop {
+            let deadline = self.lock().as_ref().and_then(|state| state.deadline);
+            let Some(deadline) = deadline else {
+                return;
+            };
+            if timer.deadline() != deadline {
+                timer.as_mut().reset(deadline);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            let late = self.lock().as_mut().map(State::take_late);
+            for (call, answer) in late.unwrap_or_default() {
+                call.late(answer);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+        // A panic leaves nothing half done here.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Writes what is kept as soon as it is as much as is on its way: then the server has always something
+    /// to do, and what comes together goes out together. A call on its own is written at once.
+    fn write_or_keep(&mut self) -> bool {
+        self.kept += 1;
+        if self.kept * 2 < self.waiting.len() {
+            return true;
+        }
+        self.write();
+        false
+    }
+
+    /// Gives the socket what it takes. The reader is woken when it takes more.
+    fn write(&mut self) {
+        self.kept = 0;
+        let mut stream = Pin::new(&mut self.stream);
+        let mut cx = Context::from_waker(&self.reader);
+        while !self.unwritten.is_empty() {
+            match stream.as_mut().poll_write(&mut cx, &self.unwritten) {
+                Poll::Ready(Ok(bytes)) if bytes > 0 => drop(self.unwritten.drain(..bytes)),
+                Poll::Pending => return,
+                // The reader will find the reason.
+                Poll::Ready(_) => self.unwritten.clear(),
+            }
+        }
+        let _ = stream.poll_flush(&mut cx);
+    }
+
+    /// Lets the reader know of a call that ends by that time.
+    fn end_by(&mut self, deadline: Instant) {
+        if self.deadline.is_none_or(|known| deadline < known) {
+            self.deadline = Some(deadline);
+            self.reader.wake_by_ref();
+        }
+    }
+
+    /// The calls whose time is over, each with what will be its answer: it keeps its place.
+    fn take_late(&mut self) -> Vec<(Call, oneshot::Receiver<Result<Answer, Error>>)> {
+        let now = Instant::now();
+        let mut late = Vec::new();
+        self.deadline = None;
+        for waiting in &mut self.waiting {
+            let Waiting::Call(call) = waiting else {
+                continue;
+            };
+            let deadline = call.deadline();
+            if deadline > now {
+                self.deadline = Some(self.deadline.map_or(deadline, |other| other.min(deadline)));
+                continue;
+            }
+            let (sender, answer) = oneshot::channel();
+            if let Waiting::Call(call) = mem::replace(waiting, Waiting::Task(sender)) {
+                late.push((call, answer));
+            }
+        }
+        late
+    }
+}
+
+/// What the server sends. What was kept is written when there is nothing to read.
+struct Answers<'a>(&'a Pipeline);
+
+impl AsyncRead for Answers<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.0.lock();
+        let Some(state) = state.as_mut() else {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        };
+        if !state.reader.will_wake(cx.waker()) {
+            state.reader = cx.waker().clone();
+        }
+        let read = Pin::new(&mut state.stream).poll_read(cx, buf);
+        if read.is_pending() {
+            state.write();
+        }
+        read
+    }
+}
+
+fn reply(value: Value) -> Result<Reply, Error> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => Reply::Bulk(bytes),
+        Value::SimpleString(text) => Reply::Bulk(text.into_bytes()),
+        Value::Okay => Reply::Bulk(b"OK".to_vec()),
+        Value::Array(items) => {
+            Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
+        }
+        _ => return Err(to_error(Cause::Unreadable, true)),
+    })
+}
