@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::certificates::Certificates;
-use crate::resp::Resp;
+use super::certificates::Certificates;
+use super::resp::Resp;
 
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);

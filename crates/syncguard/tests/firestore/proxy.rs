@@ -15,7 +15,7 @@ struct Silence {
     replies_before: usize,
 }
 
-pub struct Proxy {
+pub(crate) struct Proxy {
     address: SocketAddr,
     silence: watch::Sender<Silence>,
     connections: watch::Receiver<usize>,
@@ -23,7 +23,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    pub async fn start(server: SocketAddr) -> Self {
+    pub(crate) async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (silence, heard) = watch::channel(Silence::default());
@@ -51,17 +51,17 @@ impl Proxy {
         }
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.to_string()
     }
 
     /// How many connections there have been.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         *self.connections.borrow()
     }
 
     /// Keeps everything on the connections that there are.
-    pub fn fall_silent(&self) {
+    pub(crate) fn fall_silent(&self) {
         let now = self.connections();
         self.silence.send_replace(Silence {
             requests_before: now,
@@ -70,14 +70,14 @@ impl Proxy {
     }
 
     /// Keeps the replies on the connections that there are.
-    pub fn keep_replies(&self) {
+    pub(crate) fn keep_replies(&self) {
         let replies_before = self.connections();
         self.silence
             .send_modify(|silence| silence.replies_before = replies_before);
     }
 
     /// Lets everything pass, also what was kept.
-    pub fn pass(&self) {
+    pub(crate) fn pass(&self) {
         self.silence.send_replace(Silence::default());
     }
 }

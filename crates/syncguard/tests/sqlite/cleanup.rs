@@ -6,7 +6,9 @@ use rusqlite::Connection;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{AcquireOutcome, AcquireRequest, Backend, Clock, Ttl};
 
-use crate::support::{acquire, key, place, tests};
+use crate::stage::place;
+use crate::support::locks::{acquire, key};
+use crate::support::suite::tests;
 
 tests![
     only_long_expired_locks_are_deleted,
@@ -42,7 +44,7 @@ async fn with_lock(path: &Path, cleanup_in_is_locked: bool) -> (SqliteBackend, M
 async fn row_after_asking(backend: &SqliteBackend, path: &Path) -> bool {
     backend.is_locked(&key("a")).await.unwrap();
     // It queues behind the clean-up.
-    let grant = acquire(backend, "other").await.unwrap();
+    let grant = acquire(backend, "other").await;
     backend.release(&grant.lock_id).await.unwrap();
     count(path, "SELECT count(*) FROM syncguard_locks WHERE key = 'a'") == 1
 }
@@ -82,5 +84,5 @@ async fn the_fence_counter_stays() {
     assert!(!row_after_asking(&backend, &place.path).await);
     let counters = "SELECT count(*) FROM syncguard_fence_counters WHERE fence_key = 'fence:a'";
     assert_eq!(count(&place.path, counters), 1);
-    assert_eq!(acquire(&backend, "a").await.unwrap().fence.get(), 2);
+    assert_eq!(acquire(&backend, "a").await.fence.get(), 2);
 }

@@ -1,10 +1,7 @@
 //! An emulator, backends on it, and documents as other programs would read and write them.
 
-pub mod proxy;
-
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use firestore_emulator::{Emulator, Options};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
@@ -14,40 +11,43 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     CommitRequest, Document, GetDocumentRequest, Value, Write,
 };
 use syncguard::firestore::{FirestoreBackend, FirestoreConfig};
-use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Clock, Error, Grant, Key, SystemClock, Ttl,
-};
+use syncguard::{Backend, Clock, SystemClock};
 use tonic::transport::Channel;
+
+use crate::support::locks::eventually;
 
 const DATABASE: &str = "projects/test/databases/(default)";
 
-pub struct Server {
-    pub emulator: Emulator,
+pub(crate) struct Server {
+    pub(crate) emulator: Emulator,
 }
 
 impl Server {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self {
             emulator: Emulator::start(Options::default()).unwrap(),
         }
     }
 
-    pub fn config(&self) -> FirestoreConfig {
+    pub(crate) fn config(&self) -> FirestoreConfig {
         FirestoreConfig {
             emulator_host: Some(self.emulator.address().to_string()),
             ..FirestoreConfig::project("test")
         }
     }
 
-    pub fn backend(&self) -> Arc<dyn Backend> {
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         self.backend_with(|_| {})
     }
 
-    pub fn backend_with(&self, change: impl FnOnce(&mut FirestoreConfig)) -> Arc<dyn Backend> {
+    pub(crate) fn backend_with(
+        &self,
+        change: impl FnOnce(&mut FirestoreConfig),
+    ) -> Arc<dyn Backend> {
         self.backend_on(SystemClock, change)
     }
 
-    pub fn backend_on(
+    pub(crate) fn backend_on(
         &self,
         clock: impl Clock,
         change: impl FnOnce(&mut FirestoreConfig),
@@ -58,8 +58,11 @@ impl Server {
     }
 
     /// The calls since the last time, once no transaction is open any more.
-    pub async fn calls(&self) -> Vec<(String, u64)> {
-        eventually(async || self.emulator.open_transactions() == 0).await;
+    pub(crate) async fn calls(&self) -> Vec<(String, u64)> {
+        eventually("no transaction is open", async || {
+            self.emulator.open_transactions() == 0
+        })
+        .await;
         let calls = self.emulator.faults().calls();
         self.emulator.faults().reset_calls();
         calls.into_iter().collect()
@@ -71,7 +74,7 @@ impl Server {
     }
 
     /// The fields of a document, e.g. of `"locks/a"`.
-    pub async fn fields(&self, path: &str) -> Option<HashMap<String, ValueType>> {
+    pub(crate) async fn fields(&self, path: &str) -> Option<HashMap<String, ValueType>> {
         let request = GetDocumentRequest {
             name: format!("{DATABASE}/documents/{path}"),
             ..GetDocumentRequest::default()
@@ -93,7 +96,11 @@ impl Server {
     }
 
     /// Puts a document with these fields.
-    pub async fn put(&self, path: &str, fields: impl IntoIterator<Item = (&str, ValueType)>) {
+    pub(crate) async fn put(
+        &self,
+        path: &str,
+        fields: impl IntoIterator<Item = (&str, ValueType)>,
+    ) {
         let value = |value_type| Value {
             value_type: Some(value_type),
         };
@@ -118,31 +125,6 @@ impl Server {
     }
 }
 
-pub fn key(text: &str) -> Key {
-    Key::new(text).unwrap()
-}
-
-pub fn text(text: &str) -> ValueType {
+pub(crate) fn text(text: &str) -> ValueType {
     ValueType::StringValue(text.to_owned())
-}
-
-pub async fn try_acquire(backend: &Arc<dyn Backend>, key: &Key) -> Result<AcquireOutcome, Error> {
-    let request = AcquireRequest::new(key.clone(), Ttl::DEFAULT).unwrap();
-    backend.acquire(&request).await
-}
-
-pub async fn acquire(backend: &Arc<dyn Backend>, key: &Key) -> Grant {
-    match try_acquire(backend, key).await.unwrap() {
-        AcquireOutcome::Acquired(grant) => grant,
-        AcquireOutcome::Locked => panic!("the key is locked"),
-    }
-}
-
-/// Asks until the answer is yes; fails after 20 s.
-pub async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !holds().await {
-        assert!(start.elapsed() < Duration::from_secs(20), "it never came");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

@@ -1,36 +1,43 @@
 //! What happens when the server fails: each failure under load, with its documented kind, in time, and
 //! with no lock left behind.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "support/fake_redis.rs"]
-mod fake_redis;
-#[path = "support/redis_load.rs"]
-mod redis_load;
-#[path = "support/redis_server.rs"]
-mod redis_server;
-#[path = "support/resp.rs"]
-mod resp;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use certificates::Certificates;
-use redis_load::{
-    Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, key, pair, until_it_works,
-};
-use redis_server::{LOCKS_ONLY, RedisServer};
-use resp::Answer;
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
 use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, lock};
 
-#[tokio::test]
+use crate::load::{
+    Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
+};
+use crate::support::certificates::Certificates;
+use crate::support::locks::key;
+use crate::support::redis_server::{LOCKS_ONLY, RedisServer, free_port};
+use crate::support::resp::Answer;
+use crate::support::suite::tests;
+
+tests![
+    a_server_that_is_not_there_is_unavailable_and_used_when_it_comes,
+    a_call_that_has_less_time_than_the_link_has_patience_tells_why_it_failed,
+    a_host_without_a_name_is_unavailable,
+    a_server_that_never_answers_times_out,
+    a_server_that_is_killed_and_started_again_serves_again,
+    scripts_that_are_flushed_are_not_noticed,
+    connections_that_are_killed_are_made_again,
+    a_server_that_pauses_past_the_timeout_serves_again,
+    a_late_grant_is_given_back,
+    an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout,
+    a_stopped_server_keeps_its_connection,
+    wrong_credentials_fail_at_once_and_say_so,
+    a_user_without_the_rights_is_refused,
+    a_password_that_changes_ends_in_auth_failed,
+    a_wrong_database_is_an_invalid_argument,
+    a_full_memory_refuses_locks_and_frees_them,
+    a_replica_is_unavailable_until_it_is_promoted,
+    a_failover_by_sentinel_is_followed,
+    tls_trusts_whom_it_is_told_to_trust,
+];
+
 async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
     let mut server = RedisServer::start();
     server.kill();
@@ -45,9 +52,8 @@ async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
     pair(&backend, "k").await.unwrap();
 }
 
-#[tokio::test]
 async fn a_call_that_has_less_time_than_the_link_has_patience_tells_why_it_failed() {
-    let port = redis_server::free_port();
+    let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
     for ms in [100.0, 1000.0, 2000.0] {
         let config = RedisConfig::from_url(&url).unwrap();
@@ -61,7 +67,6 @@ async fn a_call_that_has_less_time_than_the_link_has_patience_tells_why_it_faile
     }
 }
 
-#[tokio::test]
 async fn a_host_without_a_name_is_unavailable() {
     let backend = backend(RedisConfig::from_url("redis://nowhere.invalid").unwrap());
     let error = acquire(&backend, "k").await.unwrap_err();
@@ -69,7 +74,6 @@ async fn a_host_without_a_name_is_unavailable() {
     assert!(kinds.contains(&error.kind()), "{error:?}");
 }
 
-#[tokio::test]
 async fn a_server_that_never_answers_times_out() {
     // Takes connections and says nothing.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -84,7 +88,6 @@ async fn a_server_that_never_answers_times_out() {
     assert!(error.message().contains("connectTimeoutMs"), "{error}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_and_started_again_serves_again() {
     let mut server = RedisServer::start();
     let backend = backend_at(&server);
@@ -103,7 +106,6 @@ async fn a_server_that_is_killed_and_started_again_serves_again() {
     assert_kinds(&load.end().await, &kinds);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_that_are_flushed_are_not_noticed() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
@@ -116,7 +118,6 @@ async fn scripts_that_are_flushed_are_not_noticed() {
     assert!(load.end().await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_are_killed_are_made_again() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
@@ -133,7 +134,6 @@ async fn connections_that_are_killed_are_made_again() {
     assert!(errors.iter().any(Error::is_outcome_unknown));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_pauses_past_the_timeout_serves_again() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
@@ -158,7 +158,6 @@ async fn a_server_that_pauses_past_the_timeout_serves_again() {
     );
 }
 
-#[tokio::test]
 async fn a_late_grant_is_given_back() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
@@ -178,10 +177,9 @@ async fn a_late_grant_is_given_back() {
     }
 }
 
-#[tokio::test]
 async fn an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout() {
     let server = RedisServer::start();
-    let (port, silence) = fake_redis::proxy(server.port()).await;
+    let (port, silence) = crate::fake::proxy(server.port()).await;
     let mut config = RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap();
     // As users have it: a call may take as long as lock() waits in all, so that lock() must not spend
     // all its time on the first.
@@ -199,7 +197,6 @@ async fn an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout(
     assert!(lock.release().await.unwrap());
 }
 
-#[tokio::test]
 async fn a_stopped_server_keeps_its_connection() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
@@ -223,7 +220,6 @@ async fn a_stopped_server_keeps_its_connection() {
     assert_eq!(connections(), before);
 }
 
-#[tokio::test]
 async fn wrong_credentials_fail_at_once_and_say_so() {
     let server = RedisServer::start_with(&["requirepass secret"]);
     for (url, message) in [
@@ -244,7 +240,6 @@ async fn wrong_credentials_fail_at_once_and_say_so() {
     }
 }
 
-#[tokio::test]
 async fn a_user_without_the_rights_is_refused() {
     let mut settings = LOCKS_ONLY.to_vec();
     settings.push("user reader on >secret ~syncguard:* -@all +get +ping +client +info");
@@ -259,7 +254,6 @@ async fn a_user_without_the_rights_is_refused() {
     }
 }
 
-#[tokio::test]
 async fn a_password_that_changes_ends_in_auth_failed() {
     let server = RedisServer::start_with(&["requirepass secret"]);
     let url = format!("redis://:secret@127.0.0.1:{}", server.port());
@@ -277,7 +271,6 @@ async fn a_password_that_changes_ends_in_auth_failed() {
     until_it_works(&backend).await;
 }
 
-#[tokio::test]
 async fn a_wrong_database_is_an_invalid_argument() {
     let server = RedisServer::start();
     let backend = backend(RedisConfig::from_url(&format!("{}/99", server.url())).unwrap());
@@ -285,7 +278,6 @@ async fn a_wrong_database_is_an_invalid_argument() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_memory_refuses_locks_and_frees_them() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
@@ -313,7 +305,6 @@ async fn a_full_memory_refuses_locks_and_frees_them() {
     assert_kinds(&load.end().await, &[ErrorKind::ServiceUnavailable]);
 }
 
-#[tokio::test]
 async fn a_replica_is_unavailable_until_it_is_promoted() {
     let primary = RedisServer::start();
     let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
@@ -335,7 +326,6 @@ async fn a_replica_is_unavailable_until_it_is_promoted() {
     pair(&backend, "k").await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_by_sentinel_is_followed() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
@@ -368,7 +358,6 @@ async fn a_failover_by_sentinel_is_followed() {
     );
 }
 
-#[tokio::test]
 async fn tls_trusts_whom_it_is_told_to_trust() {
     let certificates = Certificates::for_server(&["locks.example"]);
     let server = RedisServer::start_with_tls(&certificates, LOCKS_ONLY);

@@ -1,33 +1,39 @@
 //! Firestore under contention and when things go wrong; and how often it is asked.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-#![allow(
-    unreachable_pub,
-    dead_code,
-    reason = "the support is shared by several tests"
-)]
-
-mod firestore_support;
-
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use firestore_emulator::{Effect, Emulator, Fault, Lost, Options, Refusal};
-use firestore_support::proxy::Proxy;
-use firestore_support::{Server, acquire, eventually, key, try_acquire};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
     AcquireOutcome, AcquireRequest, Clock, ErrorKind, ExtendOutcome, Lookup, ReleaseOutcome, Ttl,
 };
 use tokio::task::JoinSet;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+use crate::proxy::Proxy;
+use crate::stage::Server;
+use crate::support::locks::{acquire, eventually, key, try_acquire};
+use crate::support::suite::tests;
+
+tests![
+    eight_clients_race_for_twenty_rounds,
+    sixty_four_clients_on_one_key_see_contention_and_no_error,
+    a_lost_reply_leaves_no_lock_behind,
+    a_lost_reply_is_an_unknown_outcome_and_a_refusal_is_not,
+    statuses_become_kinds_in_every_operation,
+    a_server_that_does_not_answer_is_a_timeout,
+    round_trips_are_as_few_as_can_be,
+    a_dropped_attempt_leaves_no_transaction_open,
+    an_attempt_dropped_while_it_begins_leaves_no_transaction_open,
+    it_connects_again_when_the_server_is_back,
+    a_connection_that_falls_silent_is_replaced_within_an_operations_limit,
+    what_a_silent_connection_was_granted_is_released,
+    a_lock_that_is_extended_during_a_slow_read_is_seen_held,
+    closing_leaves_no_transaction_open,
+];
+
 async fn eight_clients_race_for_twenty_rounds() {
     let server = Server::start();
     let clients: Vec<_> = (0..8).map(|_| server.backend()).collect();
@@ -38,7 +44,7 @@ async fn eight_clients_race_for_twenty_rounds() {
             let client = Arc::clone(client);
             attempts.spawn(async move {
                 let start = Instant::now();
-                let outcome = try_acquire(&client, &key("race")).await;
+                let outcome = try_acquire(&*client, "race").await;
                 assert!(
                     start.elapsed() < Duration::from_secs(2),
                     "{:?}",
@@ -62,7 +68,6 @@ async fn eight_clients_race_for_twenty_rounds() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_clients_on_one_key_see_contention_and_no_error() {
     let server = Server::start();
     // Conflicts on top of those that they make themselves.
@@ -77,7 +82,7 @@ async fn sixty_four_clients_on_one_key_see_contention_and_no_error() {
         clients.spawn(async move {
             let mut fences = Vec::new();
             for _ in 0..5 {
-                if let AcquireOutcome::Acquired(grant) = try_acquire(&client, &key("hot"))
+                if let AcquireOutcome::Acquired(grant) = try_acquire(&*client, "hot")
                     .await
                     .expect("an attempt failed")
                 {
@@ -103,7 +108,6 @@ async fn sixty_four_clients_on_one_key_see_contention_and_no_error() {
     );
 }
 
-#[tokio::test]
 async fn a_lost_reply_leaves_no_lock_behind() {
     for lost in [Lost::Unavailable, Lost::Silence] {
         let server = Server::start();
@@ -117,24 +121,26 @@ async fn a_lost_reply_leaves_no_lock_behind() {
         let error = attempt.await.unwrap_err();
         assert!(error.kind().is_transient(), "{error:?}");
         let start = Instant::now();
-        eventually(async || !backend.is_locked(&key("a")).await.unwrap()).await;
+        eventually("the key is free", async || {
+            !backend.is_locked(&key("a")).await.unwrap()
+        })
+        .await;
         assert!(
             start.elapsed() < Duration::from_secs(2),
             "{:?}",
             start.elapsed()
         );
         // The lock was really there: its fence is used up.
-        assert_eq!(acquire(&backend, &key("a")).await.fence.get(), 2);
+        assert_eq!(acquire(&*backend, "a").await.fence.get(), 2);
     }
 }
 
-#[tokio::test]
 async fn a_lost_reply_is_an_unknown_outcome_and_a_refusal_is_not() {
     let server = Server::start();
     let backend = server.backend();
     let outcome = async |fault: Fault| {
         server.emulator.faults().set([fault]);
-        let error = try_acquire(&backend, &key("a")).await.unwrap_err();
+        let error = try_acquire(&*backend, "a").await.unwrap_err();
         (error.kind(), error.is_outcome_unknown())
     };
     let lost = Fault::new(Effect::Status(Refusal::Unavailable));
@@ -146,13 +152,12 @@ async fn a_lost_reply_is_an_unknown_outcome_and_a_refusal_is_not() {
     assert_eq!(outcome(denied).await, (ErrorKind::AuthFailed, false));
 }
 
-#[tokio::test]
 async fn statuses_become_kinds_in_every_operation() {
     let server = Server::start();
     let backend = server.backend_with(|config| {
         config.operation_timeout = Duration::from_millis(400);
     });
-    let lock_id = acquire(&backend, &key("a")).await.lock_id;
+    let lock_id = acquire(&*backend, "a").await.lock_id;
     for (refusal, kind) in [
         (Refusal::Aborted, ErrorKind::ServiceUnavailable),
         (Refusal::Unavailable, ErrorKind::ServiceUnavailable),
@@ -168,7 +173,7 @@ async fn statuses_become_kinds_in_every_operation() {
             .set([Fault::new(Effect::Status(refusal))]);
         let a = key("a");
         let errors = [
-            try_acquire(&backend, &a).await.err(),
+            try_acquire(&*backend, a.as_str()).await.err(),
             backend.release(&lock_id).await.err(),
             backend.extend(&lock_id, Ttl::DEFAULT).await.err(),
             backend.is_locked(&a).await.err(),
@@ -184,7 +189,6 @@ async fn statuses_become_kinds_in_every_operation() {
     assert!(backend.is_locked(&key("a")).await.unwrap());
 }
 
-#[tokio::test]
 async fn a_server_that_does_not_answer_is_a_timeout() {
     let server = Server::start();
     let backend = server.backend_with(|config| {
@@ -195,14 +199,13 @@ async fn a_server_that_does_not_answer_is_a_timeout() {
         .emulator
         .faults()
         .set([silence.on("BatchGetDocuments")]);
-    let error = try_acquire(&backend, &key("a")).await.unwrap_err();
+    let error = try_acquire(&*backend, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
     assert!(!error.is_outcome_unknown());
     let error = backend.is_locked(&key("a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
 }
 
-#[tokio::test]
 async fn round_trips_are_as_few_as_can_be() {
     let server = Server::start();
     let backend = server.backend();
@@ -213,14 +216,14 @@ async fn round_trips_are_as_few_as_can_be() {
             .map(|(name, count)| ((*name).to_owned(), *count))
             .collect()
     };
-    let grant = acquire(&backend, &a).await;
+    let grant = acquire(&*backend, a.as_str()).await;
     assert_eq!(
         server.calls().await,
         none(&[("BatchGetDocuments", 1), ("Commit", 1)])
     );
 
     assert_eq!(
-        try_acquire(&backend, &a).await.unwrap(),
+        try_acquire(&*backend, a.as_str()).await.unwrap(),
         AcquireOutcome::Locked
     );
     assert_eq!(
@@ -257,23 +260,25 @@ async fn round_trips_are_as_few_as_can_be() {
     );
 }
 
-#[tokio::test]
 async fn a_dropped_attempt_leaves_no_transaction_open() {
     let server = Server::start();
     let backend = server.backend();
     let (a, busy) = (key("a"), key("busy"));
-    let held = acquire(&backend, &busy).await;
+    let held = acquire(&*backend, busy.as_str()).await;
     // Refused reads, dropped attempts, contention: all end what they began.
     server
         .emulator
         .faults()
         .set([Fault::new(Effect::LatencyMs(30)).on("Commit")]);
     for _ in 0..5 {
-        let attempt = try_acquire(&backend, &a);
+        let attempt = try_acquire(&*backend, a.as_str());
         let _ = tokio::time::timeout(Duration::from_millis(10), attempt).await;
-        try_acquire(&backend, &busy).await.unwrap();
+        try_acquire(&*backend, busy.as_str()).await.unwrap();
     }
-    eventually(async || server.emulator.open_transactions() == 0).await;
+    eventually("no transaction is open", async || {
+        server.emulator.open_transactions() == 0
+    })
+    .await;
     assert!(
         backend
             .lookup(&Lookup::LockId(held.lock_id))
@@ -283,19 +288,20 @@ async fn a_dropped_attempt_leaves_no_transaction_open() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_dropped_while_it_begins_leaves_no_transaction_open() {
     let server = Server::start();
     let (backend, a) = (server.backend(), key("a"));
-    acquire(&backend, &a).await;
+    acquire(&*backend, a.as_str()).await;
     // Somewhere on the way to the server, in it, or on the way back.
     for patience in (0..2_000).step_by(10).map(Duration::from_micros) {
-        let _ = tokio::time::timeout(patience, try_acquire(&backend, &a)).await;
+        let _ = tokio::time::timeout(patience, try_acquire(&*backend, a.as_str())).await;
     }
-    eventually(async || server.emulator.open_transactions() == 0).await;
+    eventually("no transaction is open", async || {
+        server.emulator.open_transactions() == 0
+    })
+    .await;
 }
 
-#[tokio::test]
 async fn it_connects_again_when_the_server_is_back() {
     let emulator = Emulator::start(Options::default()).unwrap();
     let port = emulator.address().port();
@@ -303,9 +309,9 @@ async fn it_connects_again_when_the_server_is_back() {
     let backend = server.backend_with(|config| {
         config.operation_timeout = Duration::from_secs(1);
     });
-    acquire(&backend, &key("a")).await;
+    acquire(&*backend, "a").await;
     drop(server);
-    let error = try_acquire(&backend, &key("b")).await.unwrap_err();
+    let error = try_acquire(&*backend, "b").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
     let error = backend.is_locked(&key("b")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
@@ -314,13 +320,15 @@ async fn it_connects_again_when_the_server_is_back() {
         ..Options::default()
     };
     let _again = Emulator::start(options).unwrap();
-    eventually(async || backend.is_locked(&key("a")).await.is_ok_and(|held| !held)).await;
+    eventually("it is connected and the key is free", async || {
+        backend.is_locked(&key("a")).await.is_ok_and(|held| !held)
+    })
+    .await;
 }
 
 /// How long an operation may take in the tests of silence.
 const LIMIT: Duration = Duration::from_secs(1);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_falls_silent_is_replaced_within_an_operations_limit() {
     let server = Server::start();
     let proxy = Proxy::start(server.emulator.address()).await;
@@ -329,7 +337,7 @@ async fn a_connection_that_falls_silent_is_replaced_within_an_operations_limit()
         config.operation_timeout = LIMIT;
     });
     for round in 0..3 {
-        let grant = acquire(&backend, &key("a")).await;
+        let grant = acquire(&*backend, "a").await;
         backend.release(&grant.lock_id).await.unwrap();
         if round == 1 {
             // A connection that nobody has used for a while is no better.
@@ -348,7 +356,6 @@ async fn a_connection_that_falls_silent_is_replaced_within_an_operations_limit()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_silent_connection_was_granted_is_released() {
     let server = Server::start();
     let proxy = Proxy::start(server.emulator.address()).await;
@@ -357,7 +364,7 @@ async fn what_a_silent_connection_was_granted_is_released() {
         config.operation_timeout = LIMIT;
     });
     let peer = server.backend();
-    acquire(&backend, &key("warm")).await;
+    acquire(&*backend, "warm").await;
     // The commit arrives, and its answer does not.
     server
         .emulator
@@ -368,15 +375,18 @@ async fn what_a_silent_connection_was_granted_is_released() {
     let (answer, ()) = tokio::join!(attempt, async {
         server.emulator.faults().reset_calls();
         let committing = async || server.emulator.faults().calls().contains_key("Commit");
-        eventually(committing).await;
+        eventually("it commits", committing).await;
         proxy.keep_replies();
     });
     assert!(answer.unwrap_err().kind().is_transient());
     let start = Instant::now();
-    eventually(async || !peer.is_locked(&key("a")).await.unwrap()).await;
+    eventually("the key is free", async || {
+        !peer.is_locked(&key("a")).await.unwrap()
+    })
+    .await;
     assert!(start.elapsed() < LIMIT * 3, "{:?}", start.elapsed());
     // It was really granted.
-    assert_eq!(acquire(&peer, &key("a")).await.fence.get(), 2);
+    assert_eq!(acquire(&*peer, "a").await.fence.get(), 2);
 }
 
 /// A clock that tests set.
@@ -389,7 +399,6 @@ impl Clock for ManualClock {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
     let server = Server::start();
     let proxy = Proxy::start(server.emulator.address()).await;
@@ -422,7 +431,7 @@ async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
                 _ => "BatchGetDocuments",
             };
             let read = async || server.emulator.faults().calls().contains_key(call);
-            eventually(read).await;
+            eventually("it reads", read).await;
             tokio::time::sleep(Duration::from_millis(50)).await;
             for _ in 0..2 {
                 pass_ms(1900);
@@ -436,14 +445,13 @@ async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_leaves_no_transaction_open() {
     let server = Server::start();
     let backend = server.backend();
-    acquire(&backend, &key("a")).await;
+    acquire(&*backend, "a").await;
     for _ in 0..10 {
         // Is answered before the transaction has ended.
-        let outcome = try_acquire(&backend, &key("a")).await.unwrap();
+        let outcome = try_acquire(&*backend, "a").await.unwrap();
         assert_eq!(outcome, AcquireOutcome::Locked);
     }
     backend.close().await;

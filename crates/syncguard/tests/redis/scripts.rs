@@ -1,29 +1,30 @@
 //! What Redis holds, byte for byte, and what the scripts do with it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "support/redis_server.rs"]
-mod redis_server;
-#[path = "support/redis_stage.rs"]
-mod redis_stage;
-#[path = "support/resp.rs"]
-mod resp;
-
-use redis_stage::{FOREIGN, Stage, hostile_names, json, request, ttl};
-use resp::Answer;
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    Absence, AcquireOutcome, Backend, ErrorKind, ExtendOutcome, Key, LockId, Lookup, Owner,
+    Absence, AcquireOutcome, Backend, ErrorKind, ExtendOutcome, LockId, Lookup, Owner,
     ReleaseOutcome, Ttl,
 };
 
-#[tokio::test]
+use crate::stage::{FOREIGN, Stage, hostile_names, json, request};
+use crate::support::locks::{key, ttl};
+use crate::support::resp::Answer;
+use crate::support::suite::tests;
+
+tests![
+    acquire_writes_lock_index_and_fence_in_the_agreed_form,
+    hostile_names_stay_locked_and_can_be_worked_with,
+    an_index_that_leads_to_anothers_lock_frees_nothing,
+    contention_counts_no_fence_and_the_limit_leaves_nothing,
+    the_longest_ttl_is_written_in_full,
+    what_is_not_a_lock_is_left_alone,
+    a_server_that_lost_its_scripts_gets_them_again,
+    cleanup_removes_what_expired_long_ago_and_never_the_fence,
+    force_release_removes_lock_and_index_and_keeps_the_fence,
+    a_clients_own_prefix_stands_before_all_keys,
+    a_unix_socket_and_a_database_number_work,
+];
+
 async fn acquire_writes_lock_index_and_fence_in_the_agreed_form() {
     let mut t = Stage::new();
     for name in hostile_names() {
@@ -34,7 +35,7 @@ async fn acquire_writes_lock_index_and_fence_in_the_agreed_form() {
             limit_bytes: 1000,
             reserve_bytes: 26,
         };
-        let lock_key = space.lock_key(&Key::new(&name).unwrap()).unwrap();
+        let lock_key = space.lock_key(&key(&name)).unwrap();
         let fence_key = space.fence_key(&lock_key).unwrap();
         let index_key = space.index_key(grant.lock_id.as_str()).unwrap();
         let stored = json(&t.get(&lock_key));
@@ -64,7 +65,6 @@ async fn acquire_writes_lock_index_and_fence_in_the_agreed_form() {
     }
 }
 
-#[tokio::test]
 async fn hostile_names_stay_locked_and_can_be_worked_with() {
     let t = Stage::new();
     for name in hostile_names() {
@@ -99,7 +99,6 @@ async fn hostile_names_stay_locked_and_can_be_worked_with() {
     }
 }
 
-#[tokio::test]
 async fn an_index_that_leads_to_anothers_lock_frees_nothing() {
     let mut t = Stage::new();
     let grant = t.acquire("k", 30_000).await;
@@ -121,7 +120,6 @@ async fn an_index_that_leads_to_anothers_lock_frees_nothing() {
     assert_eq!(record.unwrap().unwrap().expires_at_ms, grant.expires_at_ms);
 }
 
-#[tokio::test]
 async fn contention_counts_no_fence_and_the_limit_leaves_nothing() {
     let mut t = Stage::new();
     t.acquire("k", 30_000).await;
@@ -141,7 +139,6 @@ async fn contention_counts_no_fence_and_the_limit_leaves_nothing() {
     assert_eq!(ids.list().len(), 1, "only that of the first lock");
 }
 
-#[tokio::test]
 async fn the_longest_ttl_is_written_in_full() {
     let mut t = Stage::new();
     let grant = t.acquire("k", Ttl::MAX_MS).await;
@@ -155,10 +152,9 @@ async fn the_longest_ttl_is_written_in_full() {
     assert_eq!(json(&t.get("syncguard:k"))["expiresAtMs"], expires_at_ms);
 }
 
-#[tokio::test]
 async fn what_is_not_a_lock_is_left_alone() {
     let mut t = Stage::new();
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     for value in [
         "",
         "hello",
@@ -190,10 +186,9 @@ async fn what_is_not_a_lock_is_left_alone() {
     assert!(!t.exists("syncguard:l"));
 }
 
-#[tokio::test]
 async fn a_server_that_lost_its_scripts_gets_them_again() {
     let mut t = Stage::new();
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     for _ in 0..2 {
         t.raw.call(&["SCRIPT", "FLUSH"]);
         let grant = t.acquire("k", 30_000).await;
@@ -217,10 +212,9 @@ async fn a_server_that_lost_its_scripts_gets_them_again() {
     assert!(!stats.text().contains("cmdstat_eval:"));
 }
 
-#[tokio::test]
 async fn cleanup_removes_what_expired_long_ago_and_never_the_fence() {
     let mut t = Stage::with(|config| config.locks.cleanup_in_is_locked = true);
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     t.raw.call(&["SET", "syncguard:fence:syncguard:k", "7"]);
     for form in FOREIGN {
         let id = LockId::generate().unwrap();
@@ -238,10 +232,9 @@ async fn cleanup_removes_what_expired_long_ago_and_never_the_fence() {
     assert_eq!(grant.fence.get(), 8);
 }
 
-#[tokio::test]
 async fn force_release_removes_lock_and_index_and_keeps_the_fence() {
     let mut t = Stage::new();
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     assert!(!t.backend.force_release(&key).await.unwrap());
     let grant = t.acquire("k", 30_000).await;
     assert!(t.backend.force_release(&key).await.unwrap());
@@ -253,10 +246,9 @@ async fn force_release_removes_lock_and_index_and_keeps_the_fence() {
     assert!(!t.exists("syncguard:k"));
 }
 
-#[tokio::test]
 async fn a_clients_own_prefix_stands_before_all_keys() {
     let mut t = Stage::with(|config| config.client_key_prefix = "app:".to_owned());
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     let grant = t.acquire("k", 30_000).await;
     let index = format!("app:syncguard:id:{}", grant.lock_id.as_str());
     assert!(t.exists("app:syncguard:k") && t.exists("app:syncguard:fence:syncguard:k"));
@@ -283,7 +275,6 @@ async fn a_clients_own_prefix_stands_before_all_keys() {
     assert!(!t.exists("app:syncguard:k") && !t.exists(&index));
 }
 
-#[tokio::test]
 async fn a_unix_socket_and_a_database_number_work() {
     let t = Stage::new();
     let url = format!("unix://{}?db=3", t.server.socket().display());
@@ -292,5 +283,5 @@ async fn a_unix_socket_and_a_database_number_work() {
     let mut raw = t.server.connect();
     raw.call(&["SELECT", "3"]);
     assert_eq!(raw.call(&["EXISTS", "syncguard:k"]), Answer::Int(1));
-    assert!(!t.backend.is_locked(&Key::new("k").unwrap()).await.unwrap());
+    assert!(!t.backend.is_locked(&key("k")).await.unwrap());
 }

@@ -6,7 +6,9 @@ use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{Backend, ErrorKind};
 
 use crate::child;
-use crate::support::{acquire, backend, key, place, tests};
+use crate::stage::{backend, place};
+use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::suite::tests;
 
 tests![
     the_constructor_touches_nothing,
@@ -31,7 +33,7 @@ async fn the_constructor_touches_nothing() {
 async fn files_belong_to_their_maker_alone() {
     let place = place();
     let backend = backend(&place.path);
-    acquire(&backend, "a").await.unwrap();
+    acquire(&backend, "a").await;
     let mut names = Vec::new();
     for entry in std::fs::read_dir(place.folder.path()).unwrap() {
         let entry = entry.unwrap();
@@ -49,7 +51,7 @@ async fn files_belong_to_their_maker_alone() {
 async fn the_header_is_right_at_once() {
     let place = place();
     let backend = backend(&place.path);
-    acquire(&backend, "a").await.unwrap();
+    acquire(&backend, "a").await;
     // Read by another process: see `open_files.rs`.
     let mut head = Command::new("head");
     let header = head.args(["-c", "100"]).arg(&place.path).output().unwrap();
@@ -64,20 +66,20 @@ async fn an_empty_file_becomes_a_lock_file() {
     let place = place();
     std::fs::write(&place.path, b"").unwrap();
     let backend = backend(&place.path);
-    assert_eq!(acquire(&backend, "a").await.unwrap().fence.get(), 1);
+    assert_eq!(acquire(&backend, "a").await.fence.get(), 1);
 }
 
 async fn a_missing_folder_is_named_and_tried_again() {
     let place = place();
     let folder = place.folder.path().join("missing");
     let backend = backend(&folder.join("locks.db"));
-    let error = acquire(&backend, "a").await.unwrap_err();
+    let error = try_acquire(&backend, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("create it"), "{error}");
     assert!(!error.to_string().contains("missing"), "{error}");
     assert!(!folder.exists());
     std::fs::create_dir(&folder).unwrap();
-    acquire(&backend, "a").await.unwrap();
+    acquire(&backend, "a").await;
 }
 
 async fn a_name_that_sqlite_knows_is_a_file() {
@@ -85,7 +87,7 @@ async fn a_name_that_sqlite_knows_is_a_file() {
     for name in [":memory:", "file:x?mode=memory", "a%20b?c#d"] {
         let path = place.folder.path().join(name);
         let backend = backend(&path);
-        acquire(&backend, "a").await.unwrap();
+        acquire(&backend, "a").await;
         backend.close().await;
         assert!(path.is_file());
     }
@@ -96,7 +98,7 @@ async fn a_link_leads_to_the_file() {
     let link = place.folder.path().join("link");
     std::os::unix::fs::symlink(&place.path, &link).unwrap();
     let (direct, linked) = (backend(&place.path), backend(&link));
-    acquire(&direct, "a").await.unwrap();
+    acquire(&direct, "a").await;
     assert!(linked.is_locked(&key("a")).await.unwrap());
 }
 
@@ -130,14 +132,14 @@ fn probe(path: &Path) -> std::process::Child {
 async fn locks_and_fences_outlive_the_backend() {
     let place = place();
     let first = backend(&place.path);
-    let held = acquire(&first, "held").await.unwrap();
-    let freed = acquire(&first, "freed").await.unwrap();
+    let held = acquire(&first, "held").await;
+    let freed = acquire(&first, "freed").await;
     first.release(&freed.lock_id).await.unwrap();
     first.close().await;
     let second = SqliteBackend::new(SqliteConfig::file(&place.path)).unwrap();
     assert!(second.is_locked(&key("held")).await.unwrap());
     second.release(&held.lock_id).await.unwrap();
     for name in ["held", "freed"] {
-        assert_eq!(acquire(&second, name).await.unwrap().fence.get(), 2);
+        assert_eq!(acquire(&second, name).await.fence.get(), 2);
     }
 }

@@ -3,11 +3,13 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use syncguard::{Backend, Error, ErrorKind};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
 
 use crate::child;
 use crate::sharing::locks_on;
-use crate::support::{acquire, backend, key, make_lock_file, place, tests};
+use crate::stage::{backend, make_lock_file, place};
+use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::suite::tests;
 
 tests![
     symbolic_links_lead_to_the_file_for_all_processes,
@@ -33,7 +35,7 @@ async fn symbolic_links_lead_to_the_file_for_all_processes() {
     symlink(folder.join("link"), folder.join("link to link")).unwrap();
     symlink(folder, folder.join("folder")).unwrap();
     let backend = backend(&place.path);
-    let held = acquire(&backend, "probe").await.unwrap();
+    let held = acquire(&backend, "probe").await;
     let names = ["link", "link to link", "folder/locks.db", "folder/link"];
     for name in names {
         assert_eq!(probe(&folder.join(name)), "locked", "{name}");
@@ -49,7 +51,7 @@ async fn a_link_to_nothing_makes_the_file_that_it_names() {
     let link = place.folder.path().join("link");
     symlink("locks.db", &link).unwrap();
     let linked = backend(&link);
-    acquire(&linked, "probe").await.unwrap();
+    acquire(&linked, "probe").await;
     assert!(place.path.is_file() && link.is_symlink());
     assert_eq!(probe(&place.path), "locked");
 }
@@ -58,7 +60,7 @@ async fn links_in_a_circle_are_refused() {
     let place = place();
     symlink("other", &place.path).unwrap();
     symlink("locks.db", place.folder.path().join("other")).unwrap();
-    let error = acquire(&backend(&place.path), "a").await.unwrap_err();
+    let error = try_acquire(&backend(&place.path), "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("symbolic links"), "{error}");
 }
@@ -74,25 +76,25 @@ async fn a_hard_link_is_refused() {
     let link = place.folder.path().join("link.db");
     std::fs::hard_link(&place.path, &link).unwrap();
     for path in [&place.path, &link] {
-        assert_is_linked(&acquire(&backend(path), "a").await.unwrap_err());
+        assert_is_linked(&try_acquire(&backend(path), "a").await.unwrap_err());
         assert!(probe(path).contains("hard link"));
     }
     std::fs::remove_file(&link).unwrap();
-    acquire(&backend(&place.path), "a").await.unwrap();
+    acquire(&backend(&place.path), "a").await;
 }
 
 async fn a_hard_link_that_is_made_later_is_noticed() {
     let place = place();
     let backend = backend(&place.path);
-    let held = acquire(&backend, "a").await.unwrap();
+    let held = acquire(&backend, "a").await;
     let link = place.folder.path().join("link.db");
     std::fs::hard_link(&place.path, &link).unwrap();
-    assert_is_linked(&acquire(&backend, "b").await.unwrap_err());
+    assert_is_linked(&try_acquire(&backend, "b").await.unwrap_err());
     assert_is_linked(&backend.release(&held.lock_id).await.unwrap_err());
     std::fs::remove_file(&link).unwrap();
     assert!(backend.is_locked(&key("a")).await.unwrap());
     backend.release(&held.lock_id).await.unwrap();
-    assert_eq!(acquire(&backend, "a").await.unwrap().fence.get(), 2);
+    assert_eq!(acquire(&backend, "a").await.fence.get(), 2);
 }
 
 async fn a_file_that_is_mounted_alone_is_refused() {
@@ -121,8 +123,8 @@ async fn a_file_of_a_lower_layer_is_one_file() {
 async fn a_file_that_is_replaced_is_left() {
     let place = place();
     let first = backend(&place.path);
-    acquire(&first, "a").await.unwrap();
-    acquire(&first, "other").await.unwrap();
+    acquire(&first, "a").await;
+    acquire(&first, "other").await;
     let aside = place.folder.path().join("aside");
     std::fs::create_dir(&aside).unwrap();
     std::fs::rename(&place.path, aside.join("locks.db")).unwrap();
@@ -132,10 +134,10 @@ async fn a_file_that_is_replaced_is_left() {
     }
     // Another process begins with a new file: the one that has the old one open must not go on.
     assert_eq!(probe(&place.path), "fence 1");
-    let error = acquire(&first, "probe").await.unwrap_err();
+    let error = try_acquire(&first, "probe").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
     assert!(error.message().contains("replaced"), "{error}");
-    assert_eq!(acquire(&first, "probe").await.unwrap().fence.get(), 2);
+    assert_eq!(acquire(&first, "probe").await.fence.get(), 2);
     assert_eq!(probe(&place.path), "locked");
 }
 
@@ -149,7 +151,7 @@ async fn a_file_that_the_process_has_open_otherwise_is_left_alone() {
     assert!(before > 0);
     let backend = backend(&place.path);
     for _ in 0..3 {
-        let error = acquire(&backend, "a").await.unwrap_err();
+        let error = try_acquire(&backend, "a").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
         assert!(error.message().contains("one copy of SyncGuard"), "{error}");
     }
@@ -157,7 +159,7 @@ async fn a_file_that_the_process_has_open_otherwise_is_left_alone() {
     assert_eq!(locks_on(&place.path), before);
     other.execute_batch("ROLLBACK").unwrap();
     drop(other);
-    acquire(&backend, "a").await.unwrap();
+    acquire(&backend, "a").await;
 }
 
 async fn a_process_without_descriptors_is_told_to_come_again() {
@@ -182,8 +184,9 @@ pub(crate) async fn run_out_of_descriptors(path: &Path) {
         let current = Some(used + left);
         setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
         let backend = backend(path);
-        match acquire(&backend, "a").await {
-            Ok(grant) => fence = grant.fence.get(),
+        match try_acquire(&backend, "a").await {
+            Ok(AcquireOutcome::Acquired(grant)) => fence = grant.fence.get(),
+            Ok(AcquireOutcome::Locked) => panic!("{left}: a is locked"),
             Err(error) => {
                 assert_eq!(
                     error.kind(),
@@ -194,7 +197,7 @@ pub(crate) async fn run_out_of_descriptors(path: &Path) {
             }
         }
         setrlimit(Resource::Nofile, limit).unwrap();
-        if let Ok(grant) = acquire(&backend, "b").await {
+        if let Ok(AcquireOutcome::Acquired(grant)) = try_acquire(&backend, "b").await {
             backend.release(&grant.lock_id).await.unwrap();
         } else {
             panic!("{left}: it works once there are descriptors");

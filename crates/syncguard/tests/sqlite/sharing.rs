@@ -8,7 +8,9 @@ use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{AcquireOutcome, Backend, ErrorKind, LockId, ReleaseOutcome};
 
 use crate::child;
-use crate::support::{acquire, backend, key, place, request, tests};
+use crate::stage::{backend, place};
+use crate::support::locks::{acquire, key, request};
+use crate::support::suite::tests;
 
 tests![
     a_writer_in_the_way_is_waited_for,
@@ -34,18 +36,18 @@ fn writer(path: &Path) -> Connection {
 async fn a_writer_in_the_way_is_waited_for() {
     let place = place();
     let backend = Arc::new(backend(&place.path));
-    acquire(&backend, "a").await.unwrap();
+    acquire(&*backend, "a").await;
     let writer = writer(&place.path);
     let waiting = {
         let backend = Arc::clone(&backend);
-        tokio::spawn(async move { acquire(&backend, "b").await })
+        tokio::spawn(async move { acquire(&*backend, "b").await })
     };
     // Still in the way: a read by another backend, which needs no write lock, comes through.
     let reader = self::backend(&place.path);
     assert!(reader.is_locked(&key("a")).await.unwrap());
     assert!(!waiting.is_finished());
     writer.execute_batch("COMMIT").unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap().fence.get(), 1);
+    assert_eq!(waiting.await.unwrap().fence.get(), 1);
 }
 
 async fn a_writer_in_the_way_for_too_long_is_named() {
@@ -77,7 +79,7 @@ async fn a_writer_in_the_way_for_too_long_is_named() {
 async fn what_fails_in_a_transaction_leaves_the_others_alone() {
     let place = place();
     let backend = backend(&place.path);
-    let taken = acquire(&backend, "taken").await.unwrap();
+    let taken = acquire(&backend, "taken").await;
     set_counter(&place.path, "used up", 900_000_000_000_000);
     let mut reused = request("reused id");
     reused.lock_id = taken.lock_id.clone();
@@ -117,7 +119,7 @@ async fn what_fails_in_a_transaction_leaves_the_others_alone() {
     assert!(matches!(absent.unwrap(), ReleaseOutcome::Absent(_)));
     // The refused ones have not even counted.
     assert!(!backend.is_locked(&key("reused id")).await.unwrap());
-    let next = acquire(&backend, "reused id").await.unwrap();
+    let next = acquire(&backend, "reused id").await;
     assert_eq!(next.fence.get(), 1);
 }
 
@@ -136,7 +138,7 @@ fn set_counter(path: &Path, name: &str, counter: i64) {
 async fn a_second_backend_leaves_the_locks_of_the_first_on_the_file() {
     let place = place();
     let first = backend(&place.path);
-    acquire(&first, "a").await.unwrap();
+    acquire(&first, "a").await;
     let before = locks_on(&place.path);
     assert!(before > 0, "an open file in WAL mode is locked");
     let second = backend(&place.path);
@@ -169,7 +171,7 @@ async fn the_thread_ends_with_its_backend() {
 pub(crate) async fn count_threads(path: &Path) {
     let closed = backend(path);
     assert_eq!(threads(), 0);
-    acquire(&closed, "a").await.unwrap();
+    acquire(&closed, "a").await;
     assert_eq!(threads(), 1);
     closed.close().await;
     until(0).await;

@@ -1,26 +1,25 @@
 //! What is said when a connection is made, and to whom it is made.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "support/fake_redis.rs"]
-mod fake_redis;
-#[path = "support/redis_server.rs"]
-mod redis_server;
-#[path = "support/resp.rs"]
-mod resp;
-
 use std::time::{Duration, Instant};
 
-use certificates::Certificates;
-use redis_server::{LOCKS_ONLY, RedisServer, free_port};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
-use syncguard::{Backend, Error, ErrorKind, Key};
+use syncguard::{Backend, Error, ErrorKind};
+
+use crate::support::certificates::Certificates;
+use crate::support::locks::key;
+use crate::support::redis_server::{LOCKS_ONLY, RedisServer, free_port};
+use crate::support::suite::tests;
+
+tests![
+    the_name_is_told_and_a_refusal_of_it_does_not_matter,
+    a_server_with_too_many_clients_says_so,
+    what_is_no_redis_is_told_apart,
+    one_sentinel_that_knows_is_enough,
+    silent_sentinels_and_former_primaries_cost_no_time,
+    credentials_go_where_they_belong,
+    a_replica_that_a_sentinel_takes_for_the_primary_is_not_used,
+    sentinels_and_primaries_are_reached_by_tls,
+];
 
 async fn try_at(url: &str) -> Result<bool, Error> {
     try_with(RedisConfig::from_url(url).unwrap()).await
@@ -28,17 +27,16 @@ async fn try_at(url: &str) -> Result<bool, Error> {
 
 async fn try_with(config: RedisConfig) -> Result<bool, Error> {
     let backend = RedisBackend::new(config).unwrap();
-    backend.is_locked(&Key::new("k").unwrap()).await
+    backend.is_locked(&key("k")).await
 }
 
-#[tokio::test]
 async fn the_name_is_told_and_a_refusal_of_it_does_not_matter() {
     let server = RedisServer::start();
     let backend = RedisBackend::new(
         RedisConfig::from_url(&format!("{}?connectionName=mine", server.url())).unwrap(),
     )
     .unwrap();
-    assert!(!backend.is_locked(&Key::new("k").unwrap()).await.unwrap());
+    assert!(!backend.is_locked(&key("k")).await.unwrap());
     let clients = server.connect().call(&["CLIENT", "LIST"]);
     assert!(clients.text().contains(" name=mine "), "{clients:?}");
 
@@ -50,7 +48,6 @@ async fn the_name_is_told_and_a_refusal_of_it_does_not_matter() {
     assert!(!try_at(&url).await.unwrap());
 }
 
-#[tokio::test]
 async fn a_server_with_too_many_clients_says_so() {
     let server = RedisServer::start();
     let mut raw = server.connect();
@@ -62,7 +59,6 @@ async fn a_server_with_too_many_clients_says_so() {
     }
 }
 
-#[tokio::test]
 async fn what_is_no_redis_is_told_apart() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -79,7 +75,6 @@ async fn what_is_no_redis_is_told_apart() {
     assert_eq!(error.kind(), ErrorKind::Internal, "{error:?}");
 }
 
-#[tokio::test]
 async fn one_sentinel_that_knows_is_enough() {
     let primary = RedisServer::start();
     let sentinel = RedisServer::start_sentinel(&primary, &[]);
@@ -101,12 +96,11 @@ async fn one_sentinel_that_knows_is_enough() {
     assert!(error.message().contains("sentinel"), "{error}");
 }
 
-#[tokio::test]
 async fn silent_sentinels_and_former_primaries_cost_no_time() {
     let primary = RedisServer::start();
-    let (knows, _told) = fake_redis::sentinel(primary.port()).await;
-    let silent = fake_redis::silent().await;
-    let (cut_off, _told) = fake_redis::sentinel(silent).await;
+    let (knows, _told) = crate::fake::sentinel(primary.port()).await;
+    let silent = crate::fake::silent().await;
+    let (cut_off, _told) = crate::fake::sentinel(silent).await;
     let start = Instant::now();
     for nodes in [[silent, knows], [cut_off, knows]] {
         let nodes = nodes.map(|port| format!("127.0.0.1:{port}")).join(",");
@@ -117,7 +111,6 @@ async fn silent_sentinels_and_former_primaries_cost_no_time() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
-#[tokio::test]
 async fn credentials_go_where_they_belong() {
     let primary = RedisServer::start_with(&["requirepass inner"]);
     let sentinel = RedisServer::start_sentinel(
@@ -148,11 +141,10 @@ async fn credentials_go_where_they_belong() {
     }
 }
 
-#[tokio::test]
 async fn a_replica_that_a_sentinel_takes_for_the_primary_is_not_used() {
     let primary = RedisServer::start();
     let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
-    let (sentinel, _told) = fake_redis::sentinel(replica.port()).await;
+    let (sentinel, _told) = crate::fake::sentinel(replica.port()).await;
     let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
     // To read, a replica would do.
     let error = try_at(&url).await.unwrap_err();
@@ -162,7 +154,6 @@ async fn a_replica_that_a_sentinel_takes_for_the_primary_is_not_used() {
     assert!(!try_at(&url).await.unwrap());
 }
 
-#[tokio::test]
 async fn sentinels_and_primaries_are_reached_by_tls() {
     let certificates = Certificates::for_server(&["locks.example"]);
     let server = RedisServer::start_with_tls(&certificates, &["requirepass secret"]);

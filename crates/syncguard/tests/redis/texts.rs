@@ -1,34 +1,30 @@
 //! Five ways in which no connection comes about, and what is said of each.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "support/fake_redis.rs"]
-mod fake_redis;
-#[path = "support/redis_server.rs"]
-mod redis_server;
-#[path = "support/resp.rs"]
-mod resp;
-
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use certificates::Certificates;
-use redis_server::{RedisServer, free_port};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
-use syncguard::{AcquireRequest, Backend, Error, ErrorKind, Key, Ttl};
+use syncguard::{Backend, Error, ErrorKind};
+
+use crate::support::certificates::Certificates;
+use crate::support::locks::{key, try_acquire};
+use crate::support::redis_server::{RedisServer, free_port};
+use crate::support::suite::tests;
+
+tests![
+    an_unknown_host,
+    a_refused_port,
+    a_server_of_another_protocol,
+    tls_to_a_server_without_it,
+    no_tls_to_a_server_with_it,
+    a_certificate_that_is_not_trusted,
+    a_reply_in_the_words_of_the_server,
+];
 
 async fn refused(config: RedisConfig) -> Error {
     let backend = RedisBackend::new(config).unwrap();
-    let ttl = Ttl::from_millis(60_000).unwrap();
-    let request = AcquireRequest::new(Key::new("private").unwrap(), ttl).unwrap();
     let start = Instant::now();
-    let error = backend.acquire(&request).await.unwrap_err();
+    let error = try_acquire(&backend, "private").await.unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(4), "{error:?}");
     assert!(!format!("{error:?}").contains("private"), "{error:?}");
     assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
@@ -46,7 +42,6 @@ fn assert_text(error: &Error, text: &str) {
     assert!(!error.is_outcome_unknown(), "{error:?}");
 }
 
-#[tokio::test]
 async fn an_unknown_host() {
     let error = refused_at("redis://user:s3cret@nowhere.invalid:7").await;
     let cause = error.source().unwrap().to_string();
@@ -58,7 +53,6 @@ async fn an_unknown_host() {
     );
 }
 
-#[tokio::test]
 async fn a_refused_port() {
     let port = free_port();
     let error = refused_at(&format!("redis://user:s3cret@127.0.0.1:{port}")).await;
@@ -82,10 +76,9 @@ async fn a_refused_port() {
     );
 }
 
-#[tokio::test]
 async fn a_server_of_another_protocol() {
     // As PostgreSQL does: what comes is no request, and it hangs up.
-    let port = fake_redis::listen(|mut stream| async move {
+    let port = crate::fake::listen(|mut stream| async move {
         let mut length = [0; 4];
         let _ = tokio::io::AsyncReadExt::read_exact(&mut stream, &mut length).await;
     })
@@ -99,7 +92,6 @@ async fn a_server_of_another_protocol() {
     );
 }
 
-#[tokio::test]
 async fn tls_to_a_server_without_it() {
     let server = RedisServer::start();
     // Which of two things the server does depends on chance: it waits for the end of a line, or finds
@@ -116,7 +108,6 @@ async fn tls_to_a_server_without_it() {
     }
 }
 
-#[tokio::test]
 async fn no_tls_to_a_server_with_it() {
     let certificates = Certificates::for_server(&["127.0.0.1"]);
     let server = RedisServer::start_with_tls(&certificates, &[]);
@@ -130,7 +121,6 @@ async fn no_tls_to_a_server_with_it() {
     );
 }
 
-#[tokio::test]
 async fn a_certificate_that_is_not_trusted() {
     let certificates = Certificates::for_server(&["127.0.0.1"]);
     let server = RedisServer::start_with_tls(&certificates, &[]);
@@ -149,38 +139,31 @@ async fn a_certificate_that_is_not_trusted() {
     );
 }
 
-#[tokio::test]
 async fn a_reply_in_the_words_of_the_server() {
     let server = RedisServer::start();
     server
         .connect()
         .call(&["RPUSH", "syncguard:private", "of somebody else"]);
     let backend = RedisBackend::new(RedisConfig::from_url(&server.url()).unwrap()).unwrap();
-    let error = backend
-        .is_locked(&Key::new("private").unwrap())
-        .await
-        .unwrap_err();
+    let error = backend.is_locked(&key("private")).await.unwrap_err();
     let words = "WRONGTYPE Operation against a key holding the wrong kind of value script: ";
     assert!(error.message().contains(words), "{error}");
 
     // One that quotes what it was sent.
-    let port = fake_redis::listen(|stream| async move {
-        let Some(mut stream) = fake_redis::until_script(stream).await else {
+    let port = crate::fake::listen(|stream| async move {
+        let Some(mut stream) = crate::fake::until_script(stream).await else {
             return;
         };
         let reply = b"-ERR cannot serve syncguard:private here\r\n";
         tokio::io::AsyncWriteExt::write_all(&mut stream, reply)
             .await
             .unwrap();
-        let _ = fake_redis::read_request(&mut stream).await;
+        let _ = crate::fake::read_request(&mut stream).await;
     })
     .await;
     let url = format!("redis://127.0.0.1:{port}");
     let backend = RedisBackend::new(RedisConfig::from_url(&url).unwrap()).unwrap();
-    let error = backend
-        .is_locked(&Key::new("private").unwrap())
-        .await
-        .unwrap_err();
+    let error = backend.is_locked(&key("private")).await.unwrap_err();
     assert_eq!(
         error.message(),
         "redis answered ERR: unexpected error: ERR cannot serve [hidden] here"

@@ -4,7 +4,9 @@ use std::process::Command;
 use rusqlite::Connection;
 use syncguard::{Backend, Error, ErrorKind};
 
-use crate::support::{Place, acquire, backend, key, make_lock_file, place, snapshot, tests};
+use crate::stage::{Place, backend, make_lock_file, place, snapshot};
+use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::suite::tests;
 
 tests![
     another_kind_of_file_is_refused,
@@ -23,7 +25,7 @@ tests![
 async fn refused(place: &Place, kind: ErrorKind, advice: &str) -> Error {
     let before = snapshot(place.folder.path());
     let backend = backend(&place.path);
-    let error = acquire(&backend, "a").await.unwrap_err();
+    let error = try_acquire(&backend, "a").await.unwrap_err();
     let again = backend.is_locked(&key("a")).await.unwrap_err();
     backend.close().await;
     for error in [&error, &again] {
@@ -169,7 +171,7 @@ async fn a_path_that_is_no_file_is_refused() {
         (folder.join("x".repeat(300)), "not a valid name"),
     ];
     for (path, advice) in cases {
-        let error = acquire(&backend(&path), "a").await.unwrap_err();
+        let error = try_acquire(&backend(&path), "a").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
         assert!(error.message().contains(advice), "{error}");
     }
@@ -178,11 +180,11 @@ async fn a_path_that_is_no_file_is_refused() {
 async fn once_the_reason_is_gone_the_same_backend_works() {
     let place = damaged(4096, None).await;
     let backend = backend(&place.path);
-    acquire(&backend, "a").await.unwrap_err();
+    try_acquire(&backend, "a").await.unwrap_err();
     std::fs::remove_file(&place.path).unwrap();
     std::fs::write(&place.path, b"hello").unwrap();
-    let error = acquire(&backend, "a").await.unwrap_err();
+    let error = try_acquire(&backend, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     std::fs::remove_file(&place.path).unwrap();
-    assert_eq!(acquire(&backend, "a").await.unwrap().fence.get(), 1);
+    assert_eq!(acquire(&backend, "a").await.fence.get(), 1);
 }

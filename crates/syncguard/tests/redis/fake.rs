@@ -1,7 +1,5 @@
 //! What stands in for servers that cannot be told to misbehave.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::future::Future;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

@@ -1,28 +1,13 @@
-//! What the tests share: a server, and short forms that fail the test.
+//! What the tests share: a server, backends on it, and a look at its sessions.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, Grant, Key, Ttl};
+use syncguard::{Backend, Error};
 
-use crate::postgres_server::PostgresServer;
-
-pub(crate) type Tests = &'static [(&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>)];
-
-/// Lists tests by name.
-macro_rules! tests {
-    ($($test:ident),+ $(,)?) => {
-        pub(crate) const TESTS: crate::support::Tests = &[$((
-            stringify!($test),
-            || Box::pin($test()),
-        )),+];
-    };
-}
-pub(crate) use tests;
+use crate::support::locks::{eventually, key};
+use crate::support::postgres_server::PostgresServer;
 
 static SERVER: OnceLock<PostgresServer> = OnceLock::new();
 
@@ -59,35 +44,12 @@ pub(crate) async fn backend(config: PostgresConfig) -> (PostgresBackend, Tables)
     (backend, tables)
 }
 
-pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
-
-pub(crate) fn ttl(ms: i64) -> Ttl {
-    Ttl::from_millis(ms).unwrap()
-}
-
-pub(crate) async fn try_acquire(
-    backend: &dyn Backend,
-    name: &str,
-) -> Result<AcquireOutcome, Error> {
-    let request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
-    backend.acquire(&request).await
-}
-
-pub(crate) async fn acquire(backend: &dyn Backend, name: &str) -> Grant {
-    match try_acquire(backend, name).await.unwrap() {
-        AcquireOutcome::Acquired(grant) => grant,
-        AcquireOutcome::Locked => panic!("the key is locked"),
-    }
-}
-
-/// Asks until the answer is yes; fails after 20 s.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !holds().await {
-        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+/// Whether a session can be had: asks for tables that do not exist.
+pub(crate) async fn enters(config: PostgresConfig) -> Result<(), Error> {
+    let backend = PostgresBackend::new(config, options(&own_tables())).unwrap();
+    match backend.is_locked(&key("k")).await {
+        Err(error) if error.message().contains("setupSchema") => Ok(()),
+        other => other.map(drop),
     }
 }
 

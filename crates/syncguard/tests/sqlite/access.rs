@@ -3,10 +3,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rusqlite::Connection;
-use syncguard::{Backend, Error, ErrorKind};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
 
 use crate::child::{open_to_all, play_mounted, probe_without_privileges};
-use crate::support::{Place, acquire, backend, key, make_lock_file, place, snapshot, tests};
+use crate::stage::{Place, backend, make_lock_file, place, snapshot};
+use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::suite::tests;
 
 tests![
     a_file_that_cannot_be_written_is_refused,
@@ -85,32 +87,33 @@ async fn a_full_disk_is_reported_and_got_over() {
 /// The scenario "full disk": `path` is on a small disk.
 pub(crate) async fn on_a_small_disk(path: &Path) {
     let backend = backend(path);
-    let held = acquire(&backend, "held").await.unwrap();
+    let held = acquire(&backend, "held").await;
     let filler = path.with_file_name("filler");
     fill(&filler);
 
     let mut last = 0;
     let error = loop {
-        match acquire(&backend, "busy").await {
-            Ok(grant) => {
+        match try_acquire(&backend, "busy").await {
+            Ok(AcquireOutcome::Acquired(grant)) => {
                 last = grant.fence.get();
                 // May fail for want of space, as the next may.
                 if let Err(error) = backend.release(&grant.lock_id).await {
                     break error;
                 }
             }
+            Ok(AcquireOutcome::Locked) => panic!("busy is locked"),
             Err(error) => break error,
         }
     };
     assert_is_full(&error);
-    assert_is_full(&acquire(&backend, "other").await.unwrap_err());
+    assert_is_full(&try_acquire(&backend, "other").await.unwrap_err());
 
     std::fs::remove_file(filler).unwrap();
     // What was there is there, and what was not said to be there is not.
     assert!(backend.is_locked(&key("held")).await.unwrap());
     assert!(!backend.is_locked(&key("other")).await.unwrap());
     backend.force_release(&key("busy")).await.unwrap();
-    assert!(acquire(&backend, "busy").await.unwrap().fence.get() > last);
+    assert!(acquire(&backend, "busy").await.fence.get() > last);
     backend.release(&held.lock_id).await.unwrap();
     backend.close().await;
     let verdict: String = Connection::open(path)

@@ -1,29 +1,21 @@
 //! Locks that other libraries write are understood in whatever order their members stand.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+use syncguard::{Absence, AcquireOutcome, Backend, ExtendOutcome, LockId, Lookup, ReleaseOutcome};
 
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "support/redis_server.rs"]
-mod redis_server;
-#[path = "support/redis_stage.rs"]
-mod redis_stage;
-#[path = "support/resp.rs"]
-mod resp;
+use crate::stage::{FOREIGN, Stage, json};
+use crate::support::locks::{key, ttl};
+use crate::support::suite::tests;
 
-use redis_stage::{FOREIGN, Stage, json, ttl};
-use syncguard::{
-    Absence, AcquireOutcome, Backend, ExtendOutcome, Key, LockId, Lookup, ReleaseOutcome,
-};
+tests![
+    what_others_write_is_held_read_extended_and_released,
+    extend_keeps_unknown_members_where_text_cannot_be_replaced,
+    expired_locks_of_others_are_free_and_removed,
+    within_the_tolerance_locks_of_others_are_held,
+];
 
-#[tokio::test]
 async fn what_others_write_is_held_read_extended_and_released() {
     let mut t = Stage::new();
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     for form in FOREIGN {
         let id = LockId::generate().unwrap();
         let written = t.write(form, "k", &id, 30_000);
@@ -59,7 +51,6 @@ async fn what_others_write_is_held_read_extended_and_released() {
     }
 }
 
-#[tokio::test]
 async fn extend_keeps_unknown_members_where_text_cannot_be_replaced() {
     let mut t = Stage::new();
     let id = LockId::generate().unwrap();
@@ -76,10 +67,9 @@ async fn extend_keeps_unknown_members_where_text_cannot_be_replaced() {
     assert_eq!(stored["fence"], "000000000000007");
 }
 
-#[tokio::test]
 async fn expired_locks_of_others_are_free_and_removed() {
     let mut t = Stage::new();
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     for form in FOREIGN {
         for round in 0..2 {
             let id = LockId::generate().unwrap();
@@ -109,7 +99,6 @@ async fn expired_locks_of_others_are_free_and_removed() {
     }
 }
 
-#[tokio::test]
 async fn within_the_tolerance_locks_of_others_are_held() {
     let mut t = Stage::new();
     for form in FOREIGN {

@@ -1,12 +1,11 @@
 //! A backend on a server of its own, and a second connection to look at what it does there.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Grant, Key, LockId, Ttl};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, Grant, LockId};
 
-use crate::redis_server::RedisServer;
-use crate::resp::Resp;
+use crate::support::locks;
+use crate::support::redis_server::RedisServer;
+use crate::support::resp::Resp;
 
 /// Names that end strings, look like members, or are long.
 pub(crate) fn hostile_names() -> Vec<String> {
@@ -90,11 +89,7 @@ impl Stage {
 }
 
 pub(crate) fn request(key: &str, ttl_ms: i64) -> AcquireRequest {
-    AcquireRequest::new(Key::new(key).unwrap(), Ttl::from_millis(ttl_ms).unwrap()).unwrap()
-}
-
-pub(crate) fn ttl(ms: i64) -> Ttl {
-    Ttl::from_millis(ms).unwrap()
+    AcquireRequest::new(locks::key(key), locks::ttl(ttl_ms)).unwrap()
 }
 
 pub(crate) fn json(text: &str) -> serde_json::Value {

@@ -1,44 +1,30 @@
 //! What stands in Firestore: the format that other clients share, and what to do with what they leave.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-#![allow(
-    unreachable_pub,
-    dead_code,
-    reason = "the support is shared by several tests"
-)]
-
-mod firestore_support;
-
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use firestore_support::{Server, acquire, eventually, key, text, try_acquire};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
 use syncguard::firestore::Warning;
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Clock, ErrorKind, ExtendOutcome, LockId, Lookup,
-    Owner, ReleaseOutcome, Ttl, hash_key,
+    Absence, AcquireOutcome, AcquireRequest, ErrorKind, ExtendOutcome, LockId, Lookup, Owner,
+    ReleaseOutcome, Ttl, hash_key,
 };
 
+use crate::stage::{Server, text};
+use crate::support::locks::{ManualClock, acquire, eventually, key, try_acquire};
+use crate::support::suite::tests;
+
+tests![
+    locks_and_counters_have_the_shared_format,
+    a_lock_of_another_client_is_respected_extended_and_released,
+    duplicates_are_reported_and_only_expired_ones_are_deleted,
+    cleanup_deletes_what_is_long_over_and_never_a_counter,
+    keys_that_firestore_forbids_as_ids_work,
+    a_malformed_document_is_an_error_and_stays,
+    collections_can_be_chosen,
+];
+
 const NOW: i64 = 1_700_000_000_000;
-
-/// A clock that stands until it is set.
-#[derive(Clone)]
-struct ManualClock(Arc<AtomicI64>);
-
-impl Clock for ManualClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-fn clock() -> ManualClock {
-    ManualClock(Arc::new(AtomicI64::new(NOW)))
-}
 
 /// A lock as another client writes it.
 fn lock(lock_id: &LockId, expires_at_ms: i64) -> [(&'static str, ValueType); 5] {
@@ -51,10 +37,9 @@ fn lock(lock_id: &LockId, expires_at_ms: i64) -> [(&'static str, ValueType); 5] 
     ]
 }
 
-#[tokio::test]
 async fn locks_and_counters_have_the_shared_format() {
     let server = Server::start();
-    let backend = server.backend_on(clock(), |_| {});
+    let backend = server.backend_on(ManualClock::at(NOW), |_| {});
     let mut request = AcquireRequest::new(key("k"), Ttl::DEFAULT).unwrap();
     request.owner = Some(Owner::new("worker 1").unwrap());
     backend.acquire(&request).await.unwrap();
@@ -87,10 +72,9 @@ async fn locks_and_counters_have_the_shared_format() {
     assert_eq!(server.fields("fence_counters/fence:k").await, Some(counter));
 }
 
-#[tokio::test]
 async fn a_lock_of_another_client_is_respected_extended_and_released() {
     let server = Server::start();
-    let backend = server.backend_on(clock(), |_| {});
+    let backend = server.backend_on(ManualClock::at(NOW), |_| {});
     let lock_id = LockId::generate().unwrap();
     let mut fields = lock(&lock_id, NOW + 1).to_vec();
     // JavaScript may write a number that is whole as a double, and members that we do not know.
@@ -105,7 +89,7 @@ async fn a_lock_of_another_client_is_respected_extended_and_released() {
         .await;
 
     assert_eq!(
-        try_acquire(&backend, &key("k")).await.unwrap(),
+        try_acquire(&*backend, "k").await.unwrap(),
         AcquireOutcome::Locked
     );
     let record = backend
@@ -128,15 +112,14 @@ async fn a_lock_of_another_client_is_respected_extended_and_released() {
         backend.release(&lock_id).await.unwrap(),
         ReleaseOutcome::Released
     );
-    assert_eq!(acquire(&backend, &key("k")).await.fence.get(), 8);
+    assert_eq!(acquire(&*backend, "k").await.fence.get(), 8);
 }
 
-#[tokio::test]
 async fn duplicates_are_reported_and_only_expired_ones_are_deleted() {
     let server = Server::start();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);
-    let backend = server.backend_on(clock(), |config| {
+    let backend = server.backend_on(ManualClock::at(NOW), |config| {
         config.on_warning = Some(Arc::new(move |warning: &Warning| {
             sink.lock().unwrap().push(warning.clone());
         }));
@@ -188,12 +171,11 @@ async fn duplicates_are_reported_and_only_expired_ones_are_deleted() {
     assert_eq!(server.fields("locks/c").await, None);
 }
 
-#[tokio::test]
 async fn cleanup_deletes_what_is_long_over_and_never_a_counter() {
     let server = Server::start();
-    let clock = clock();
+    let clock = ManualClock::at(NOW);
     let backend = server.backend_on(clock.clone(), |config| config.cleanup_in_is_locked = true);
-    let grant = acquire(&backend, &key("k")).await;
+    let grant = acquire(&*backend, "k").await;
     let counter = server.fields("fence_counters/fence:k").await;
     clock.0.store(grant.expires_at_ms + 2000, Ordering::SeqCst);
     server.emulator.faults().reset_calls();
@@ -202,11 +184,13 @@ async fn cleanup_deletes_what_is_long_over_and_never_a_counter() {
 
     clock.0.store(grant.expires_at_ms + 2001, Ordering::SeqCst);
     assert!(!backend.is_locked(&key("k")).await.unwrap());
-    eventually(async || server.fields("locks/k").await.is_none()).await;
+    eventually("the lock is deleted", async || {
+        server.fields("locks/k").await.is_none()
+    })
+    .await;
     assert_eq!(server.fields("fence_counters/fence:k").await, counter);
 }
 
-#[tokio::test]
 async fn keys_that_firestore_forbids_as_ids_work() {
     let server = Server::start();
     let backend = server.backend();
@@ -221,7 +205,7 @@ async fn keys_that_firestore_forbids_as_ids_work() {
         "____",
         long.as_str(),
     ] {
-        let grant = acquire(&backend, &key(text)).await;
+        let grant = acquire(&*backend, text).await;
         assert!(backend.is_locked(&key(text)).await.unwrap());
         let record = backend
             .lookup(&Lookup::LockId(grant.lock_id.clone()))
@@ -232,12 +216,11 @@ async fn keys_that_firestore_forbids_as_ids_work() {
             backend.release(&grant.lock_id).await.unwrap(),
             ReleaseOutcome::Released
         );
-        let again = acquire(&backend, &key(text)).await;
+        let again = acquire(&*backend, text).await;
         assert_eq!(again.fence.get(), 2, "the counter of {text} is not its own");
     }
 }
 
-#[tokio::test]
 async fn a_malformed_document_is_an_error_and_stays() {
     let server = Server::start();
     let backend = server.backend();
@@ -249,23 +232,25 @@ async fn a_malformed_document_is_an_error_and_stays() {
         )
         .await;
     for name in ["a", "b"] {
-        let error = try_acquire(&backend, &key(name)).await.unwrap_err();
+        let error = try_acquire(&*backend, name).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal);
     }
     assert!(backend.is_locked(&key("a")).await.is_err());
     assert!(server.fields("locks/a").await.is_some());
     assert_eq!(server.fields("locks/b").await, None);
-    eventually(async || server.emulator.open_transactions() == 0).await;
+    eventually("no transaction is open", async || {
+        server.emulator.open_transactions() == 0
+    })
+    .await;
 }
 
-#[tokio::test]
 async fn collections_can_be_chosen() {
     let server = Server::start();
     let backend = server.backend_with(|config| {
         config.collection = "my locks".to_owned();
         config.fence_collection = "my fences".to_owned();
     });
-    let grant = acquire(&backend, &key("k")).await;
+    let grant = acquire(&*backend, "k").await;
     assert!(server.fields("my locks/k").await.is_some());
     assert!(server.fields("my fences/fence:k").await.is_some());
     assert_eq!(

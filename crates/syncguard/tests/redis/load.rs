@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Key, Ttl};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
 use tokio::task::JoinSet;
 
-use crate::redis_server::RedisServer;
+use crate::support::locks::{key, request};
+use crate::support::redis_server::RedisServer;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(600);
 /// How much longer than its timeout a call may take.
@@ -26,16 +27,12 @@ pub(crate) fn backend_at(server: &RedisServer) -> Arc<dyn Backend> {
     backend(RedisConfig::from_url(&server.url()).unwrap())
 }
 
-pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
-
 /// One attempt, as the library's users make it; fails the test when it takes too long.
 pub(crate) async fn acquire(
     backend: &Arc<dyn Backend>,
     name: &str,
 ) -> Result<AcquireOutcome, Error> {
-    let request = AcquireRequest::new(key(name), Ttl::from_millis(60_000).unwrap()).unwrap();
+    let request = request(name);
     let start = Instant::now();
     let answer = operation::acquire(backend, request, CallOptions::default(), pending()).await;
     assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());

@@ -1,33 +1,26 @@
 //! Replies that end early, or never.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/fake_redis.rs"]
-mod fake_redis;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use fake_redis::{listen, until_script};
+use syncguard::ErrorKind;
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireRequest, Backend, Error, ErrorKind, Key, Ttl};
 use tokio::io::AsyncWriteExt;
+
+use crate::fake::{listen, until_script};
+use crate::support::locks::try_acquire;
+use crate::support::suite::tests;
+
+tests![
+    a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends,
+    a_reply_without_an_end_is_not_read_to_the_end,
+    as_much_as_honest_replies_need_is_read,
+];
 
 fn backend_at(port: u16) -> RedisBackend {
     RedisBackend::new(RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap()).unwrap()
 }
 
-async fn acquire(backend: &RedisBackend) -> Result<(), Error> {
-    let ttl = Ttl::from_millis(60_000).unwrap();
-    let request = AcquireRequest::new(Key::new("k").unwrap(), ttl).unwrap();
-    backend.acquire(&request).await.map(drop)
-}
-
-#[tokio::test]
 async fn a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends() {
     const REPLY: &[u8] = b"*3\r\n:1\r\n:7\r\n:1700000000000\r\n";
     for cut in 0..REPLY.len() {
@@ -37,7 +30,7 @@ async fn a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends() {
             }
         })
         .await;
-        let error = acquire(&backend_at(port)).await.unwrap_err();
+        let error = try_acquire(&backend_at(port), "k").await.unwrap_err();
         assert_eq!(
             error.kind(),
             ErrorKind::ServiceUnavailable,
@@ -47,7 +40,6 @@ async fn a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends() {
     }
 }
 
-#[tokio::test]
 async fn a_reply_without_an_end_is_not_read_to_the_end() {
     // A text that is too long, a list that is too long, and a line that never ends.
     for (head, part) in [
@@ -79,7 +71,7 @@ async fn a_reply_without_an_end_is_not_read_to_the_end() {
         })
         .await;
         let backend = backend_at(port);
-        let outcome = acquire(&backend).await;
+        let outcome = try_acquire(&backend, "k").await;
         if !head.is_empty() {
             let error = outcome.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Internal, "{head}: {error:?}");
@@ -98,7 +90,6 @@ async fn a_reply_without_an_end_is_not_read_to_the_end() {
 /// Beside the count of bytes: the connection has ended.
 const ENDED: usize = 1 << 62;
 
-#[tokio::test]
 async fn as_much_as_honest_replies_need_is_read() {
     // A thousand calls at once, each with a long reply that comes in pieces.
     let port = listen(move |stream| async move {
@@ -108,7 +99,7 @@ async fn as_much_as_honest_replies_need_is_read() {
         let reply = format!("${}\r\n{}\r\n", 6000, "x".repeat(6000));
         loop {
             stream.write_all(reply.as_bytes()).await.unwrap();
-            if fake_redis::read_request(&mut stream).await.is_none() {
+            if crate::fake::read_request(&mut stream).await.is_none() {
                 return;
             }
         }
@@ -118,7 +109,7 @@ async fn as_much_as_honest_replies_need_is_read() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..1000 {
         let backend = Arc::clone(&backend);
-        tasks.spawn(async move { acquire(&backend).await.unwrap_err() });
+        tasks.spawn(async move { try_acquire(&*backend, "k").await.unwrap_err() });
     }
     for error in tasks.join_all().await {
         // It makes no sense, but it is the reply.

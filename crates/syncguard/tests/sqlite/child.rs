@@ -6,7 +6,9 @@ use std::process::{Command, Output, Stdio};
 
 use syncguard::{AcquireOutcome, Backend};
 
-use crate::support::{backend, block_on, request};
+use crate::stage::backend;
+use crate::support::locks::request;
+use crate::support::suite::block_on;
 use crate::{access, names, sharing};
 
 const SCENARIO: &str = "SYNCGUARD_SCENARIO";

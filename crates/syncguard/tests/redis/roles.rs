@@ -1,28 +1,18 @@
 //! What happens on a connection whose server is demoted, or refuses writes, while it lives: on the
 //! current Redis, and on the oldest that is supported, which words errors inside scripts otherwise.
 
-#![allow(dead_code, reason = "other tests use more of what they share")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "support/fake_redis.rs"]
-mod fake_redis;
-#[path = "support/redis_load.rs"]
-mod redis_load;
-#[path = "support/redis_server.rs"]
-mod redis_server;
-#[path = "support/resp.rs"]
-mod resp;
-
-use redis_load::{acquire, backend, backend_at, pair, until_it_works};
-use redis_server::{RedisServer, Version, free_port};
 use syncguard::ErrorKind;
 use syncguard::redis::RedisConfig;
+
+use crate::load::{acquire, backend, backend_at, pair, until_it_works};
+use crate::support::redis_server::{ADMIN, RedisServer, Version, free_port};
+use crate::support::suite::tests;
+
+tests![
+    a_server_that_is_demoted_and_promoted_serves_again,
+    the_primary_that_a_sentinel_names_next_is_used_though_the_demoted_one_still_answers,
+    what_a_script_meets_is_told_by_its_code,
+];
 
 async fn on_each_version<F: Future<Output = ()>>(test: impl Fn(Version) -> F) {
     for version in [Version::Installed, Version::Oldest] {
@@ -41,7 +31,6 @@ fn connection_of_library(server: &RedisServer) -> String {
     line.split_whitespace().next().unwrap().to_owned()
 }
 
-#[tokio::test]
 async fn a_server_that_is_demoted_and_promoted_serves_again() {
     on_each_version(async |version| {
         let server = RedisServer::start_version(version, &[]);
@@ -63,12 +52,11 @@ async fn a_server_that_is_demoted_and_promoted_serves_again() {
     .await;
 }
 
-#[tokio::test]
 async fn the_primary_that_a_sentinel_names_next_is_used_though_the_demoted_one_still_answers() {
     on_each_version(async |version| {
         let first = RedisServer::start_version(version, &[]);
         let second = RedisServer::start_version(version, &[]);
-        let (sentinel, primary) = fake_redis::sentinel(first.port()).await;
+        let (sentinel, primary) = crate::fake::sentinel(first.port()).await;
         let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
         let backend = backend(RedisConfig::from_url(&url).unwrap());
         pair(&backend, "k").await.unwrap();
@@ -84,11 +72,10 @@ async fn the_primary_that_a_sentinel_names_next_is_used_though_the_demoted_one_s
     .await;
 }
 
-#[tokio::test]
 async fn what_a_script_meets_is_told_by_its_code() {
     on_each_version(async |version| {
         let user = "user locks on >secret ~syncguard:* -@all +eval +evalsha +get +time +ping";
-        let server = RedisServer::start_version(version, &[redis_server::ADMIN, user]);
+        let server = RedisServer::start_version(version, &[ADMIN, user]);
         let with = |login: &str| {
             let url = format!("redis://{login}@127.0.0.1:{}", server.port());
             backend(RedisConfig::from_url(&url).unwrap())
