@@ -7,7 +7,8 @@ use syncguard::{Backend, Error, ErrorKind};
 
 use crate::support::certificates::Certificates;
 use crate::support::locks::key;
-use crate::support::redis_server::{LOCKS_ONLY, RedisServer, free_port};
+use crate::support::process::free_port;
+use crate::support::redis_server::{LOCKS_ONLY, RedisServer};
 use crate::support::suite::tests;
 
 tests![

@@ -12,7 +12,8 @@ use crate::load::{
 };
 use crate::support::certificates::Certificates;
 use crate::support::locks::key;
-use crate::support::redis_server::{LOCKS_ONLY, RedisServer, free_port};
+use crate::support::process::free_port;
+use crate::support::redis_server::{LOCKS_ONLY, RedisServer};
 use crate::support::resp::Answer;
 use crate::support::suite::tests;
 

@@ -5,7 +5,8 @@ use syncguard::ErrorKind;
 use syncguard::redis::RedisConfig;
 
 use crate::load::{acquire, backend, backend_at, pair, until_it_works};
-use crate::support::redis_server::{ADMIN, RedisServer, Version, free_port};
+use crate::support::process::free_port;
+use crate::support::redis_server::{ADMIN, RedisServer, Version};
 use crate::support::suite::tests;
 
 tests![

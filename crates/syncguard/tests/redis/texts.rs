@@ -8,7 +8,8 @@ use syncguard::{Backend, Error, ErrorKind};
 
 use crate::support::certificates::Certificates;
 use crate::support::locks::{key, try_acquire};
-use crate::support::redis_server::{RedisServer, free_port};
+use crate::support::process::free_port;
+use crate::support::redis_server::RedisServer;
 use crate::support::suite::tests;
 
 tests![

@@ -12,6 +12,7 @@ pub(crate) mod certificates;
 pub(crate) mod locks;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres_server;
+pub(crate) mod process;
 pub(crate) mod redis_server;
 pub(crate) mod resp;
 pub(crate) mod suite;
