@@ -12,7 +12,7 @@ use syncguard::{
 };
 use tokio::task::JoinSet;
 
-use crate::proxy::Proxy;
+use crate::mediator::Mediator;
 use crate::stage::Server;
 use crate::support::locks::{acquire, eventually, key, try_acquire};
 use crate::support::suite::tests;
@@ -331,9 +331,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 async fn a_connection_that_falls_silent_is_replaced_within_an_operations_limit() {
     let server = Server::start();
-    let proxy = Proxy::start(server.emulator.address()).await;
+    let mediator = Mediator::start(server.emulator.address()).await;
     let backend = server.backend_with(|config| {
-        config.emulator_host = Some(proxy.address());
+        config.emulator_host = Some(mediator.address());
         config.operation_timeout = LIMIT;
     });
     for round in 0..3 {
@@ -343,7 +343,7 @@ async fn a_connection_that_falls_silent_is_replaced_within_an_operations_limit()
             // A connection that nobody has used for a while is no better.
             tokio::time::sleep(LIMIT * 2).await;
         }
-        proxy.fall_silent();
+        mediator.fall_silent();
         let start = Instant::now();
         let mut failures = 0;
         while let Err(error) = backend.is_locked(&key("a")).await {
@@ -352,15 +352,15 @@ async fn a_connection_that_falls_silent_is_replaced_within_an_operations_limit()
         }
         let past = start.elapsed();
         assert!(past < LIMIT * 3 / 2, "{past:?} and {failures} failures");
-        assert_eq!(proxy.connections(), round + 2);
+        assert_eq!(mediator.connections(), round + 2);
     }
 }
 
 async fn what_a_silent_connection_was_granted_is_released() {
     let server = Server::start();
-    let proxy = Proxy::start(server.emulator.address()).await;
+    let mediator = Mediator::start(server.emulator.address()).await;
     let backend = server.backend_with(|config| {
-        config.emulator_host = Some(proxy.address());
+        config.emulator_host = Some(mediator.address());
         config.operation_timeout = LIMIT;
     });
     let peer = server.backend();
@@ -376,7 +376,7 @@ async fn what_a_silent_connection_was_granted_is_released() {
         server.emulator.faults().reset_calls();
         let committing = async || server.emulator.faults().calls().contains_key("Commit");
         eventually("it commits", committing).await;
-        proxy.keep_replies();
+        mediator.keep_replies();
     });
     assert!(answer.unwrap_err().kind().is_transient());
     let start = Instant::now();
@@ -401,11 +401,11 @@ impl Clock for ManualClock {
 
 async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
     let server = Server::start();
-    let proxy = Proxy::start(server.emulator.address()).await;
+    let mediator = Mediator::start(server.emulator.address()).await;
     let now = ManualClock(Arc::new(AtomicI64::new(1_700_000_000_000)));
     let holder = server.backend_on(now.clone(), |_| {});
     let reader = server.backend_on(now.clone(), |config| {
-        config.emulator_host = Some(proxy.address());
+        config.emulator_host = Some(mediator.address());
     });
     let pass_ms = |ms| now.0.fetch_add(ms, Ordering::SeqCst);
     let a = key("a");
@@ -415,7 +415,7 @@ async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
     let (by_key, by_id) = (Lookup::Key(a.clone()), Lookup::LockId(id.clone()));
     assert!(reader.is_locked(&a).await.unwrap());
     for question in ["is_locked", "by key", "by lock id"] {
-        proxy.keep_replies();
+        mediator.keep_replies();
         server.emulator.faults().reset_calls();
         let answer = async {
             match question {
@@ -438,7 +438,7 @@ async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
                 let extended = holder.extend(&id, Ttl::from_millis(2000).unwrap()).await;
                 assert!(matches!(extended, Ok(ExtendOutcome::Extended { .. })));
             }
-            proxy.pass();
+            mediator.pass();
         };
         let (is_held, ()) = tokio::join!(answer, meanwhile);
         assert!(is_held, "{question}");

@@ -10,7 +10,7 @@
 
 mod documents;
 mod faults;
-mod proxy;
+mod mediator;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;

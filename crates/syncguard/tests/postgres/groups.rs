@@ -15,7 +15,7 @@ use syncguard::{
 use tokio::task::JoinSet;
 
 use crate::fleet::{Fleet, serializable};
-use crate::proxy::Proxy;
+use crate::flights::Proxy;
 use crate::stage::{
     QUIET, backend, is_behind, options, own_tables, server, sessions, signal, until_waiting,
 };

@@ -3,7 +3,7 @@
 use syncguard::postgres::{PostgresBackend, PostgresConfig};
 use syncguard::{AcquireRequest, Backend, LockId, Lookup, Owner, Ttl};
 
-use crate::proxy::{Flights, Proxy};
+use crate::flights::{Flights, Proxy};
 use crate::stage::{options, own_tables, server};
 use crate::support::locks::{acquire, key};
 use crate::support::postgres_server::PgBouncer;

@@ -15,14 +15,14 @@ struct Silence {
     replies_before: usize,
 }
 
-pub(crate) struct Proxy {
+pub(crate) struct Mediator {
     address: SocketAddr,
     silence: watch::Sender<Silence>,
     connections: watch::Receiver<usize>,
     _task: JoinSet<()>,
 }
 
-impl Proxy {
+impl Mediator {
     pub(crate) async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
