@@ -92,3 +92,27 @@ export function deferred<T>() {
   });
   return { promise, resolve, reject };
 }
+
+/** What an attempt gives while somebody else holds the lock. */
+export const LOCKED = { ok: false, reason: "locked" } as const;
+
+/** What an attempt gives that takes the lock. */
+export const grant = (lockId = "lock-id"): AcquireResult<FakeCapabilities> => ({
+  ok: true,
+  lockId,
+  expiresAtMs: Date.now() + 5_000,
+  fence: "000000000000001",
+});
+
+/** A backend whose attempts give these outcomes, the last one for ever. */
+export function scripted(...outcomes: (AcquireResult<FakeCapabilities> | Error)[]): FakeBackend {
+  let attempt = 0;
+  return fakeBackend({
+    acquire: async () => {
+      const outcome = outcomes[Math.min(attempt, outcomes.length - 1)];
+      attempt += 1;
+      if (outcome instanceof Error || outcome === undefined) throw outcome;
+      return outcome;
+    },
+  });
+}

@@ -11,9 +11,8 @@
     reason = "a benchmark prints, and ends when it cannot go on"
 )]
 
-#[path = "../tests/support/postgres_server.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod postgres_server;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::cell::Cell;
 use std::fs;
@@ -22,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postgres_server::{PostgresServer, USER, program};
+use support::postgres_server::{PostgresServer, USER, program};
 use syncguard::postgres::operations::{Acquire, Names, Release};
 use syncguard::postgres::{PostgresBackend, PostgresOptions, Tables};
 use syncguard::{AcquireOutcome, AcquireRequest, Backend, Key, Ttl};

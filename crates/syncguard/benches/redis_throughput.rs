@@ -13,12 +13,8 @@
     reason = "a benchmark reports to its user, and fails by panicking"
 )]
 
-#[path = "../tests/support/certificates.rs"]
-mod certificates;
-#[path = "../tests/support/redis_server.rs"]
-mod redis_server;
-#[path = "../tests/support/resp.rs"]
-mod resp;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis_server::RedisServer;
+use support::redis_server::RedisServer;
 use syncguard::redis::{ClientPrefix, Names, Plan, RedisBackend, RedisConfig, acquire, release};
 use syncguard::{AcquireOutcome, AcquireRequest, Backend, Key, ReleaseOutcome, Ttl};
 

@@ -7,24 +7,16 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "support/postgres_server.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod postgres_server;
-#[path = "support/redis_server.rs"]
-mod redis_server;
-#[path = "support/resp.rs"]
-mod resp;
+mod support;
 
 use std::fs;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postgres_server::PostgresServer;
-use redis_server::RedisServer;
 use rustix::process::{Pid, Signal, kill_process};
+use support::postgres_server::PostgresServer;
+use support::redis_server::RedisServer;
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{PostgresBackend, PostgresOptions};
 use syncguard::redis::{RedisBackend, RedisConfig};

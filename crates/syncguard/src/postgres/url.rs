@@ -1,13 +1,14 @@
 //! Settings from a URL and from the environment, as libpq reads them.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
 use super::config::{
     ChannelBinding, DEFAULT_PORT, Host, Password, Pem, PostgresConfig, SessionAttrs, SslMode,
-    TcpSettings,
+    TcpSettings, Tls,
 };
 use super::url_names as names;
 use crate::error::Error;
@@ -92,23 +93,16 @@ impl Parts {
     }
 
     fn add_hosts(&mut self, hosts: &str) -> Result<(), Error> {
-        let mut names = Vec::new();
-        let mut ports = Vec::new();
+        let (mut names, mut ports) = (Vec::new(), Vec::new());
         for host in hosts.split(',') {
             // The colons of an IPv6 address are within brackets.
-            let after_address = host.rfind(']').map_or(0, |end| end + 1);
-            let (name, port) = match host.get(after_address..).and_then(|rest| rest.rfind(':')) {
-                Some(colon) => (
-                    host.get(..after_address + colon).unwrap_or_default(),
-                    host.get(after_address + colon + 1..).unwrap_or_default(),
-                ),
-                None => (host, ""),
+            let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+            let (name, port) = match bracketed {
+                Some((address, rest)) => (address, rest.strip_prefix(':').unwrap_or(rest)),
+                None => host.split_once(':').unwrap_or((host, "")),
             };
-            let name = name
-                .strip_prefix('[')
-                .map_or(name, |name| name.trim_end_matches(']'));
             names.push(decode("host", name)?);
-            ports.push(port.to_owned());
+            ports.push(port);
         }
         self.add("host", names.join(","));
         self.add("port", ports.join(","));
@@ -139,7 +133,6 @@ impl Parts {
             }
         }
         let text = |name| self.get(name).map(str::to_owned);
-        let file = |name| self.get(name).map(|path| Pem::File(PathBuf::from(path)));
         let mut config = PostgresConfig {
             hosts: self.hosts()?,
             user: text("user"),
@@ -149,62 +142,53 @@ impl Parts {
             options: text("options"),
             ..PostgresConfig::default()
         };
-        if let Some(mode) = self.get("sslmode").or_else(|| self.get("ssl")) {
-            config.tls.mode = ssl_mode(mode)?;
-        }
-        if self.get("sslrootcert") == Some("system") {
-            // As libpq: public authorities are for many, so that the name has to be checked.
-            if self.get("sslmode").or_else(|| self.get("ssl")).is_none() {
-                config.tls.mode = SslMode::VerifyFull;
-            }
-            if config.tls.mode != SslMode::VerifyFull {
-                return Err(Error::invalid(
-                    "sslmode must be verify-full with sslrootcert=system",
-                ));
-            }
-        } else {
-            config.tls.root = file("sslrootcert");
-        }
-        config.tls.certificate = file("sslcert");
-        config.tls.key = file("sslkey");
-        if let Some(binding) = self.get("channel_binding") {
-            config.tls.channel_binding = channel_binding(binding)?;
-        }
+        self.tls(&mut config.tls)?;
+        self.tcp(&mut config.tcp)?;
         if let Some(attrs) = self.get("target_session_attrs") {
             config.session_attrs = session_attrs(attrs)?;
         }
-        if let Some(seconds) = self.get("connect_timeout") {
-            let seconds: u64 = seconds
-                .parse()
-                .map_err(|_| Error::invalid("connect_timeout must be a number of seconds"))?;
-            // libpq: zero waits forever. Here the time limit of the operation remains.
-            if seconds > 0 {
-                config.connect_timeout = Duration::from_secs(seconds);
-            }
+        // libpq: zero waits forever. Here the time limit of the operation remains.
+        if let Some(seconds) = self.number("connect_timeout", "a number of seconds")? {
+            config.connect_timeout = Duration::from_secs(seconds);
         }
-        self.tcp(&mut config.tcp)?;
         for name in ["statement_timeout", "lock_timeout", "search_path"] {
-            if let Some(value) = text(name) {
-                config.parameters.push((name.to_owned(), value));
-            }
+            let value = text(name).map(|value| (name.to_owned(), value));
+            config.parameters.extend(value);
         }
         config.validate()?;
         Ok(config)
     }
 
-    /// As in libpq, zero leaves a setting to the default.
-    fn tcp(&self, tcp: &mut TcpSettings) -> Result<(), Error> {
-        let number = |name| match self.get(name).map(str::parse::<u32>) {
-            None | Some(Ok(0)) => Ok(None),
-            Some(Ok(number)) => Ok(Some(number)),
-            Some(Err(_)) => Err(Error::invalid(format!("{name} must be a whole number"))),
-        };
-        let seconds = |name| Ok::<_, Error>(number(name)?.map(u64::from).map(Duration::from_secs));
-        match self.get("keepalives") {
-            None | Some("1") => {}
-            Some("0") => tcp.keepalive = false,
-            Some(_) => return Err(Error::invalid("keepalives must be 0 or 1")),
+    fn tls(&self, tls: &mut Tls) -> Result<(), Error> {
+        let file = |name| self.get(name).map(|path| Pem::File(PathBuf::from(path)));
+        let is_system = self.get("sslrootcert") == Some("system");
+        if let Some(mode) = self.get("sslmode").or_else(|| self.get("ssl")) {
+            tls.mode = ssl_mode(mode)?;
+        } else if is_system {
+            // As libpq: public authorities are for many, so that the name has to be checked.
+            tls.mode = SslMode::VerifyFull;
         }
+        if is_system && tls.mode != SslMode::VerifyFull {
+            let words = "sslmode must be verify-full with sslrootcert=system";
+            return Err(Error::invalid(words));
+        }
+        tls.root = file("sslrootcert").filter(|_| !is_system);
+        tls.certificate = file("sslcert");
+        tls.key = file("sslkey");
+        if let Some(binding) = self.get("channel_binding") {
+            tls.channel_binding = channel_binding(binding)?;
+        }
+        Ok(())
+    }
+
+    fn tcp(&self, tcp: &mut TcpSettings) -> Result<(), Error> {
+        let number = |name| self.number::<u32>(name, "a whole number");
+        let seconds = |name| number(name).map(|it| it.map(|it| Duration::from_secs(it.into())));
+        tcp.keepalive = match self.get("keepalives") {
+            None | Some("1") => true,
+            Some("0") => false,
+            Some(_) => return Err(Error::invalid("keepalives must be 0 or 1")),
+        };
         tcp.keepalive_idle = seconds("keepalives_idle")?.unwrap_or(tcp.keepalive_idle);
         tcp.keepalive_interval = seconds("keepalives_interval")?.unwrap_or(tcp.keepalive_interval);
         tcp.keepalive_count = number("keepalives_count")?.unwrap_or(tcp.keepalive_count);
@@ -213,57 +197,60 @@ impl Parts {
         Ok(())
     }
 
+    /// As in libpq, zero leaves a setting to the default.
+    fn number<N>(&self, name: &str, kind: &str) -> Result<Option<N>, Error>
+    where
+        N: FromStr + Default + PartialEq,
+    {
+        let number = self.get(name).map(str::parse).transpose();
+        let number = number.map_err(|_| Error::invalid(format!("{name} must be {kind}")))?;
+        Ok(number.filter(|number| *number != N::default()))
+    }
+
     fn hosts(&self) -> Result<Vec<Host>, Error> {
-        let names: Vec<_> = self.get("host").unwrap_or("").split(',').collect();
-        let ports: Vec<_> = self.get("port").unwrap_or("").split(',').collect();
-        if ports.len() > 1 && ports.len() != names.len() {
-            return Err(Error::invalid(
-                "port must be one for all hosts or one for each",
-            ));
+        let list = |name| self.get(name).unwrap_or_default().split(',');
+        let (names, ports) = (list("host"), list("port"));
+        if ports.clone().count() > 1 && ports.clone().count() != names.clone().count() {
+            let words = "port must be one for all hosts or one for each";
+            return Err(Error::invalid(words));
         }
-        let port_of = |index: usize| match ports.get(index).or_else(|| ports.first()) {
-            None | Some(&"") => Ok(DEFAULT_PORT),
-            Some(port) => port
-                .parse()
-                .map_err(|_| Error::invalid("port must be a number from 0 to 65535")),
-        };
-        let named = names.iter().enumerate().map(|(index, name)| {
+        let hosts = names.zip(ports.cycle()).map(|(name, port)| {
+            let name = if name.is_empty() { "localhost" } else { name };
+            let default = port.is_empty().then_some(DEFAULT_PORT);
+            let port = default.or_else(|| port.parse().ok());
             Ok(Host {
-                name: if name.is_empty() { "localhost" } else { name }.to_owned(),
-                port: port_of(index)?,
+                name: name.to_owned(),
+                port: port
+                    .ok_or_else(|| Error::invalid("port must be a number from 0 to 65535"))?,
             })
         });
-        named.collect()
+        hosts.collect()
     }
 }
 
 fn ssl_mode(mode: &str) -> Result<SslMode, Error> {
-    Ok(match mode {
-        "disable" | "false" | "0" => SslMode::Disable,
-        "allow" => SslMode::Allow,
-        "prefer" => SslMode::Prefer,
-        "require" | "no-verify" => SslMode::Require,
-        "verify-ca" => SslMode::VerifyCa,
-        "verify-full" | "true" | "1" => SslMode::VerifyFull,
-        _ => {
-            return Err(Error::invalid(
-                "sslmode must be disable, allow, prefer, require, verify-ca or verify-full",
-            ));
-        }
-    })
+    match mode {
+        "disable" | "false" | "0" => Ok(SslMode::Disable),
+        "allow" => Ok(SslMode::Allow),
+        "prefer" => Ok(SslMode::Prefer),
+        "require" | "no-verify" => Ok(SslMode::Require),
+        "verify-ca" => Ok(SslMode::VerifyCa),
+        "verify-full" | "true" | "1" => Ok(SslMode::VerifyFull),
+        _ => Err(Error::invalid(
+            "sslmode must be disable, allow, prefer, require, verify-ca or verify-full",
+        )),
+    }
 }
 
 fn channel_binding(binding: &str) -> Result<ChannelBinding, Error> {
-    Ok(match binding {
-        "disable" => ChannelBinding::Disable,
-        "prefer" => ChannelBinding::Prefer,
-        "require" => ChannelBinding::Require,
-        _ => {
-            return Err(Error::invalid(
-                "channel_binding must be disable, prefer or require",
-            ));
-        }
-    })
+    match binding {
+        "disable" => Ok(ChannelBinding::Disable),
+        "prefer" => Ok(ChannelBinding::Prefer),
+        "require" => Ok(ChannelBinding::Require),
+        _ => Err(Error::invalid(
+            "channel_binding must be disable, prefer or require",
+        )),
+    }
 }
 
 fn session_attrs(attrs: &str) -> Result<SessionAttrs, Error> {
@@ -339,6 +326,21 @@ mod tests {
         assert_eq!(hosts(&parse("postgres://").unwrap()), [("localhost", 5432)]);
         let config = parse("postgres://?host=a,b&port=7").unwrap();
         assert_eq!(hosts(&config), [("a", 7), ("b", 7)]);
+        let config = parse("postgres://a:1,b:2/?port=7,").unwrap();
+        assert_eq!(hosts(&config), [("a", 7), ("b", 5432)]);
+        let config = parse("postgres://?host=::1,b").unwrap();
+        assert_eq!(hosts(&config), [("::1", 5432), ("b", 5432)]);
+    }
+
+    /// Where `tokio_postgres` would take a part of the password, or a parameter, for the host.
+    #[test]
+    fn an_at_sign_that_is_not_encoded_leads_to_no_other_host() {
+        let config = parse("postgres://u:p@ss@h/d").unwrap();
+        assert_eq!(hosts(&config), [("h", 5432)]);
+        assert_eq!(password(&config), "p@ss");
+        let config = parse("postgres://h/d?application_name=me@home").unwrap();
+        assert_eq!(hosts(&config), [("h", 5432)]);
+        assert_eq!(config.application_name.as_deref(), Some("me@home"));
     }
 
     #[test]
@@ -406,6 +408,9 @@ mod tests {
             ("mysql://secret@h/", "url must start"),
             ("postgres://h:secret/", "port"),
             ("postgres://a:1,b:2/?port=1,2,3", "port"),
+            ("postgres://::1/secret", "port"),
+            ("postgres://[::1]secret/", "port"),
+            ("postgres://[::1/secret", "port"),
             ("postgres://h/?sslmode=secret", "sslmode"),
             (
                 "postgres://h/?target_session_attrs=standby",

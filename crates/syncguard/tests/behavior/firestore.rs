@@ -1,6 +1,6 @@
 //! Firestore's fixture: on an emulator of our own, or on whatever listens at `FIRESTORE_EMULATOR_HOST`.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     CommitRequest, Document, GetDocumentRequest, Value, Write,
 };
 use syncguard::firestore::{DocumentIds, FirestoreBackend, FirestoreConfig};
-use syncguard::{Backend, Clock, Key};
+use syncguard::{Backend, Key};
 use tonic::transport::Channel;
 
 use crate::fixture::{Fixture, Setup, Store};
+use crate::support::locks::ManualClock;
 
 #[derive(Default)]
 pub(crate) struct OnEmulator(Mutex<Option<Emulator>>);
@@ -44,7 +45,7 @@ impl Store for OnEmulator {
         // A database of its own: queries see no other test's locks.
         let project = format!("behavior-{}-{number}", std::process::id());
         let address = self.address();
-        let clock = ManualClock(Arc::new(AtomicI64::new(1_700_000_000_000)));
+        let clock = ManualClock::at(1_700_000_000_000);
         let make = || -> Arc<dyn Backend> {
             let config = FirestoreConfig {
                 emulator_host: Some(address.clone()),
@@ -66,16 +67,6 @@ impl Store for OnEmulator {
 
     fn stop(&self) {
         self.0.lock().unwrap().take();
-    }
-}
-
-/// A clock that stands until it is set.
-#[derive(Clone)]
-struct ManualClock(Arc<AtomicI64>);
-
-impl Clock for ManualClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
     }
 }
 
@@ -104,8 +95,7 @@ impl Fixture for Firestore {
     }
 
     async fn pass(&self, time: Duration) {
-        let ms = i64::try_from(time.as_millis()).unwrap();
-        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+        self.clock.advance(time);
     }
 
     async fn set_fence_counter(&self, key: &Key, counter: i64) {

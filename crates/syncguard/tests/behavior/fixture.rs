@@ -4,13 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::{
     Absence, AcquireOutcome, AcquireRequest, Backend, DEFAULT_OPERATION_TIMEOUT, Grant, Key,
     LockId, LockRecord, Lookup, TIME_TOLERANCE_MS, Ttl,
 };
+
+pub(crate) use crate::support::locks::{eventually, ttl};
 
 /// How a backend is to be made.
 #[derive(Debug, Clone, Copy)]
@@ -139,10 +141,6 @@ pub(crate) struct Context {
 /// Long enough that no test sees the end of it.
 pub(crate) const LONG: Ttl = Ttl::DEFAULT;
 
-pub(crate) fn ttl(ms: i64) -> Ttl {
-    Ttl::from_millis(ms).unwrap()
-}
-
 impl Context {
     /// A key of this test.
     pub(crate) fn key(&self, name: &str) -> Key {
@@ -190,15 +188,6 @@ impl Context {
 
     /// Waits until nobody holds `key`, for what happens in the background.
     pub(crate) async fn until_free(&self, key: &Key) {
-        eventually(async || !self.is_locked(key).await).await;
-    }
-}
-
-/// Asks until the answer is yes; fails after 20 s.
-pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !holds().await {
-        assert!(start.elapsed() < Duration::from_secs(20), "it never came");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        eventually("the key is free", async || !self.is_locked(key).await).await;
     }
 }

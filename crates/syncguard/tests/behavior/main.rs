@@ -10,9 +10,6 @@
 )]
 
 mod cancellation;
-#[cfg(feature = "redis")]
-#[path = "../support/certificates.rs"]
-mod certificates;
 mod close;
 mod concurrency;
 mod contention;
@@ -32,20 +29,12 @@ mod owner;
 mod ownership;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "postgres")]
-#[path = "../support/postgres_server.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod postgres_server;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "redis")]
-#[path = "../support/redis_server.rs"]
-mod redis_server;
-#[cfg(feature = "redis")]
-#[path = "../support/resp.rs"]
-mod resp;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[path = "../support/mod.rs"]
+mod support;
 mod waiting;
 
 use std::process::ExitCode;
@@ -111,11 +100,7 @@ fn main() -> ExitCode {
                 let name = format!("{}::{topic}::{name}", store.name());
                 let stage = Stage::new(Arc::clone(store), &name);
                 trials.push(Trial::test(name, move || {
-                    tokio::runtime::Builder::new_multi_thread()
-                        .worker_threads(2)
-                        .enable_all()
-                        .build()?
-                        .block_on(test(stage));
+                    support::suite::block_on(test(stage));
                     Ok(())
                 }));
             }

@@ -10,7 +10,7 @@ use syncguard::{Backend, Key};
 use tokio::sync::OnceCell;
 
 use crate::fixture::{Fixture, Setup, Store};
-use crate::postgres_server::{PgBouncer, PostgresServer};
+use crate::support::postgres_server::{PgBouncer, PostgresServer};
 
 /// How the server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
 use syncguard::{Absence, Backend, Key, KeySpace};
 
-use crate::certificates::Certificates;
 use crate::fixture::{Fixture, Setup, Store};
-use crate::redis_server::{LOCKS_ONLY, RedisServer, Version};
-use crate::resp::{Answer, Resp};
+use crate::support::certificates::Certificates;
+use crate::support::redis_server::{LOCKS_ONLY, RedisServer, Version};
+use crate::support::resp::{Answer, Resp};
 
 #[derive(Default)]
 pub(crate) struct Plain(Shared);

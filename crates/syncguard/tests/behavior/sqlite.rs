@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::sqlite::{Location, SqliteBackend, SqliteConfig};
-use syncguard::{Backend, Clock, Key, KeySpace};
+use syncguard::{Backend, Key, KeySpace};
 
 use crate::fixture::{Fixture, Setup, Store};
+use crate::support::locks::ManualClock;
 
 pub(crate) struct OnFile;
 pub(crate) struct InMemory;
@@ -47,16 +47,6 @@ impl Store for InMemory {
     }
 }
 
-/// A clock that stands until it is set.
-#[derive(Clone)]
-struct ManualClock(Arc<AtomicI64>);
-
-impl Clock for ManualClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
 struct Sqlite {
     backend: Arc<dyn Backend>,
     peer: Arc<dyn Backend>,
@@ -66,7 +56,7 @@ struct Sqlite {
 
 impl Sqlite {
     fn new(location: Location, setup: Setup, file: Option<(tempfile::TempDir, PathBuf)>) -> Self {
-        let clock = ManualClock(Arc::new(AtomicI64::new(1_700_000_000_000)));
+        let clock = ManualClock::at(1_700_000_000_000);
         let config = SqliteConfig {
             location,
             cleanup_in_is_locked: setup.cleanup_in_is_locked,
@@ -119,8 +109,7 @@ impl Fixture for Sqlite {
     }
 
     async fn pass(&self, time: Duration) {
-        let ms = i64::try_from(time.as_millis()).unwrap();
-        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+        self.clock.advance(time);
     }
 
     async fn set_fence_counter(&self, key: &Key, counter: i64) {

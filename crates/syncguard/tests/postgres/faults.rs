@@ -1,32 +1,24 @@
 //! What goes wrong: it is said in the right words, in time, and leaves nothing behind.
 
-use std::future::{Future, pending, poll_fn};
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Duration;
 
-use syncguard::operation::{self, CallOptions};
-use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
-use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Grant, ReleaseOutcome, Ttl,
-};
-use tokio::task::JoinSet;
+use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
+use syncguard::{AcquireOutcome, Backend, ErrorKind, ReleaseOutcome, Ttl};
 
-use crate::postgres_server::PostgresServer;
-use crate::support::{
-    QUIET, acquire, eventually, is_behind, key, options, own_tables, server, sessions, signal,
-    tests, ttl, until_waiting,
+use crate::load::{LONG, Scene, TIMEOUT, in_time, load, no_lock_is_left, scene, scene_with};
+use crate::stage::{
+    QUIET, is_behind, options, own_tables, server, sessions, signal, until_waiting,
 };
+use crate::support::locks::{acquire, eventually, key};
+use crate::support::postgres_server::PostgresServer;
+use crate::support::suite::tests;
 
 tests![
     sessions_that_are_terminated_under_load,
     a_server_that_crashes_and_comes_back,
-    a_full_pool,
-    a_statement_timeout,
-    a_lock_timeout,
-    a_row_that_somebody_else_has_locked,
-    an_advisory_lock_that_somebody_else_has,
     a_server_that_does_not_answer,
     a_dropped_operation_does_not_keep_its_session,
     a_primary_that_becomes_read_only,
@@ -34,149 +26,6 @@ tests![
     a_backend_that_is_closed_while_it_is_busy,
     a_backend_that_is_closed_while_it_is_stuck,
 ];
-
-const CALL: CallOptions = CallOptions { timeout: None };
-const TIMEOUT: Duration = Duration::from_millis(2000);
-/// For work that must outlast connecting again on a busy machine.
-const LONG: Duration = Duration::from_secs(10);
-/// How much later than its time limit an operation may end.
-const GRACE: Duration = Duration::from_millis(250);
-
-/// The answer of `operation`, which must come before `limit` and a grace have passed. A machine that is
-/// too busy delays both clocks.
-async fn in_time<T>(limit: Duration, operation: impl Future<Output = T>) -> T {
-    let answer = tokio::time::timeout(limit + GRACE, operation).await;
-    answer.expect("it hangs")
-}
-
-struct Scene {
-    backend: Arc<dyn Backend>,
-    /// On the same tables, with all the time that a busy machine takes.
-    patient: PostgresBackend,
-    tables: Tables,
-    client: tokio_postgres::Client,
-}
-
-/// A backend with sessions called `name`, a pool of four and a time limit of `TIMEOUT`.
-async fn scene(server: &PostgresServer, name: &str, config: PostgresConfig) -> Scene {
-    scene_with(server, name, config, TIMEOUT).await
-}
-
-async fn scene_with(
-    server: &PostgresServer,
-    name: &str,
-    config: PostgresConfig,
-    operation_timeout: Duration,
-) -> Scene {
-    let tables = own_tables();
-    let config = PostgresConfig {
-        application_name: Some(name.to_owned()),
-        pool_size: config.pool_size.min(4),
-        ..config
-    };
-    let options = PostgresOptions {
-        operation_timeout,
-        ..options(&tables)
-    };
-    let backend = PostgresBackend::new(config, options.clone()).unwrap();
-    let options = PostgresOptions {
-        operation_timeout: LONG,
-        ..options
-    };
-    let patient = PostgresBackend::new(server.tcp(), options).unwrap();
-    patient.setup_schema().await.unwrap();
-    Scene {
-        backend: Arc::new(backend),
-        patient,
-        tables,
-        client: server.client().await,
-    }
-}
-
-impl Scene {
-    async fn until_idle(&self, name: &str) {
-        eventually(
-            "all sessions are idle, and no more than the pool's",
-            async || {
-                let (all, busy) = sessions(&self.client, name).await;
-                busy == 0 && all <= 4
-            },
-        )
-        .await;
-    }
-
-    async fn try_acquire(&self, name: &str) -> Result<AcquireOutcome, Error> {
-        // Short: a crash may bring all locks back whose release it has forgotten.
-        let request = AcquireRequest::new(key(name), ttl(5_000)).unwrap();
-        operation::acquire(&self.backend, request, CALL, pending()).await
-    }
-
-    async fn release(&self, grant: &Grant) -> Result<ReleaseOutcome, Error> {
-        operation::release(&self.backend, &grant.lock_id, CALL, pending()).await
-    }
-
-    /// What a test needs before the limit that it is about.
-    async fn hold(&self, name: &str) -> Grant {
-        acquire(&self.patient, name).await
-    }
-
-    async fn lock_rows(&self) -> tokio_postgres::Client {
-        let client = server().client().await;
-        let sql = format!("BEGIN; SELECT FROM {} FOR UPDATE", self.tables.locks());
-        client.batch_execute(&sql).await.unwrap();
-        client
-    }
-}
-
-fn is_transient(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ServiceUnavailable | ErrorKind::NetworkTimeout
-    )
-}
-
-/// Acquires and releases in 8 tasks on 4 keys until told to stop; checks that errors are passing ones,
-/// that fences grow, and that operations end in time. Counts pairs.
-fn load(scene: &Arc<Scene>, stop: &Arc<AtomicBool>, pairs: &Arc<AtomicU64>) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    for number in 0..8 {
-        let (scene, stop, pairs) = (Arc::clone(scene), Arc::clone(stop), Arc::clone(pairs));
-        tasks.spawn(async move {
-            let name = format!("k{}", number % 4);
-            let mut last_fence = 0;
-            while !stop.load(Ordering::Relaxed) {
-                let attempt = scene.try_acquire(&name);
-                let grant = match in_time(scene.backend.operation_timeout(), attempt).await {
-                    Ok(AcquireOutcome::Acquired(grant)) => grant,
-                    Ok(AcquireOutcome::Locked) => continue,
-                    Err(error) => {
-                        assert!(is_transient(&error), "{error:?}");
-                        tokio::task::yield_now().await;
-                        continue;
-                    }
-                };
-                assert!(grant.fence.get() > last_fence, "a fence came twice");
-                last_fence = grant.fence.get();
-                // A lock whose release failed is released again, or its key would stay locked.
-                while let Err(error) = scene.release(&grant).await {
-                    assert!(is_transient(&error), "{error:?}");
-                    tokio::task::yield_now().await;
-                }
-                pairs.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-    }
-    tasks
-}
-
-async fn no_lock_is_left(scene: &Scene) {
-    let sql = format!("SELECT count(*) FROM {}", scene.tables.locks());
-    eventually("no lock is left", async || {
-        let count: i64 = scene.client.query_one(&sql, &[]).await.unwrap().get(0);
-        count == 0
-    })
-    .await;
-}
 
 async fn sessions_that_are_terminated_under_load() {
     let scene = Arc::new(scene_with(server(), "terminated", server().tcp(), LONG).await);
@@ -238,102 +87,6 @@ async fn a_server_that_crashes_and_comes_back() {
     let client = own.client().await;
     Arc::get_mut(&mut scene).unwrap().client = client;
     scene.until_idle("crashed").await;
-}
-
-async fn a_full_pool() {
-    // The server must not make room before the wait for a session is over.
-    let config = PostgresConfig {
-        parameters: vec![("statement_timeout".to_owned(), "0".to_owned())],
-        ..server().unix()
-    };
-    let scene = scene(server(), "full", config).await;
-    let mut grants = Vec::new();
-    // One lock alone does not get all connections.
-    for name in ["k", "l", "m", "n"] {
-        grants.push(scene.hold(name).await);
-    }
-    let blocker = scene.lock_rows().await;
-    let mut waiting = JoinSet::new();
-    for grant in grants {
-        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id);
-        waiting.spawn(async move { backend.release(&id).await });
-    }
-    until_waiting(&scene.client, "full", 4).await;
-    let error = in_time(TIMEOUT, scene.backend.is_locked(&key("k")))
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::RateLimited, "{error:?}");
-    assert!(!error.is_outcome_unknown());
-    blocker.batch_execute("COMMIT").await.unwrap();
-    waiting.join_all().await;
-    scene.until_idle("full").await;
-    assert_eq!(sessions(&scene.client, "full").await.0, 4);
-}
-
-async fn a_statement_timeout() {
-    let config = PostgresConfig {
-        parameters: vec![("statement_timeout".to_owned(), "200ms".to_owned())],
-        ..server().tcp()
-    };
-    let scene = scene(server(), "hurried", config).await;
-    let grant = scene.hold("k").await;
-    let blocker = scene.lock_rows().await;
-    let error = scene.backend.release(&grant.lock_id).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
-    assert!(error.message().contains("statement_timeout"), "{error}");
-    assert!(!error.is_outcome_unknown());
-    blocker.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(
-        scene.release(&grant).await.unwrap(),
-        ReleaseOutcome::Released
-    );
-    // The session has survived.
-    assert_eq!(sessions(&scene.client, "hurried").await.0, 1);
-}
-
-async fn a_lock_timeout() {
-    let config = PostgresConfig {
-        options: Some("-c lock_timeout=100ms".to_owned()),
-        ..server().tcp()
-    };
-    let scene = scene(server(), "impatient", config).await;
-    let grant = scene.hold("k").await;
-    let blocker = scene.lock_rows().await;
-    let error = scene.backend.release(&grant.lock_id).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
-    assert!(error.message().contains("lock_timeout"), "{error}");
-    blocker.batch_execute("COMMIT").await.unwrap();
-}
-
-async fn a_row_that_somebody_else_has_locked() {
-    let scene = scene(server(), "blocked", server().tcp()).await;
-    let grant = scene.hold("k").await;
-    let blocker = scene.lock_rows().await;
-    let error = in_time(TIMEOUT, scene.release(&grant)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
-    // The row is locked still, and nobody of ours waits for it.
-    scene.until_idle("blocked").await;
-    blocker.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(
-        scene.release(&grant).await.unwrap(),
-        ReleaseOutcome::Released
-    );
-}
-
-async fn an_advisory_lock_that_somebody_else_has() {
-    let scene = scene(server(), "queued", server().tcp()).await;
-    let blocker = server().client().await;
-    let advisory = "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))";
-    blocker.batch_execute(advisory).await.unwrap();
-    let error = in_time(TIMEOUT, scene.try_acquire("k")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
-    scene.until_idle("queued").await;
-    blocker.batch_execute("COMMIT").await.unwrap();
-    no_lock_is_left(&scene).await;
-    assert!(matches!(
-        scene.try_acquire("k").await.unwrap(),
-        AcquireOutcome::Acquired(_)
-    ));
 }
 
 /// Sends `name` to the processes behind the sessions called `application`.

@@ -9,7 +9,8 @@ use syncguard::{AcquireOutcome, AcquireRequest, Backend, ReleaseOutcome};
 use tokio::task::{JoinSet, yield_now};
 
 use crate::canonical::Canonical;
-use crate::support::{backend, key, options, server, ttl};
+use crate::stage::{backend, options, server};
+use crate::support::locks::{key, ttl};
 
 /// Who takes part: two backends, and three canonical writers.
 pub(crate) struct Fleet {

@@ -15,12 +15,13 @@ use syncguard::{
 use tokio::task::JoinSet;
 
 use crate::fleet::{Fleet, serializable};
-use crate::postgres_server::{PgBouncer, PostgresServer};
-use crate::proxy::Proxy;
-use crate::support::{
-    QUIET, acquire, backend, eventually, is_behind, key, options, own_tables, server, sessions,
-    signal, tests, ttl, until_waiting,
+use crate::flights::Proxy;
+use crate::stage::{
+    QUIET, backend, is_behind, options, own_tables, server, sessions, signal, until_waiting,
 };
+use crate::support::locks::{acquire, eventually, key, ttl};
+use crate::support::postgres_server::{PgBouncer, PostgresServer};
+use crate::support::suite::tests;
 
 tests![
     many_share_a_round_trip,

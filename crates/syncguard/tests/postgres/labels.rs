@@ -4,7 +4,9 @@ use syncguard::postgres::PostgresBackend;
 use syncguard::{AcquireOutcome, AcquireRequest, Backend, Lookup, Owner};
 
 use crate::canonical::Canonical;
-use crate::support::{backend, key, options, own_tables, server, tests, ttl};
+use crate::stage::{backend, options, own_tables, server};
+use crate::support::locks::{key, ttl};
+use crate::support::suite::tests;
 
 tests![
     a_label_left_by_an_older_writer_is_not_shown,
@@ -43,7 +45,7 @@ async fn a_label_left_by_an_older_writer_is_not_shown() {
     assert_eq!(shown(&ours).await, None);
     // Nor when we take over without a label.
     client.batch_execute(&expire).await.unwrap();
-    crate::support::acquire(&ours, "k").await;
+    crate::support::locks::acquire(&ours, "k").await;
     assert_eq!(shown(&ours).await, None);
 }
 

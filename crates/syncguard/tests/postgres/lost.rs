@@ -9,8 +9,10 @@ use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Relea
 use tokio::task::JoinSet;
 
 use crate::mediator::{Fate, Mediator};
-use crate::postgres_server::PgBouncer;
-use crate::support::{acquire, backend, eventually, key, options, server, tests, until_waiting};
+use crate::stage::{backend, options, server, until_waiting};
+use crate::support::locks::{acquire, eventually, key};
+use crate::support::postgres_server::PgBouncer;
+use crate::support::suite::tests;
 
 tests![
     a_poolers_word_is_not_the_servers,

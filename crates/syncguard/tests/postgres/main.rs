@@ -13,53 +13,42 @@ mod canonical;
 mod connecting;
 mod faults;
 mod fleet;
+mod flights;
 mod groups;
 mod labels;
+mod limits;
+mod load;
 mod lost;
 mod mediator;
-#[path = "../support/postgres_server.rs"]
-mod postgres_server;
-mod proxy;
 mod races;
 mod schema;
 mod share;
 mod silence;
+mod stage;
+#[path = "../support/mod.rs"]
 mod support;
+mod texts;
 mod waits;
 mod wire;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-
 fn main() -> ExitCode {
-    let topics = [
+    let outcome = support::suite::run(&[
         ("connecting", connecting::TESTS),
         ("faults", faults::TESTS),
         ("groups", groups::TESTS),
         ("labels", labels::TESTS),
+        ("limits", limits::TESTS),
         ("lost", lost::TESTS),
         ("races", races::TESTS),
         ("schema", schema::TESTS),
         ("share", share::TESTS),
         ("silence", silence::TESTS),
+        ("texts", texts::TESTS),
         ("waits", waits::TESTS),
         ("wire", wire::TESTS),
-    ];
-    let mut trials = Vec::new();
-    for (topic, tests) in topics {
-        for (name, test) in tests {
-            trials.push(Trial::test(format!("{topic}::{name}"), move || {
-                tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(2)
-                    .enable_all()
-                    .build()?
-                    .block_on(test());
-                Ok(())
-            }));
-        }
-    }
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    support::stop();
-    conclusion.exit_code()
+    ]);
+    stage::stop();
+    outcome
 }

@@ -8,8 +8,10 @@ use tokio::task::JoinSet;
 
 use crate::canonical::Canonical;
 use crate::fleet::{Fleet, serializable};
-use crate::postgres_server::PgBouncer;
-use crate::support::{backend, key, server, tests, ttl, until_waiting};
+use crate::stage::{backend, server, until_waiting};
+use crate::support::locks::{key, ttl};
+use crate::support::postgres_server::PgBouncer;
+use crate::support::suite::tests;
 
 tests![
     a_mixed_fleet_on_one_key,
@@ -110,7 +112,7 @@ async fn a_stale_snapshot_grants_nothing() {
     for counter_exists in [false, true] {
         let (ours, tables) = named("stale").await;
         if counter_exists {
-            let grant = crate::support::acquire(&*ours, "k").await;
+            let grant = crate::support::locks::acquire(&*ours, "k").await;
             ours.release(&grant.lock_id).await.unwrap();
         }
         let mut writer = server().client().await;
@@ -121,7 +123,11 @@ async fn a_stale_snapshot_grants_nothing() {
         let mut waiters = JoinSet::new();
         for _ in 0..3 {
             let ours = Arc::clone(&ours);
-            waiters.spawn(async move { crate::support::try_acquire(&*ours, "k").await.unwrap() });
+            waiters.spawn(async move {
+                crate::support::locks::try_acquire(&*ours, "k")
+                    .await
+                    .unwrap()
+            });
         }
         until_waiting(&watcher, "stale", 3).await;
         let fence = if counter_exists { 2 } else { 1 };
@@ -153,7 +159,11 @@ async fn a_stale_snapshot_does_not_hide_a_first_grant() {
     t.execute(advisory, &[]).await.unwrap();
     let waiter = {
         let ours = Arc::clone(&ours);
-        tokio::spawn(async move { crate::support::try_acquire(&*ours, "k").await.unwrap() })
+        tokio::spawn(async move {
+            crate::support::locks::try_acquire(&*ours, "k")
+                .await
+                .unwrap()
+        })
     };
     until_waiting(&watcher, "hidden", 1).await;
     let write = format!(
@@ -184,7 +194,11 @@ async fn a_release_during_the_wait_is_not_an_obstacle() {
     t.batch_execute(&delete).await.unwrap();
     let waiter = {
         let ours = Arc::clone(&ours);
-        tokio::spawn(async move { crate::support::try_acquire(&*ours, "k").await.unwrap() })
+        tokio::spawn(async move {
+            crate::support::locks::try_acquire(&*ours, "k")
+                .await
+                .unwrap()
+        })
     };
     until_waiting(&watcher, "deleted", 1).await;
     t.commit().await.unwrap();

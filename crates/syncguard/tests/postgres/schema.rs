@@ -5,7 +5,9 @@ use syncguard::{Backend, ErrorKind};
 use tokio::task::JoinSet;
 
 use crate::canonical::Canonical;
-use crate::support::{acquire, backend, key, options, own_tables, server, tests, try_acquire};
+use crate::stage::{backend, options, own_tables, server};
+use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::suite::tests;
 
 tests![
     it_makes_what_the_specification_names,
@@ -234,7 +236,7 @@ async fn tables_can_be_made_at_their_first_use_by_many_at_once() {
                     assert_eq!(grant.fence.get(), 1);
                     assert!(
                         backend
-                            .is_locked(&crate::support::key(&name))
+                            .is_locked(&crate::support::locks::key(&name))
                             .await
                             .unwrap()
                     );

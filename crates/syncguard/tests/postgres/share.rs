@@ -7,7 +7,9 @@ use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
 use syncguard::{AcquireOutcome, Backend, ReleaseOutcome};
 use tokio::task::JoinSet;
 
-use crate::support::{acquire, backend, key, options, server, tests, try_acquire, until_waiting};
+use crate::stage::{backend, options, server, until_waiting};
+use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::suite::tests;
 
 tests![a_stuck_row_leaves_connections_to_other_keys];
 

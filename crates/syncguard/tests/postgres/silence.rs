@@ -13,8 +13,10 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::mediator::{Fate, Mediator};
-use crate::postgres_server::PgBouncer;
-use crate::support::{acquire, backend, key, options, server, tests, until_waiting};
+use crate::stage::{backend, options, server, until_waiting};
+use crate::support::locks::{acquire, key};
+use crate::support::postgres_server::PgBouncer;
+use crate::support::suite::tests;
 
 tests![
     idle_sessions_that_are_lost_cost_one_operation,
@@ -54,7 +56,7 @@ async fn warm(mediator: &Mediator, config: PostgresConfig) -> Arc<dyn Backend> {
         });
     }
     all_asked.wait().await;
-    crate::support::eventually("all sessions are open", async || {
+    crate::support::locks::eventually("all sessions are open", async || {
         mediator.accepted() >= SESSIONS
     })
     .await;
@@ -164,7 +166,7 @@ async fn a_statement_that_waits_is_not_taken_for_lost() {
     let sql = "SELECT count(*) FROM pg_stat_activity \
                WHERE application_name = $1 AND query LIKE '%pg_stat_activity%' \
                AND query_start - backend_start > interval '500 milliseconds'";
-    crate::support::eventually("the server was asked twice", async || {
+    crate::support::locks::eventually("the server was asked twice", async || {
         client
             .query_one(sql, &[&name])
             .await

@@ -9,7 +9,9 @@ use syncguard::{
 };
 use tokio::task::JoinHandle;
 
-use crate::support::{backend, key, server, tests, ttl, until_waiting};
+use crate::stage::{backend, server, until_waiting};
+use crate::support::locks::{key, ttl};
+use crate::support::suite::tests;
 
 tests![
     an_extension_that_waits_past_the_expiry_comes_too_late,

@@ -3,9 +3,11 @@
 use syncguard::postgres::{PostgresBackend, PostgresConfig};
 use syncguard::{AcquireRequest, Backend, LockId, Lookup, Owner, Ttl};
 
-use crate::postgres_server::PgBouncer;
-use crate::proxy::{Flights, Proxy};
-use crate::support::{acquire, key, options, own_tables, server, tests};
+use crate::flights::{Flights, Proxy};
+use crate::stage::{options, own_tables, server};
+use crate::support::locks::{acquire, key};
+use crate::support::postgres_server::PgBouncer;
+use crate::support::suite::tests;
 
 tests![
     each_operation_is_one_round_trip,

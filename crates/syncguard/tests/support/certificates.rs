@@ -1,7 +1,5 @@
 //! Certificates made for one test: an authority, a server of it and a client of it.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -18,8 +16,13 @@ pub(crate) struct Certificates {
 impl Certificates {
     /// A server that goes by these names and addresses.
     pub(crate) fn for_server(names: &[&str]) -> Self {
+        Self::signed_by("test authority", names, "test client")
+    }
+
+    /// The same, with the names of the authority and of the client.
+    pub(crate) fn signed_by(authority: &str, names: &[&str], client: &str) -> Self {
         let ca_key = KeyPair::generate().unwrap();
-        let mut params = named("test authority", &[]);
+        let mut params = named(authority, &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = params.self_signed(&ca_key).unwrap().pem();
         let issuer = Issuer::new(params, ca_key);
@@ -29,7 +32,7 @@ impl Certificates {
             (cert.pem(), key.serialize_pem())
         };
         let (server_cert, server_key) = sign(named("test server", names));
-        let (client_cert, client_key) = sign(named("test client", &[]));
+        let (client_cert, client_key) = sign(named(client, &[]));
         Self {
             ca,
             server_cert,

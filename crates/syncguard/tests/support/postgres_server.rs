@@ -1,28 +1,27 @@
 //! Private PostgreSQL servers for tests, and PgBouncer before them.
 //!
 //! A server lives in a temporary folder, on free ports of 127.0.0.1, and ends with the process that
-//! started it, however that ends: a shell waits for its standard input to close.
+//! started it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use syncguard::postgres::{Host, Password, Pem, PostgresConfig, SslMode, Tls};
 use tempfile::TempDir;
+
+use super::certificates::Certificates;
+use super::process::{free_port, supervised, wait_for};
 
 /// The superuser. Over TCP it must know the password.
 pub(crate) const USER: &str = "locker";
 pub(crate) const PASSWORD: &str = "a pass:word/with@signs";
 pub(crate) const DATABASE: &str = "postgres";
-
-const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A role over TCP: everybody by SCRAM, encrypted or not, but for these.
 const HBA: &str = "local all all trust\n\
@@ -39,7 +38,7 @@ pub(crate) struct PostgresServer {
     port: u16,
     settings: Vec<String>,
     process: Mutex<Option<Child>>,
-    pub(crate) certificates: Certificates,
+    pub(crate) certificates: CertificateFiles,
 }
 
 impl PostgresServer {
@@ -51,11 +50,11 @@ impl PostgresServer {
     /// Starts a server with further settings.
     pub(crate) fn start_with(settings: &[&str]) -> Self {
         let folder = private_folder();
-        let certificates = Certificates::write_to(folder.path());
+        let certificates = CertificateFiles::write_to(folder.path());
         let data = folder.path().join("data");
         let password = folder.path().join("password");
         private_file(&password, PASSWORD);
-        let initdb = as_user(&program("initdb"))
+        let initdb = as_user(program("initdb"))
             .arg("-D")
             .arg(&data)
             .args(["-U", USER, "-A", "scram-sha-256", "-E", "UTF8"])
@@ -87,7 +86,7 @@ impl PostgresServer {
     pub(crate) fn run(&self) {
         let path = self.folder.path();
         let ssl = |name: &str| path.join(name).display().to_string();
-        let mut command = supervised(&program("postgres"), "QUIT");
+        let mut command = supervised(as_user("sh"), &program("postgres"), "QUIT");
         command.arg("-D").arg(path.join("data"));
         command.arg("-k").arg(path);
         let mut settings = vec![
@@ -242,7 +241,7 @@ impl PgBouncer {
                 log.display(),
             ),
         );
-        let mut command = supervised(Path::new("pgbouncer"), "TERM");
+        let mut command = supervised(as_user("sh"), Path::new("pgbouncer"), "TERM");
         command
             .arg(&settings)
             .stdout(Stdio::null())
@@ -291,9 +290,9 @@ impl Drop for PgBouncer {
     }
 }
 
-/// An authority, and what it has signed. In the folder: ca.pem, server.pem and server.key (for
-/// localhost and 127.0.0.1), client.pem and client.key (for the role `certified`).
-pub(crate) struct Certificates {
+/// What [`Certificates`] made for a server at localhost and for the role `certified`, in files. Beside
+/// these, there are server.pem and server.key.
+pub(crate) struct CertificateFiles {
     pub(crate) authority: PathBuf,
     /// One that has signed nothing.
     pub(crate) stranger: PathBuf,
@@ -301,39 +300,23 @@ pub(crate) struct Certificates {
     pub(crate) client_key: PathBuf,
 }
 
-impl Certificates {
+impl CertificateFiles {
     fn write_to(folder: &Path) -> Self {
-        let path = |name: &str| folder.join(name);
-        let authority = |name: &str| {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::default();
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            params.distinguished_name.push(DnType::CommonName, name);
-            private_file(&path(name), &params.self_signed(&key).unwrap().pem());
-            Issuer::new(params, key)
+        let names = ["localhost", "127.0.0.1"];
+        let made = Certificates::signed_by("test authority", &names, "certified");
+        let other = Certificates::signed_by("stranger", &names, "certified");
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            private_file(&path, text);
+            path
         };
-        let issuer = authority("ca.pem");
-        authority("stranger.pem");
-        for (file, name, hosts) in [
-            (
-                "server",
-                "server",
-                vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
-            ),
-            ("client", "certified", vec![]),
-        ] {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(hosts).unwrap();
-            params.distinguished_name.push(DnType::CommonName, name);
-            let certificate = params.signed_by(&key, &issuer).unwrap();
-            private_file(&path(&format!("{file}.pem")), &certificate.pem());
-            private_file(&path(&format!("{file}.key")), &key.serialize_pem());
-        }
+        write("server.pem", &made.server_cert);
+        write("server.key", &made.server_key);
         Self {
-            authority: path("ca.pem"),
-            stranger: path("stranger.pem"),
-            client: path("client.pem"),
-            client_key: path("client.key"),
+            authority: write("ca.pem", &made.ca),
+            stranger: write("stranger.pem", &other.ca),
+            client: write("client.pem", &made.client_cert),
+            client_key: write("client.key", &made.client_key),
         }
     }
 }
@@ -359,21 +342,12 @@ fn owner() -> Option<(u32, u32)> {
     )
 }
 
-fn as_user(program: &Path) -> Command {
+fn as_user(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     if let Some((user, group)) = owner() {
         command.uid(user).gid(group);
     }
     command.current_dir("/");
-    command
-}
-
-/// `program`, ended with `signal` when the standard input of the returned command closes.
-fn supervised(program: &Path, signal: &str) -> Command {
-    let mut command = as_user(Path::new("sh"));
-    let script = format!("\"$@\" & child=$!; read line; kill -{signal} $child; wait $child");
-    command.arg("-c").arg(script).arg("sh").arg(program);
-    command.stdin(Stdio::piped());
     command
 }
 
@@ -406,21 +380,4 @@ pub(crate) fn program(name: &str) -> PathBuf {
     let folder = Command::new("pg_config").arg("--bindir").output();
     let folder = folder.expect("pg_config cannot be run: install PostgreSQL 15");
     Path::new(String::from_utf8_lossy(&folder.stdout).trim()).join(name)
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-fn wait_for(what: &str, log: &Path, mut is_there: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_there() {
-        assert!(
-            start.elapsed() < START_TIMEOUT,
-            "{what} did not start: {}",
-            fs::read_to_string(log).unwrap_or_default()
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

@@ -1,21 +1,16 @@
-//! Private Redis servers: started for one test, on a free port, in a temporary folder, and ended
-//! with it.
+//! Private Redis servers: started for one test, on a free port, in a temporary folder, and ended with
+//! it, or with the process that started it.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command};
 
 use tempfile::TempDir;
 
-use crate::certificates::Certificates;
-use crate::resp::Resp;
-
-/// How long a server may take to start.
-const START_LIMIT: Duration = Duration::from_secs(20);
+use super::certificates::Certificates;
+use super::process::{free_port, supervised, wait_for};
+use super::resp::Resp;
 
 /// A line of configuration for a user who may do everything.
 pub(crate) const ADMIN: &str = "user admin on >admin ~* &* +@all";
@@ -112,6 +107,7 @@ impl RedisServer {
             "appendonly no".to_owned(),
             format!("dir {dir}"),
             format!("unixsocket {dir}/redis.sock"),
+            format!("pidfile {dir}/pid"),
         ];
         lines.extend(settings.iter().map(|line| line.replace("{dir}", dir)));
         let program = version.program();
@@ -159,6 +155,7 @@ impl RedisServer {
             "bind 127.0.0.1".to_owned(),
             format!("dir {dir}"),
             format!("unixsocket {dir}/redis.sock"),
+            format!("pidfile {dir}/pid"),
             format!("sentinel monitor main 127.0.0.1 {} 1", primary.port),
             "sentinel down-after-milliseconds main 500".to_owned(),
             "sentinel failover-timeout main 3000".to_owned(),
@@ -184,7 +181,12 @@ impl RedisServer {
 
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.read_pid().unwrap()
+    }
+
+    fn read_pid(&self) -> Option<u32> {
+        let text = std::fs::read_to_string(self.folder.path().join("pid"));
+        text.ok()?.trim().parse().ok()
     }
 
     /// Where it listens.
@@ -209,44 +211,40 @@ impl RedisServer {
 
     /// Ends it as a crash would.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
+        drop(self.child.stdin.take());
         self.child.wait().unwrap();
+        // What it leaves would look like a running one.
+        for file in ["redis.sock", "pid"] {
+            let _ = std::fs::remove_file(self.folder.path().join(file));
+        }
     }
 
     /// Sends it a signal, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
+        let pid = self.pid().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(sent.unwrap().success());
     }
 
     /// Starts it again, empty, on the same port.
     pub(crate) fn restart(&mut self) {
-        // What a killed server leaves would look like a running one.
-        let _ = std::fs::remove_file(self.socket());
         self.child = spawn(&self.program, self.folder.path(), &self.settings, &[]);
         self.wait();
     }
 
     fn wait(&self) {
-        let start = Instant::now();
-        // The socket is its own; at the port, a stranger might answer.
-        while UnixStream::connect(self.socket()).is_err()
-            || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err()
-        {
-            assert!(
-                start.elapsed() < START_LIMIT,
-                "redis-server did not start: {}",
-                std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for("redis-server", &self.folder.path().join("log"), || {
+            // The socket is its own; at the port, a stranger might answer.
+            UnixStream::connect(self.socket()).is_ok()
+                && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
+                && self.read_pid().is_some()
+        });
     }
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
@@ -255,21 +253,11 @@ fn spawn(program: &Path, folder: &Path, lines: &[String], arguments: &[&str]) ->
     let file = folder.join("redis.conf");
     std::fs::write(&file, lines.join("\n") + "\n").unwrap();
     let log = std::fs::File::create(folder.join("log")).unwrap();
-    Command::new(program)
+    supervised(Command::new("sh"), program, "KILL")
         .arg(&file)
         .args(arguments)
-        .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log)
         .spawn()
-        .expect("redis-server must be installed")
-}
-
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }

@@ -1,0 +1,22 @@
+//! What is Firestore's own: `cargo test --features firestore --test firestore`.
+//!
+//! Each test starts an emulator of its own, within this process.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod documents;
+mod faults;
+mod mediator;
+mod stage;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    support::suite::run(&[("documents", documents::TESTS), ("faults", faults::TESTS)])
+}

@@ -1,0 +1,130 @@
+//! An emulator, backends on it, and documents as other programs would read and write them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use firestore_emulator::{Emulator, Options};
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::write::Operation;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
+    CommitRequest, Document, GetDocumentRequest, Value, Write,
+};
+use syncguard::firestore::{FirestoreBackend, FirestoreConfig};
+use syncguard::{Backend, Clock, SystemClock};
+use tonic::transport::Channel;
+
+use crate::support::locks::eventually;
+
+const DATABASE: &str = "projects/test/databases/(default)";
+
+pub(crate) struct Server {
+    pub(crate) emulator: Emulator,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self {
+            emulator: Emulator::start(Options::default()).unwrap(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> FirestoreConfig {
+        FirestoreConfig {
+            emulator_host: Some(self.emulator.address().to_string()),
+            ..FirestoreConfig::project("test")
+        }
+    }
+
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        self.backend_with(|_| {})
+    }
+
+    pub(crate) fn backend_with(
+        &self,
+        change: impl FnOnce(&mut FirestoreConfig),
+    ) -> Arc<dyn Backend> {
+        self.backend_on(SystemClock, change)
+    }
+
+    pub(crate) fn backend_on(
+        &self,
+        clock: impl Clock,
+        change: impl FnOnce(&mut FirestoreConfig),
+    ) -> Arc<dyn Backend> {
+        let mut config = self.config();
+        change(&mut config);
+        Arc::new(FirestoreBackend::with_clock(config, clock).unwrap())
+    }
+
+    /// The calls since the last time, once no transaction is open any more.
+    pub(crate) async fn calls(&self) -> Vec<(String, u64)> {
+        eventually("no transaction is open", async || {
+            self.emulator.open_transactions() == 0
+        })
+        .await;
+        let calls = self.emulator.faults().calls();
+        self.emulator.faults().reset_calls();
+        calls.into_iter().collect()
+    }
+
+    fn client(&self) -> FirestoreClient<Channel> {
+        let address = format!("http://{}", self.emulator.address());
+        FirestoreClient::new(Channel::from_shared(address).unwrap().connect_lazy())
+    }
+
+    /// The fields of a document, e.g. of `"locks/a"`.
+    pub(crate) async fn fields(&self, path: &str) -> Option<HashMap<String, ValueType>> {
+        let request = GetDocumentRequest {
+            name: format!("{DATABASE}/documents/{path}"),
+            ..GetDocumentRequest::default()
+        };
+        match self.client().get_document(request).await {
+            Ok(document) => {
+                let fields = document.into_inner().fields.into_iter();
+                Some(
+                    fields
+                        .map(|(name, value)| (name, value.value_type.unwrap()))
+                        .collect(),
+                )
+            }
+            Err(status) => {
+                assert_eq!(status.code(), tonic::Code::NotFound);
+                None
+            }
+        }
+    }
+
+    /// Puts a document with these fields.
+    pub(crate) async fn put(
+        &self,
+        path: &str,
+        fields: impl IntoIterator<Item = (&str, ValueType)>,
+    ) {
+        let value = |value_type| Value {
+            value_type: Some(value_type),
+        };
+        let fields = fields.into_iter();
+        let document = Document {
+            name: format!("{DATABASE}/documents/{path}"),
+            fields: fields
+                .map(|(name, it)| (name.to_owned(), value(it)))
+                .collect(),
+            ..Document::default()
+        };
+        let write = Write {
+            operation: Some(Operation::Update(document)),
+            ..Write::default()
+        };
+        let request = CommitRequest {
+            database: DATABASE.to_owned(),
+            writes: vec![write],
+            transaction: Vec::new(),
+        };
+        self.client().commit(request).await.unwrap();
+    }
+}
+
+pub(crate) fn text(text: &str) -> ValueType {
+    ValueType::StringValue(text.to_owned())
+}

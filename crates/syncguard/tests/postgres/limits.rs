@@ -1,0 +1,116 @@
+//! What takes longer than it may: it ends in time, says whose limit it was, and leaves nothing behind.
+
+use std::sync::Arc;
+
+use syncguard::postgres::PostgresConfig;
+use syncguard::{AcquireOutcome, ErrorKind, ReleaseOutcome};
+use tokio::task::JoinSet;
+
+use crate::load::{TIMEOUT, in_time, no_lock_is_left, scene};
+use crate::stage::{server, sessions, until_waiting};
+use crate::support::locks::key;
+use crate::support::suite::tests;
+
+tests![
+    a_full_pool,
+    a_statement_timeout,
+    a_lock_timeout,
+    a_row_that_somebody_else_has_locked,
+    an_advisory_lock_that_somebody_else_has,
+];
+
+async fn a_full_pool() {
+    // The server must not make room before the wait for a session is over.
+    let config = PostgresConfig {
+        parameters: vec![("statement_timeout".to_owned(), "0".to_owned())],
+        ..server().unix()
+    };
+    let scene = scene(server(), "full", config).await;
+    let mut grants = Vec::new();
+    // One lock alone does not get all connections.
+    for name in ["k", "l", "m", "n"] {
+        grants.push(scene.hold(name).await);
+    }
+    let blocker = scene.lock_rows().await;
+    let mut waiting = JoinSet::new();
+    for grant in grants {
+        let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id);
+        waiting.spawn(async move { backend.release(&id).await });
+    }
+    until_waiting(&scene.client, "full", 4).await;
+    let error = in_time(TIMEOUT, scene.backend.is_locked(&key("k")))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited, "{error:?}");
+    assert!(!error.is_outcome_unknown());
+    blocker.batch_execute("COMMIT").await.unwrap();
+    waiting.join_all().await;
+    scene.until_idle("full").await;
+    assert_eq!(sessions(&scene.client, "full").await.0, 4);
+}
+
+async fn a_statement_timeout() {
+    let config = PostgresConfig {
+        parameters: vec![("statement_timeout".to_owned(), "200ms".to_owned())],
+        ..server().tcp()
+    };
+    let scene = scene(server(), "hurried", config).await;
+    let grant = scene.hold("k").await;
+    let blocker = scene.lock_rows().await;
+    let error = scene.backend.release(&grant.lock_id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    assert!(error.message().contains("statement_timeout"), "{error}");
+    assert!(!error.is_outcome_unknown());
+    blocker.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(
+        scene.release(&grant).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    // The session has survived.
+    assert_eq!(sessions(&scene.client, "hurried").await.0, 1);
+}
+
+async fn a_lock_timeout() {
+    let config = PostgresConfig {
+        options: Some("-c lock_timeout=100ms".to_owned()),
+        ..server().tcp()
+    };
+    let scene = scene(server(), "impatient", config).await;
+    let grant = scene.hold("k").await;
+    let blocker = scene.lock_rows().await;
+    let error = scene.backend.release(&grant.lock_id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    assert!(error.message().contains("lock_timeout"), "{error}");
+    blocker.batch_execute("COMMIT").await.unwrap();
+}
+
+async fn a_row_that_somebody_else_has_locked() {
+    let scene = scene(server(), "blocked", server().tcp()).await;
+    let grant = scene.hold("k").await;
+    let blocker = scene.lock_rows().await;
+    let error = in_time(TIMEOUT, scene.release(&grant)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    // The row is locked still, and nobody of ours waits for it.
+    scene.until_idle("blocked").await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(
+        scene.release(&grant).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+}
+
+async fn an_advisory_lock_that_somebody_else_has() {
+    let scene = scene(server(), "queued", server().tcp()).await;
+    let blocker = server().client().await;
+    let advisory = "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))";
+    blocker.batch_execute(advisory).await.unwrap();
+    let error = in_time(TIMEOUT, scene.try_acquire("k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    scene.until_idle("queued").await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    no_lock_is_left(&scene).await;
+    assert!(matches!(
+        scene.try_acquire("k").await.unwrap(),
+        AcquireOutcome::Acquired(_)
+    ));
+}

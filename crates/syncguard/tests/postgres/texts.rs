@@ -1,0 +1,118 @@
+//! Ways in which no session comes about, and what is said of each.
+
+use syncguard::ErrorKind;
+use syncguard::postgres::{Host, Password, PostgresConfig, SslMode, Tls};
+
+use crate::stage::{enters, server};
+use crate::support::postgres_server::PgBouncer;
+use crate::support::suite::tests;
+
+tests![each_reason_has_its_own_words];
+
+/// Takes one connection after the other, reads what it says, answers with `reply`, and closes it.
+async fn stranger(reply: &'static [u8]) -> (u16, tokio::task::JoinHandle<()>) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answering = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut buffer = [0; 4096];
+            if client.read(&mut buffer).await.is_ok() && client.write_all(reply).await.is_ok() {
+                let _ = client.shutdown().await;
+            }
+        }
+    });
+    (port, answering)
+}
+
+/// What an operation says that gets no session, with its causes.
+async fn refusal(config: PostgresConfig) -> (ErrorKind, String) {
+    let error = enters(config).await.unwrap_err();
+    assert!(!error.is_outcome_unknown());
+    let message = error.to_string();
+    if message.contains(" (127") || message.contains(" (no") || message.contains(" (/") {
+        assert!(std::error::Error::source(&error).is_some(), "{error:?}");
+    }
+    (error.kind(), message)
+}
+
+async fn each_reason_has_its_own_words() {
+    use ErrorKind::{AuthFailed, ServiceUnavailable};
+    let at = |name: &str, port| PostgresConfig {
+        hosts: vec![Host {
+            name: name.to_owned(),
+            port,
+        }],
+        ..server().tcp()
+    };
+    let encrypted = |config: PostgresConfig| PostgresConfig {
+        tls: Tls {
+            mode: SslMode::Require,
+            ..Tls::default()
+        },
+        ..config
+    };
+    let bouncer = PgBouncer::start(server(), true);
+    let (redis, _answering) = stranger(b"-ERR unknown command\r\n").await;
+    let (web, _serving) = stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let (mute, _hanging_up) = stranger(b"").await;
+    let of_bouncer = bouncer.config().hosts[0].port;
+    for (config, kind, words, place) in [
+        (
+            PostgresConfig {
+                password: Password::None,
+                ..server().tcp()
+            },
+            AuthFailed,
+            "the server asks for a password, and none is given",
+            format!("127.0.0.1:{}", server().port()),
+        ),
+        (
+            encrypted(bouncer.config()),
+            AuthFailed,
+            "the server does not speak TLS, and sslmode demands it",
+            format!("127.0.0.1:{of_bouncer}"),
+        ),
+        (
+            at("no-such-host.invalid", 5432),
+            ServiceUnavailable,
+            "the host's name cannot be resolved",
+            "no-such-host.invalid:5432".to_owned(),
+        ),
+        (
+            at("127.0.0.1", 1),
+            ServiceUnavailable,
+            "connection refused",
+            "127.0.0.1:1".to_owned(),
+        ),
+        (
+            at("/nonexistent", 5432),
+            ServiceUnavailable,
+            "socket does not exist",
+            "/nonexistent/.s.PGSQL.5432".to_owned(),
+        ),
+        (
+            at("127.0.0.1", redis),
+            ServiceUnavailable,
+            "does not speak PostgreSQL's protocol",
+            format!("127.0.0.1:{redis}"),
+        ),
+        (
+            at("127.0.0.1", web),
+            ServiceUnavailable,
+            "does not speak PostgreSQL's protocol",
+            format!("127.0.0.1:{web}"),
+        ),
+        (
+            at("127.0.0.1", mute),
+            ServiceUnavailable,
+            "connection closed",
+            format!("127.0.0.1:{mute}"),
+        ),
+    ] {
+        let (found, message) = refusal(config).await;
+        assert_eq!(found, kind, "{message}");
+        assert!(message.contains(words), "{message}");
+        assert!(message.contains(&place), "{message}");
+    }
+}

@@ -1,0 +1,420 @@
+//! What happens when the server fails: each failure under load, with its documented kind, in time, and
+//! with no lock left behind.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, lock};
+
+use crate::load::{
+    Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
+};
+use crate::support::certificates::Certificates;
+use crate::support::locks::key;
+use crate::support::process::free_port;
+use crate::support::redis_server::{LOCKS_ONLY, RedisServer};
+use crate::support::resp::Answer;
+use crate::support::suite::tests;
+
+tests![
+    a_server_that_is_not_there_is_unavailable_and_used_when_it_comes,
+    a_call_that_has_less_time_than_the_link_has_patience_tells_why_it_failed,
+    a_host_without_a_name_is_unavailable,
+    a_server_that_never_answers_times_out,
+    a_server_that_is_killed_and_started_again_serves_again,
+    scripts_that_are_flushed_are_not_noticed,
+    connections_that_are_killed_are_made_again,
+    a_server_that_pauses_past_the_timeout_serves_again,
+    a_late_grant_is_given_back,
+    an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout,
+    a_stopped_server_keeps_its_connection,
+    wrong_credentials_fail_at_once_and_say_so,
+    a_user_without_the_rights_is_refused,
+    a_password_that_changes_ends_in_auth_failed,
+    a_wrong_database_is_an_invalid_argument,
+    a_full_memory_refuses_locks_and_frees_them,
+    a_replica_is_unavailable_until_it_is_promoted,
+    a_failover_by_sentinel_is_followed,
+    tls_trusts_whom_it_is_told_to_trust,
+];
+
+async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let backend = backend_at(&server);
+    for _ in 0..3 {
+        let error = acquire(&backend, "k").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+        assert!(!error.is_outcome_unknown(), "nothing was sent");
+    }
+    server.restart();
+    until_it_works(&backend).await;
+    pair(&backend, "k").await.unwrap();
+}
+
+async fn a_call_that_has_less_time_than_the_link_has_patience_tells_why_it_failed() {
+    let port = free_port();
+    let url = format!("redis://127.0.0.1:{port}");
+    for ms in [100.0, 1000.0, 2000.0] {
+        let config = RedisConfig::from_url(&url).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+        let mut options = LockOptions::default();
+        options.retry.timeout_ms = ms;
+        let error = lock(&backend, &key("k"), &options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        let words = format!("127.0.0.1:{port}: Connection refused (os error 111)");
+        assert!(error.message().ends_with(&words), "{error}");
+    }
+}
+
+async fn a_host_without_a_name_is_unavailable() {
+    let backend = backend(RedisConfig::from_url("redis://nowhere.invalid").unwrap());
+    let error = acquire(&backend, "k").await.unwrap_err();
+    let kinds = [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout];
+    assert!(kinds.contains(&error.kind()), "{error:?}");
+}
+
+async fn a_server_that_never_answers_times_out() {
+    // Takes connections and says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let mut config = RedisConfig::from_url(&url).unwrap();
+    let backend_with = |config: &RedisConfig| backend(config.clone());
+    let error = acquire(&backend_with(&config), "k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    config.connect_timeout = Duration::from_millis(100);
+    let error = acquire(&backend_with(&config), "k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    assert!(error.message().contains("connectTimeoutMs"), "{error}");
+}
+
+async fn a_server_that_is_killed_and_started_again_serves_again() {
+    let mut server = RedisServer::start();
+    let backend = backend_at(&server);
+    until_it_works(&backend).await;
+    let load = Load::start(&backend);
+    load.goes_on().await;
+    server.kill();
+    load.fails().await;
+    // Past the timeout of what was in flight.
+    tokio::time::sleep(TIMEOUT * 2).await;
+    server.restart();
+    until_it_works(&backend).await;
+    load.goes_on().await;
+    // Scripts were lost with the server, and came back unasked.
+    let kinds = [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout];
+    assert_kinds(&load.end().await, &kinds);
+}
+
+async fn scripts_that_are_flushed_are_not_noticed() {
+    let server = RedisServer::start();
+    let backend = backend_at(&server);
+    let load = Load::start(&backend);
+    let mut raw = server.connect();
+    for _ in 0..20 {
+        load.goes_on().await;
+        raw.call(&["SCRIPT", "FLUSH"]);
+    }
+    assert!(load.end().await.is_empty());
+}
+
+async fn connections_that_are_killed_are_made_again() {
+    let server = RedisServer::start();
+    let backend = backend_at(&server);
+    let load = Load::start(&backend);
+    let mut raw = server.connect();
+    for _ in 0..5 {
+        load.goes_on().await;
+        let killed = raw.call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        assert_eq!(killed.int(), 1);
+    }
+    load.goes_on().await;
+    let errors = load.end().await;
+    assert_kinds(&errors, &[ErrorKind::ServiceUnavailable]);
+    assert!(errors.iter().any(Error::is_outcome_unknown));
+}
+
+async fn a_server_that_pauses_past_the_timeout_serves_again() {
+    let server = RedisServer::start();
+    let backend = backend_at(&server);
+    let load = Load::start(&backend);
+    let mut raw = server.connect();
+    load.goes_on().await;
+    // Past the moment at which the connection is given up, too.
+    for pause in [TIMEOUT + SLACK, TIMEOUT * 3] {
+        let ms = pause.as_millis().to_string();
+        raw.call(&["CLIENT", "PAUSE", &ms]);
+        tokio::time::sleep(pause).await;
+        until_it_works(&backend).await;
+        load.goes_on().await;
+    }
+    let kinds = [ErrorKind::NetworkTimeout, ErrorKind::ServiceUnavailable];
+    let errors = load.end().await;
+    assert_kinds(&errors, &kinds);
+    assert!(
+        errors
+            .iter()
+            .any(|error| error.kind() == ErrorKind::NetworkTimeout)
+    );
+}
+
+async fn a_late_grant_is_given_back() {
+    let server = RedisServer::start();
+    let backend = backend_at(&server);
+    until_it_works(&backend).await;
+    let mut raw = server.connect();
+    raw.call(&["CLIENT", "PAUSE", "700"]);
+    let error = acquire(&backend, "k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    // The server gets to it when the pause is over; then it is given back.
+    let start = Instant::now();
+    while !matches!(
+        acquire(&backend, "k").await,
+        Ok(AcquireOutcome::Acquired(_))
+    ) {
+        assert!(start.elapsed() < Duration::from_secs(2), "left behind");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout() {
+    let server = RedisServer::start();
+    let (port, silence) = crate::fake::proxy(server.port()).await;
+    let mut config = RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap();
+    // As users have it: a call may take as long as lock() waits in all, so that lock() must not spend
+    // all its time on the first.
+    let limit = Duration::from_secs(2);
+    config.connect_timeout = limit;
+    config.locks.operation_timeout = limit;
+    let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+    backend.is_locked(&key("k")).await.unwrap();
+    silence.send_replace(true);
+    let mut options = LockOptions::default();
+    options.retry.timeout_ms = limit.as_millis() as f64;
+    let start = Instant::now();
+    let lock = lock(&backend, &key("k"), &options).await.unwrap();
+    assert!(start.elapsed() < limit, "{:?}", start.elapsed());
+    assert!(lock.release().await.unwrap());
+}
+
+async fn a_stopped_server_keeps_its_connection() {
+    let server = RedisServer::start();
+    let backend = backend_at(&server);
+    pair(&backend, "k").await.unwrap();
+    let connections = || {
+        let text = server.connect().call(&["INFO", "clients"]);
+        assert!(text.text().contains("connected_clients:2"), "{text:?}");
+        let text = server.connect().call(&["CLIENT", "LIST"]);
+        let lines = text.text().lines().map(str::to_owned);
+        let line = lines.into_iter().find(|line| line.contains("127.0.0.1"));
+        line.unwrap().split(' ').next().unwrap().to_owned()
+    };
+    let before = connections();
+    server.signal("STOP");
+    let call = tokio::spawn(async move { (pair(&backend, "k").await, backend) });
+    // Long enough for the silence to be noticed, and less than the call may take.
+    tokio::time::sleep(TIMEOUT * 2 / 3).await;
+    server.signal("CONT");
+    let (answer, _backend) = call.await.unwrap();
+    answer.unwrap();
+    assert_eq!(connections(), before);
+}
+
+async fn wrong_credentials_fail_at_once_and_say_so() {
+    let server = RedisServer::start_with(&["requirepass secret"]);
+    for (url, message) in [
+        ("redis://:wrong@", "WRONGPASS"),
+        ("redis://nobody:secret@", "WRONGPASS"),
+        ("redis://", "NOAUTH"),
+    ] {
+        let url = format!("{url}127.0.0.1:{}", server.port());
+        let backend = backend(RedisConfig::from_url(&url).unwrap());
+        for _ in 0..3 {
+            let start = Instant::now();
+            let error = acquire(&backend, "k").await.unwrap_err();
+            assert!(start.elapsed() < TIMEOUT / 2, "no use in waiting");
+            assert_eq!(error.kind(), ErrorKind::AuthFailed);
+            assert!(error.message().contains(message), "{error}");
+            assert!(!format!("{error:?} {backend:?}").contains("secret"));
+        }
+    }
+}
+
+async fn a_user_without_the_rights_is_refused() {
+    let mut settings = LOCKS_ONLY.to_vec();
+    settings.push("user reader on >secret ~syncguard:* -@all +get +ping +client +info");
+    settings.push("user stranger on >secret ~other:* +@all");
+    let server = RedisServer::start_with(&settings);
+    for user in ["reader", "stranger"] {
+        let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
+        let backend = backend(RedisConfig::from_url(&url).unwrap());
+        let error = acquire(&backend, "k").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+        assert!(error.message().contains("NOPERM"), "{error}");
+    }
+}
+
+async fn a_password_that_changes_ends_in_auth_failed() {
+    let server = RedisServer::start_with(&["requirepass secret"]);
+    let url = format!("redis://:secret@127.0.0.1:{}", server.port());
+    let backend = backend(RedisConfig::from_url(&url).unwrap());
+    until_it_works(&backend).await;
+    let mut raw = server.connect();
+    raw.call(&["AUTH", "secret"]);
+    raw.call(&["CONFIG", "SET", "requirepass", "other"]);
+    raw.call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let start = Instant::now();
+    while acquire(&backend, "k").await.map_err(|error| error.kind()) != Err(ErrorKind::AuthFailed) {
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    raw.call(&["CONFIG", "SET", "requirepass", "secret"]);
+    until_it_works(&backend).await;
+}
+
+async fn a_wrong_database_is_an_invalid_argument() {
+    let server = RedisServer::start();
+    let backend = backend(RedisConfig::from_url(&format!("{}/99", server.url())).unwrap());
+    let error = acquire(&backend, "k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
+}
+
+async fn a_full_memory_refuses_locks_and_frees_them() {
+    let server = RedisServer::start();
+    let backend = backend_at(&server);
+    let AcquireOutcome::Acquired(held) = acquire(&backend, "held").await.unwrap() else {
+        panic!("locked");
+    };
+    let load = Load::start(&backend);
+    load.goes_on().await;
+    let mut raw = server.connect();
+    assert_eq!(
+        raw.call(&["CONFIG", "SET", "maxmemory", "1"]),
+        Answer::Text("OK".into())
+    );
+    load.fails().await;
+    let error = acquire(&backend, "full").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+    assert!(error.message().contains("OOM"), "{error}");
+    for name in ["full", "fence:syncguard:full"] {
+        let name = format!("syncguard:{name}");
+        assert_eq!(raw.call(&["EXISTS", &name]), Answer::Int(0));
+    }
+    let released = backend.release(&held.lock_id).await.unwrap();
+    assert_eq!(released, syncguard::ReleaseOutcome::Released);
+    raw.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_kinds(&load.end().await, &[ErrorKind::ServiceUnavailable]);
+}
+
+async fn a_replica_is_unavailable_until_it_is_promoted() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
+    let backend = backend_at(&replica);
+    let mut raw = replica.connect();
+    let start = Instant::now();
+    while !raw
+        .call(&["INFO", "replication"])
+        .text()
+        .contains("master_link_status:up")
+    {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let error = acquire(&backend, "k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+    assert!(error.message().contains("READONLY"), "{error}");
+    raw.call(&["REPLICAOF", "NO", "ONE"]);
+    pair(&backend, "k").await.unwrap();
+}
+
+async fn a_failover_by_sentinel_is_followed() {
+    let mut primary = RedisServer::start();
+    let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
+    let sentinel = RedisServer::start_sentinel(&primary, &[]);
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+    let backend = backend(RedisConfig::from_url(&url).unwrap());
+    until_it_works(&backend).await;
+    let mut raw = sentinel.connect();
+    let start = Instant::now();
+    loop {
+        let replicas = raw.call(&["SENTINEL", "REPLICAS", "main"]);
+        if format!("{replicas:?}").contains("\"master-link-status\"), Text(\"ok\")") {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{replicas:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let load = Load::start(&backend);
+    load.goes_on().await;
+    primary.kill();
+    load.fails().await;
+    until_it_works(&backend).await;
+    load.goes_on().await;
+    let kinds = [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout];
+    assert_kinds(&load.end().await, &kinds);
+    let mut raw = replica.connect();
+    assert_eq!(
+        raw.call(&["EXISTS", "syncguard:fence:syncguard:after"]),
+        Answer::Int(1)
+    );
+}
+
+async fn tls_trusts_whom_it_is_told_to_trust() {
+    let certificates = Certificates::for_server(&["locks.example"]);
+    let server = RedisServer::start_with_tls(&certificates, LOCKS_ONLY);
+    let url = format!("rediss://locks:secret@127.0.0.1:{}", server.port());
+    let right = RedisTls {
+        ca: Some(certificates.ca.clone().into_bytes()),
+        cert: Some(certificates.client_cert.clone().into_bytes()),
+        key: Some(certificates.client_key.clone().into_bytes()),
+        servername: Some("locks.example".into()),
+        ..RedisTls::default()
+    };
+    let with = |tls: RedisTls| {
+        let mut config = RedisConfig::from_url(&url).unwrap();
+        config.tls = Some(tls);
+        backend(config)
+    };
+    pair(&with(right.clone()), "k").await.unwrap();
+    let trusting = RedisTls {
+        ca: None,
+        servername: None,
+        reject_unauthorized: false,
+        ..right.clone()
+    };
+    pair(&with(trusting), "k").await.unwrap();
+    let other = Certificates::for_server(&[]);
+    for tls in [
+        RedisTls {
+            servername: None,
+            ..right.clone()
+        },
+        RedisTls {
+            ca: None,
+            ..right.clone()
+        },
+        RedisTls {
+            ca: Some(other.ca.clone().into_bytes()),
+            ..right.clone()
+        },
+        RedisTls {
+            cert: None,
+            key: None,
+            ..right.clone()
+        },
+    ] {
+        let error = acquire(&with(tls), "k").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    }
+    let plain = format!("redis://127.0.0.1:{}", server.port());
+    let error = acquire(&backend(RedisConfig::from_url(&plain).unwrap()), "k").await;
+    assert!(error.is_err());
+    let unfit = RedisTls {
+        key: Some(other.client_key.into_bytes()),
+        ..right
+    };
+    let mut config = RedisConfig::from_url(&url).unwrap();
+    config.tls = Some(unfit);
+    let error = RedisBackend::new(config).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}

@@ -1,0 +1,37 @@
+//! What is Redis' own: `cargo test --features redis --test redis`.
+//!
+//! Needs `redis-server` and `redis-sentinel` on this machine, and fails without them. Servers are
+//! private: each test starts its own, and they end with it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod connecting;
+mod fake;
+mod faults;
+mod foreign;
+mod load;
+mod replies;
+mod roles;
+mod scripts;
+mod stage;
+#[path = "../support/mod.rs"]
+mod support;
+mod texts;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    support::suite::run(&[
+        ("connecting", connecting::TESTS),
+        ("faults", faults::TESTS),
+        ("foreign", foreign::TESTS),
+        ("replies", replies::TESTS),
+        ("roles", roles::TESTS),
+        ("scripts", scripts::TESTS),
+        ("texts", texts::TESTS),
+    ])
+}

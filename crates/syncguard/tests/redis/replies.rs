@@ -1,0 +1,118 @@
+//! Replies that end early, or never.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use syncguard::ErrorKind;
+use syncguard::redis::{RedisBackend, RedisConfig};
+use tokio::io::AsyncWriteExt;
+
+use crate::fake::{listen, until_script};
+use crate::support::locks::try_acquire;
+use crate::support::suite::tests;
+
+tests![
+    a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends,
+    a_reply_without_an_end_is_not_read_to_the_end,
+    as_much_as_honest_replies_need_is_read,
+];
+
+fn backend_at(port: u16) -> RedisBackend {
+    RedisBackend::new(RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap()).unwrap()
+}
+
+async fn a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends() {
+    const REPLY: &[u8] = b"*3\r\n:1\r\n:7\r\n:1700000000000\r\n";
+    for cut in 0..REPLY.len() {
+        let port = listen(move |stream| async move {
+            if let Some(mut stream) = until_script(stream).await {
+                stream.write_all(&REPLY[..cut]).await.unwrap();
+            }
+        })
+        .await;
+        let error = try_acquire(&backend_at(port), "k").await.unwrap_err();
+        assert_eq!(
+            error.kind(),
+            ErrorKind::ServiceUnavailable,
+            "{cut}: {error:?}"
+        );
+        assert!(error.is_outcome_unknown(), "{cut}: {error:?}");
+    }
+}
+
+async fn a_reply_without_an_end_is_not_read_to_the_end() {
+    // A text that is too long, a list that is too long, and a line that never ends.
+    for (head, part) in [
+        ("$1000000000\r\n", "x"),
+        ("*1000000000\r\n", ":1\r\n"),
+        ("+", "x"),
+        // Replies to nobody's question.
+        ("", "+OK\r\n"),
+    ] {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let port = listen(move |stream| {
+            let count = Arc::clone(&count);
+            async move {
+                let Some(mut stream) = until_script(stream).await else {
+                    return;
+                };
+                if head.is_empty() {
+                    stream.write_all(b":0\r\n").await.unwrap();
+                }
+                stream.write_all(head.as_bytes()).await.unwrap();
+                let part = part.repeat(1000);
+                // Until the other side ends the connection.
+                while stream.write_all(part.as_bytes()).await.is_ok() {
+                    count.fetch_add(part.len(), SeqCst);
+                }
+                count.fetch_or(ENDED, SeqCst);
+            }
+        })
+        .await;
+        let backend = backend_at(port);
+        let outcome = try_acquire(&backend, "k").await;
+        if !head.is_empty() {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal, "{head}: {error:?}");
+            assert!(error.is_outcome_unknown(), "{head}: {error:?}");
+            assert!(error.message().contains("longer"), "{error}");
+        }
+        while sent.load(SeqCst) & ENDED == 0 {
+            tokio::task::yield_now().await;
+        }
+        let sent = sent.load(SeqCst) & !ENDED;
+        // What was read, and what lay in the buffers of the operating system.
+        assert!(sent < 32 << 20, "{head}: {sent} bytes were sent");
+    }
+}
+
+/// Beside the count of bytes: the connection has ended.
+const ENDED: usize = 1 << 62;
+
+async fn as_much_as_honest_replies_need_is_read() {
+    // A thousand calls at once, each with a long reply that comes in pieces.
+    let port = listen(move |stream| async move {
+        let Some(mut stream) = until_script(stream).await else {
+            return;
+        };
+        let reply = format!("${}\r\n{}\r\n", 6000, "x".repeat(6000));
+        loop {
+            stream.write_all(reply.as_bytes()).await.unwrap();
+            if crate::fake::read_request(&mut stream).await.is_none() {
+                return;
+            }
+        }
+    })
+    .await;
+    let backend = Arc::new(backend_at(port));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..1000 {
+        let backend = Arc::clone(&backend);
+        tasks.spawn(async move { try_acquire(&*backend, "k").await.unwrap_err() });
+    }
+    for error in tasks.join_all().await {
+        // It makes no sense, but it is the reply.
+        assert!(error.message().contains("malformed"), "{error}");
+    }
+}

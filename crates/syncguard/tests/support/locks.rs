@@ -1,0 +1,64 @@
+//! Short forms that fail the test.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, Clock, Error, Grant, Key, Ttl};
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub(crate) fn ttl(ms: i64) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+/// Asks for `name` for so long that no test sees the end of it.
+pub(crate) fn request(name: &str) -> AcquireRequest {
+    AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap()
+}
+
+pub(crate) async fn try_acquire(
+    backend: &dyn Backend,
+    name: &str,
+) -> Result<AcquireOutcome, Error> {
+    backend.acquire(&request(name)).await
+}
+
+pub(crate) async fn acquire(backend: &dyn Backend, name: &str) -> Grant {
+    match try_acquire(backend, name).await.unwrap() {
+        AcquireOutcome::Acquired(grant) => grant,
+        AcquireOutcome::Locked => panic!("{name} is locked"),
+    }
+}
+
+/// Asks until the answer is yes; fails after 20 s.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A clock that stands until it is set.
+#[derive(Clone)]
+pub(crate) struct ManualClock(pub(crate) Arc<AtomicI64>);
+
+impl ManualClock {
+    pub(crate) fn at(ms: i64) -> Self {
+        Self(Arc::new(AtomicI64::new(ms)))
+    }
+
+    pub(crate) fn advance(&self, time: Duration) {
+        let ms = i64::try_from(time.as_millis()).unwrap();
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,18 @@
+//! What several suites share: how they run, the servers that they start, and short forms of what they
+//! do most. What one store's suite alone needs is in that store's folder.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each suite uses its part"
+)]
+
+pub(crate) mod certificates;
+pub(crate) mod locks;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres_server;
+pub(crate) mod process;
+pub(crate) mod redis_server;
+pub(crate) mod resp;
+pub(crate) mod suite;
