@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::error::ForrstError;
 use super::options::{checked_key, owner};
+use super::owner::owns;
 use crate::backend::Owner;
 use crate::key::Key;
 
@@ -74,6 +75,25 @@ impl ReleaseArguments {
             owner: owner(arguments.get("owner").unwrap_or(&Value::Null))?,
         })
     }
+
+    /// The lock that was found under the key, if the caller may release it. `owner_of` gives the owner
+    /// that is stored with a lock.
+    ///
+    /// # Errors
+    /// `LOCK_NOT_FOUND` if there is none; `LOCK_OWNERSHIP_MISMATCH` if it has another owner, or none.
+    pub fn owned<Lock>(
+        &self,
+        found: Option<Lock>,
+        owner_of: impl FnOnce(&Lock) -> Option<&str>,
+    ) -> Result<Lock, ForrstError> {
+        let key = self.key.as_str();
+        let lock = found.ok_or_else(|| ForrstError::not_found(key))?;
+        if owns(owner_of(&lock), self.owner.as_str()) {
+            Ok(lock)
+        } else {
+            Err(ForrstError::ownership_mismatch(key))
+        }
+    }
 }
 
 impl fmt::Debug for ReleaseArguments {
@@ -84,6 +104,7 @@ impl fmt::Debug for ReleaseArguments {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::ErrorCode;
     use super::*;
     use serde_json::json;
 
@@ -120,6 +141,21 @@ mod tests {
         ] {
             let error = ReleaseArguments::parse(&json).unwrap_err();
             assert_eq!(error.message, message, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_lock_is_released_for_its_owner_alone() {
+        let json = json!({ "key": "lock:a", "owner": "me" });
+        let arguments = ReleaseArguments::parse(&json).unwrap();
+        let code = |found: Option<Option<&str>>| {
+            let owned = arguments.owned(found, |owner| *owner);
+            owned.err().map(|error| error.code)
+        };
+        assert_eq!(code(Some(Some("me"))), None);
+        assert_eq!(code(None), Some(ErrorCode::LockNotFound));
+        for owner in [None, Some(""), Some("m"), Some("Me"), Some("me ")] {
+            assert_eq!(code(Some(owner)), Some(ErrorCode::LockOwnershipMismatch));
         }
     }
 }

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::date::iso8601;
+use super::error::ForrstError;
 use super::options::{Options, Scope};
-use crate::backend::{LockRecord, Owner};
+use crate::backend::{Absence, LockRecord, Owner, ReleaseOutcome};
 
 /// The extension's data in a response: the lock was taken.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -61,11 +62,18 @@ pub struct ReleaseResult {
 }
 
 impl ReleaseResult {
-    /// The lock `key` is free.
-    pub fn new(key: &str) -> Self {
-        Self {
-            released: true,
-            key: key.to_owned(),
+    /// What became of the lock `key`, which the caller owned when it was looked up.
+    ///
+    /// # Errors
+    /// `LOCK_NOT_FOUND` when its time ran out in between, `LOCK_ALREADY_RELEASED` when somebody freed it.
+    pub fn of(key: &str, outcome: ReleaseOutcome) -> Result<Self, ForrstError> {
+        match outcome {
+            ReleaseOutcome::Released => Ok(Self {
+                released: true,
+                key: key.to_owned(),
+            }),
+            ReleaseOutcome::Absent(Absence::Expired) => Err(ForrstError::not_found(key)),
+            ReleaseOutcome::Absent(Absence::NotFound) => Err(ForrstError::already_released(key)),
         }
     }
 }
@@ -79,13 +87,19 @@ pub struct ForceReleaseResult {
 }
 
 impl ForceReleaseResult {
-    /// The lock `key` is free.
-    pub fn new(key: &str) -> Self {
-        Self {
-            released: true,
+    /// What became of the lock `key`: whether there was one to release.
+    ///
+    /// # Errors
+    /// `LOCK_NOT_FOUND` if there was none.
+    pub fn of(key: &str, released: bool) -> Result<Self, ForrstError> {
+        if !released {
+            return Err(ForrstError::not_found(key));
+        }
+        Ok(Self {
+            released,
             key: key.to_owned(),
             forced: true,
-        }
+        })
     }
 }
 
@@ -160,6 +174,7 @@ impl StatusResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forrst::ErrorCode;
     use serde_json::json;
 
     fn options() -> Options {
@@ -187,13 +202,30 @@ mod tests {
             r#"{"key":"user:123","acquired":false}"#
         );
         assert_eq!(
-            text(serde_json::to_string(&ReleaseResult::new("lock:k"))),
+            text(serde_json::to_string(
+                &ReleaseResult::of("lock:k", ReleaseOutcome::Released).unwrap()
+            )),
             r#"{"released":true,"key":"lock:k"}"#
         );
         assert_eq!(
-            text(serde_json::to_string(&ForceReleaseResult::new("lock:k"))),
+            text(serde_json::to_string(
+                &ForceReleaseResult::of("lock:k", true).unwrap()
+            )),
             r#"{"released":true,"key":"lock:k","forced":true}"#
         );
+    }
+
+    #[test]
+    fn a_lock_that_vanished_was_freed_or_expired() {
+        let code = |result: Result<ReleaseResult, ForrstError>| result.err().unwrap().code;
+        let absent = |absence| ReleaseResult::of("lock:k", ReleaseOutcome::Absent(absence));
+        assert_eq!(
+            code(absent(Absence::NotFound)),
+            ErrorCode::LockAlreadyReleased
+        );
+        assert_eq!(code(absent(Absence::Expired)), ErrorCode::LockNotFound);
+        let forced = ForceReleaseResult::of("lock:k", false).err().unwrap();
+        assert_eq!(forced.code, ErrorCode::LockNotFound);
     }
 
     #[test]
