@@ -34,6 +34,8 @@ mod date;
 mod duration;
 mod error;
 mod functions;
+#[cfg(test)]
+mod malformed;
 mod options;
 mod owner;
 
