@@ -58,7 +58,7 @@ pub struct ForrstWaiting {
     pub timeout_ms: f64,
 }
 
-/// The extension's options in one request. Everything that it gives as text is JSON.
+/// The extension's options in one request. `acquired` gives JSON.
 #[napi]
 pub struct ForrstOptions {
     options: Options,
@@ -129,10 +129,10 @@ impl ForrstOptions {
 
 /// A call of the release function.
 ///
-/// Where the backend is the addon's own, `start` does all of it on the I/O thread, and `answer` gives
-/// what came of it. A backend that JavaScript has put something before is asked step by step, so that
-/// what stands before it sees each step: `check_owner` judges what its lookup found, and `released`
-/// what its release gave. Both ways are decided by the same functions of the core.
+/// `start` does all of it on the I/O thread, and `answer` then gives the result. A backend that
+/// JavaScript has wrapped, for telemetry perhaps, is asked step by step instead, so that the wrapper
+/// sees each step: `check_owner` judges what its lookup found, and `released` what its release came
+/// to. Both ways the same functions of the core decide.
 #[napi]
 pub struct ForrstRelease {
     arguments: ReleaseArguments,
@@ -157,7 +157,7 @@ impl ForrstRelease {
         self.arguments.key.as_str().to_owned()
     }
 
-    /// An operation as those of [`NativeBackend`]. It fails only when the store does.
+    /// An operation like those of [`NativeBackend`]. It fails only when the store does.
     #[napi]
     pub fn start(
         &self,
@@ -180,7 +180,7 @@ impl ForrstRelease {
         backend.submit(env, operation, cancellable, start)
     }
 
-    /// The result of what `start` began and has ended; throws what to answer if nothing was released.
+    /// The result, once the operation has ended; throws what to answer if nothing was released.
     #[napi]
     pub fn answer(&self) -> Result<String> {
         match self.answer.get() {
@@ -202,7 +202,7 @@ impl ForrstRelease {
             .map_err(refused)
     }
 
-    /// The result of the release; `absent` says why there was nothing to release, if there was not.
+    /// The result of the release. `absent` says why there was nothing to release, where that was so.
     #[napi]
     pub fn released(&self, absent: Option<String>) -> Result<String> {
         let outcome = match absent.as_deref() {
@@ -261,7 +261,7 @@ pub fn forrst_invalid_request(field: String, what: String) -> Result<()> {
     Err(refused(ForrstError::invalid_request(&field, &what)))
 }
 
-/// What JavaScript hands over as JSON. It can hold what is no Unicode text, or be too deep.
+/// Reads the JSON that JavaScript hands over. It can contain lone surrogates, or be nested too deep.
 fn value(json: &str, field: &str) -> Result<Value> {
     serde_json::from_str(json)
         .map_err(|_| refused(ForrstError::invalid(field, "must be Unicode JSON")))

@@ -25,7 +25,7 @@ export function createFunctions<C extends BackendCapabilities>(
       return call.answer();
     }
     const { lockId } = call.owned(await find(backend, key, signal));
-    // By the id of the lock that was compared: one that took its place meanwhile stays.
+    // By its id: a lock that has taken its place meanwhile is left alone.
     const result = await backend.release({ lockId, signal });
     return call.released(result.ok ? undefined : (failureReason(result) ?? "not-found"));
   };
@@ -66,7 +66,7 @@ function serve(run: Run): AtomicLockFunction {
   };
 }
 
-/** The lock on `key` with what only its store knows of it. */
+/** The lock on `key`, with what lookups otherwise hide. */
 async function find<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,
   key: string,

@@ -1,4 +1,4 @@
-/** The extension's rules: the core knows them, this calls it and parses its JSON. */
+/** The extension's rules. They are in the core; this calls it and parses its JSON. */
 
 import { LockError } from "../native/errors.js";
 import type { StartOn } from "../native/store.js";
@@ -13,7 +13,7 @@ export const URNS = addon.forrstUrns() as {
   readonly status: "urn:cline:forrst:ext:atomic-lock:fn:status";
 };
 
-/** A request that is answered with an error. Never leaves this package. */
+/** Says that a request is answered with an error. It never leaves this package. */
 export class Refusal extends Error {
   constructor(
     readonly error: ForrstError,
@@ -75,7 +75,7 @@ export class ReleaseCall {
   readonly start: StartOn = (handle, operation, cancellable) =>
     this.native.start(handle, operation, cancellable);
 
-  /** The result of what `start` began and has ended. */
+  /** The result, once what `start` began has ended. */
   answer(): unknown {
     return parse(() => this.native.answer());
   }
@@ -86,7 +86,7 @@ export class ReleaseCall {
     return found as Found;
   }
 
-  /** The result of the release of that lock; `absent` says why there was nothing to release, if there was not. */
+  /** The result of the release of that lock. `absent` says why there was nothing to release, where that was so. */
   released(absent: string | undefined): unknown {
     return parse(() => this.native.released(absent));
   }
@@ -104,7 +104,7 @@ export const rules = {
     refusalOf(() => addon.forrstInvalidRequest(field, what)),
 };
 
-/** The JSON text of what a request holds; `null` for what JSON has no words for, such as functions. */
+/** The JSON text of a part of a request; `null` for what JSON cannot express, such as a function. */
 function toJson(value: unknown, field: string): string {
   try {
     return JSON.stringify(value ?? null) ?? "null";

@@ -52,7 +52,10 @@ export function createBackend<C extends BackendCapabilities>(
   const checkOpen = (): void => {
     if (closing !== undefined) throw invalid("the backend is closed");
   };
-  /** How many releases run, direct calls, and acquisitions that may be cancelled and then release what they were granted. */
+  /**
+   * How many releases and direct calls run, and how many acquisitions that may be cancelled and then release what they
+   * were granted.
+   */
   let running = 0;
   let lastEnded: (() => void) | undefined;
   const ended = (): void => {

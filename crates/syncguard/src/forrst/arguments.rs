@@ -10,13 +10,13 @@ use super::owner::owns;
 use crate::backend::Owner;
 use crate::key::Key;
 
-/// What every lock of the extension begins with.
+/// What the full key of every lock of the extension begins with.
 const PREFIX: &str = "lock:";
 
 /// The full key of a lock: `lock:{function}:{key}` or `lock:{key}`.
 ///
-/// Other keys are refused: the functions must not reach locks in the same store that are not the
-/// extension's.
+/// Other keys are refused, so that the functions cannot reach locks in the same store that are not
+/// the extension's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyArgument(Key);
 
@@ -60,7 +60,7 @@ impl KeyArgument {
 pub struct ReleaseArguments {
     /// The lock.
     pub key: KeyArgument,
-    /// Who says to own it.
+    /// Who the caller says owns it.
     pub owner: Owner,
 }
 

@@ -7,7 +7,7 @@ use super::error::ForrstError;
 use super::options::{Options, Scope};
 use crate::backend::{Absence, LockRecord, Owner, ReleaseOutcome};
 
-/// The extension's data in a response: the lock was taken.
+/// The extension's data in the response to a request that got its lock.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct AcquiredData {
     key: String,
@@ -22,8 +22,8 @@ pub struct AcquiredData {
 impl AcquiredData {
     /// A lock that `owner` holds until `expires_at_ms`, on the store's clock.
     ///
-    /// `lost` says that it was not the server's any more when the function ended: others may have
-    /// held it meanwhile. The member is there only then.
+    /// `lost` says that the server no longer held the lock when the function ended, so that others may
+    /// have held it meanwhile. Only then is the member in the JSON.
     pub fn new(options: &Options, owner: &Owner, expires_at_ms: i64, lost: bool) -> Self {
         Self {
             key: options.key.clone(),
@@ -36,7 +36,7 @@ impl AcquiredData {
     }
 }
 
-/// The extension's data in a response: the lock was held by another.
+/// The extension's data in the response to a request that got no lock.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedData {
     key: String,
@@ -44,8 +44,8 @@ pub struct RefusedData {
 }
 
 impl RefusedData {
-    /// No lock. The specification has it beside `LOCK_ACQUISITION_FAILED`, not beside `LOCK_TIMEOUT`:
-    /// `None` if the request waited.
+    /// The data that go with `LOCK_ACQUISITION_FAILED`. The specification has none beside
+    /// `LOCK_TIMEOUT`, so there are none if the request waited.
     pub fn of(options: &Options) -> Option<Self> {
         options.block.is_none().then(|| Self {
             key: options.key.clone(),
@@ -131,8 +131,8 @@ impl StatusResult {
         }
     }
 
-    /// Somebody holds `key`. Times are milliseconds on the store's clock; `read_at_ms` is what it
-    /// showed. A lock that was not taken through the extension may have no owner.
+    /// Somebody holds `key`. Times are milliseconds on the store's clock, which showed `read_at_ms`
+    /// at the lookup. A lock that was not taken through the extension may have no owner.
     pub fn held(
         key: &str,
         owner: Option<&str>,
@@ -148,13 +148,13 @@ impl StatusResult {
                 owner: owner.map(str::to_owned),
                 acquired_at: iso8601(acquired_at_ms),
                 expires_at: iso8601(expires_at_ms),
-                // A lock counts as held for a moment past its end, so that clocks may differ.
+                // A lock counts as held for a moment past its end, so less than nothing may be left.
                 ttl_remaining: left_ms.max(0) / 1000,
             }),
         }
     }
 
-    /// What the store shows of `key`.
+    /// What a lookup of `key` in the store has shown.
     pub fn of(key: &str, record: Option<&LockRecord>) -> Self {
         record.map_or_else(
             || Self::free(key),
