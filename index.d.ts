@@ -1139,8 +1139,8 @@ interface ForrstError {
     /** What it is about. */
     readonly details?: unknown;
     /**
-     * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, and
-     * JSON does not show it, as the extension's errors do not have it.
+     * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, but
+     * it is not in the JSON, as the extension's errors have no such member.
      */
     readonly retryable?: boolean;
 }
@@ -1165,8 +1165,8 @@ type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = Loc
 /** Options of one call of `handle` or of a system function. */
 interface AtomicLockCallOptions {
     /**
-     * Ends the waiting for the lock, and is in the lock's handle for the function to heed. The release does not depend on
-     * it.
+     * Ends the waiting for the lock. The function finds it in the lock's handle and should heed it. The release does not
+     * depend on it.
      */
     readonly signal?: AbortSignal | undefined;
 }
@@ -1178,7 +1178,7 @@ interface AtomicLockOptions {
      * What it throws rejects the call, and the lock stays.
      */
     readonly authorize?: ((request: ForrstRequest) => boolean | Promise<boolean>) | undefined;
-    /** Hears of an automatic release that failed, which does not change the response. Default: as `lock()`. */
+    /** Is told of an automatic release that failed; the response stays the same. Default: as for `lock()`. */
     readonly onReleaseError?: OnReleaseError | undefined;
 }
 /** A system function of the extension. */
@@ -1193,7 +1193,8 @@ interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
     readonly functions: Readonly<Record<AtomicLockFunctionName, AtomicLockFunction>>;
     /**
      * Serves a request: takes the lock that it asks for, calls `next`, adds the extension's data to the response, and
-     * releases the lock. A request that does not use the extension goes to `next` as it is, and so does its response back.
+     * releases the lock. A request that does not use the extension is handed to `next` as it is, and its response is
+     * returned as it is.
      * A call of a system function is answered without `next`.
      *
      * What `next` throws, the caller gets; the lock is released first. Bad options, contention and the errors of the

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { createAtomicLock, type ForrstRequest } from "syncguard/forrst";
 import { onEveryStore } from "../support/suite";
@@ -18,84 +19,58 @@ import {
 
 const key = "malformed:1";
 
-/** Options that are wrong, and the field that the error names. */
-const options: [unknown, string][] = [
-  [undefined, "options"],
-  [null, "options"],
-  [[], "options"],
-  ["user:123", "options"],
-  [() => ({ key, ttl }), "options"],
-  [{ ttl }, "key"],
-  [{ key: "", ttl }, "key"],
-  [{ key: 7, ttl }, "key"],
-  [{ key: { toString: () => key }, ttl }, "key"],
-  [{ key: "x".repeat(492), ttl }, "key"],
-  [{ key: "\u{1F512}".repeat(123), ttl }, "key"],
-  [{ key: "a\0b", ttl }, "key"],
-  [{ key }, "ttl"],
-  [{ key, ttl: 30 }, "ttl"],
-  [{ key, ttl: "30s" }, "ttl"],
-  [{ key, ttl: [30, "second"] }, "ttl"],
-  [{ key, ttl: { value: 30 } }, "ttl.unit"],
-  [{ key, ttl: { value: 30, unit: "seconds" } }, "ttl.unit"],
-  [{ key, ttl: { value: 30, unit: "week" } }, "ttl.unit"],
-  [{ key, ttl: { value: 30, unit: "__proto__" } }, "ttl.unit"],
-  [{ key, ttl: { unit: "second" } }, "ttl.value"],
-  [{ key, ttl: { value: "30", unit: "second" } }, "ttl.value"],
-  [{ key, ttl: { value: 0, unit: "second" } }, "ttl.value"],
-  [{ key, ttl: { value: -30, unit: "second" } }, "ttl.value"],
-  [{ key, ttl: { value: 1.5, unit: "second" } }, "ttl.value"],
-  [{ key, ttl: { value: Number.NaN, unit: "second" } }, "ttl.value"],
-  [{ key, ttl: { value: Number.POSITIVE_INFINITY, unit: "second" } }, "ttl.value"],
-  [{ key, ttl: { value: 1e300, unit: "day" } }, "ttl.value"],
-  [{ key, ttl: { value: 36_526, unit: "day" } }, "ttl.value"],
-  [{ key, ttl: { value: 1, unit: "day", Unit: "hour" } }, "ttl.Unit"],
-  [{ key, ttl, block: 5 }, "block"],
-  [{ key, ttl, block: null }, "block"],
-  [{ key, ttl, block: { value: -5, unit: "second" } }, "block.value"],
-  [{ key, ttl, block: { value: 5, unit: "s" } }, "block.unit"],
-  [{ key, ttl, block: { value: 2 ** 53, unit: "day" } }, "block.value"],
-  [{ key, ttl, scope: "server" }, "scope"],
-  [{ key, ttl, scope: 1 }, "scope"],
-  [{ key, ttl, scope: null }, "scope"],
-  [{ key, ttl, owner: "" }, "owner"],
-  [{ key, ttl, owner: 7 }, "owner"],
-  [{ key, ttl, owner: "x".repeat(256) }, "owner"],
-  [{ key, ttl, owner: "\u{1F512}".repeat(64) }, "owner"],
-  [{ key, ttl, auto_release: "no" }, "auto_release"],
-  [{ key, ttl, auto_release: 0 }, "auto_release"],
-  [{ key, ttl, autoRelease: false }, "autoRelease"],
-  [{ key: "\ud800", ttl }, "options"],
+type Case = { input: unknown; field: string; message: string };
+/** What the core's own tests refuse as well. */
+const table = JSON.parse(
+  readFileSync(
+    new URL("../../crates/syncguard/tests/forrst-malformed.json", import.meta.url),
+    "utf8",
+  ),
+) as { options: Case[]; arguments: Case[]; owners: Case[] };
+
+const noObject = { field: "options", message: "options must be an object" };
+const noNumber = { field: "ttl.value", message: "ttl.value must be a positive whole number" };
+const noOwner = { field: "owner", message: "owner must be a string of 1 to 255 bytes" };
+const tooLong = { field: "key", message: "key is too long: with its prefix it may have 512 bytes" };
+
+/** Options that JSON has no words for, or not those lengths. */
+const options: Case[] = [
+  ...table.options,
+  { input: undefined, ...noObject },
+  { input: () => ({ key, ttl }), ...noObject },
+  {
+    input: { key: { toString: () => key }, ttl },
+    field: "key",
+    message: "key must be a non-empty string",
+  },
+  { input: { key: "x".repeat(492), ttl }, ...tooLong },
+  { input: { key: "\u{1F512}".repeat(123), ttl }, ...tooLong },
+  { input: { key, ttl: { value: Number.NaN, unit: "second" } }, ...noNumber },
+  { input: { key, ttl: { value: Number.POSITIVE_INFINITY, unit: "second" } }, ...noNumber },
+  { input: { key, ttl, owner: "x".repeat(256) }, ...noOwner },
+  { input: { key, ttl, owner: "\u{1F512}".repeat(64) }, ...noOwner },
+  { input: { key: "\ud800", ttl }, field: "options", message: "options must be Unicode JSON" },
 ];
 
-/** Arguments of system functions that are wrong. */
-const args: [unknown, string][] = [
-  [undefined, "arguments"],
-  [null, "arguments"],
-  [["lock:a"], "arguments"],
-  [{}, "key"],
-  [{ key: 7 }, "key"],
-  [{ key: "" }, "key"],
-  [{ key: "lock:" }, "key"],
-  [{ key }, "key"],
-  [{ key: `lock:${"x".repeat(508)}` }, "key"],
+/** The same of arguments of system functions. */
+const args: Case[] = [
+  ...table.arguments,
+  { input: undefined, field: "arguments", message: "arguments must be an object" },
+  { input: { key: `lock:${"x".repeat(508)}` }, ...tooLong },
 ];
 
 onEveryStore("malformed input", (connect) => {
   test("is refused by name, and leaves no lock behind", async () => {
     const backend = connect();
     const { handle } = createAtomicLock(backend);
-    for (const [wrong, field] of options) {
-      const request = charge(wrong);
-      const response = await handle(request, unreachable);
-      expect(response).toMatchObject({
+    for (const { input, field, message } of options) {
+      const response = await handle(charge(input), unreachable);
+      expect(response).toEqual({
         protocol,
         id: "req_1",
         result: null,
-        errors: [{ code: "INVALID_ARGUMENTS", details: { field } }],
+        errors: [{ code: "INVALID_ARGUMENTS", message, details: { field } }],
       });
-      const { message } = response.errors![0]!;
-      if (!message.endsWith("has an unknown member")) expect(message).toContain(field);
     }
     for (const full of [fullKey(key), `lock:${key}`]) {
       expect(await backend.isLocked({ key: full })).toBe(false);
@@ -108,17 +83,14 @@ onEveryStore("malformed input", (connect) => {
     // Not the extension's: its functions must not reach it.
     const held = await backend.lock(key);
     for (const name of [RELEASE, FORCE_RELEASE, STATUS]) {
-      for (const [wrong, field] of args) {
-        const response = await handle(system(name, wrong), unreachable);
+      const cases = name === RELEASE ? [...args, ...table.owners] : args;
+      for (const { input, field, message } of cases) {
+        const response = await handle(system(name, input), unreachable);
         expect(response).toMatchObject({
           result: null,
-          errors: [{ code: "INVALID_ARGUMENTS", details: { field } }],
+          errors: [{ code: "INVALID_ARGUMENTS", message, details: { field } }],
         });
       }
-    }
-    for (const owner of [undefined, null, "", 7, "x".repeat(256)]) {
-      const response = await handle(system(RELEASE, { key: "lock:a", owner }), unreachable);
-      expect(response).toMatchObject({ errors: [{ details: { field: "owner" } }] });
     }
     expect(await held.release()).toEqual({ ok: true });
   });

@@ -1,6 +1,7 @@
 // How the lock of a request ends, and how the waiting for it does.
 
-import { describe, expect, test } from "vitest";
+import { createRequire } from "node:module";
+import { describe, expect, test, vi } from "vitest";
 import type { SyncGuardBackend } from "syncguard";
 import { createAtomicLock, type ForrstResponse } from "syncguard/forrst";
 import { createSqliteBackend } from "syncguard/sqlite";
@@ -19,6 +20,10 @@ import {
   unreachable,
   fullKey,
 } from "./requests";
+
+const { AddonStore } = createRequire(import.meta.url)("../../dist/native/store.js") as {
+  AddonStore: { prototype: Record<"perform" | "lookupByKey" | "release", () => unknown> };
+};
 
 const backend = createSqliteBackend(":memory:");
 const isLocked = (key: string): Promise<boolean> => backend.isLocked({ key: fullKey(key) });
@@ -111,6 +116,63 @@ describe("the lock is released", () => {
     expect(response.result).toEqual({ status: "succeeded" });
     expect(dataOf(response)).not.toHaveProperty("lost");
     expect(heard).toEqual([[failure, fullKey(key), "disposal"]]);
+  });
+});
+
+describe("a release for its owner", () => {
+  /** A backend of its own with a lock that "me" has kept. */
+  async function kept() {
+    const own = createSqliteBackend(":memory:");
+    const { handle, functions } = createAtomicLock(own);
+    const key = newKey();
+    await handle(charge({ key, ttl, owner: "me", auto_release: false }), succeed);
+    const request = system(RELEASE, { key: fullKey(key), owner: "me" });
+    const result = { released: true, key: fullKey(key) };
+    return { own, key: fullKey(key), release: functions[RELEASE], request, result };
+  }
+
+  test("does not start with an aborted signal, nor on a closed backend", async () => {
+    const { own, key, release, request } = await kept();
+    const aborted = await lockError(release(request, { signal: AbortSignal.abort() }));
+    expect(aborted).toMatchObject({ code: "Aborted", context: { key } });
+    expect(await own.isLocked({ key })).toBe(true);
+    await own.close();
+    const closed = await lockError(release(request));
+    expect(closed).toMatchObject({ code: "InvalidArgument", context: { key } });
+    expect(closed.message).toBe("the backend is closed");
+  });
+
+  test("is waited for by close()", async () => {
+    const { own, release, request, result } = await kept();
+    const releasing = release(request);
+    await own.close();
+    expect((await releasing).result).toEqual(result);
+  });
+
+  test("is one call of the addon", async () => {
+    const { release, request, result } = await kept();
+    const spies = (["perform", "lookupByKey", "release"] as const).map((name) =>
+      vi.spyOn(AddonStore.prototype, name),
+    );
+    expect((await release(request)).result).toEqual(result);
+    expect(spies.map(({ mock }) => mock.calls.length)).toEqual([1, 0, 0]);
+    for (const spy of spies) spy.mockRestore();
+  });
+
+  test("goes through the methods that somebody has put into the backend", async () => {
+    for (const name of ["lookup", "release"] as const) {
+      const { own, release, request, result } = await kept();
+      const spy = vi.spyOn(own, name);
+      expect((await release(request)).result).toEqual(result);
+      expect(spy).toHaveBeenCalledTimes(1);
+    }
+  });
+
+  test("can be done with a signal", async () => {
+    const { release, request, result } = await kept();
+    const { signal } = new AbortController();
+    expect((await release(request, { signal })).result).toEqual(result);
+    expect(codes(await release(request, { signal }))).toEqual(["LOCK_NOT_FOUND"]);
   });
 });
 

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { withTelemetry } from "syncguard";
 import { createAtomicLock } from "syncguard/forrst";
-import { newKey, onEveryStore } from "../support/suite";
+import { type Backend, newKey, onEveryStore } from "../support/suite";
 import { until } from "../support/until";
 import {
   charge,
@@ -18,67 +19,77 @@ import {
   fullKey,
 } from "./requests";
 
+/** The whole of a release in one call of the addon; or step by step, as the telemetry sees it. */
+const ways: [string, (backend: Backend) => Backend][] = [
+  ["alone", (backend) => backend],
+  ["under telemetry", (backend) => withTelemetry(backend, { onEvent: () => undefined })],
+];
+
 onEveryStore("who may release", (connect) => {
-  test("another server with the key and the owner may", async () => {
-    const [first, second] = [createAtomicLock(connect()), createAtomicLock(connect())];
-    const key = newKey();
-    const full = fullKey(key);
-    const kept = await first.handle(charge({ key, ttl, auto_release: false }), succeed);
-    const status = await second.handle(system(STATUS, { key: full }), unreachable);
-    expect(status.result).toMatchObject({ locked: true, owner: ownerOf(kept) });
+  describe.each(ways)("%s", (_, through) => {
+    const open = () => through(connect());
 
-    const release = system(RELEASE, { key: full, owner: ownerOf(kept) });
-    const released = await second.functions[RELEASE](release);
-    expect(released.result).toEqual({ released: true, key: full });
-    expect(codes(await first.handle(release, unreachable))).toEqual(["LOCK_NOT_FOUND"]);
-  });
-
-  test("the owner of another lock may not", async () => {
-    const { handle } = createAtomicLock(connect());
-    const [key, other] = [newKey(), newKey()];
-    const kept = charge({ key, ttl, owner: "worker-1", auto_release: false });
-    await handle(kept, succeed);
-    await handle(charge({ key: other, ttl, owner: "worker-2", auto_release: false }), succeed);
-    const full = fullKey(other);
-    for (const owner of ["worker-1", "worker-", "worker-22", "WORKER-2", "worker-2 "]) {
-      const refused = await handle(system(RELEASE, { key: full, owner }), unreachable);
-      expect(codes(refused)).toEqual(["LOCK_OWNERSHIP_MISMATCH"]);
-    }
-    // The same owner cannot take the lock twice either.
-    expect(codes(await handle(kept, unreachable))).toEqual(["LOCK_ACQUISITION_FAILED"]);
-    const released = await handle(system(RELEASE, { key: full, owner: "worker-2" }), unreachable);
-    expect(released.result).toEqual({ released: true, key: full });
-  });
-
-  test("an owner whose lock has expired may not, whoever holds it now", async () => {
-    const { handle } = createAtomicLock(connect());
-    const key = newKey();
-    const full = fullKey(key);
-    const short = { value: 20, unit: "millisecond" };
-    await handle(charge({ key, ttl: short, owner: "worker-1", auto_release: false }), succeed);
-    const release = system(RELEASE, { key: full, owner: "worker-1" });
-    await until(async () => {
-      const { result } = await handle(system(STATUS, { key: full }), unreachable);
-      return !(result as { locked: boolean }).locked;
-    });
-    expect(codes(await handle(release, unreachable))).toEqual(["LOCK_NOT_FOUND"]);
-
-    await handle(charge({ key, ttl, owner: "worker-2", auto_release: false }), succeed);
-    expect(codes(await handle(release, unreachable))).toEqual(["LOCK_OWNERSHIP_MISMATCH"]);
-    const status = await handle(system(STATUS, { key: full }), unreachable);
-    expect(status.result).toMatchObject({ locked: true, owner: "worker-2" });
-  });
-
-  test("owners can be any text of 255 bytes", async () => {
-    const { handle } = createAtomicLock(connect());
-    for (const owner of ["é".repeat(127) + "x", '"; DROP TABLE locks; --', "a\nb\t:{}", "a\0b"]) {
+    test("another server with the key and the owner may", async () => {
+      const [first, second] = [createAtomicLock(open()), createAtomicLock(open())];
       const key = newKey();
-      const kept = await handle(charge({ key, ttl, owner, auto_release: false }), succeed);
-      expect(dataOf(kept)).toMatchObject({ acquired: true, owner });
       const full = fullKey(key);
-      const released = await handle(system(RELEASE, { key: full, owner }), unreachable);
+      const kept = await first.handle(charge({ key, ttl, auto_release: false }), succeed);
+      const status = await second.handle(system(STATUS, { key: full }), unreachable);
+      expect(status.result).toMatchObject({ locked: true, owner: ownerOf(kept) });
+
+      const release = system(RELEASE, { key: full, owner: ownerOf(kept) });
+      const released = await second.functions[RELEASE](release);
       expect(released.result).toEqual({ released: true, key: full });
-    }
+      expect(codes(await first.handle(release, unreachable))).toEqual(["LOCK_NOT_FOUND"]);
+    });
+
+    test("the owner of another lock may not", async () => {
+      const { handle } = createAtomicLock(open());
+      const [key, other] = [newKey(), newKey()];
+      const kept = charge({ key, ttl, owner: "worker-1", auto_release: false });
+      await handle(kept, succeed);
+      await handle(charge({ key: other, ttl, owner: "worker-2", auto_release: false }), succeed);
+      const full = fullKey(other);
+      for (const owner of ["worker-1", "worker-", "worker-22", "WORKER-2", "worker-2 "]) {
+        const refused = await handle(system(RELEASE, { key: full, owner }), unreachable);
+        expect(codes(refused)).toEqual(["LOCK_OWNERSHIP_MISMATCH"]);
+      }
+      // The same owner cannot take the lock twice either.
+      expect(codes(await handle(kept, unreachable))).toEqual(["LOCK_ACQUISITION_FAILED"]);
+      const released = await handle(system(RELEASE, { key: full, owner: "worker-2" }), unreachable);
+      expect(released.result).toEqual({ released: true, key: full });
+    });
+
+    test("an owner whose lock has expired may not, whoever holds it now", async () => {
+      const { handle } = createAtomicLock(open());
+      const key = newKey();
+      const full = fullKey(key);
+      const short = { value: 20, unit: "millisecond" };
+      await handle(charge({ key, ttl: short, owner: "worker-1", auto_release: false }), succeed);
+      const release = system(RELEASE, { key: full, owner: "worker-1" });
+      await until(async () => {
+        const { result } = await handle(system(STATUS, { key: full }), unreachable);
+        return !(result as { locked: boolean }).locked;
+      });
+      expect(codes(await handle(release, unreachable))).toEqual(["LOCK_NOT_FOUND"]);
+
+      await handle(charge({ key, ttl, owner: "worker-2", auto_release: false }), succeed);
+      expect(codes(await handle(release, unreachable))).toEqual(["LOCK_OWNERSHIP_MISMATCH"]);
+      const status = await handle(system(STATUS, { key: full }), unreachable);
+      expect(status.result).toMatchObject({ locked: true, owner: "worker-2" });
+    });
+
+    test("owners can be any text of 255 bytes", async () => {
+      const { handle } = createAtomicLock(open());
+      for (const owner of ["é".repeat(127) + "x", '"; DROP TABLE locks; --', "a\nb\t:{}", "a\0b"]) {
+        const key = newKey();
+        const kept = await handle(charge({ key, ttl, owner, auto_release: false }), succeed);
+        expect(dataOf(kept)).toMatchObject({ acquired: true, owner });
+        const full = fullKey(key);
+        const released = await handle(system(RELEASE, { key: full, owner }), unreachable);
+        expect(released.result).toEqual({ released: true, key: full });
+      }
+    });
   });
 
   test("a waiting request gets a lock that is freed, promptly", async () => {

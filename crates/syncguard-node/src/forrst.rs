@@ -1,21 +1,26 @@
 //! The rules of the Forrst extension, for requests that JavaScript serves.
 
+use std::sync::{Arc, OnceLock};
+
+use napi::Env;
 use napi_derive::napi;
 use serde::Serialize;
 use serde_json::Value;
 use syncguard::forrst::{
-    AcquiredData, ErrorCode, FORCE_RELEASE_URN, ForceReleaseResult, ForrstError, KeyArgument,
-    Options, RELEASE_URN, RefusedData, ReleaseArguments, STATUS_URN, StatusResult, URN,
-    outcome_of_release, owns,
+    AcquiredData, FORCE_RELEASE_URN, Failure, ForceReleaseResult, ForrstError, KeyArgument,
+    Options, RELEASE_URN, RefusedData, ReleaseArguments, ReleaseResult, STATUS_URN, StatusResult,
+    URN, release,
 };
 use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
 
 use crate::acquisition::{backoff_name, jitter_name};
+use crate::backend::NativeBackend;
+use crate::completion::Outcome;
 
 /// An error of a function here: the kind of a core error, or [`REFUSED`].
 pub struct ForrstCode(&'static str);
 
-/// The message is an error of the extension, in JSON.
+/// The message is a [`Refusal`] in JSON.
 const REFUSED: &str = "ForrstError";
 
 impl AsRef<str> for ForrstCode {
@@ -27,31 +32,20 @@ impl AsRef<str> for ForrstCode {
 type Result<T> = napi::Result<T, ForrstCode>;
 
 #[napi(object)]
-pub struct ForrstConstants {
+pub struct ForrstUrns {
     pub urn: String,
     pub release: String,
     pub force_release: String,
     pub status: String,
-    pub retryable: Vec<String>,
-    pub codes: Vec<String>,
 }
 
 #[napi]
-pub fn forrst_constants() -> ForrstConstants {
-    let names = |codes: &mut dyn Iterator<Item = ErrorCode>| {
-        codes.map(|code| code.as_str().to_owned()).collect()
-    };
-    ForrstConstants {
+pub fn forrst_urns() -> ForrstUrns {
+    ForrstUrns {
         urn: URN.to_owned(),
         release: RELEASE_URN.to_owned(),
         force_release: FORCE_RELEASE_URN.to_owned(),
         status: STATUS_URN.to_owned(),
-        retryable: names(
-            &mut ErrorCode::ALL
-                .into_iter()
-                .filter(|code| code.is_retryable()),
-        ),
-        codes: names(&mut ErrorCode::ALL.into_iter()),
     }
 }
 
@@ -64,7 +58,7 @@ pub struct ForrstWaiting {
     pub timeout_ms: f64,
 }
 
-/// The extension's options in one request. Everything that it gives as text is JSON.
+/// The extension's options in one request. `acquired` gives JSON.
 #[napi]
 pub struct ForrstOptions {
     options: Options,
@@ -126,95 +120,133 @@ impl ForrstOptions {
     /// Throws what to answer when the lock stayed held.
     #[napi]
     pub fn contention(&self) -> Result<()> {
-        Err(refused(self.options.contention()))
-    }
-
-    /// The extension's data beside that error, if there are any.
-    #[napi]
-    pub fn refused_data(&self) -> Result<String> {
-        json(&RefusedData::of(&self.options))
+        Err(refused_with(
+            self.options.contention(),
+            RefusedData::of(&self.options),
+        ))
     }
 }
 
+/// A call of the release function.
+///
+/// `start` does all of it on the I/O thread, and `answer` then gives the result. A backend that
+/// JavaScript has wrapped, for telemetry perhaps, is asked step by step instead, so that the wrapper
+/// sees each step: `check_owner` judges what its lookup found, and `released` what its release came
+/// to. Both ways the same functions of the core decide.
+#[napi]
+pub struct ForrstRelease {
+    arguments: ReleaseArguments,
+    answer: Arc<OnceLock<Answer>>,
+}
+
+type Answer = std::result::Result<ReleaseResult, ForrstError>;
+
+#[napi]
+impl ForrstRelease {
+    #[napi(constructor)]
+    pub fn new(arguments: String) -> Result<Self> {
+        let parsed = ReleaseArguments::parse(&value(&arguments, "arguments")?).map_err(refused)?;
+        Ok(Self {
+            arguments: parsed,
+            answer: Arc::default(),
+        })
+    }
+
+    #[napi(getter)]
+    pub fn key(&self) -> String {
+        self.arguments.key.as_str().to_owned()
+    }
+
+    /// An operation like those of [`NativeBackend`]. It fails only when the store does.
+    #[napi]
+    pub fn start(
+        &self,
+        env: Env,
+        backend: &NativeBackend,
+        operation: u32,
+        cancellable: bool,
+    ) -> bool {
+        let (arguments, answer) = (self.arguments.clone(), Arc::clone(&self.answer));
+        let start = move |backend, cancelled| async move {
+            let result = match release(&backend, &arguments, cancelled).await {
+                Ok(released) => Ok(released),
+                Err(Failure::Refused(error)) => Err(error),
+                Err(Failure::Store(error)) => return Err(error),
+            };
+            // Nobody else sets it: a call is started once.
+            let _ = answer.set(result);
+            Ok(Outcome::Done)
+        };
+        backend.submit(env, operation, cancellable, start)
+    }
+
+    /// The result, once the operation has ended; throws what to answer if nothing was released.
+    #[napi]
+    pub fn answer(&self) -> Result<String> {
+        match self.answer.get() {
+            Some(Ok(released)) => json(released),
+            Some(Err(error)) => Err(refused(error.clone())),
+            None => Err(failed(Error::new(
+                ErrorKind::Internal,
+                "the release has not ended",
+            ))),
+        }
+    }
+
+    /// Throws what to answer if the caller may not release what was found.
+    #[napi]
+    pub fn check_owner(&self, found: Option<ForrstFound>) -> Result<()> {
+        self.arguments
+            .owned(found, |lock| lock.owner.as_deref())
+            .map(drop)
+            .map_err(refused)
+    }
+
+    /// The result of the release. `absent` says why there was nothing to release, where that was so.
+    #[napi]
+    pub fn released(&self, absent: Option<String>) -> Result<String> {
+        let outcome = match absent.as_deref() {
+            None => ReleaseOutcome::Released,
+            Some("expired") => ReleaseOutcome::Absent(Absence::Expired),
+            Some(_) => ReleaseOutcome::Absent(Absence::NotFound),
+        };
+        json(&ReleaseResult::of(self.arguments.key.as_str(), outcome).map_err(refused)?)
+    }
+}
+
+/// What the functions look at in a lock that somebody holds.
+#[napi(object)]
+pub struct ForrstFound {
+    pub owner: Option<String>,
+    pub acquired_at_ms: f64,
+    pub expires_at_ms: f64,
+    pub read_at_ms: f64,
+}
+
+/// Checks the arguments of the functions that take a key alone, and gives it.
 #[napi]
 pub fn forrst_key_argument(arguments: String) -> Result<String> {
     let key = KeyArgument::parse(&value(&arguments, "arguments")?).map_err(refused)?;
     Ok(key.as_str().to_owned())
 }
 
-#[napi(object)]
-pub struct ForrstReleaseArguments {
-    pub key: String,
-    pub owner: String,
-}
-
-#[napi]
-pub fn forrst_release_arguments(arguments: String) -> Result<ForrstReleaseArguments> {
-    let parsed = ReleaseArguments::parse(&value(&arguments, "arguments")?).map_err(refused)?;
-    Ok(ForrstReleaseArguments {
-        key: parsed.key.as_str().to_owned(),
-        owner: parsed.owner.as_str().to_owned(),
-    })
-}
-
-#[napi]
-pub fn forrst_owns(stored: Option<String>, claimed: String) -> bool {
-    owns(stored.as_deref(), &claimed)
-}
-
-/// `absent`: why there was nothing to release, if there was not.
-#[napi]
-pub fn forrst_release_result(key: String, absent: Option<String>) -> Result<String> {
-    let outcome = match absent.as_deref() {
-        None => ReleaseOutcome::Released,
-        Some("expired") => ReleaseOutcome::Absent(Absence::Expired),
-        Some(_) => ReleaseOutcome::Absent(Absence::NotFound),
-    };
-    json(&outcome_of_release(&key, outcome).map_err(refused)?)
-}
-
 #[napi]
 pub fn forrst_force_release_result(key: String, released: bool) -> Result<String> {
-    if released {
-        json(&ForceReleaseResult::new(&key))
-    } else {
-        Err(refused(ForrstError::not_found(&key)))
-    }
+    json(&ForceReleaseResult::of(&key, released).map_err(refused)?)
 }
 
 #[napi]
-pub fn forrst_status_free(key: String) -> Result<String> {
-    json(&StatusResult::free(&key))
-}
-
-#[napi]
-pub fn forrst_status_held(
-    key: String,
-    owner: Option<String>,
-    acquired_at_ms: f64,
-    expires_at_ms: f64,
-    read_at_ms: f64,
-) -> Result<String> {
-    let [acquired, expires, read] = [acquired_at_ms, expires_at_ms, read_at_ms].map(|ms| ms as i64);
-    json(&StatusResult::held(
-        &key,
-        owner.as_deref(),
-        acquired,
-        expires,
-        read,
-    ))
-}
-
-/// Throws the error that a lock is another's.
-#[napi]
-pub fn forrst_mismatch(key: String) -> Result<()> {
-    Err(refused(ForrstError::ownership_mismatch(&key)))
-}
-
-/// Throws the error that there is no such lock.
-#[napi]
-pub fn forrst_not_found(key: String) -> Result<()> {
-    Err(refused(ForrstError::not_found(&key)))
+pub fn forrst_status_result(key: String, found: Option<ForrstFound>) -> Result<String> {
+    json(&match found {
+        None => StatusResult::free(&key),
+        Some(found) => StatusResult::held(
+            &key,
+            found.owner.as_deref(),
+            found.acquired_at_ms as i64,
+            found.expires_at_ms as i64,
+            found.read_at_ms as i64,
+        ),
+    })
 }
 
 /// Throws the error that a release may not be forced.
@@ -229,7 +261,7 @@ pub fn forrst_invalid_request(field: String, what: String) -> Result<()> {
     Err(refused(ForrstError::invalid_request(&field, &what)))
 }
 
-/// What JavaScript hands over as JSON. It can hold what is no Unicode text, or be too deep.
+/// Reads the JSON that JavaScript hands over. It can contain lone surrogates, or be nested too deep.
 fn value(json: &str, field: &str) -> Result<Value> {
     serde_json::from_str(json)
         .map_err(|_| refused(ForrstError::invalid(field, "must be Unicode JSON")))
@@ -241,8 +273,27 @@ fn json(answer: &impl Serialize) -> Result<String> {
     })
 }
 
+/// What is thrown when a request is not served.
+#[derive(Serialize)]
+struct Refusal {
+    error: ForrstError,
+    retryable: bool,
+    /// The extension's data beside the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<RefusedData>,
+}
+
 fn refused(error: ForrstError) -> napi::Error<ForrstCode> {
-    match json(&error) {
+    refused_with(error, None)
+}
+
+fn refused_with(error: ForrstError, data: Option<RefusedData>) -> napi::Error<ForrstCode> {
+    let refusal = Refusal {
+        retryable: error.code.is_retryable(),
+        error,
+        data,
+    };
+    match json(&refusal) {
         Ok(text) => napi::Error::new(ForrstCode(REFUSED), text),
         Err(error) => error,
     }

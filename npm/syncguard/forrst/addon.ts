@@ -1,8 +1,8 @@
-/** What the addon has for Forrst. */
+/** What the addon has for Forrst. Answers are JSON. */
 
-import { exported } from "../native/addon.js";
+import { exported, type Handle } from "../native/addon.js";
 
-/** The Forrst extension's options in one request. Answers are JSON. */
+/** The Forrst extension's options in one request. */
 export interface ForrstOptions {
   readonly fullKey: string;
   readonly ttlMs: number;
@@ -17,35 +17,32 @@ export interface ForrstOptions {
   };
   acquired(expiresAtMs: number, lost: boolean): string;
   contention(): never;
-  refusedData(): string;
 }
 
-/** Answers are JSON. */
+/** What the functions look at in a lock that somebody holds. */
+export interface ForrstFound {
+  readonly owner: string | undefined;
+  readonly acquiredAtMs: number;
+  readonly expiresAtMs: number;
+  readonly readAtMs: number;
+}
+
+/** A call of the release function: `start` and `answer` for all of it, `checkOwner` and `released` for each step. */
+export interface ForrstRelease {
+  readonly key: string;
+  start(handle: Handle, operation: number, cancellable: boolean): boolean;
+  answer(): string;
+  checkOwner(found: ForrstFound | null): void;
+  released(absent: string | undefined): string;
+}
+
 export const addon = exported as {
-  forrstConstants(): {
-    urn: string;
-    release: string;
-    forceRelease: string;
-    status: string;
-    retryable: string[];
-    codes: string[];
-  };
+  forrstUrns(): { urn: string; release: string; forceRelease: string; status: string };
   ForrstOptions: new (functionName: string, json: string) => ForrstOptions;
+  ForrstRelease: new (json: string) => ForrstRelease;
   forrstKeyArgument(json: string): string;
-  forrstReleaseArguments(json: string): { key: string; owner: string };
-  forrstOwns(stored: string | undefined, claimed: string): boolean;
-  forrstReleaseResult(key: string, absent: string | undefined): string;
   forrstForceReleaseResult(key: string, released: boolean): string;
-  forrstStatusFree(key: string): string;
-  forrstStatusHeld(
-    key: string,
-    owner: string | undefined,
-    acquiredAtMs: number,
-    expiresAtMs: number,
-    readAtMs: number,
-  ): string;
-  forrstMismatch(key: string): never;
-  forrstNotFound(key: string): never;
+  forrstStatusResult(key: string, found: ForrstFound | null): string;
   forrstForbidden(key: string): never;
   forrstInvalidRequest(field: string, what: string): never;
 };

@@ -1,12 +1,13 @@
 /** The extension's system functions. */
 
 import { rawData } from "../lock/diagnostics.js";
+import { directAccess } from "../lock/direct.js";
 import { failureReason } from "../lock/mutation.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { checkObject } from "../options/validation.js";
-import { Refusal, rules, URNS } from "./rules.js";
+import { Refusal, ReleaseCall, rules, URNS } from "./rules.js";
 import type { AtomicLock, AtomicLockFunction, AtomicLockOptions, ForrstRequest } from "./types.js";
 
 type Run = (request: ForrstRequest, signal: AbortSignal | undefined) => Promise<unknown>;
@@ -16,14 +17,17 @@ export function createFunctions<C extends BackendCapabilities>(
   { authorize }: AtomicLockOptions,
 ): AtomicLock["functions"] {
   const release: Run = async (request, signal) => {
-    const { key, owner } = rules.releaseArguments(request.call.arguments);
-    const found = await find(backend, key, signal);
-    if (found === null) throw rules.notFound(key);
-    if (!rules.owns(found.owner, owner)) throw rules.mismatch(key);
-    // By the id of the lock that was compared: one that took its place meanwhile stays.
-    const result = await backend.release({ lockId: found.lockId, signal });
-    const absent = result.ok ? undefined : (failureReason(result) ?? "not-found");
-    return rules.releaseResult(key, absent);
+    const call = new ReleaseCall(request.call.arguments);
+    const { key } = call;
+    const direct = directAccess(backend);
+    if (direct !== undefined) {
+      await direct(key, signal, (store) => store.perform(signal, call.start));
+      return call.answer();
+    }
+    const { lockId } = call.owned(await find(backend, key, signal));
+    // By its id: a lock that has taken its place meanwhile is left alone.
+    const result = await backend.release({ lockId, signal });
+    return call.released(result.ok ? undefined : (failureReason(result) ?? "not-found"));
   };
 
   const forceRelease: Run = async (request, signal) => {
@@ -36,10 +40,7 @@ export function createFunctions<C extends BackendCapabilities>(
 
   const status: Run = async (request, signal) => {
     const key = rules.keyArgument(request.call.arguments);
-    const found = await find(backend, key, signal);
-    if (found === null) return rules.statusFree(key);
-    const { owner, acquiredAtMs, expiresAtMs, readAtMs } = found;
-    return rules.statusHeld(key, owner, acquiredAtMs, expiresAtMs, readAtMs);
+    return rules.statusResult(key, await find(backend, key, signal));
   };
 
   return Object.freeze({
@@ -65,7 +66,7 @@ function serve(run: Run): AtomicLockFunction {
   };
 }
 
-/** The lock on `key` with what only its store knows of it. */
+/** The lock on `key`, with what lookups otherwise hide. */
 async function find<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,
   key: string,

@@ -49,11 +49,11 @@ export function createHandle<C extends BackendCapabilities>(
     }
 
     const { lockId } = held;
-    /** Whether the lock was gone. */
+    /** Ends the lock after the function. Gives whether the lock had been lost by then. */
     const end = async (): Promise<boolean> => {
       if (!requested.autoRelease) return false;
       try {
-        // Without a signal: one that ended the work must not keep the lock held.
+        // Without the signal: it may have ended the work, and must not keep the lock held.
         return !(await backend.release({ lockId })).ok;
       } catch (error) {
         reportReleaseError(error, lockId, key, onReleaseError);
@@ -76,11 +76,11 @@ export function createHandle<C extends BackendCapabilities>(
   };
 }
 
-/** What lock a request asks for; nothing if it does not use the extension. Throws a {@link Refusal}. */
+/** The lock that a request asks for; none if it does not use the extension. Throws a {@link Refusal}. */
 function readRequest(request: ForrstRequest, name: unknown): RequestedLock | undefined {
   const extensions: unknown = request.extensions;
   if (extensions === undefined || extensions === null) return undefined;
-  // Whoever sends something else may think that a lock protects the call.
+  // Not ignored: whoever sends something else may think that a lock protects the call.
   if (!Array.isArray(extensions)) throw rules.invalidRequest("extensions", "must be an array");
   const own = extensions.filter(
     (extension: unknown) => (extension as { urn?: unknown } | null)?.urn === URNS.urn,
@@ -112,7 +112,7 @@ function checkResponse(response: unknown): void {
   }
 }
 
-/** The response with the extension's data; what other extensions said stays. */
+/** The response with the extension's data; the data of other extensions stay. */
 function withData(response: ForrstResponse, data: unknown): ForrstResponse {
   const others = (response.extensions ?? []).filter(({ urn }) => urn !== URNS.urn);
   return { ...response, extensions: [...others, { urn: URNS.urn, data }] };

@@ -1,21 +1,19 @@
-/** The extension's rules: the core knows them, this calls it and parses its JSON. */
+/** The extension's rules. They are in the core; this calls it and parses its JSON. */
 
 import { LockError } from "../native/errors.js";
-import { addon, type ForrstOptions } from "./addon.js";
+import type { StartOn } from "../native/store.js";
+import { addon, type ForrstFound, type ForrstOptions, type ForrstRelease } from "./addon.js";
 import type { ForrstError, ForrstRequest, ForrstResponse } from "./types.js";
 
-const constants = addon.forrstConstants();
-const retryable: ReadonlySet<string> = new Set(constants.retryable);
-
 /** The extension's name, and those of its functions. */
-export const URNS = constants as {
+export const URNS = addon.forrstUrns() as {
   readonly urn: "urn:forrst:ext:atomicLock";
   readonly release: "urn:cline:forrst:ext:atomic-lock:fn:release";
   readonly forceRelease: "urn:cline:forrst:ext:atomic-lock:fn:force-release";
   readonly status: "urn:cline:forrst:ext:atomic-lock:fn:status";
 };
 
-/** A request that is answered with an error. Never leaves this package. */
+/** Says that a request is answered with an error. It never leaves this package. */
 export class Refusal extends Error {
   constructor(
     readonly error: ForrstError,
@@ -58,41 +56,55 @@ export function readOptions(functionName: string, options: unknown): RequestedLo
     autoRelease,
     waiting,
     acquired: (expiresAtMs, lost) => parse(() => answers.acquired(expiresAtMs, lost)),
-    contention: () =>
-      new Refusal(
-        refusalOf(() => answers.contention()).error,
-        parse(() => answers.refusedData()) ?? undefined,
-      ),
+    contention: () => refusalOf(() => answers.contention()),
   };
+}
+
+/** A call of the release function. What it refuses it throws as a {@link Refusal}. */
+export class ReleaseCall {
+  /** The full key of the lock. */
+  readonly key: string;
+  private readonly native: ForrstRelease;
+
+  constructor(args: unknown) {
+    this.native = call(() => new addon.ForrstRelease(toJson(args, "arguments")));
+    this.key = this.native.key;
+  }
+
+  /** Starts all of it, on the addon's own thread. */
+  readonly start: StartOn = (handle, operation, cancellable) =>
+    this.native.start(handle, operation, cancellable);
+
+  /** The result, once what `start` began has ended. */
+  answer(): unknown {
+    return parse(() => this.native.answer());
+  }
+
+  /** The lock that a lookup found, if the caller may release it. */
+  owned<Found extends ForrstFound>(found: Found | null): Found {
+    call(() => this.native.checkOwner(found));
+    return found as Found;
+  }
+
+  /** The result of the release of that lock. `absent` says why there was nothing to release, where that was so. */
+  released(absent: string | undefined): unknown {
+    return parse(() => this.native.released(absent));
+  }
 }
 
 export const rules = {
   keyArgument: (args: unknown): string =>
     call(() => addon.forrstKeyArgument(toJson(args, "arguments"))),
-  releaseArguments: (args: unknown): { key: string; owner: string } =>
-    call(() => addon.forrstReleaseArguments(toJson(args, "arguments"))),
-  owns: (stored: string | undefined, claimed: string): boolean => addon.forrstOwns(stored, claimed),
-  releaseResult: (key: string, absent: string | undefined): unknown =>
-    parse(() => addon.forrstReleaseResult(key, absent)),
   forceReleaseResult: (key: string, released: boolean): unknown =>
     parse(() => addon.forrstForceReleaseResult(key, released)),
-  statusFree: (key: string): unknown => parse(() => addon.forrstStatusFree(key)),
-  statusHeld: (
-    key: string,
-    owner: string | undefined,
-    acquiredAtMs: number,
-    expiresAtMs: number,
-    readAtMs: number,
-  ): unknown =>
-    parse(() => addon.forrstStatusHeld(key, owner, acquiredAtMs, expiresAtMs, readAtMs)),
-  mismatch: (key: string): Refusal => refusalOf(() => addon.forrstMismatch(key)),
-  notFound: (key: string): Refusal => refusalOf(() => addon.forrstNotFound(key)),
+  statusResult: (key: string, found: ForrstFound | null): unknown =>
+    parse(() => addon.forrstStatusResult(key, found)),
   forbidden: (key: string): Refusal => refusalOf(() => addon.forrstForbidden(key)),
   invalidRequest: (field: string, what: string): Refusal =>
     refusalOf(() => addon.forrstInvalidRequest(field, what)),
 };
 
-/** The JSON text of what a request holds; `null` for what JSON has no words for, such as functions. */
+/** The JSON text of a part of a request; `null` for what JSON cannot express, such as a function. */
 function toJson(value: unknown, field: string): string {
   try {
     return JSON.stringify(value ?? null) ?? "null";
@@ -111,9 +123,15 @@ function call<T>(run: () => T): T {
     return run();
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
-    if (code === "ForrstError")
-      throw new Refusal(markRetryable(JSON.parse(message) as ForrstError));
-    throw new LockError("Internal", message);
+    if (code !== "ForrstError") throw new LockError("Internal", message);
+    const refused = JSON.parse(message) as {
+      error: ForrstError;
+      retryable: boolean;
+      data?: unknown;
+    };
+    // Servers can read it, but it is not in their JSON.
+    Object.defineProperty(refused.error, "retryable", { value: refused.retryable });
+    throw new Refusal(refused.error, refused.data);
   }
 }
 
@@ -125,8 +143,4 @@ function refusalOf(run: () => never): Refusal {
     if (error instanceof Refusal) return error;
     throw error;
   }
-}
-
-function markRetryable(error: ForrstError): ForrstError {
-  return Object.defineProperty(error, "retryable", { value: retryable.has(error.code) });
 }

@@ -37,8 +37,8 @@ export interface ForrstError {
   /** What it is about. */
   readonly details?: unknown;
   /**
-   * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, and
-   * JSON does not show it, as the extension's errors do not have it.
+   * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, but
+   * it is not in the JSON, as the extension's errors have no such member.
    */
   readonly retryable?: boolean;
 }
@@ -67,8 +67,8 @@ export type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities
 /** Options of one call of `handle` or of a system function. */
 export interface AtomicLockCallOptions {
   /**
-   * Ends the waiting for the lock, and is in the lock's handle for the function to heed. The release does not depend on
-   * it.
+   * Ends the waiting for the lock. The function finds it in the lock's handle and should heed it. The release does not
+   * depend on it.
    */
   readonly signal?: AbortSignal | undefined;
 }
@@ -81,7 +81,7 @@ export interface AtomicLockOptions {
    * What it throws rejects the call, and the lock stays.
    */
   readonly authorize?: ((request: ForrstRequest) => boolean | Promise<boolean>) | undefined;
-  /** Hears of an automatic release that failed, which does not change the response. Default: as `lock()`. */
+  /** Is told of an automatic release that failed; the response stays the same. Default: as for `lock()`. */
   readonly onReleaseError?: OnReleaseError | undefined;
 }
 
@@ -105,7 +105,8 @@ export interface AtomicLock<C extends BackendCapabilities = BackendCapabilities>
   readonly functions: Readonly<Record<AtomicLockFunctionName, AtomicLockFunction>>;
   /**
    * Serves a request: takes the lock that it asks for, calls `next`, adds the extension's data to the response, and
-   * releases the lock. A request that does not use the extension goes to `next` as it is, and so does its response back.
+   * releases the lock. A request that does not use the extension is handed to `next` as it is, and its response is
+   * returned as it is.
    * A call of a system function is answered without `next`.
    *
    * What `next` throws, the caller gets; the lock is released first. Bad options, contention and the errors of the

@@ -10,6 +10,7 @@ import { optionNames, warnOfUnknown } from "../options/warnings.js";
 import { attemptTimeoutMs, markChecksKeys } from "./acquisition.js";
 import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
+import { allowDirect, type Direct } from "./direct.js";
 import {
   addHandle,
   type DisposalOptions,
@@ -51,7 +52,10 @@ export function createBackend<C extends BackendCapabilities>(
   const checkOpen = (): void => {
     if (closing !== undefined) throw invalid("the backend is closed");
   };
-  /** How many releases run, and acquisitions that may be cancelled and then release what they were granted. */
+  /**
+   * How many releases and direct calls run, and how many acquisitions that may be cancelled and then release what they
+   * were granted.
+   */
   let running = 0;
   let lastEnded: (() => void) | undefined;
   const ended = (): void => {
@@ -207,7 +211,22 @@ export function createBackend<C extends BackendCapabilities>(
     close,
     [Symbol.asyncDispose]: close,
   };
-  return markChecksKeys(backend);
+
+  const direct: Direct = async (key, signal, operation) => {
+    try {
+      checkAborted(signal);
+      checkOpen();
+      running += 1;
+      try {
+        return settle(await operation(store));
+      } finally {
+        ended();
+      }
+    } catch (error) {
+      throw addContext(error, key);
+    }
+  };
+  return markChecksKeys(allowDirect(backend, direct));
 }
 
 /** The signal of an operation that is to start now, if there is one. */

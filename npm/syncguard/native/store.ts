@@ -81,10 +81,20 @@ export class AddonStore {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
   }
 
+  /** Runs an operation that `start` hands to the addon with this store's handle. */
+  perform(signal: AbortSignal | undefined, start: StartOn): Promise<true | Failure> {
+    return run<true>(signal, (operation, cancellable) =>
+      start(this.handle, operation, cancellable),
+    );
+  }
+
   async close(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.close(operation)));
   }
 }
+
+/** Hands over an operation that is none of {@link Handle}'s own; otherwise as these do. */
+export type StartOn = (handle: Handle, operation: number, cancellable: boolean) => boolean;
 
 /** What can be done with the locks of a store, whoever stands before it. */
 export type Store = Pick<AddonStore, keyof AddonStore>;

@@ -32,7 +32,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Ends it after the function, whatever came of that: releases the lock, or keeps it if the
+    /// Ends the lock after the function, however the function ended: releases it, or keeps it if the
     /// request says so. Gives the extension's data for the response.
     ///
     /// # Errors

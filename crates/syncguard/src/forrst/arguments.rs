@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use super::error::ForrstError;
 use super::options::{checked_key, owner};
+use super::owner::owns;
 use crate::backend::Owner;
 use crate::key::Key;
 
-/// What every lock of the extension begins with.
+/// What the full key of every lock of the extension begins with.
 const PREFIX: &str = "lock:";
 
 /// The full key of a lock: `lock:{function}:{key}` or `lock:{key}`.
 ///
-/// Other keys are refused: the functions must not reach locks in the same store that are not the
-/// extension's.
+/// Other keys are refused, so that the functions cannot reach locks in the same store that are not
+/// the extension's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyArgument(Key);
 
@@ -59,7 +60,7 @@ impl KeyArgument {
 pub struct ReleaseArguments {
     /// The lock.
     pub key: KeyArgument,
-    /// Who says to own it.
+    /// Who the caller says owns it.
     pub owner: Owner,
 }
 
@@ -74,6 +75,25 @@ impl ReleaseArguments {
             owner: owner(arguments.get("owner").unwrap_or(&Value::Null))?,
         })
     }
+
+    /// The lock that was found under the key, if the caller may release it. `owner_of` gives the owner
+    /// that is stored with a lock.
+    ///
+    /// # Errors
+    /// `LOCK_NOT_FOUND` if there is none; `LOCK_OWNERSHIP_MISMATCH` if it has another owner, or none.
+    pub fn owned<Lock>(
+        &self,
+        found: Option<Lock>,
+        owner_of: impl FnOnce(&Lock) -> Option<&str>,
+    ) -> Result<Lock, ForrstError> {
+        let key = self.key.as_str();
+        let lock = found.ok_or_else(|| ForrstError::not_found(key))?;
+        if owns(owner_of(&lock), self.owner.as_str()) {
+            Ok(lock)
+        } else {
+            Err(ForrstError::ownership_mismatch(key))
+        }
+    }
 }
 
 impl fmt::Debug for ReleaseArguments {
@@ -84,6 +104,8 @@ impl fmt::Debug for ReleaseArguments {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::ErrorCode;
+    use super::super::malformed::assert_arguments_refused;
     use super::*;
     use serde_json::json;
 
@@ -97,29 +119,27 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let full = "key must be the full key of a lock: lock:{function}:{key} or lock:{key}";
-        let owner = "owner must be a string of 1 to 255 bytes";
-        for (json, message) in [
-            (json!(null), "arguments must be an object"),
-            (json!(["lock:a"]), "arguments must be an object"),
-            (json!({}), full),
-            (json!({ "key": 1 }), full),
-            (json!({ "key": "" }), full),
-            (json!({ "key": "lock:" }), full),
-            (json!({ "key": "billing:report" }), full),
-            (json!({ "key": "LOCK:billing:report" }), full),
-            (
-                json!({ "key": format!("lock:{}", "x".repeat(508)) }),
-                "key is too long: with its prefix it may have 512 bytes",
-            ),
-            (json!({ "key": "lock:a\0" }), "key must not contain U+0000"),
-            (json!({ "key": "lock:a" }), owner),
-            (json!({ "key": "lock:a", "owner": null }), owner),
-            (json!({ "key": "lock:a", "owner": "" }), owner),
-            (json!({ "key": "lock:a", "owner": "x".repeat(256) }), owner),
-        ] {
-            let error = ReleaseArguments::parse(&json).unwrap_err();
-            assert_eq!(error.message, message, "{json}");
+        assert_arguments_refused(ReleaseArguments::parse);
+        let key = format!("lock:{}", "x".repeat(508));
+        let error = KeyArgument::parse(&json!({ "key": key })).unwrap_err();
+        assert_eq!(
+            error.message,
+            "key is too long: with its prefix it may have 512 bytes"
+        );
+    }
+
+    #[test]
+    fn a_lock_is_released_for_its_owner_alone() {
+        let json = json!({ "key": "lock:a", "owner": "me" });
+        let arguments = ReleaseArguments::parse(&json).unwrap();
+        let code = |found: Option<Option<&str>>| {
+            let owned = arguments.owned(found, |owner| *owner);
+            owned.err().map(|error| error.code)
+        };
+        assert_eq!(code(Some(Some("me"))), None);
+        assert_eq!(code(None), Some(ErrorCode::LockNotFound));
+        for owner in [None, Some(""), Some("m"), Some("Me"), Some("me ")] {
+            assert_eq!(code(Some(owner)), Some(ErrorCode::LockOwnershipMismatch));
         }
     }
 }

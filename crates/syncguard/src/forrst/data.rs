@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::date::iso8601;
+use super::error::ForrstError;
 use super::options::{Options, Scope};
-use crate::backend::{LockRecord, Owner};
+use crate::backend::{Absence, LockRecord, Owner, ReleaseOutcome};
 
-/// The extension's data in a response: the lock was taken.
+/// The extension's data in the response to a request that got its lock.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct AcquiredData {
     key: String,
@@ -21,8 +22,8 @@ pub struct AcquiredData {
 impl AcquiredData {
     /// A lock that `owner` holds until `expires_at_ms`, on the store's clock.
     ///
-    /// `lost` says that it was not the server's any more when the function ended: others may have
-    /// held it meanwhile. The member is there only then.
+    /// `lost` says that the server no longer held the lock when the function ended, so that others may
+    /// have held it meanwhile. Only then is the member in the JSON.
     pub fn new(options: &Options, owner: &Owner, expires_at_ms: i64, lost: bool) -> Self {
         Self {
             key: options.key.clone(),
@@ -35,7 +36,7 @@ impl AcquiredData {
     }
 }
 
-/// The extension's data in a response: the lock was held by another.
+/// The extension's data in the response to a request that got no lock.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedData {
     key: String,
@@ -43,8 +44,8 @@ pub struct RefusedData {
 }
 
 impl RefusedData {
-    /// No lock. The specification has it beside `LOCK_ACQUISITION_FAILED`, not beside `LOCK_TIMEOUT`:
-    /// `None` if the request waited.
+    /// The data that go with `LOCK_ACQUISITION_FAILED`. The specification has none beside
+    /// `LOCK_TIMEOUT`, so there are none if the request waited.
     pub fn of(options: &Options) -> Option<Self> {
         options.block.is_none().then(|| Self {
             key: options.key.clone(),
@@ -61,11 +62,18 @@ pub struct ReleaseResult {
 }
 
 impl ReleaseResult {
-    /// The lock `key` is free.
-    pub fn new(key: &str) -> Self {
-        Self {
-            released: true,
-            key: key.to_owned(),
+    /// What became of the lock `key`, which the caller owned when it was looked up.
+    ///
+    /// # Errors
+    /// `LOCK_NOT_FOUND` when its time ran out in between, `LOCK_ALREADY_RELEASED` when somebody freed it.
+    pub fn of(key: &str, outcome: ReleaseOutcome) -> Result<Self, ForrstError> {
+        match outcome {
+            ReleaseOutcome::Released => Ok(Self {
+                released: true,
+                key: key.to_owned(),
+            }),
+            ReleaseOutcome::Absent(Absence::Expired) => Err(ForrstError::not_found(key)),
+            ReleaseOutcome::Absent(Absence::NotFound) => Err(ForrstError::already_released(key)),
         }
     }
 }
@@ -79,13 +87,19 @@ pub struct ForceReleaseResult {
 }
 
 impl ForceReleaseResult {
-    /// The lock `key` is free.
-    pub fn new(key: &str) -> Self {
-        Self {
-            released: true,
+    /// What became of the lock `key`: whether there was one to release.
+    ///
+    /// # Errors
+    /// `LOCK_NOT_FOUND` if there was none.
+    pub fn of(key: &str, released: bool) -> Result<Self, ForrstError> {
+        if !released {
+            return Err(ForrstError::not_found(key));
+        }
+        Ok(Self {
+            released,
             key: key.to_owned(),
             forced: true,
-        }
+        })
     }
 }
 
@@ -117,8 +131,8 @@ impl StatusResult {
         }
     }
 
-    /// Somebody holds `key`. Times are milliseconds on the store's clock; `read_at_ms` is what it
-    /// showed. A lock that was not taken through the extension may have no owner.
+    /// Somebody holds `key`. Times are milliseconds on the store's clock, which showed `read_at_ms`
+    /// at the lookup. A lock that was not taken through the extension may have no owner.
     pub fn held(
         key: &str,
         owner: Option<&str>,
@@ -134,13 +148,13 @@ impl StatusResult {
                 owner: owner.map(str::to_owned),
                 acquired_at: iso8601(acquired_at_ms),
                 expires_at: iso8601(expires_at_ms),
-                // A lock counts as held for a moment past its end, so that clocks may differ.
+                // A lock counts as held for a moment past its end, so less than nothing may be left.
                 ttl_remaining: left_ms.max(0) / 1000,
             }),
         }
     }
 
-    /// What the store shows of `key`.
+    /// What a lookup of `key` in the store has shown.
     pub fn of(key: &str, record: Option<&LockRecord>) -> Self {
         record.map_or_else(
             || Self::free(key),
@@ -160,6 +174,7 @@ impl StatusResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forrst::ErrorCode;
     use serde_json::json;
 
     fn options() -> Options {
@@ -187,13 +202,30 @@ mod tests {
             r#"{"key":"user:123","acquired":false}"#
         );
         assert_eq!(
-            text(serde_json::to_string(&ReleaseResult::new("lock:k"))),
+            text(serde_json::to_string(
+                &ReleaseResult::of("lock:k", ReleaseOutcome::Released).unwrap()
+            )),
             r#"{"released":true,"key":"lock:k"}"#
         );
         assert_eq!(
-            text(serde_json::to_string(&ForceReleaseResult::new("lock:k"))),
+            text(serde_json::to_string(
+                &ForceReleaseResult::of("lock:k", true).unwrap()
+            )),
             r#"{"released":true,"key":"lock:k","forced":true}"#
         );
+    }
+
+    #[test]
+    fn a_lock_that_vanished_was_freed_or_expired() {
+        let code = |result: Result<ReleaseResult, ForrstError>| result.err().unwrap().code;
+        let absent = |absence| ReleaseResult::of("lock:k", ReleaseOutcome::Absent(absence));
+        assert_eq!(
+            code(absent(Absence::NotFound)),
+            ErrorCode::LockAlreadyReleased
+        );
+        assert_eq!(code(absent(Absence::Expired)), ErrorCode::LockNotFound);
+        let forced = ForceReleaseResult::of("lock:k", false).err().unwrap();
+        assert_eq!(forced.code, ErrorCode::LockNotFound);
     }
 
     #[test]

@@ -147,44 +147,6 @@ mod tests {
         }
         let one = Duration::parse("ttl", &json!({ "value": 1.0, "unit": "hour" })).unwrap();
         assert_eq!(one.in_words(), "1 hour");
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        let value = "ttl.value must be a positive whole number";
-        let unit = "ttl.unit must be \"millisecond\", \"second\", \"minute\", \"hour\" or \"day\"";
-        let object = "ttl must be an object with a value and a unit";
-        let long = "ttl.value is too large: the longest duration is 36525 days";
-        for (json, message) in [
-            (json!(30), object),
-            (json!(null), object),
-            (json!("30 seconds"), object),
-            (json!([30, "second"]), object),
-            (json!({ "unit": "second" }), value),
-            (json!({ "value": "30", "unit": "second" }), value),
-            (json!({ "value": null, "unit": "second" }), value),
-            (json!({ "value": true, "unit": "second" }), value),
-            (json!({ "value": 0, "unit": "second" }), value),
-            (json!({ "value": -1, "unit": "second" }), value),
-            (json!({ "value": 1.5, "unit": "second" }), value),
-            (json!({ "value": 30 }), unit),
-            (json!({ "value": 30, "unit": "seconds" }), unit),
-            (json!({ "value": 30, "unit": "Second" }), unit),
-            (json!({ "value": 30, "unit": "fortnight" }), unit),
-            (json!({ "value": 30, "unit": 1 }), unit),
-            (json!({ "value": 36_526, "unit": "day" }), long),
-            (json!({ "value": 1e300, "unit": "millisecond" }), long),
-            (json!({ "value": u64::MAX, "unit": "day" }), long),
-        ] {
-            let error = Duration::parse("ttl", &json).unwrap_err();
-            assert_eq!(error.message, message, "{json}");
-        }
-        let error = Duration::parse(
-            "block",
-            &json!({ "value": 1, "unit": "day", "unti": "hour" }),
-        )
-        .unwrap_err();
-        assert_eq!(error.message, "block has an unknown member");
         assert!(Duration::parse("ttl", &json!({ "value": 36_525, "unit": "day" })).is_ok());
     }
 }

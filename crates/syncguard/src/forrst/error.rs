@@ -18,11 +18,11 @@ pub enum ErrorCode {
     LockNotFound,
     /// The lock is another's.
     LockOwnershipMismatch,
-    /// The lock was the caller's, and somebody freed it first.
+    /// The lock was the caller's when it was looked up, and then somebody else freed it first.
     LockAlreadyReleased,
     /// An option of the extension or an argument of a function is wrong.
     InvalidArguments,
-    /// The request is no Forrst request.
+    /// The request is not as Forrst requires it.
     InvalidRequest,
     /// The server does not allow this caller to do that.
     Forbidden,
@@ -88,7 +88,7 @@ pub enum Details {
     Acquisition {
         /// The key as the request gave it.
         key: String,
-        /// Where it counts.
+        /// Which functions share it.
         scope: Scope,
         /// The key of the lock.
         full_key: String,
@@ -101,9 +101,9 @@ pub enum Details {
         /// Its full key.
         key: String,
     },
-    /// What is wrong with the input.
+    /// An option or argument that is wrong.
     Field {
-        /// Its path, e.g. `ttl.value`.
+        /// Its path, for example `ttl.value`.
         field: String,
     },
 }
@@ -146,7 +146,7 @@ impl ForrstError {
         )
     }
 
-    /// Nobody may force a release, or not this caller.
+    /// This caller may not force a release, or nobody may.
     pub fn forbidden(key: &str) -> Self {
         Self::about_lock(
             ErrorCode::Forbidden,

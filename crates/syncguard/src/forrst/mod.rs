@@ -34,6 +34,8 @@ mod date;
 mod duration;
 mod error;
 mod functions;
+#[cfg(test)]
+mod malformed;
 mod options;
 mod owner;
 
@@ -43,9 +45,9 @@ pub use data::{AcquiredData, ForceReleaseResult, RefusedData, ReleaseResult, Sta
 pub use date::iso8601;
 pub use duration::{Duration, Unit};
 pub use error::{Details, ErrorCode, ForrstError};
-pub use functions::{force_release, outcome_of_release, release, status};
+pub use functions::{force_release, release, status};
 pub use options::{Options, Scope};
-pub use owner::{generate_owner, owns};
+pub use owner::generate_owner;
 
 /// The extension's name on the wire.
 pub const URN: &str = "urn:forrst:ext:atomicLock";

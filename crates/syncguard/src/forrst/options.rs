@@ -13,17 +13,17 @@ use crate::backend::{Owner, Ttl};
 use crate::error::Error;
 use crate::key::{Key, MAX_KEY_LENGTH_BYTES};
 
-/// Milliseconds between two attempts of a request that waits, less up to half by chance. It stays
-/// short however long the request waits, so that a lock that is freed is noticed promptly.
+/// Milliseconds between two attempts of a request that waits; chance takes up to half off. The pause
+/// stays short however long the request waits, so that it notices promptly when the lock is freed.
 const RETRY_DELAY_MS: f64 = 100.0;
 
-/// Where a key counts.
+/// Which functions share a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// For one function: the lock is `lock:{function}:{key}`.
+    /// Each function has its own: the lock is `lock:{function}:{key}`.
     Function,
-    /// For all functions: the lock is `lock:{key}`.
+    /// All functions share it: the lock is `lock:{key}`.
     Global,
 }
 
@@ -44,7 +44,7 @@ pub struct Options {
     pub key: String,
     /// The key of the lock.
     pub full_key: Key,
-    /// Where the key counts.
+    /// Which functions share the key.
     pub scope: Scope,
     /// How long the lock lasts.
     pub ttl: Ttl,
@@ -59,8 +59,8 @@ pub struct Options {
 impl Options {
     /// Reads the options of a request that calls `function`.
     ///
-    /// Unknown members are refused: an option that is misspelt, or that this version does not know,
-    /// would otherwise be a lock that does not protect as its user thinks.
+    /// Unknown members are refused. If an option that is misspelt, or that this version does not know,
+    /// were ignored, the lock would not protect as its user thinks.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` that names the option.
@@ -100,7 +100,7 @@ impl Options {
         self.owner.clone().map_or_else(generate_owner, Ok)
     }
 
-    /// How to wait: once without `block`, else at short intervals until it has passed.
+    /// How often to try: once without `block`, else at short intervals until that time has passed.
     pub fn retry_policy(&self) -> RetryPolicy {
         let policy = RetryPolicy {
             retry_delay_ms: RETRY_DELAY_MS,
@@ -211,7 +211,7 @@ pub(super) fn checked_key(text: &str) -> Result<Key, ForrstError> {
     })
 }
 
-/// A token as a request gives it.
+/// The owner as a request gives it.
 pub(super) fn owner(json: &Value) -> Result<Owner, ForrstError> {
     json.as_str()
         .and_then(|text| Owner::new(text).ok())

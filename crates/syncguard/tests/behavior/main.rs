@@ -21,6 +21,8 @@ mod fence_limit;
 mod firestore;
 mod fixture;
 mod force_release;
+#[cfg(feature = "forrst")]
+mod forrst;
 mod is_locked;
 mod keys;
 mod lifecycle;
@@ -70,29 +72,33 @@ fn stores() -> Vec<Arc<dyn Store>> {
     ]
 }
 
-const TOPICS: [(&str, Topic); 15] = [
-    ("lifecycle", lifecycle::TESTS),
-    ("contention", contention::TESTS),
-    ("expiration", expiration::TESTS),
-    ("ownership", ownership::TESTS),
-    ("fence", fence::TESTS),
-    ("fence_limit", fence_limit::TESTS),
-    ("lookup", lookup::TESTS),
-    ("is_locked", is_locked::TESTS),
-    ("force_release", force_release::TESTS),
-    ("owner", owner::TESTS),
-    ("keys", keys::TESTS),
-    ("cancellation", cancellation::TESTS),
-    ("waiting", waiting::TESTS),
-    ("concurrency", concurrency::TESTS),
-    ("close", close::TESTS),
-];
+fn topics() -> Vec<(&'static str, Topic)> {
+    vec![
+        ("lifecycle", lifecycle::TESTS),
+        ("contention", contention::TESTS),
+        ("expiration", expiration::TESTS),
+        ("ownership", ownership::TESTS),
+        ("fence", fence::TESTS),
+        ("fence_limit", fence_limit::TESTS),
+        ("lookup", lookup::TESTS),
+        ("is_locked", is_locked::TESTS),
+        ("force_release", force_release::TESTS),
+        ("owner", owner::TESTS),
+        ("keys", keys::TESTS),
+        ("cancellation", cancellation::TESTS),
+        ("waiting", waiting::TESTS),
+        ("concurrency", concurrency::TESTS),
+        ("close", close::TESTS),
+        #[cfg(feature = "forrst")]
+        ("forrst", forrst::TESTS),
+    ]
+}
 
 fn main() -> ExitCode {
     let stores = stores();
     let mut trials = Vec::new();
     for store in &stores {
-        for (topic, tests) in TOPICS {
+        for (topic, tests) in topics() {
             for (name, needs, test) in tests {
                 if *needs == Needs::Inspection && !store.can_be_inspected() {
                     continue;

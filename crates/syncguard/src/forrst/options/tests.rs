@@ -1,4 +1,5 @@
 use super::*;
+use crate::forrst::malformed::assert_options_refused;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -80,57 +81,17 @@ fn contention_reads_as_in_the_specification() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let key = "key must be a non-empty string";
+    assert_options_refused(parse);
     let long = "key is too long: with its prefix it may have 512 bytes";
-    let scope = "scope must be \"function\" or \"global\"";
     let owner = "owner must be a string of 1 to 255 bytes";
-    let release = "auto_release must be a boolean";
-    let value = "block.value must be a positive whole number";
-    for (json, message) in [
-        (json!(null), "options must be an object"),
-        (json!([]), "options must be an object"),
-        (json!("user:123"), "options must be an object"),
-        (json!({ "ttl": { "value": 1, "unit": "day" } }), key),
-        (
-            json!({ "key": "k" }),
-            "ttl must be an object with a value and a unit",
-        ),
-        (with(json!({ "key": 1 })), key),
-        (with(json!({ "key": null })), key),
-        (with(json!({ "key": "" })), key),
-        (with(json!({ "key": "x".repeat(492) })), long),
-        (with(json!({ "key": "é".repeat(250) })), long),
-        (
-            with(json!({ "key": "a\0b" })),
-            "key must not contain U+0000",
-        ),
-        (with(json!({ "scope": "server" })), scope),
-        (with(json!({ "scope": "Global" })), scope),
-        (with(json!({ "scope": null })), scope),
-        (with(json!({ "scope": 1 })), scope),
-        (with(json!({ "owner": "" })), owner),
-        (with(json!({ "owner": 1 })), owner),
-        (with(json!({ "owner": null })), owner),
-        (with(json!({ "owner": "é".repeat(128) })), owner),
-        (with(json!({ "auto_release": "false" })), release),
-        (with(json!({ "auto_release": 0 })), release),
-        (with(json!({ "auto_release": null })), release),
-        (
-            with(json!({ "block": { "value": -5, "unit": "second" } })),
-            value,
-        ),
-        (
-            with(json!({ "block": 5 })),
-            "block must be an object with a value and a unit",
-        ),
-        (
-            with(json!({ "autoRelease": false })),
-            "options has an unknown member",
-        ),
+    for (more, message) in [
+        (json!({ "key": "x".repeat(492) }), long),
+        (json!({ "key": "é".repeat(250) }), long),
+        (json!({ "owner": "x".repeat(256) }), owner),
+        (json!({ "owner": "é".repeat(128) }), owner),
     ] {
-        let error = parse(&json).unwrap_err();
-        assert_eq!(error.code, ErrorCode::InvalidArguments);
-        assert_eq!(error.message, message, "{json}");
+        let error = parse(&with(more)).unwrap_err();
+        assert_eq!(error.message, message);
     }
     assert!(parse(&with(json!({ "key": "x".repeat(491) }))).is_ok());
     assert!(parse(&with(json!({ "owner": "x".repeat(255) }))).is_ok());
