@@ -11,7 +11,9 @@ use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-use syncguard::{AcquireRequest, Backend, Error, Key, LockId, Lookup, Operation, Owner, Ttl};
+use syncguard::{
+    AcquireRequest, Backend, BoxFuture, Error, Key, LockId, Lookup, Operation, Owner, Ttl,
+};
 
 use crate::completion::{Completion, Completions};
 use crate::error::{Code, thrown};
@@ -103,8 +105,12 @@ impl NativeBackend {
         lock_id: String,
         ttl_ms: f64,
     ) -> bool {
-        let request =
-            || Ok(Operation::Extend(LockId::parse(&lock_id)?, Ttl::from_f64(ttl_ms)?));
+        let request = || {
+            Ok(Operation::Extend(
+                LockId::parse(&lock_id)?,
+                Ttl::from_f64(ttl_ms)?,
+            ))
+        };
         self.submit(env, operation, cancellable, request(), DEFAULTS)
     }
 
@@ -141,7 +147,7 @@ impl NativeBackend {
     #[napi]
     pub fn close(&self, env: Env, operation: u32) -> bool {
         let backend = Arc::clone(&self.backend);
-        self.spawn(env, operation, async move {
+        self.spawn(env, operation, false, |_| async move {
             backend.close().await;
             Ok(Completion::Done)
         })
@@ -159,7 +165,8 @@ impl NativeBackend {
         self.start(env, number, |pending| {
             let operation = operation?;
             if cancellable {
-                pending.run_cancellable(operation, options);
+                let cancelled = pending.cancelled(true);
+                pending.run(operation, options, cancelled);
             } else if pending.send(operation, options) {
                 self.completions.flush_later(&self.backend);
             }
@@ -167,15 +174,21 @@ impl NativeBackend {
         })
     }
 
-    /// Runs anything on the I/O thread. Gives what [`submit`](Self::submit) does.
-    pub(crate) fn spawn(
+    /// Runs anything on the I/O thread: what `running` gives for a future that completes when the operation
+    /// is cancelled. Gives what [`submit`](Self::submit) does.
+    pub(crate) fn spawn<F>(
         &self,
         env: Env,
         number: u32,
-        running: impl Future<Output = Result<Completion, Error>> + Send + 'static,
-    ) -> bool {
+        cancellable: bool,
+        running: impl FnOnce(BoxFuture<()>) -> F,
+    ) -> bool
+    where
+        F: Future<Output = Result<Completion, Error>> + Send + 'static,
+    {
         self.start(env, number, |pending| {
-            pending.spawn(running);
+            let cancelled = pending.cancelled(cancellable);
+            pending.spawn(running(cancelled));
             Ok(())
         })
     }

@@ -70,8 +70,7 @@ impl Bridge {
             question,
         };
         let client = self.client;
-        self.mailbox
-            .put(question, Completion::Ask { client, text });
+        self.mailbox.put(question, Completion::Ask { client, text });
         receiver.await.unwrap_or_else(|_| {
             Err(Rejection {
                 name: "Error".to_owned(),
@@ -87,8 +86,7 @@ impl Bridge {
         let question = self.mailbox.questions.next.fetch_add(1, Ordering::Relaxed);
         if let Ok(text) = serde_json::to_string(message) {
             let client = self.client;
-            self.mailbox
-                .put(question, Completion::Ask { client, text });
+            self.mailbox.put(question, Completion::Ask { client, text });
         }
     }
 }

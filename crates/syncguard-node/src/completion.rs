@@ -229,7 +229,8 @@ impl Completions {
         if let Some(count) = numbers.first_mut() {
             *count = batch.len() as f64;
         }
-        let questions = |(_, outcome): &&(u32, Completion)| matches!(outcome, Completion::Ask { .. });
+        let questions =
+            |(_, outcome): &&(u32, Completion)| matches!(outcome, Completion::Ask { .. });
         self.end(&env, batch.len() - batch.iter().filter(questions).count());
         let mut texts = String::new();
         let records = numbers

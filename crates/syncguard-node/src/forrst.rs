@@ -15,7 +15,7 @@ use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
 
 use crate::acquisition::{backoff_name, jitter_name};
 use crate::backend::NativeBackend;
-use crate::completion::Outcome;
+use crate::completion::Completion;
 
 /// An error of a function here: the kind of a core error, or [`REFUSED`].
 pub struct ForrstCode(&'static str);
@@ -167,17 +167,18 @@ impl ForrstRelease {
         cancellable: bool,
     ) -> bool {
         let (arguments, answer) = (self.arguments.clone(), Arc::clone(&self.answer));
-        let start = move |backend, cancelled| async move {
-            let result = match release(&backend, &arguments, cancelled).await {
+        let store = Arc::clone(&backend.backend);
+        let start = move |cancelled| async move {
+            let result = match release(&store, &arguments, cancelled).await {
                 Ok(released) => Ok(released),
                 Err(Failure::Refused(error)) => Err(error),
                 Err(Failure::Store(error)) => return Err(error),
             };
             // Nobody else sets it: a call is started once.
             let _ = answer.set(result);
-            Ok(Outcome::Done)
+            Ok(Completion::Done)
         };
-        backend.submit(env, operation, cancellable, start)
+        backend.spawn(env, operation, cancellable, start)
     }
 
     /// The result, once the operation has ended; throws what to answer if nothing was released.

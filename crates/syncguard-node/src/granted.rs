@@ -37,7 +37,7 @@ impl Drop for Granted {
         if self.is_delivered {
             return;
         }
-                // Without the thread that was granted the lock, nothing can be sent: it ends with its TTL.
+        // Without the thread that was granted the lock, nothing can be sent: it ends with its TTL.
         let Ok(runtime) = io_thread::runtime() else {
             return;
         };

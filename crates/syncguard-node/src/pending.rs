@@ -7,7 +7,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use syncguard::operation::{self, CallOptions, Ended};
 use syncguard::{
-    AcquireOutcome, Backend, Error, ErrorKind, ExtendOutcome, Operation, Outcome, ReleaseOutcome, Ttl,
+    AcquireOutcome, Backend, BoxFuture, Error, ErrorKind, ExtendOutcome, Operation, Outcome,
+    ReleaseOutcome, Ttl,
 };
 
 use crate::cancel::Cancels;
@@ -29,22 +30,24 @@ impl Pending {
         let ttl = ttl_of(&operation);
         operation::send(&backend, operation, options, move |ended| match ended {
             Ended::Done(answer) => self.complete(answer, ttl),
-            Ended::NotSent(operation) => self.run(operation, options, pending()),
+            Ended::NotSent(operation) => {
+                let never = self.cancelled(false);
+                self.run(operation, options, never);
+            }
         })
     }
 
-    /// Runs `operation` on the I/O thread, until JavaScript cancels it.
-    pub(crate) fn run_cancellable(self, operation: Operation, options: CallOptions) {
-        let cancelled = Cancels::register(&self.mailbox, self.number);
-        self.run(operation, options, cancelled);
+    /// Completes when JavaScript cancels the operation; never, if it may not.
+    pub(crate) fn cancelled(&self, cancellable: bool) -> BoxFuture<()> {
+        if cancellable {
+            Box::pin(Cancels::register(&self.mailbox, self.number))
+        } else {
+            Box::pin(pending())
+        }
     }
 
-    fn run(
-        self,
-        operation: Operation,
-        options: CallOptions,
-        cancelled: impl Future<Output = ()> + Send + 'static,
-    ) {
+    /// Runs `operation` on the I/O thread.
+    pub(crate) fn run(self, operation: Operation, options: CallOptions, cancelled: BoxFuture<()>) {
         let (backend, ttl) = (Arc::clone(&self.backend), ttl_of(&operation));
         self.spawn(async move {
             let answer = operation::run(&backend, operation, options, cancelled).await?;

@@ -119,7 +119,7 @@ impl NativeBackend {
     #[napi]
     pub fn setup_schema(&self, env: Env, operation: u32) -> bool {
         let postgres = self.postgres.clone();
-        self.spawn(env, operation, async move {
+        self.spawn(env, operation, false, |_| async move {
             let backend = postgres.ok_or_else(|| {
                 Error::invalid("only a PostgreSQL backend has a schema to set up")
             })?;

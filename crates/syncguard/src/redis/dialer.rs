@@ -126,7 +126,10 @@ impl ScriptConnection {
 
     /// Runs a script, for nobody who waits: see [`Transport::send`](super::Transport::send).
     pub(super) fn send(&self, plan: &Plan, call: Call) -> bool {
-        match self.pipeline.call(&command(Form::Hash, plan), Waiting::Call(call)) {
+        match self
+            .pipeline
+            .call(&command(Form::Hash, plan), Waiting::Call(call))
+        {
             Ok(is_kept) => is_kept,
             Err(Waiting::Call(call)) => {
                 call.not_sent();

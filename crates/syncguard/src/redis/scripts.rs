@@ -37,9 +37,7 @@ impl Scripts {
             Operation::Extend(..) => Outcome::Extend(extend::outcome(reply)?),
             Operation::IsLocked(_) => Outcome::IsLocked(is_locked::outcome(reply)?),
             Operation::Lookup(_) => Outcome::Lookup(record::outcome(reply)?),
-            Operation::ForceRelease(_) => {
-                Outcome::ForceRelease(force_release::outcome(reply)?)
-            }
+            Operation::ForceRelease(_) => Outcome::ForceRelease(force_release::outcome(reply)?),
         })
     }
 }
