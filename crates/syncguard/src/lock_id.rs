@@ -8,14 +8,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::error::Error;
 use crate::random;
 
-const LENGTH: usize = 22;
-
 /// 16 bytes from the operating system's random number generator as 22 base64url characters
 /// (docs/format.md, "Lock ids"). Whoever knows it can release and extend the lock.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockId(String);
 
 impl LockId {
+    /// How many characters each has.
+    pub const LENGTH: usize = 22;
+
     /// A new one, never seen before.
     ///
     /// # Errors
@@ -29,7 +30,7 @@ impl LockId {
     /// # Errors
     /// `InvalidArgument` otherwise.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let fits = text.len() == LENGTH
+        let fits = text.len() == Self::LENGTH
             && text
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
@@ -38,7 +39,8 @@ impl LockId {
         }
         let got = if text.is_empty() { "empty/null" } else { text };
         Err(Error::invalid(format!(
-            "Invalid lockId format. Expected {LENGTH} base64url characters, got: {got}"
+            "Invalid lockId format. Expected {} base64url characters, got: {got}",
+            Self::LENGTH
         )))
     }
 

@@ -1,51 +1,23 @@
-/** What the addon has for Forrst. */
+/** What the addon has for Forrst. Answers are JSON. */
 
-import { exported } from "../native/addon.js";
+import type { AcquisitionPolicy } from "../lock/defaults.js";
+import { addon as native } from "../native/addon.js";
+import type * as exported from "../native/exports.js";
 
-/** The Forrst extension's options in one request. Answers are JSON. */
-export interface ForrstOptions {
-  readonly fullKey: string;
-  readonly ttlMs: number;
-  readonly owner: string;
-  readonly autoRelease: boolean;
-  readonly waiting: {
-    maxRetries: number;
-    retryDelayMs: number;
-    backoff: "exponential" | "fixed";
-    jitter: "equal" | "full" | "none";
-    timeoutMs: number;
-  };
-  acquired(expiresAtMs: number, lost: boolean): string;
+type Native = typeof exported;
+
+/** The Forrst extension's options in one request. */
+export type ForrstOptions = Omit<exported.ForrstOptions, "waiting" | "contention"> & {
+  readonly waiting: Omit<AcquisitionPolicy, "signal">;
   contention(): never;
-  refusedData(): string;
-}
+};
 
-/** Answers are JSON. */
-export const addon = exported as {
-  forrstConstants(): {
-    urn: string;
-    release: string;
-    forceRelease: string;
-    status: string;
-    retryable: string[];
-    codes: string[];
-  };
-  ForrstOptions: new (functionName: string, json: string) => ForrstOptions;
-  forrstKeyArgument(json: string): string;
-  forrstReleaseArguments(json: string): { key: string; owner: string };
-  forrstOwns(stored: string | undefined, claimed: string): boolean;
-  forrstReleaseResult(key: string, absent: string | undefined): string;
-  forrstForceReleaseResult(key: string, released: boolean): string;
-  forrstStatusFree(key: string): string;
-  forrstStatusHeld(
-    key: string,
-    owner: string | undefined,
-    acquiredAtMs: number,
-    expiresAtMs: number,
-    readAtMs: number,
-  ): string;
-  forrstMismatch(key: string): never;
-  forrstNotFound(key: string): never;
-  forrstForbidden(key: string): never;
-  forrstInvalidRequest(field: string, what: string): never;
+/** Functions that only throw. */
+type Thrower = "forrstMismatch" | "forrstNotFound" | "forrstForbidden" | "forrstInvalidRequest";
+
+/** The same with what Rust's types do not tell. */
+export const addon = native as unknown as Omit<Native, Thrower | "ForrstOptions"> & {
+  ForrstOptions: new (...args: ConstructorParameters<Native["ForrstOptions"]>) => ForrstOptions;
+} & {
+  [Name in Thrower]: (...args: Parameters<Native[Name]>) => never;
 };
