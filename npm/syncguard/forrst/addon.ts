@@ -8,8 +8,8 @@ type Native = typeof exported;
 
 /** The Forrst extension's options in one request. */
 export type ForrstOptions = Omit<exported.ForrstOptions, "waiting" | "contention"> & {
-  readonly waiting: Omit<AcquisitionPolicy, "signal">;
-  contention(): never;
+  readonly waiting: Pick<AcquisitionPolicy, keyof exported.ForrstOptions["waiting"]>;
+  contention(...args: Parameters<exported.ForrstOptions["contention"]>): never;
 };
 
 /** Functions that only throw. */

@@ -1,6 +1,6 @@
 /** Connection settings as users give them, in a URL or in options. */
 
-import type { RedisSettings } from "../native/exports.js";
+import type { RedisNode, RedisSettings } from "../native/exports.js";
 import { checkKnownOptions } from "../options/known.js";
 import { readTls } from "../options/tls.js";
 import { invalid } from "../options/validation.js";
@@ -77,9 +77,9 @@ function readTlsOption(value: unknown): RedisSettings["tls"] | undefined {
 }
 
 /** Sentinels, or `undefined` if they are none. */
-export function readNodes(value: unknown): RedisSettings["sentinels"] {
+export function readNodes(value: unknown): RedisNode[] | undefined {
   if (!Array.isArray(value)) return undefined;
-  const nodes: { host: string; port?: number }[] = [];
+  const nodes: RedisNode[] = [];
   for (const node of value as unknown[]) {
     const { host = "localhost", port } = (node ?? {}) as { host?: unknown; port?: unknown };
     if (typeof host !== "string") return undefined;
