@@ -454,7 +454,7 @@ declare const TIME_TOLERANCE_MS: 1000;
 declare const MAX_KEY_LENGTH_BYTES: 512;
 /** What helpers assume where the caller says nothing; milliseconds. */
 declare const BACKEND_DEFAULTS: Readonly<{
-    ttlMs: 30_000;
+    ttlMs: 30000;
 }>;
 /** How `lock()` waits where the caller says nothing; times in milliseconds. */
 declare const LOCK_DEFAULTS: Readonly<{

@@ -2,6 +2,7 @@
 // Every step runs, whatever became of the others; the exit code says whether all passed.
 
 import { join } from "node:path";
+import { checkAddonTypes } from "./lib/addon-types.mjs";
 import { buildAddon, buildTypeScript, install, needCompilers } from "./lib/build.mjs";
 import { cargoDeny, npmAudit } from "./lib/licences.mjs";
 import { checkCitations } from "./lib/citations.mjs";
@@ -37,6 +38,7 @@ const beside = [
 ];
 
 const after = [
+  { name: "types of the addon are current", task: checkAddonTypes },
   { name: "exports", task: checkExports },
   { name: "publint", task: publint },
   { name: "are the types wrong", task: attw },

@@ -13,6 +13,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
+import { typesEnvironment, writeAddonTypes } from "./addon-types.mjs";
 import { addon, filesUnder, root, target } from "./paths.mjs";
 import { needPrograms } from "./debian.mjs";
 import { must, which } from "./run.mjs";
@@ -22,6 +23,7 @@ export async function build() {
   await install();
   await needCompilers();
   await buildAddon();
+  await writeAddonTypes();
   await buildTypeScript();
 }
 
@@ -55,7 +57,8 @@ export async function buildAddon() {
   const notice = setTimeout(() => {
     console.log("cargo build --release (some minutes the first time)");
   }, 2000);
-  await must("cargo", args, { quiet: true }).finally(() => clearTimeout(notice));
+  const options = { quiet: true, env: typesEnvironment() };
+  await must("cargo", args, options).finally(() => clearTimeout(notice));
   place(join(target, "release", libraryName()), addon);
 }
 

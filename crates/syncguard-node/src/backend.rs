@@ -24,7 +24,23 @@ use crate::pending::{Pending, panicked};
 pub struct Capabilities {
     pub backend: String,
     pub supports_fencing: bool,
-    pub time_authority: String,
+    pub time_authority: TimeAuthority,
+}
+
+/// Whose clock decides when a lock ends.
+#[napi(string_enum = "lowercase")]
+pub enum TimeAuthority {
+    Server,
+    Client,
+}
+
+impl From<syncguard::TimeAuthority> for TimeAuthority {
+    fn from(authority: syncguard::TimeAuthority) -> Self {
+        match authority {
+            syncguard::TimeAuthority::Server => Self::Server,
+            syncguard::TimeAuthority::Client => Self::Client,
+        }
+    }
 }
 
 #[napi]
@@ -60,7 +76,7 @@ impl NativeBackend {
         Capabilities {
             backend: capabilities.backend.to_owned(),
             supports_fencing: capabilities.supports_fencing,
-            time_authority: capabilities.time_authority.as_str().to_owned(),
+            time_authority: capabilities.time_authority.into(),
         }
     }
 

@@ -40,24 +40,26 @@ pub(crate) enum Completion {
     },
 }
 
-/// How outcomes are numbered in a batch. `native/operations.ts` has the same list.
-mod tag {
-    pub(super) const ACQUIRED: f64 = 0.0;
-    pub(super) const LOCKED: f64 = 1.0;
-    pub(super) const DONE: f64 = 2.0;
-    pub(super) const EXTENDED: f64 = 3.0;
-    pub(super) const EXPIRED: f64 = 4.0;
-    pub(super) const NOT_FOUND: f64 = 5.0;
-    pub(super) const YES: f64 = 6.0;
-    pub(super) const NO: f64 = 7.0;
-    pub(super) const FOUND: f64 = 8.0;
-    pub(super) const NOTHING: f64 = 9.0;
-    pub(super) const FAILED: f64 = 10.0;
-    pub(super) const ASK: f64 = 11.0;
+/// How outcomes are numbered in a batch.
+#[napi]
+pub enum Tag {
+    Acquired,
+    Locked,
+    Done,
+    Extended,
+    Expired,
+    NotFound,
+    Yes,
+    No,
+    Found,
+    Nothing,
+    Failed,
+    /// Not an outcome: a question to a client.
+    Ask,
 }
 
 /// Numbers of one finished operation: its own, the tag of its outcome, and its values.
-const WIDTH: usize = 2 + VALUES;
+pub(crate) const WIDTH: usize = 2 + VALUES;
 const VALUES: usize = 5;
 
 type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -239,10 +241,11 @@ impl Completions {
             .chunks_exact_mut(WIDTH);
         for ((operation, outcome), record) in batch.into_iter().zip(records) {
             let (tag, values) = encode(outcome, &mut texts);
-            for (slot, number) in record
-                .iter_mut()
-                .zip([f64::from(operation), tag].into_iter().chain(values))
-            {
+            for (slot, number) in record.iter_mut().zip(
+                [f64::from(operation), f64::from(tag as u8)]
+                    .into_iter()
+                    .chain(values),
+            ) {
                 *slot = number;
             }
         }
@@ -357,7 +360,7 @@ impl Drop for Completions {
 
 /// The tag and the values of an outcome. Its texts go to the end of `texts`, and the length of each
 /// that has not always the same is one of the values.
-fn encode(outcome: Completion, texts: &mut String) -> (f64, [f64; VALUES]) {
+fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     let mut values = [0.0; VALUES];
     let tag = match outcome {
         Completion::Acquired(mut granted) => {
@@ -365,18 +368,18 @@ fn encode(outcome: Completion, texts: &mut String) -> (f64, [f64; VALUES]) {
             push_grant(texts, &grant.lock_id, grant.fence);
             values[0] = grant.expires_at_ms as f64;
             values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
-            tag::ACQUIRED
+            Tag::Acquired
         }
-        Completion::Locked => tag::LOCKED,
-        Completion::Done => tag::DONE,
+        Completion::Locked => Tag::Locked,
+        Completion::Done => Tag::Done,
         Completion::Extended { expires_at_ms } => {
             values[0] = expires_at_ms as f64;
-            tag::EXTENDED
+            Tag::Extended
         }
-        Completion::Absent(Absence::Expired) => tag::EXPIRED,
-        Completion::Absent(Absence::NotFound) => tag::NOT_FOUND,
-        Completion::Answer(true) => tag::YES,
-        Completion::Answer(false) => tag::NO,
+        Completion::Absent(Absence::Expired) => Tag::Expired,
+        Completion::Absent(Absence::NotFound) => Tag::NotFound,
+        Completion::Answer(true) => Tag::Yes,
+        Completion::Answer(false) => Tag::No,
         Completion::Found(record) => {
             push_grant(texts, &record.lock_id, record.fence);
             // An owner is never empty, so that an empty text stands for none.
@@ -388,20 +391,20 @@ fn encode(outcome: Completion, texts: &mut String) -> (f64, [f64; VALUES]) {
                 push(texts, record.key.as_str()),
                 push(texts, owner),
             ];
-            tag::FOUND
+            Tag::Found
         }
-        Completion::NotFound => tag::NOTHING,
+        Completion::NotFound => Tag::Nothing,
         Completion::Failed(error) => {
             let mut parts = vec![error.kind().as_str().to_owned(), error.message().to_owned()];
             parts.extend(causes(&error));
             // Texts are always JSON.
             values[0] = push(texts, &serde_json::to_string(&parts).unwrap_or_default());
-            tag::FAILED
+            Tag::Failed
         }
         Completion::Ask { client, text } => {
             values[0] = f64::from(client);
             values[1] = push(texts, &text);
-            tag::ASK
+            Tag::Ask
         }
     };
     (tag, values)

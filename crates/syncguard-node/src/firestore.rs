@@ -14,7 +14,7 @@ use crate::completion::Completions;
 use crate::error::{Code, thrown};
 use crate::firestore_client::ClientTransport;
 use crate::firestore_connection::FirestoreConnection;
-use crate::options::{RootsOption, default_roots, timeout};
+use crate::options::{Roots, default_roots, timeout};
 
 /// How locks are kept, whoever carries them to Firestore.
 #[napi(object)]
@@ -27,7 +27,7 @@ pub struct FirestoreLockOptions {
 
 /// Which database, and who we are to it. What is not said is taken from the environment.
 #[napi(object)]
-pub struct FirestoreConnectionOptions {
+pub struct FirestoreSettings {
     pub project_id: Option<String>,
     pub database_id: Option<String>,
     /// The JSON of a key file.
@@ -39,7 +39,7 @@ pub struct FirestoreConnectionOptions {
     pub ssl: Option<bool>,
     pub emulator_host: Option<String>,
     /// Whom to trust.
-    pub default_roots: Option<RootsOption>,
+    pub default_roots: Option<Roots>,
 }
 
 #[napi]
@@ -83,7 +83,7 @@ impl NativeBackend {
     }
 }
 
-pub(crate) fn connection_config(options: FirestoreConnectionOptions) -> FirestoreConfig {
+pub(crate) fn connection_config(options: FirestoreSettings) -> FirestoreConfig {
     let defaults = FirestoreConfig::default();
     let tls = options.ssl.unwrap_or(true);
     FirestoreConfig {

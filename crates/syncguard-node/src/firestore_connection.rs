@@ -6,7 +6,7 @@ use napi_derive::napi;
 use syncguard::firestore;
 
 use crate::error::{Code, thrown};
-use crate::firestore::{FirestoreConnectionOptions, connection_config};
+use crate::firestore::{FirestoreSettings, connection_config};
 
 /// A connection that is made when it is needed and that ends with the last backend on it.
 #[napi]
@@ -17,7 +17,7 @@ pub struct FirestoreConnection {
 #[napi]
 impl FirestoreConnection {
     #[napi(constructor)]
-    pub fn new(options: FirestoreConnectionOptions) -> napi::Result<Self, Code> {
+    pub fn new(options: FirestoreSettings) -> napi::Result<Self, Code> {
         let config = connection_config(options);
         let shared = firestore::FirestoreConnection::new(config).map_err(thrown)?;
         Ok(Self {

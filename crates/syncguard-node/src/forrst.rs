@@ -118,7 +118,7 @@ impl ForrstOptions {
     }
 
     /// Throws what to answer when the lock stayed held.
-    #[napi]
+    #[napi(ts_return_type = "never")]
     pub fn contention(&self) -> Result<()> {
         Err(refused_with(
             self.options.contention(),
@@ -251,13 +251,13 @@ pub fn forrst_status_result(key: String, found: Option<ForrstFound>) -> Result<S
 }
 
 /// Throws the error that a release may not be forced.
-#[napi]
+#[napi(ts_return_type = "never")]
 pub fn forrst_forbidden(key: String) -> Result<()> {
     Err(refused(ForrstError::forbidden(&key)))
 }
 
 /// Throws the error that a request is malformed.
-#[napi]
+#[napi(ts_return_type = "never")]
 pub fn forrst_invalid_request(field: String, what: String) -> Result<()> {
     Err(refused(ForrstError::invalid_request(&field, &what)))
 }

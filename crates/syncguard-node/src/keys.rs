@@ -3,32 +3,96 @@
 use napi::bindgen_prelude::Utf16String;
 use napi_derive::napi;
 use syncguard::{
-    Fence, Key, LockId, MAX_KEY_LENGTH_BYTES, Owner, TIME_TOLERANCE_MS, Ttl,
-    format_fence as core_format, hash_key_utf16, is_live as core_is_live,
-    make_storage_key as core_storage_key, redis_server_time_ms as core_redis_time,
+    ErrorKind, Fence, Key, KeySpace, LockId, MAX_KEY_LENGTH_BYTES, Owner, TIME_TOLERANCE_MS, Ttl,
+    firestore, format_fence as core_format, hash_key_utf16, is_live as core_is_live,
+    make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
 };
 
+use crate::acquisition::{backoff_name, jitter_name};
+use crate::completion::WIDTH;
 use crate::error::{Code, thrown};
 
 type Result<T> = napi::Result<T, Code>;
 
-#[napi(object)]
+/// What TypeScript knows of the core before it calls anything: the build writes the values of
+/// `constants` into `native/constants.ts`.
+#[napi(object, object_from_js = false)]
 pub struct Constants {
     pub time_tolerance_ms: f64,
-    pub max_key_length_bytes: f64,
+    pub max_key_length_bytes: u32,
+    pub lock_id_length: u32,
+    pub fence_digits: u32,
     pub fence_max: String,
     pub fence_warn: String,
     pub default_ttl_ms: f64,
+    /// How `lock()` waits.
+    pub retry: RetryPolicy,
+    pub storage_keys: StorageKeys,
+    /// The `code` that errors have.
+    pub error_codes: Vec<String>,
+    /// How many numbers a finished operation has in what `Completions` writes.
+    pub completion_width: u32,
+}
+
+/// How long and how often to try. Times in milliseconds.
+#[napi(object, object_from_js = false)]
+pub struct RetryPolicy {
+    pub max_retries: f64,
+    pub retry_delay_ms: f64,
+    pub timeout_ms: f64,
+    pub backoff: String,
+    pub jitter: String,
+}
+
+#[napi(object, object_from_js = false)]
+pub struct StorageKeys {
+    pub redis: StorageKeyLimits,
+    pub postgres: StorageKeyLimits,
+    pub firestore: StorageKeyLimits,
+}
+
+#[napi(object, object_from_js = false)]
+pub struct StorageKeyLimits {
+    /// The longest name that the store takes.
+    pub limit_bytes: u32,
+    /// How much of that is kept for derived names.
+    pub reserve_bytes: u32,
+}
+
+impl From<KeySpace<'_>> for StorageKeyLimits {
+    fn from(keys: KeySpace<'_>) -> Self {
+        Self {
+            limit_bytes: keys.limit_bytes as u32,
+            reserve_bytes: keys.reserve_bytes as u32,
+        }
+    }
 }
 
 #[napi]
 pub fn constants() -> Constants {
+    let retry = syncguard::RetryPolicy::default();
     Constants {
         time_tolerance_ms: TIME_TOLERANCE_MS as f64,
-        max_key_length_bytes: MAX_KEY_LENGTH_BYTES as f64,
+        max_key_length_bytes: MAX_KEY_LENGTH_BYTES as u32,
+        lock_id_length: LockId::LENGTH as u32,
+        fence_digits: Fence::DIGITS as u32,
         fence_max: Fence::MAX.to_string(),
         fence_warn: Fence::WARN.to_string(),
         default_ttl_ms: Ttl::DEFAULT.as_millis() as f64,
+        retry: RetryPolicy {
+            max_retries: retry.max_retries,
+            retry_delay_ms: retry.retry_delay_ms,
+            timeout_ms: retry.timeout_ms,
+            backoff: backoff_name(retry.backoff).to_owned(),
+            jitter: jitter_name(retry.jitter).to_owned(),
+        },
+        storage_keys: StorageKeys {
+            redis: redis::KEYS.into(),
+            postgres: postgres::KEYS.into(),
+            firestore: firestore::KEYS.into(),
+        },
+        error_codes: ErrorKind::ALL.map(|kind| kind.to_string()).to_vec(),
+        completion_width: WIDTH as u32,
     }
 }
 

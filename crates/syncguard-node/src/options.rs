@@ -38,14 +38,29 @@ impl TryFrom<SqliteOptions> for SqliteConfig {
 
 /// Whom Node trusts, where that is not Mozilla's list alone.
 #[napi(object)]
-pub struct RootsOption {
+pub struct Roots {
     /// Certificates, one after the other.
     pub pem: String,
     /// Whether Mozilla's list counts beside them.
     pub with_mozilla: bool,
 }
 
-pub(crate) fn default_roots(option: Option<RootsOption>) -> DefaultRoots {
+/// As Node's `tls.connect()` takes them.
+#[napi(object)]
+pub struct TlsSettings {
+    /// PEM.
+    pub ca: Option<String>,
+    /// Whom to trust without `ca`.
+    pub default_roots: Option<Roots>,
+    /// PEM.
+    pub cert: Option<String>,
+    /// PEM.
+    pub key: Option<String>,
+    pub servername: Option<String>,
+    pub reject_unauthorized: Option<bool>,
+}
+
+pub(crate) fn default_roots(option: Option<Roots>) -> DefaultRoots {
     match option {
         None => DefaultRoots::Mozilla,
         Some(roots) if roots.with_mozilla => DefaultRoots::MozillaAnd(roots.pem.into_bytes()),

@@ -17,7 +17,7 @@ use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
 use crate::completion::{Completion, Completions};
 use crate::error::{Code, thrown};
-use crate::options::{RootsOption, default_roots, port, timeout, whole};
+use crate::options::{Roots, default_roots, port, timeout, whole};
 use crate::postgres_client::ClientTransport;
 use crate::postgres_connection::PostgresConnection;
 
@@ -41,13 +41,13 @@ pub struct PostgresHost {
 }
 
 #[napi(object)]
-pub struct PostgresTlsOptions {
+pub struct PostgresTlsSettings {
     /// `disable` … `verify-full`.
     pub mode: Option<String>,
     /// PEM.
     pub ca: Option<String>,
     /// Whom to trust without `ca`.
-    pub default_roots: Option<RootsOption>,
+    pub default_roots: Option<Roots>,
     /// PEM.
     pub cert: Option<String>,
     /// PEM.
@@ -64,7 +64,7 @@ pub struct PostgresParameter {
 /// Where the server is. What stands beside a URL overrides it; what is not said is taken from the PG*
 /// variables.
 #[napi(object)]
-pub struct PostgresConnectionOptions {
+pub struct PostgresSettings {
     /// Whether the variables count where there is no URL: yes if this is not said.
     pub environment: Option<bool>,
     pub url: Option<String>,
@@ -74,7 +74,7 @@ pub struct PostgresConnectionOptions {
     pub password: Option<String>,
     /// The number under which JavaScript knows a function that gives the password.
     pub password_client: Option<u32>,
-    pub tls: Option<PostgresTlsOptions>,
+    pub tls: Option<PostgresTlsSettings>,
     pub application_name: Option<String>,
     pub options: Option<String>,
     pub parameters: Option<Vec<PostgresParameter>>,
@@ -139,7 +139,7 @@ impl NativeBackend {
 }
 
 pub(crate) fn config(
-    connection: PostgresConnectionOptions,
+    connection: PostgresSettings,
     ask: impl FnOnce(u32) -> Bridge,
 ) -> Result<PostgresConfig, Error> {
     let mut config = match &connection.url {

@@ -10,7 +10,7 @@ use crate::bridge::Bridge;
 use crate::completion::Completions;
 use crate::error::{Code, thrown};
 use crate::options::timeout;
-use crate::postgres::{PostgresConnectionOptions, config};
+use crate::postgres::{PostgresSettings, config};
 
 /// Connections that are made when they are needed and that end with the last backend on them.
 #[napi]
@@ -22,10 +22,7 @@ pub struct PostgresConnection {
 impl PostgresConnection {
     /// A function for passwords is asked through `completions`.
     #[napi(constructor)]
-    pub fn new(
-        completions: &Completions,
-        options: PostgresConnectionOptions,
-    ) -> napi::Result<Self, Code> {
+    pub fn new(completions: &Completions, options: PostgresSettings) -> napi::Result<Self, Code> {
         let limit = match options.operation_timeout_ms {
             Some(ms) => timeout(ms, "operationTimeoutMs").map_err(thrown)?,
             None => DEFAULT_OPERATION_TIMEOUT,

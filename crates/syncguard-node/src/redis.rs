@@ -13,7 +13,7 @@ use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
 use crate::completion::Completions;
 use crate::error::{Code, thrown};
-use crate::options::{RootsOption, default_roots, port, timeout, whole};
+use crate::options::{TlsSettings, default_roots, port, timeout, whole};
 use crate::redis_client::ClientTransport;
 use crate::redis_connection::RedisConnection;
 
@@ -26,20 +26,6 @@ pub struct RedisLockOptions {
 }
 
 #[napi(object)]
-pub struct RedisTlsOptions {
-    /// PEM.
-    pub ca: Option<String>,
-    /// Whom to trust without `ca`.
-    pub default_roots: Option<RootsOption>,
-    /// PEM.
-    pub cert: Option<String>,
-    /// PEM.
-    pub key: Option<String>,
-    pub servername: Option<String>,
-    pub reject_unauthorized: Option<bool>,
-}
-
-#[napi(object)]
 pub struct RedisNode {
     pub host: String,
     pub port: Option<f64>,
@@ -47,7 +33,7 @@ pub struct RedisNode {
 
 /// Where the server is. What stands beside a URL overrides it.
 #[napi(object)]
-pub struct RedisConnectionOptions {
+pub struct RedisSettings {
     pub url: Option<String>,
     pub host: Option<String>,
     pub port: Option<f64>,
@@ -55,7 +41,7 @@ pub struct RedisConnectionOptions {
     pub db: Option<f64>,
     pub username: Option<String>,
     pub password: Option<String>,
-    pub tls: Option<RedisTlsOptions>,
+    pub tls: Option<TlsSettings>,
     pub sentinels: Option<Vec<RedisNode>>,
     /// The name under which the sentinels know the primary.
     pub name: Option<String>,
@@ -105,7 +91,7 @@ impl NativeBackend {
     }
 }
 
-pub(crate) fn config(connection: RedisConnectionOptions) -> Result<RedisConfig, Error> {
+pub(crate) fn config(connection: RedisSettings) -> Result<RedisConfig, Error> {
     let mut config = match &connection.url {
         Some(url) => RedisConfig::from_url(url)?,
         None => RedisConfig::default(),
@@ -184,8 +170,8 @@ pub(crate) fn lock_settings(
 mod tests {
     use super::*;
 
-    fn connection() -> RedisConnectionOptions {
-        RedisConnectionOptions {
+    fn connection() -> RedisSettings {
+        RedisSettings {
             url: None,
             host: None,
             port: None,
@@ -207,7 +193,7 @@ mod tests {
 
     #[test]
     fn fields_override_the_url() {
-        let options = RedisConnectionOptions {
+        let options = RedisSettings {
             url: Some("redis://u:p@first:1/2".into()),
             host: Some("second".into()),
             db: Some(3.0),
@@ -229,35 +215,35 @@ mod tests {
     fn bad_numbers_are_named() {
         for (options, field) in [
             (
-                RedisConnectionOptions {
+                RedisSettings {
                     port: Some(0.0),
                     ..connection()
                 },
                 "port",
             ),
             (
-                RedisConnectionOptions {
+                RedisSettings {
                     port: Some(65536.0),
                     ..connection()
                 },
                 "port",
             ),
             (
-                RedisConnectionOptions {
+                RedisSettings {
                     db: Some(-1.0),
                     ..connection()
                 },
                 "db",
             ),
             (
-                RedisConnectionOptions {
+                RedisSettings {
                     db: Some(f64::NAN),
                     ..connection()
                 },
                 "db",
             ),
             (
-                RedisConnectionOptions {
+                RedisSettings {
                     connect_timeout_ms: Some(0.0),
                     ..connection()
                 },

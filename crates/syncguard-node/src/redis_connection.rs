@@ -5,7 +5,7 @@ use syncguard::Error;
 use syncguard::redis::{self, RedisBackend, RedisLocks};
 
 use crate::error::{Code, thrown};
-use crate::redis::{RedisConnectionOptions, RedisLockOptions, config, lock_settings};
+use crate::redis::{RedisLockOptions, RedisSettings, config, lock_settings};
 
 /// A connection that is made when it is needed and that ends with the last backend on it.
 #[napi]
@@ -18,7 +18,7 @@ pub struct RedisConnection {
 #[napi]
 impl RedisConnection {
     #[napi(constructor)]
-    pub fn new(options: RedisConnectionOptions) -> napi::Result<Self, Code> {
+    pub fn new(options: RedisSettings) -> napi::Result<Self, Code> {
         let config = config(options).map_err(thrown)?;
         let defaults = config.locks.clone();
         let shared = redis::RedisConnection::new(config).map_err(thrown)?;

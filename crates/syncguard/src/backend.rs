@@ -275,16 +275,6 @@ pub enum TimeAuthority {
     Client,
 }
 
-impl TimeAuthority {
-    /// `"server"` or `"client"`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Client => "client",
-        }
-    }
-}
-
 /// What a backend is and can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {

@@ -26,6 +26,18 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::ServiceUnavailable,
+        Self::AuthFailed,
+        Self::InvalidArgument,
+        Self::RateLimited,
+        Self::NetworkTimeout,
+        Self::AcquisitionTimeout,
+        Self::Aborted,
+        Self::Internal,
+    ];
+
     /// The name under which the kind is known outside of Rust, e.g. `"ServiceUnavailable"`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,18 +54,7 @@ impl ErrorKind {
 
     /// The kind of that name, if there is one: the inverse of [`as_str`](Self::as_str).
     pub fn from_name(name: &str) -> Option<Self> {
-        [
-            Self::ServiceUnavailable,
-            Self::AuthFailed,
-            Self::InvalidArgument,
-            Self::RateLimited,
-            Self::NetworkTimeout,
-            Self::AcquisitionTimeout,
-            Self::Aborted,
-            Self::Internal,
-        ]
-        .into_iter()
-        .find(|kind| kind.as_str() == name)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
     /// Whether a loop that waits for a lock goes on after this error.
@@ -170,17 +171,9 @@ mod tests {
 
     #[test]
     fn kinds_and_their_names_are_one_to_one() {
-        for name in [
-            "ServiceUnavailable",
-            "AuthFailed",
-            "InvalidArgument",
-            "RateLimited",
-            "NetworkTimeout",
-            "AcquisitionTimeout",
-            "Aborted",
-            "Internal",
-        ] {
-            assert_eq!(ErrorKind::from_name(name).unwrap().as_str(), name);
+        for kind in ErrorKind::ALL {
+            assert_eq!(kind.as_str(), format!("{kind:?}"));
+            assert_eq!(ErrorKind::from_name(kind.as_str()), Some(kind));
         }
         assert_eq!(ErrorKind::from_name("internal"), None);
     }

@@ -4,9 +4,6 @@ use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
-/// Digits of a fence as text.
-const DIGITS: usize = 15;
-
 /// A fencing token: a number that grows with each acquisition of one key.
 ///
 /// As text it has exactly 15 digits, so that the order of texts is the order of numbers
@@ -15,6 +12,8 @@ const DIGITS: usize = 15;
 pub struct Fence(u64);
 
 impl Fence {
+    /// How many digits each has as text.
+    pub const DIGITS: usize = 15;
     /// The largest fence a lock may get: 9 × 10¹⁴.
     pub const MAX: Self = Self(900_000_000_000_000);
     /// Above this, 9 × 10¹³, users are warned.
@@ -51,10 +50,10 @@ impl Fence {
         let malformed = || {
             Error::new(
                 ErrorKind::Internal,
-                format!("stored fence is not a number of {DIGITS} digits"),
+                format!("stored fence is not a number of {} digits", Self::DIGITS),
             )
         };
-        if text.len() != DIGITS || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        if text.len() != Self::DIGITS || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(malformed());
         }
         Self::from_counter(text.parse().map_err(|_| malformed())?)
@@ -84,7 +83,7 @@ impl Fence {
 
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:0DIGITS$}", self.0)
+        write!(f, "{:0width$}", self.0, width = Self::DIGITS)
     }
 }
 
@@ -100,12 +99,13 @@ pub fn format_fence(number: &str) -> Result<String, Error> {
         return Err(Error::invalid("Fence must be a whole number"));
     }
     let digits = number.trim_start_matches('0');
-    if digits.len() > DIGITS {
+    let width = Fence::DIGITS;
+    if digits.len() > width {
         return Err(Error::invalid(format!(
-            "Fence exceeds {DIGITS}-digit limit: {digits}"
+            "Fence exceeds {width}-digit limit: {digits}"
         )));
     }
-    Ok(format!("{digits:0>DIGITS$}"))
+    Ok(format!("{digits:0>width$}"))
 }
 
 #[cfg(test)]

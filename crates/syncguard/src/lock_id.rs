@@ -8,20 +8,21 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::error::Error;
 use crate::random;
 
-const LENGTH: usize = 22;
-
 /// 16 bytes from the operating system's random number generator as 22 base64url characters
 /// (docs/format.md, "Lock ids"). Whoever knows it can release and extend the lock.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct LockId([u8; LENGTH]);
+pub struct LockId([u8; Self::LENGTH]);
 
 impl LockId {
+    /// How many characters each has.
+    pub const LENGTH: usize = 22;
+
     /// A new one, never seen before.
     ///
     /// # Errors
     /// `Internal` when the operating system has no random numbers to give.
     pub fn generate() -> Result<Self, Error> {
-        let mut text = [0; LENGTH];
+        let mut text = [0; Self::LENGTH];
         // 16 bytes make exactly that many characters.
         let _ = URL_SAFE_NO_PAD.encode_slice(random::bytes()?, &mut text);
         Ok(Self(text))
@@ -33,14 +34,15 @@ impl LockId {
     /// `InvalidArgument` otherwise.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let is_base64url = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
-        if let Ok(text) = <[u8; LENGTH]>::try_from(text.as_bytes())
+        if let Ok(text) = <[u8; Self::LENGTH]>::try_from(text.as_bytes())
             && text.iter().all(is_base64url)
         {
             return Ok(Self(text));
         }
         let got = if text.is_empty() { "empty/null" } else { text };
         Err(Error::invalid(format!(
-            "Invalid lockId format. Expected {LENGTH} base64url characters, got: {got}"
+            "Invalid lockId format. Expected {} base64url characters, got: {got}",
+            Self::LENGTH
         )))
     }
 

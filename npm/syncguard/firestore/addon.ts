@@ -1,33 +1,13 @@
-/** What the addon has for Firestore: the settings and calls that cross, and how a store is opened. */
+/** How a store on Firestore is opened, and what it asks a client of the user's for. */
 
-import { callAddon, type Completions, exported, type Handle } from "../native/addon.js";
+import { addon, callAddon } from "../native/addon.js";
+import type {
+  FirestoreConnection,
+  FirestoreLockOptions,
+  FirestoreSettings,
+} from "../native/exports.js";
 import { withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
-import type { Roots } from "../options/node-trust.js";
-
-/** How locks are kept in Firestore, whoever carries them there. */
-export type FirestoreLocks = {
-  collection?: string;
-  fenceCollection?: string;
-  cleanupInIsLocked?: boolean;
-  operationTimeoutMs?: number;
-};
-
-/** Which Firestore database, and who we are to it. What is not said is taken from the environment. */
-export type FirestoreSettings = {
-  projectId?: string;
-  databaseId?: string;
-  /** The JSON of a key file. */
-  credentials?: string;
-  keyFilename?: string;
-  /** Another server than Google's: `host` or `host:port`. */
-  host?: string;
-  /** Whether that server speaks TLS; it does if this is not said. */
-  ssl?: boolean;
-  emulatorHost?: string;
-  /** Whom to trust. */
-  defaultRoots?: Roots;
-};
 
 export type FirestoreRef = { collection: string; id: string };
 
@@ -56,24 +36,6 @@ export type FirestoreWarning = {
   duplicate: { lockIdHash: string; live: number; expired: number };
 };
 
-/** A connection for several backends; it is made when it is needed. */
-export interface FirestoreConnection {
-  readonly [Symbol.toStringTag]?: "FirestoreConnection";
-}
-
-const addon = exported as {
-  FirestoreConnection: new (settings: FirestoreSettings) => FirestoreConnection;
-  NativeBackend: {
-    firestore(
-      completions: Completions,
-      connection: FirestoreConnection,
-      locks: FirestoreLocks,
-      warn: number,
-    ): Handle;
-    firestoreOverClient(completions: Completions, client: number, locks: FirestoreLocks): Handle;
-  };
-};
-
 export function createFirestoreConnection(settings: FirestoreSettings): FirestoreConnection {
   return callAddon(() => new addon.FirestoreConnection(settings));
 }
@@ -81,7 +43,7 @@ export function createFirestoreConnection(settings: FirestoreSettings): Firestor
 /** `warn` hears of what no correct client does. */
 export function openFirestore(
   connection: FirestoreConnection,
-  locks: FirestoreLocks,
+  locks: FirestoreLockOptions,
   warn: (warning: FirestoreWarning) => Promise<unknown>,
 ): Store {
   return withClient(warn, (client) =>
@@ -94,7 +56,7 @@ export function openFirestore(
 /** Every transaction and every read goes through `run`: a client of the user's. */
 export function openFirestoreOverClient(
   run: (call: FirestoreCall) => Promise<unknown>,
-  locks: FirestoreLocks,
+  locks: FirestoreLockOptions,
 ): Store {
   return withClient(run, (client) =>
     openStore((completions) => addon.NativeBackend.firestoreOverClient(completions, client, locks)),

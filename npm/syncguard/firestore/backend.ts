@@ -1,19 +1,17 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/backend.js";
 import type { SyncGuardBackend } from "../lock/types.js";
+import type {
+  FirestoreConnection,
+  FirestoreLockOptions,
+  FirestoreSettings,
+} from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
 import { checkKnownOptions } from "../options/known.js";
 import { nodeRoots } from "../options/node-trust.js";
 import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
-import {
-  createFirestoreConnection,
-  type FirestoreConnection,
-  type FirestoreLocks,
-  type FirestoreSettings,
-  openFirestore,
-  openFirestoreOverClient,
-} from "./addon.js";
+import { createFirestoreConnection, openFirestore, openFirestoreOverClient } from "./addon.js";
 import { driveClient, warnOfDuplicates } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { readConnection } from "./connection.js";
@@ -86,7 +84,9 @@ function connect(
 function withNodeRoots(settings: FirestoreSettings): FirestoreSettings {
   if (settings.emulatorHost !== undefined || settings.ssl === false) return settings;
   const defaultRoots = nodeRoots();
-  return defaultRoots === undefined ? settings : { ...settings, defaultRoots };
+  const all = { ...settings };
+  if (defaultRoots !== undefined) all.defaultRoots = defaultRoots;
+  return all;
 }
 
 function connectNatively(connection: FirestoreConnection, options: FirestoreBackendOptions): Store {
@@ -99,9 +99,9 @@ function drive(db: FirestoreClient, options: FirestoreBackendOptions): Store {
   return openFirestoreOverClient(driveClient(db), lockSettings(options));
 }
 
-function lockSettings(options: FirestoreBackendOptions): FirestoreLocks {
+function lockSettings(options: FirestoreBackendOptions): FirestoreLockOptions {
   const { collection, fenceCollection, cleanupInIsLocked, operationTimeoutMs } = options;
-  const locks: FirestoreLocks = {};
+  const locks: FirestoreLockOptions = {};
   if (collection !== undefined) locks.collection = collection;
   if (fenceCollection !== undefined) locks.fenceCollection = fenceCollection;
   if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;

@@ -1,9 +1,9 @@
 /** Reads the settings of clients, so that a native connection can stand in for them. */
 
 import { isDeepStrictEqual } from "node:util";
+import type { FirestoreSettings } from "../native/exports.js";
 import { isGiven, isOwnMethod } from "../options/clients.js";
 import { nodeVerifies } from "../options/node-trust.js";
-import type { FirestoreSettings } from "./addon.js";
 import { credentialsJson } from "./connection.js";
 import type { FirestoreClient } from "./types.js";
 
@@ -51,10 +51,11 @@ function readSettings(given: Readonly<Record<string, unknown>>): Reading {
   const settings: FirestoreSettings = {};
   const { projectId, databaseId, credentials, keyFilename, ssl, ...rest } = given;
   const { servicePath, apiEndpoint, port, preferRest, ...others } = rest;
-  for (const [name, text] of Object.entries({ projectId, databaseId, keyFilename })) {
+  const texts = { projectId, databaseId, keyFilename };
+  for (const [name, text] of Object.entries(texts) as [keyof typeof texts, unknown][]) {
     if (!isGiven(text)) continue;
     if (typeof text !== "string") return { obstacle: name };
-    settings[name as "projectId"] = text;
+    settings[name] = text;
   }
   if (isGiven(credentials)) {
     const json = typeof credentials === "object" ? credentialsJson(credentials) : undefined;

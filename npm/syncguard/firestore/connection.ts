@@ -1,8 +1,8 @@
 /** Connection settings as users give them. */
 
+import type { FirestoreSettings } from "../native/exports.js";
 import { checkKnownOptions } from "../options/known.js";
 import { invalid, withoutNulls } from "../options/validation.js";
-import type { FirestoreSettings } from "./addon.js";
 import type { FirestoreConnectionOptions } from "./types.js";
 
 /** The type of each option. */
@@ -27,10 +27,10 @@ export function readConnection(given: unknown): FirestoreSettings {
   }
   const options = withoutNulls(given);
   checkKnownOptions(options, Object.keys(TYPES), "connection option");
-  const settings: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
+  const settings: Partial<Record<keyof FirestoreSettings, unknown>> = {};
+  for (const [name, value] of Object.entries(options) as [keyof typeof TYPES, unknown][]) {
     if (value === undefined) continue;
-    const type = TYPES[name as keyof FirestoreConnectionOptions];
+    const type = TYPES[name];
     if (typeof value !== type) throw invalid(`${name} must be a ${type}`);
     settings[name] = value;
   }
@@ -41,7 +41,7 @@ export function readConnection(given: unknown): FirestoreSettings {
     settings.credentials = credentialsJson(settings.credentials);
     if (settings.credentials === undefined) throw invalid("credentials must be plain data");
   }
-  return settings;
+  return settings as FirestoreSettings;
 }
 
 /** Credentials as the text of a key file, `undefined` if they are no plain data. */

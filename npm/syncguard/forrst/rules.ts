@@ -1,8 +1,9 @@
 /** The extension's rules. They are in the core; this calls it and parses its JSON. */
 
 import { LockError } from "../native/errors.js";
+import type { ForrstFound, ForrstRelease } from "../native/exports.js";
 import type { StartOn } from "../native/store.js";
-import { addon, type ForrstFound, type ForrstOptions, type ForrstRelease } from "./addon.js";
+import { addon, type ForrstOptions } from "./addon.js";
 import type { ForrstError, ForrstRequest, ForrstResponse } from "./types.js";
 
 /** The extension's name, and those of its functions. */

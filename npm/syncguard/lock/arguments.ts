@@ -6,22 +6,23 @@
  * it costs a call into the addon.
  */
 
+import { constants } from "../native/constants.js";
 import { core } from "../native/core.js";
 import { checkFunction, invalid } from "../options/validation.js";
-import { BACKEND_DEFAULTS } from "./defaults.js";
+import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
 import type { BackendCapabilities, LockBackendLike, OnReleaseError } from "./types.js";
 
 /** A key of so many code units is short enough, whatever NFC makes of it: at most nine bytes of UTF-8 of each. */
-const SURELY_SHORT = Math.floor(core.maxKeyLengthBytes / 9);
+const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);
 
-const LOCK_ID = /^[\w-]{22}$/;
+const LOCK_ID = new RegExp(`^[\\w-]{${constants.lockIdLength}}$`);
 
 /** @throws LockError `InvalidArgument` */
 export function checkKey(key: unknown): asserts key is string {
   if (typeof key === "string" && key !== "" && key.isWellFormed()) {
     if (key.length <= SURELY_SHORT) return;
     // As many bytes as code units: it is ASCII, which NFC leaves alone.
-    if (key.length <= core.maxKeyLengthBytes && Buffer.byteLength(key) === key.length) return;
+    if (key.length <= MAX_KEY_LENGTH_BYTES && Buffer.byteLength(key) === key.length) return;
   }
   core.normalizeAndValidateKey(key as string);
 }

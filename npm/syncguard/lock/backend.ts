@@ -44,7 +44,8 @@ export function createBackend<C extends BackendCapabilities>(
   options: DisposalOptions,
 ): SyncGuardBackend<C> {
   const disposal = readDisposal(options);
-  const capabilities: Readonly<C> = Object.freeze({ ...store.capabilities }) as never;
+  const declared: BackendCapabilities & { backend: string } = store.capabilities;
+  const capabilities: Readonly<C> = Object.freeze({ ...declared }) as never;
 
   let closing: Promise<void> | undefined;
   let isClosed = false;

@@ -2,14 +2,7 @@
 
 import { addon, callAddon } from "./addon.js";
 import { LockError, type LockErrorCode } from "./errors.js";
-
-export type RetryPolicy = {
-  maxRetries: number;
-  retryDelayMs: number;
-  backoff: string;
-  jitter: string;
-  timeoutMs: number;
-};
+import type { RetryPolicy } from "./exports.js";
 
 /**
  * Refuses what is no text. Surrogates without their other half become U+FFFD on the way to a store, all of them alike, so that
@@ -24,41 +17,19 @@ function checkText(text: unknown, name: string): asserts text is string {
   }
 }
 
-/** When to try again: the core's rules, for one acquisition. */
-export interface Acquisition {
-  /**
-   * After an attempt that gave no lock (`failedWith` null: contention): the milliseconds to wait; or, when a failure
-   * is to be reported, what to add to its message. Throws `AcquisitionTimeout` when others held the lock for too long.
-   */
-  after(failedWith: LockErrorCode | null, elapsedMs: number, random: number): number | string;
-  /** How long the next attempt may take. */
-  attemptTimeoutMs(elapsedMs: number): number;
-  /** Whether a failure says less than one before it, which is then to be reported. */
-  isCut(failedWith: LockErrorCode, elapsedMs: number): boolean;
-}
-
 export const core = {
-  ...addon.constants(),
-
   normalizeAndValidateKey(key: string): string {
     checkText(key, "Key");
     return callAddon(() => addon.normalizeKey(key));
   },
   validateLockId(lockId: string): void {
-    if (typeof lockId !== "string") {
-      const got = lockId ? typeof lockId : "empty/null";
-      throw new LockError(
-        "InvalidArgument",
-        `Invalid lockId format. Expected 22 base64url characters, got: ${got}`,
-      );
-    }
-    callAddon(() => addon.validateLockId(lockId));
+    // What is no text is no lock id either, and neither is the name of its type, which the error shows instead.
+    const text = typeof lockId === "string" ? lockId : lockId ? typeof lockId : "";
+    callAddon(() => addon.validateLockId(text));
   },
   validateTtl(ttlMs: number): void {
-    if (typeof ttlMs !== "number") {
-      throw new LockError("InvalidArgument", "ttlMs must be a positive integer");
-    }
-    callAddon(() => addon.validateTtl(ttlMs));
+    // What is no number is no TTL, as NaN is none.
+    callAddon(() => addon.validateTtl(typeof ttlMs === "number" ? ttlMs : NaN));
   },
   validateOwner(owner: string): void {
     checkText(owner, "owner");
@@ -78,16 +49,17 @@ export const core = {
   redisServerTimeMs: (seconds: number, microseconds: number): number =>
     callAddon(() => addon.redisServerTimeMs(seconds, microseconds)),
 
-  createAcquisition(policy: RetryPolicy): Acquisition {
+  /** When to try again: the rules of `Acquisition` in `exports.ts`, for one acquisition. */
+  createAcquisition(policy: RetryPolicy) {
     const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs } = policy;
     const rules = callAddon(
       () => new addon.Acquisition(maxRetries, retryDelayMs, backoff, jitter, timeoutMs),
     );
     return {
-      after: (failedWith, elapsedMs, random) =>
+      after: (failedWith: LockErrorCode | null, elapsedMs: number, random: number) =>
         callAddon(() => rules.after(failedWith, elapsedMs, random)),
-      attemptTimeoutMs: (elapsedMs) => rules.attemptTimeoutMs(elapsedMs),
-      isCut: (failedWith, elapsedMs) => rules.isCut(failedWith, elapsedMs),
+      attemptTimeoutMs: (elapsedMs: number) => rules.attemptTimeoutMs(elapsedMs),
+      isCut: (failedWith: LockErrorCode, elapsedMs: number) => rules.isCut(failedWith, elapsedMs),
     };
   },
 };

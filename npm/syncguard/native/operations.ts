@@ -6,8 +6,10 @@
  * fetches all of them.
  */
 
-import { addon, type Completions } from "./addon.js";
+import { addon } from "./addon.js";
+import { constants } from "./constants.js";
 import { LockError, type LockErrorCode } from "./errors.js";
+import { type Completions, Tag } from "./exports.js";
 import { onAbort } from "./signal.js";
 
 export type Acquired = {
@@ -30,28 +32,11 @@ export type RawRecord = {
 };
 
 /** Numbers of one completion: operation, tag, five values. `completion.rs` writes them. */
-const WIDTH = 7;
+const WIDTH = constants.completionWidth;
 const numbers = new Float64Array(1 + 256 * WIDTH);
 /** The lengths of texts that are always as long. */
-const LOCK_ID = 22;
-const FENCE = 15;
-
-/** How outcomes are numbered; `completion.rs` has the same list. */
-const enum Tag {
-  Acquired,
-  Locked,
-  Done,
-  Extended,
-  Expired,
-  NotFound,
-  Yes,
-  No,
-  Found,
-  Nothing,
-  Failed,
-  /** Not an outcome: a question to a client. */
-  Ask,
-}
+const LOCK_ID = constants.lockIdLength;
+const FENCE = constants.fenceDigits;
 
 /** A failed operation. {@link settle} makes it a LockError. */
 export class Failure {

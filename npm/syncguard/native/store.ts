@@ -1,6 +1,7 @@
 /** A store of locks as the addon opens it, with promises in place of numbered operations. */
 
-import { callAddon, type Completions, type Handle, type StoreCapabilities } from "./addon.js";
+import { callAddon } from "./addon.js";
+import type { Capabilities, Completions, NativeBackend } from "./exports.js";
 import {
   type Absence,
   type Acquired,
@@ -16,11 +17,11 @@ import {
  * What an operation gives goes through `settle`.
  */
 export class AddonStore {
-  readonly capabilities: StoreCapabilities;
+  readonly capabilities: Capabilities;
 
   /** JavaScript that the connection asks lives for as long as `connection` does. */
   constructor(
-    private readonly handle: Handle,
+    private readonly handle: NativeBackend,
     protected readonly connection?: object,
   ) {
     this.capabilities = handle.capabilities;
@@ -93,13 +94,16 @@ export class AddonStore {
   }
 }
 
-/** Hands over an operation that is none of {@link Handle}'s own; otherwise as these do. */
-export type StartOn = (handle: Handle, operation: number, cancellable: boolean) => boolean;
+/** Hands over an operation that is none of {@link NativeBackend}'s own; otherwise as these do. */
+export type StartOn = (handle: NativeBackend, operation: number, cancellable: boolean) => boolean;
 
 /** What can be done with the locks of a store, whoever stands before it. */
 export type Store = Pick<AddonStore, keyof AddonStore>;
 
 /** Opens a store with one of the addon's functions, on `connection` if that is asked for anything in JavaScript. */
-export function openStore(open: (completions: Completions) => Handle, connection?: object): Store {
+export function openStore(
+  open: (completions: Completions) => NativeBackend,
+  connection?: object,
+): Store {
   return callAddon(() => new AddonStore(open(ownCompletions()), connection));
 }

@@ -1,9 +1,7 @@
 /** Whom Node trusts, for native connections whose settings do not say. */
 
 import { readFileSync } from "node:fs";
-
-/** Authorities in PEM form: beside Mozilla's list, which Node and the core bring along, or instead of it. */
-export type Roots = { pem: string; withMozilla: boolean };
+import type { Roots } from "../native/exports.js";
 
 type Tls = {
   rootCertificates: readonly string[];

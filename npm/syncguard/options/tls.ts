@@ -1,17 +1,7 @@
 /** TLS settings of Node, as the addon takes them. */
 
-import { nodeRoots, nodeVerifies, type Roots } from "./node-trust.js";
-
-export type TlsSettings = {
-  /** Certificates and keys as PEM. */
-  ca?: string;
-  /** Whom to trust without `ca`. */
-  defaultRoots?: Roots;
-  cert?: string;
-  key?: string;
-  servername?: string;
-  rejectUnauthorized?: boolean;
-};
+import type { TlsSettings } from "../native/exports.js";
+import { nodeRoots, nodeVerifies } from "./node-trust.js";
 
 /** Settings in the addon's words, or the name of the first that it has no word for. */
 export type TlsReading = { tls: TlsSettings } | { obstacle: string };
@@ -65,10 +55,14 @@ export function readTls(options: unknown, isSocket = false): TlsReading {
 
 /** What Node would do about what the settings leave open. */
 export function withNodeDefaults(tls: TlsSettings): TlsSettings {
-  if (!(tls.rejectUnauthorized ?? nodeVerifies())) return { ...tls, rejectUnauthorized: false };
-  if (tls.ca !== undefined) return tls;
-  const defaultRoots = nodeRoots();
-  return defaultRoots === undefined ? tls : { ...tls, defaultRoots };
+  const all = { ...tls };
+  if (!(tls.rejectUnauthorized ?? nodeVerifies())) {
+    all.rejectUnauthorized = false;
+  } else if (tls.ca === undefined) {
+    const defaultRoots = nodeRoots();
+    if (defaultRoots !== undefined) all.defaultRoots = defaultRoots;
+  }
+  return all;
 }
 
 const ADDRESS: ReadonlySet<string> = new Set(["host", "port", "family"]);

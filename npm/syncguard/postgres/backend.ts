@@ -1,6 +1,7 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/backend.js";
 import type { SyncGuardBackend } from "../lock/types.js";
+import type { PostgresLockOptions, PostgresSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
 import { checkKnownOptions } from "../options/known.js";
@@ -15,8 +16,6 @@ import {
   createPostgresConnection,
   openPostgres,
   openPostgresOverClient,
-  type PostgresLocks,
-  type PostgresSettings,
   type PostgresTarget,
 } from "./addon.js";
 import { runOnClient } from "./client.js";
@@ -107,13 +106,13 @@ function connect(
 
 /** Backends with the same options share: `poolSize` counts for all of them. */
 const connectionOf = shareConnections(
-  ({ target }: { target: PostgresTarget; locks: PostgresLocks }) =>
+  ({ target }: { target: PostgresTarget; locks: PostgresLockOptions }) =>
     createPostgresConnection(target),
 );
 
 function connectNatively(
   target: Target,
-  locks: PostgresLocks,
+  locks: PostgresLockOptions,
   given: PostgresBackendOptions,
   client?: PostgresClient,
 ): Store {
@@ -138,10 +137,13 @@ function withOptions(target: PostgresSettings, options: PostgresBackendOptions):
   return connection;
 }
 
-function lockSettings(options: PostgresBackendOptions, timeoutOfClient?: number): PostgresLocks {
+function lockSettings(
+  options: PostgresBackendOptions,
+  timeoutOfClient?: number,
+): PostgresLockOptions {
   const { tableName, fenceTableName, cleanupInIsLocked, durableReleases } = options;
   const operationTimeoutMs = options.operationTimeoutMs ?? timeoutOfClient;
-  const locks: PostgresLocks = {};
+  const locks: PostgresLockOptions = {};
   if (tableName !== undefined) locks.tableName = tableName;
   if (fenceTableName !== undefined) locks.fenceTableName = fenceTableName;
   if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;

@@ -1,15 +1,14 @@
 /** Connection settings as users give them, in a URL or in options. */
 
+import type {
+  PostgresHost,
+  PostgresParameter,
+  PostgresSettings,
+  PostgresTlsSettings,
+} from "../native/exports.js";
 import { checkKnownOptions } from "../options/known.js";
 import { checkObject, invalid } from "../options/validation.js";
-import type { PostgresSettings } from "./addon.js";
-import {
-  type PostgresTls,
-  readParameters,
-  readSslObject,
-  socketHost,
-  type Target,
-} from "./target.js";
+import { readParameters, readSslObject, socketHost, type Target } from "./target.js";
 import type { PostgresConnectionOptions } from "./types.js";
 
 /** How each option is put into settings. */
@@ -120,7 +119,7 @@ function readPassword(value: unknown, target: Target, name: string): void {
   else throw invalid(`${name} must be a string or a function`);
 }
 
-function readSsl(value: unknown): PostgresTls {
+function readSsl(value: unknown): PostgresTlsSettings {
   if (value === false) return { mode: "disable" };
   if (typeof value === "string") return { mode: value };
   if (value !== true) checkObject(value, "ssl");
@@ -163,16 +162,12 @@ function readTimeout(value: unknown, { connection }: Target, name: string): void
 
 function addParameters(
   connection: PostgresSettings,
-  parameters: NonNullable<PostgresSettings["parameters"]>,
+  parameters: readonly PostgresParameter[],
 ): void {
   connection.parameters = [...(connection.parameters ?? []), ...parameters];
 }
 
-function readHosts(
-  host: unknown,
-  port: unknown,
-  path: unknown,
-): PostgresSettings["hosts"] | undefined {
+function readHosts(host: unknown, port: unknown, path: unknown): PostgresHost[] | undefined {
   if (path !== undefined && path !== null) {
     const socket = typeof path === "string" ? socketHost(path) : undefined;
     if (socket === undefined) throw invalid("path must end with /.s.PGSQL. and the port");

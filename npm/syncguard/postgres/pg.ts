@@ -4,8 +4,8 @@ import { existsSync } from "node:fs";
 import { isIP, Socket } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import type { PostgresSettings } from "../native/exports.js";
 import { isGiven, isPositive } from "../options/clients.js";
-import type { PostgresSettings } from "./addon.js";
 import { type Reading, readParameters, readSslObject, type Target } from "./target.js";
 
 type Fields = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 /** Settings of a postgres.js instance. */
 
+import type { PostgresSettings } from "../native/exports.js";
 import { isGiven, isPositive } from "../options/clients.js";
-import type { PostgresSettings } from "./addon.js";
 import { type Reading, readParameters, readSslObject, socketHost, type Target } from "./target.js";
 
 /** What postgres.js calls itself where the user says nothing. */

@@ -1,8 +1,13 @@
 /** Where native connections go to: what every way to say it ends in. */
 
+import type {
+  PostgresHost,
+  PostgresParameter,
+  PostgresSettings,
+  PostgresTlsSettings,
+} from "../native/exports.js";
 import { nodeRoots, nodeVerifies } from "../options/node-trust.js";
 import { readTls } from "../options/tls.js";
-import type { PostgresSettings } from "./addon.js";
 
 export type Target = {
   connection: PostgresSettings;
@@ -15,21 +20,15 @@ export type Target = {
 /** Settings for connections that do what a client would, or what stands in the way. */
 export type Reading = Target | { obstacle: string };
 
-export type PostgresTls = NonNullable<PostgresSettings["tls"]>;
-
-type Host = NonNullable<PostgresSettings["hosts"]>[number];
-
 /** Folder and port of a unix socket, from the name that PostgreSQL gives it. */
-export function socketHost(path: string): Host | undefined {
+export function socketHost(path: string): PostgresHost | undefined {
   const match = /^(\/.*)\/\.s\.PGSQL\.(\d+)$/.exec(path);
   return match === null ? undefined : { host: match[1] as string, port: Number(match[2]) };
 }
 
 /** Settings of sessions as lists, `undefined` if one of them is no simple value. */
-export function readParameters(
-  settings: object,
-): NonNullable<PostgresSettings["parameters"]> | undefined {
-  const parameters: { name: string; value: string }[] = [];
+export function readParameters(settings: object): PostgresParameter[] | undefined {
+  const parameters: PostgresParameter[] = [];
   for (const [name, value] of Object.entries(settings) as [string, unknown][]) {
     if (value === undefined || value === null) continue;
     if (typeof value !== "string" && typeof value !== "number" && typeof value !== "boolean") {
@@ -40,22 +39,32 @@ export function readParameters(
   return parameters;
 }
 
-export type SslReading = { tls: PostgresTls } | { obstacle: string };
+export type SslReading = { tls: PostgresTlsSettings } | { obstacle: string };
 
 /** Reads an object for Node's `tls.connect()`; `true` stands for its defaults. */
 export function readSslObject(ssl: object | true): SslReading {
   // pg hides the key from those who list properties.
   const reading = readTls(ssl === true || { ...ssl, key: (ssl as { key?: unknown }).key });
   if ("obstacle" in reading) return { obstacle: reading.obstacle.replace(/^tls/, "ssl") };
-  const { rejectUnauthorized, ca, ...tls } = reading.tls;
+  const { rejectUnauthorized, ca, cert, key, servername } = reading.tls;
+  const verifies = rejectUnauthorized ?? nodeVerifies();
+  const tls: PostgresTlsSettings = { mode: verifies ? "verify-full" : "require" };
   // With authorities, the mode "require" would check them.
-  if (!(rejectUnauthorized ?? nodeVerifies())) return { tls: { ...tls, mode: "require" } };
-  return { tls: { ...tls, mode: "verify-full", ...(ca === undefined ? {} : { ca }) } };
+  if (verifies && ca !== undefined) tls.ca = ca;
+  if (cert !== undefined) tls.cert = cert;
+  if (key !== undefined) tls.key = key;
+  if (servername !== undefined) tls.servername = servername;
+  return { tls };
 }
 
 /** Whom Node trusts, for modes that check certificates against no `ca`; a URL or a variable may say that they do. */
-export function withNodeRoots(tls: PostgresTls | undefined): PostgresTls | undefined {
+export function withNodeRoots(
+  tls: PostgresTlsSettings | undefined,
+): PostgresTlsSettings | undefined {
   if (tls?.ca !== undefined || !(tls?.mode ?? "verify").startsWith("verify")) return tls;
   const defaultRoots = nodeRoots();
-  return defaultRoots === undefined ? tls : { ...tls, defaultRoots };
+  if (defaultRoots === undefined) return tls;
+  const all = { ...tls };
+  all.defaultRoots = defaultRoots;
+  return all;
 }

@@ -1,18 +1,13 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/backend.js";
 import type { SyncGuardBackend } from "../lock/types.js";
+import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
 import { checkKnownOptions } from "../options/known.js";
 import { withNodeDefaults } from "../options/tls.js";
 import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
-import {
-  createRedisConnection,
-  openRedis,
-  openRedisOverClient,
-  type RedisLocks,
-  type RedisSettings,
-} from "./addon.js";
+import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.js";
 import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { readConnection } from "./connection.js";
@@ -88,9 +83,9 @@ function drive(client: RedisClient, options: RedisBackendOptions): Store {
   return openRedisOverClient(runOnClient(client), lockSettings(options));
 }
 
-function lockSettings(options: RedisBackendOptions): RedisLocks {
+function lockSettings(options: RedisBackendOptions): RedisLockOptions {
   const { keyPrefix, cleanupInIsLocked, operationTimeoutMs } = options;
-  const locks: RedisLocks = {};
+  const locks: RedisLockOptions = {};
   if (keyPrefix !== undefined) locks.keyPrefix = keyPrefix;
   if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
   if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;

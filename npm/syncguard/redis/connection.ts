@@ -1,9 +1,9 @@
 /** Connection settings as users give them, in a URL or in options. */
 
+import type { RedisNode, RedisSettings } from "../native/exports.js";
 import { checkKnownOptions } from "../options/known.js";
 import { readTls } from "../options/tls.js";
 import { invalid } from "../options/validation.js";
-import type { RedisSettings } from "./addon.js";
 import type { RedisConnectionOptions } from "./types.js";
 
 /** Settings for a connection that does what a client would, or what stands in the way. */
@@ -44,16 +44,14 @@ export function readConnection(given: unknown): RedisSettings {
     );
   }
   checkKnownOptions(given, Object.keys(TYPES), "Redis connection option");
-  const settings: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(given) as [string, unknown][]) {
+  const settings: Partial<Record<keyof RedisSettings, unknown>> = {};
+  for (const [key, option] of Object.entries(given) as [keyof typeof TYPES, unknown][]) {
     // ioredis, whose words these are, says null as well.
-    if (value === undefined || value === null) continue;
-    settings[name] = readOption(name as keyof RedisConnectionOptions, value);
+    if (option === undefined || option === null) continue;
+    const value = readOption(key, option);
+    if (value !== undefined) settings[key === "connectTimeout" ? "connectTimeoutMs" : key] = value;
   }
-  const { connectTimeout, ...connection } = settings;
-  if (connection.tls === undefined) delete connection.tls;
-  if (connectTimeout !== undefined) connection.connectTimeoutMs = connectTimeout;
-  return connection;
+  return settings as RedisSettings;
 }
 
 function readOption(name: keyof RedisConnectionOptions, value: unknown): unknown {
@@ -79,9 +77,9 @@ function readTlsOption(value: unknown): RedisSettings["tls"] | undefined {
 }
 
 /** Sentinels, or `undefined` if they are none. */
-export function readNodes(value: unknown): RedisSettings["sentinels"] {
+export function readNodes(value: unknown): RedisNode[] | undefined {
   if (!Array.isArray(value)) return undefined;
-  const nodes: { host: string; port?: number }[] = [];
+  const nodes: RedisNode[] = [];
   for (const node of value as unknown[]) {
     const { host = "localhost", port } = (node ?? {}) as { host?: unknown; port?: unknown };
     if (typeof host !== "string") return undefined;

@@ -1,9 +1,9 @@
 /** Settings of an ioredis client. */
 
 import { isDeepStrictEqual } from "node:util";
+import type { RedisSettings } from "../native/exports.js";
 import { isGiven, isPositive } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
-import type { RedisSettings } from "./addon.js";
 import { type Reading, readNodes } from "./connection.js";
 
 /** Texts by their names there and here. */

@@ -1,8 +1,8 @@
 /** Settings of a client of node-redis 4 or 5. */
 
+import type { RedisSettings } from "../native/exports.js";
 import { isGiven, isPositive } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
-import type { RedisSettings } from "./addon.js";
 import type { Reading } from "./connection.js";
 
 /** Reads `client.options`. What a URL says, node-redis has put into the other fields. */

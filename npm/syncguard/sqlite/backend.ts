@@ -1,8 +1,10 @@
 import { createBackend } from "../lock/backend.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
+import { addon } from "../native/addon.js";
+import type { SqliteOptions } from "../native/exports.js";
+import { openStore } from "../native/store.js";
 import { checkKnownOptions } from "../options/known.js";
 import { checkObject, invalid, withoutNulls } from "../options/validation.js";
-import { openSqlite, type SqliteSettings } from "./addon.js";
 
 /** One machine, one clock: `"server"` means the clock of the machine. */
 export interface SqliteCapabilities extends BackendCapabilities {
@@ -62,14 +64,15 @@ export function createSqliteBackend(
     onReleaseError,
     disposeTimeoutMs,
   } = mergeOptions(pathOrOptions, moreOptions);
-  const settings: SqliteSettings = {};
+  const settings: SqliteOptions = {};
   if (path !== undefined && path !== ":memory:") settings.path = path;
   if (cleanupInIsLocked !== undefined) settings.cleanupInIsLocked = cleanupInIsLocked;
   if (operationTimeoutMs !== undefined) settings.operationTimeoutMs = operationTimeoutMs;
   if (allowNetworkFileSystem !== undefined) {
     settings.allowNetworkFileSystem = allowNetworkFileSystem;
   }
-  return createBackend(openSqlite(settings), {
+  const store = openStore((completions) => addon.NativeBackend.sqlite(completions, settings));
+  return createBackend(store, {
     onReleaseError,
     disposeTimeoutMs,
   });

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::key::{Key, KeySpace};
 
 /// Document ids: up to 1500 bytes, and none is derived by appending to another.
-const KEYS: KeySpace<'static> = KeySpace {
+pub const KEYS: KeySpace<'static> = KeySpace {
     prefix: "",
     limit_bytes: 1500,
     reserve_bytes: 0,

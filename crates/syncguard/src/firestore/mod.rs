@@ -68,7 +68,7 @@ pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
 };
 pub use self::error::{Failure, classify, code_from_name};
-pub use self::ids::DocumentIds;
+pub use self::ids::{DocumentIds, KEYS};
 use self::transaction::{read, transact};
 pub use self::transport::{Begun, Document, Documents, ReadSet, Transport};
 use crate::backend::{

@@ -79,5 +79,6 @@ pub use config::{
 pub use connection::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
+pub use names::KEYS;
 pub use statement::{Call, Param, Row, Statement, Transport};
 pub use tables::Tables;

@@ -5,7 +5,7 @@ use crate::key::{Key, KeySpace};
 
 /// B-tree entries may be 2,704 bytes long; the rest is left to headers and other columns
 /// (docs/format.md, "Storage keys").
-const KEYS: KeySpace<'static> = KeySpace {
+pub const KEYS: KeySpace<'static> = KeySpace {
     prefix: "",
     limit_bytes: 1700,
     reserve_bytes: 0,

@@ -12,8 +12,12 @@ use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// The longest name of a Redis key, and how much of it is left free (docs/format.md, "Storage keys").
-const LIMIT_BYTES: usize = 1000;
-const RESERVE_BYTES: usize = 26;
+/// Each backend has its own prefix.
+pub const KEYS: KeySpace<'static> = KeySpace {
+    prefix: "",
+    limit_bytes: 1000,
+    reserve_bytes: 26,
+};
 
 /// A key or an argument. Redis takes numbers as text.
 pub type Text = Cow<'static, str>;
@@ -182,8 +186,7 @@ impl Names {
     fn space(&self) -> KeySpace<'_> {
         KeySpace {
             prefix: &self.key_prefix,
-            limit_bytes: LIMIT_BYTES,
-            reserve_bytes: RESERVE_BYTES,
+            ..KEYS
         }
     }
 }

@@ -78,7 +78,6 @@ async fn capabilities_are_declared(stage: Stage) {
     let t = stage.open().await;
     let capabilities = t.backend.capabilities();
     assert!(capabilities.supports_fencing);
-    assert!(["server", "client"].contains(&capabilities.time_authority.as_str()));
     assert!(!capabilities.backend.is_empty());
     assert_eq!(capabilities, t.fixture.peer().capabilities());
 }

@@ -1,0 +1,456 @@
+/** What the addon exports, made by `npm run build` from crates/syncguard-node: do not edit. */
+
+export declare class Acquisition {
+  #native;
+
+  constructor(
+    maxRetries: number,
+    retryDelayMs: number,
+    backoff: string,
+    jitter: string,
+    timeoutMs: number,
+  );
+  /**
+   * After an attempt that gave no lock: the milliseconds to wait; or, when a failure is to be
+   * reported, what to put before its message. Throws `AcquisitionTimeout` when others held the lock for
+   * too long.
+   */
+  after(failedWith: string | undefined | null, elapsedMs: number, random: number): number | string;
+  attemptTimeoutMs(elapsedMs: number): number;
+  /** Whether a failure says less than one before it, which is then to be reported. */
+  isCut(failedWith: string, elapsedMs: number): boolean;
+}
+
+export interface Capabilities {
+  backend: string;
+  supportsFencing: boolean;
+  timeAuthority: TimeAuthority;
+}
+
+/** The operations of one environment, as JavaScript sees them. */
+export declare class Completions {
+  #native;
+
+  /** `on_ready` is called when finished operations wait to be drained into `numbers`. */
+  constructor(onReady: () => void, numbers: Float64Array);
+  /**
+   * Writes finished operations into the array of the constructor, the count first, and returns their
+   * texts, one after the other. What does not fit stays for the next call.
+   */
+  drain(): string;
+  /** Sees to it that operations that were kept back are carried out: see `NativeBackend`. */
+  handOver(): void;
+  /** Cancels an operation if it has not finished. */
+  cancel(operation: number): void;
+  /** Brings a client's answer, in JSON, to the operation that asked for it. */
+  answer(question: number, json: string): void;
+  /** Brings what a client's promise was rejected with to the operation that asked. */
+  reject(question: number, name: string, code: string | undefined | null, message: string): void;
+}
+
+/**
+ * What TypeScript knows of the core before it calls anything: the build writes the values of
+ * `constants` into `native/constants.ts`.
+ */
+export interface Constants {
+  timeToleranceMs: number;
+  maxKeyLengthBytes: number;
+  lockIdLength: number;
+  fenceDigits: number;
+  fenceMax: string;
+  fenceWarn: string;
+  defaultTtlMs: number;
+  /** How `lock()` waits. */
+  retry: RetryPolicy;
+  storageKeys: StorageKeys;
+  /** The `code` that errors have. */
+  errorCodes: Array<string>;
+  /** How many numbers a finished operation has in what `Completions` writes. */
+  completionWidth: number;
+}
+
+/** A connection that is made when it is needed and that ends with the last backend on it. */
+export declare class FirestoreConnection {
+  #native;
+
+  constructor(options: FirestoreSettings);
+}
+
+/** How locks are kept, whoever carries them to Firestore. */
+export interface FirestoreLockOptions {
+  collection?: string;
+  fenceCollection?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+}
+
+/** Which database, and who we are to it. What is not said is taken from the environment. */
+export interface FirestoreSettings {
+  projectId?: string;
+  databaseId?: string;
+  /** The JSON of a key file. */
+  credentials?: string;
+  keyFilename?: string;
+  /** Another server than Google's: `host` or `host:port`. */
+  host?: string;
+  /** Whether that server speaks TLS: yes if this is not said. */
+  ssl?: boolean;
+  emulatorHost?: string;
+  /** Whom to trust. */
+  defaultRoots?: Roots;
+}
+
+export interface ForrstConstants {
+  urn: string;
+  release: string;
+  forceRelease: string;
+  status: string;
+  retryable: Array<string>;
+  codes: Array<string>;
+}
+
+/** The extension's options in one request. Everything that it gives as text is JSON. */
+export declare class ForrstOptions {
+  #native;
+
+  constructor(function_: string, json: string);
+  get fullKey(): string;
+  get ttlMs(): number;
+  get owner(): string;
+  get autoRelease(): boolean;
+  get waiting(): ForrstWaiting;
+  acquired(expiresAtMs: number, lost: boolean): string;
+  /** Throws what to answer when the lock stayed held. */
+  contention(): void;
+  /** The extension's data beside that error, if there are any. */
+  refusedData(): string;
+}
+
+export interface ForrstReleaseArguments {
+  key: string;
+  owner: string;
+}
+
+export interface ForrstWaiting {
+  maxRetries: number;
+  retryDelayMs: number;
+  backoff: string;
+  jitter: string;
+  timeoutMs: number;
+}
+
+export declare class NativeBackend {
+  #native;
+
+  /**
+   * Over a connection of the core's own. JavaScript knows by the number `warn` who hears of
+   * warnings.
+   */
+  static firestore(
+    completions: Completions,
+    connection: FirestoreConnection,
+    locks: FirestoreLockOptions,
+    warn: number,
+  ): NativeBackend;
+  /** Over the client that JavaScript knows by the number `client`, which also hears of warnings. */
+  static firestoreOverClient(
+    completions: Completions,
+    client: number,
+    locks: FirestoreLockOptions,
+  ): NativeBackend;
+  /** Over a connection of the core's own. */
+  static redis(
+    completions: Completions,
+    connection: RedisConnection,
+    locks: RedisLockOptions,
+  ): NativeBackend;
+  /** Over the client that JavaScript knows by the number `client`. */
+  static redisOverClient(
+    completions: Completions,
+    client: number,
+    locks: RedisLockOptions,
+  ): NativeBackend;
+  /** Over connections of the core's own. */
+  static postgres(
+    completions: Completions,
+    connection: PostgresConnection,
+    locks: PostgresLockOptions,
+  ): NativeBackend;
+  /** Over the client that JavaScript knows by the number `client`. */
+  static postgresOverClient(
+    completions: Completions,
+    client: number,
+    locks: PostgresLockOptions,
+  ): NativeBackend;
+  /** Makes what is missing of the tables. Only for PostgreSQL. */
+  setupSchema(operation: number): boolean;
+  static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
+  get capabilities(): Capabilities;
+  acquire(
+    operation: number,
+    cancellable: boolean,
+    key: string,
+    ttlMs: number,
+    owner?: string | undefined | null,
+    timeoutMs?: number | undefined | null,
+  ): boolean;
+  release(operation: number, cancellable: boolean, lockId: string): boolean;
+  extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): boolean;
+  isLocked(operation: number, cancellable: boolean, key: string): boolean;
+  lookupByKey(operation: number, cancellable: boolean, key: string): boolean;
+  lookupByLockId(operation: number, cancellable: boolean, lockId: string): boolean;
+  forceRelease(operation: number, cancellable: boolean, key: string): boolean;
+  close(operation: number): boolean;
+}
+
+/** Connections that are made when they are needed and that end with the last backend on them. */
+export declare class PostgresConnection {
+  #native;
+
+  /** A function for passwords is asked through `completions`. */
+  constructor(completions: Completions, options: PostgresSettings);
+}
+
+export interface PostgresHost {
+  /** A name, an address, or the folder of a unix socket. */
+  host: string;
+  port?: number;
+}
+
+/** What the locks are like, whoever talks to the server. */
+export interface PostgresLockOptions {
+  tableName?: string;
+  fenceTableName?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+  durableReleases?: boolean;
+  /** Whether tables that are missing are made at their first use. */
+  createsTables?: boolean;
+}
+
+export interface PostgresParameter {
+  name: string;
+  value: string;
+}
+
+/**
+ * Where the server is. What stands beside a URL overrides it; what is not said is taken from the PG*
+ * variables.
+ */
+export interface PostgresSettings {
+  /** Whether the variables count where there is no URL: yes if this is not said. */
+  environment?: boolean;
+  url?: string;
+  hosts?: Array<PostgresHost>;
+  database?: string;
+  user?: string;
+  password?: string;
+  /** The number under which JavaScript knows a function that gives the password. */
+  passwordClient?: number;
+  tls?: PostgresTlsSettings;
+  applicationName?: string;
+  options?: string;
+  parameters?: Array<PostgresParameter>;
+  /** `any` or `read-write`. */
+  targetSessionAttrs?: string;
+  poolSize?: number;
+  connectTimeoutMs?: number;
+  /** How long a statement may take. */
+  operationTimeoutMs?: number;
+  prepare?: boolean;
+}
+
+export interface PostgresTlsSettings {
+  /** `disable` … `verify-full`. */
+  mode?: string;
+  /** PEM. */
+  ca?: string;
+  /** Whom to trust without `ca`. */
+  defaultRoots?: Roots;
+  /** PEM. */
+  cert?: string;
+  /** PEM. */
+  key?: string;
+  servername?: string;
+}
+
+/** A connection that is made when it is needed and that ends with the last backend on it. */
+export declare class RedisConnection {
+  #native;
+
+  constructor(options: RedisSettings);
+}
+
+/** How locks are kept, whoever carries them to the server. */
+export interface RedisLockOptions {
+  keyPrefix?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+}
+
+export interface RedisNode {
+  host: string;
+  port?: number;
+}
+
+/** Where the server is. What stands beside a URL overrides it. */
+export interface RedisSettings {
+  url?: string;
+  host?: string;
+  port?: number;
+  path?: string;
+  db?: number;
+  username?: string;
+  password?: string;
+  tls?: TlsSettings;
+  sentinels?: Array<RedisNode>;
+  /** The name under which the sentinels know the primary. */
+  name?: string;
+  sentinelUsername?: string;
+  sentinelPassword?: string;
+  connectionName?: string;
+  /** ioredis' own prefix of keys. */
+  clientKeyPrefix?: string;
+  connectTimeoutMs?: number;
+  /** When a call counts as lost. */
+  operationTimeoutMs?: number;
+}
+
+/** How long and how often to try. Times in milliseconds. */
+export interface RetryPolicy {
+  maxRetries: number;
+  retryDelayMs: number;
+  timeoutMs: number;
+  backoff: string;
+  jitter: string;
+}
+
+/** Whom Node trusts, where that is not Mozilla's list alone. */
+export interface Roots {
+  /** Certificates, one after the other. */
+  pem: string;
+  /** Whether Mozilla's list counts beside them. */
+  withMozilla: boolean;
+}
+
+export interface SqliteOptions {
+  /** Absent for a database in memory. */
+  path?: string;
+  cleanupInIsLocked?: boolean;
+  operationTimeoutMs?: number;
+  allowNetworkFileSystem?: boolean;
+}
+
+export interface StorageKeyLimits {
+  /** The longest name that the store takes. */
+  limitBytes: number;
+  /** How much of that is kept for derived names. */
+  reserveBytes: number;
+}
+
+export interface StorageKeys {
+  redis: StorageKeyLimits;
+  postgres: StorageKeyLimits;
+  firestore: StorageKeyLimits;
+}
+
+/** How outcomes are numbered in a batch. */
+export const enum Tag {
+  Acquired = 0,
+  Locked = 1,
+  Done = 2,
+  Extended = 3,
+  Expired = 4,
+  NotFound = 5,
+  Yes = 6,
+  No = 7,
+  Found = 8,
+  Nothing = 9,
+  Failed = 10,
+  /** Not an outcome: a question to a client. */
+  Ask = 11,
+}
+
+/** Whose clock decides when a lock ends. */
+export type TimeAuthority = "server" | "client";
+
+/** As Node's `tls.connect()` takes them. */
+export interface TlsSettings {
+  /** PEM. */
+  ca?: string;
+  /** Whom to trust without `ca`. */
+  defaultRoots?: Roots;
+  /** PEM. */
+  cert?: string;
+  /** PEM. */
+  key?: string;
+  servername?: string;
+  rejectUnauthorized?: boolean;
+}
+
+export declare function constants(): Constants;
+
+export declare function formatFence(decimal: string): string;
+
+export declare function forrstConstants(): ForrstConstants;
+
+/** Throws the error that a release may not be forced. */
+export declare function forrstForbidden(key: string): void;
+
+export declare function forrstForceReleaseResult(key: string, released: boolean): string;
+
+/** Throws the error that a request is malformed. */
+export declare function forrstInvalidRequest(field: string, what: string): void;
+
+export declare function forrstKeyArgument(arguments_: string): string;
+
+/** Throws the error that a lock is another's. */
+export declare function forrstMismatch(key: string): void;
+
+/** Throws the error that there is no such lock. */
+export declare function forrstNotFound(key: string): void;
+
+export declare function forrstOwns(stored: string | undefined | null, claimed: string): boolean;
+
+export declare function forrstReleaseArguments(arguments_: string): ForrstReleaseArguments;
+
+/** `absent`: why there was nothing to release, if there was not. */
+export declare function forrstReleaseResult(
+  key: string,
+  absent?: string | undefined | null,
+): string;
+
+export declare function forrstStatusFree(key: string): string;
+
+export declare function forrstStatusHeld(
+  key: string,
+  owner: string | undefined | null,
+  acquiredAtMs: number,
+  expiresAtMs: number,
+  readAtMs: number,
+): string;
+
+export declare function generateLockId(): string;
+
+export declare function hashKey(text: string): string;
+
+export declare function isFenceNearLimit(fence: string): boolean;
+
+export declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
+
+export declare function makeStorageKey(
+  prefix: string,
+  key: string,
+  limitBytes: number,
+  reserveBytes: number,
+): string;
+
+export declare function normalizeKey(key: string): string;
+
+export declare function redisServerTimeMs(seconds: number, microseconds: number): number;
+
+export declare function validateLockId(lockId: string): void;
+
+export declare function validateOwner(owner: string): void;
+
+export declare function validateTtl(ttlMs: number): void;
