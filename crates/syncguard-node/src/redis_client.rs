@@ -28,9 +28,9 @@ impl fmt::Debug for ClientTransport {
 impl Transport for ClientTransport {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
         let request = json!({
-            "script": plan.script.source(),
-            "keys": plan.keys,
-            "args": plan.args,
+            "script": plan.script().source(),
+            "keys": plan.keys().collect::<Vec<_>>(),
+            "args": plan.args().collect::<Vec<_>>(),
         });
         match self.0.ask(&request).await {
             Ok(value) => reply(value),

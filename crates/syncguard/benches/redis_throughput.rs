@@ -147,11 +147,11 @@ fn bare(port: u16) -> f64 {
 }
 
 fn encode(plan: &Plan) -> Vec<u8> {
-    let count = plan.keys.len().to_string();
-    let head = ["EVALSHA", plan.script.sha(), &count];
+    let count = plan.keys().len().to_string();
+    let head = ["EVALSHA", plan.script().sha(), &count];
     let words: Vec<&str> = head
         .into_iter()
-        .chain(plan.keys.iter().chain(&plan.args).map(AsRef::as_ref))
+        .chain(plan.keys().chain(plan.args()))
         .collect();
     let mut request = format!("*{}\r\n", words.len());
     for word in words {
@@ -165,9 +165,9 @@ fn redis_benchmark(server: &RedisServer) -> f64 {
     let plan = acquire::plan(&names, &request("__rand_int__")).unwrap();
     let output = Command::new("redis-benchmark")
         .args(["-p", &server.port().to_string(), "-P", "16", "-n", "200000"])
-        .args(["-r", "1000000000", "--csv", "EVALSHA", plan.script.sha()])
-        .arg(plan.keys.len().to_string())
-        .args(plan.keys.iter().chain(&plan.args).map(AsRef::as_ref))
+        .args(["-r", "1000000000", "--csv", "EVALSHA", plan.script().sha()])
+        .arg(plan.keys().len().to_string())
+        .args(plan.keys().chain(plan.args()))
         .output()
         .expect("redis-benchmark must be installed");
     let text = String::from_utf8(output.stdout).unwrap();

@@ -98,9 +98,9 @@ impl KeySpace<'_> {
     }
 
     fn derived(&self, kind: &str, name: &str) -> Result<String, Error> {
-        make_storage_key(
+        storage_key(
             self.prefix,
-            &format!("{kind}{name}"),
+            [kind, &nfc(name)],
             self.limit_bytes,
             self.reserve_bytes,
         )
@@ -123,6 +123,16 @@ pub fn make_storage_key(
     if key.is_empty() {
         return Err(empty());
     }
+    storage_key(prefix, ["", &nfc(key)], limit_bytes, reserve_bytes)
+}
+
+/// The same for a key in two parts, which are in NFC.
+fn storage_key(
+    prefix: &str,
+    key: [&str; 2],
+    limit_bytes: usize,
+    reserve_bytes: usize,
+) -> Result<String, Error> {
     let prefix = prefix.trim_end_matches(':');
     let lead = if prefix.is_empty() {
         0
@@ -135,12 +145,12 @@ pub fn make_storage_key(
         ));
     }
     let room = limit_bytes - reserve_bytes;
-    let mut name = String::with_capacity(lead + key.len());
+    let mut name = String::with_capacity(lead + key[0].len() + key[1].len());
     if lead > 0 {
         name.push_str(prefix);
         name.push(':');
     }
-    name.push_str(&nfc(key));
+    name.extend(key);
     if name.len() <= room {
         return Ok(name);
     }

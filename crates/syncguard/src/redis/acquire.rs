@@ -1,11 +1,12 @@
 //! Takes a lock if nobody holds it.
 
-use super::plan::{Names, Plan, lifetime, script, tolerance};
+use super::plan::{Names, Plan, lifetime_ms, script};
 use super::record;
 use super::reply::{Reply, malformed};
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "acquire.lua");
 
@@ -18,23 +19,17 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
     let fence_key = names.fence_key(&lock_key)?;
     let index_key = names.index_key(&request.lock_id)?;
     let ttl_ms = request.ttl.as_millis();
-    Ok(Plan {
-        script: &SCRIPT,
-        args: vec![
-            request.lock_id.as_str().to_owned().into(),
-            ttl_ms.to_string().into(),
-            tolerance(),
-            lock_key.clone().into(),
-            request.key.as_str().to_owned().into(),
-            record::tail(&request.key, request.owner.as_ref()).into(),
-            lifetime(ttl_ms),
-        ],
-        keys: vec![
-            names.sent(lock_key),
-            names.sent(index_key),
-            names.sent(fence_key),
-        ],
-    })
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &lock_key)
+        .key(names, &index_key)
+        .key(names, &fence_key)
+        .arg(request.lock_id.as_str())
+        .number(ttl_ms)
+        .number(TIME_TOLERANCE_MS)
+        .arg(&lock_key)
+        .arg(request.key.as_str())
+        .arg(&record::tail(&request.key, request.owner.as_ref()))
+        .number(lifetime_ms(ttl_ms)))
 }
 
 /// What the reply means.
@@ -95,34 +90,28 @@ mod tests {
         let mut request = request();
         request.owner = Some(Owner::new("me").unwrap());
         let plan = plan(&names, &request).unwrap();
-        assert_eq!(
-            plan.keys,
-            [
-                "syncguard:job:\"1\"",
-                "syncguard:id:AAAAAAAAAAAAAAAAAAAAAA",
-                "syncguard:fence:syncguard:job:\"1\"",
-            ]
-        );
-        assert_eq!(
-            plan.args,
-            [
-                ID,
-                "5000",
-                "1000",
-                "syncguard:job:\"1\"",
-                "job:\"1\"",
-                r#""key":"job:\"1\"","owner":"me"}"#,
-                "6000",
-            ]
-        );
+        assert!(plan.keys().eq([
+            "syncguard:job:\"1\"",
+            "syncguard:id:AAAAAAAAAAAAAAAAAAAAAA",
+            "syncguard:fence:syncguard:job:\"1\"",
+        ]));
+        assert!(plan.args().eq([
+            ID,
+            "5000",
+            "1000",
+            "syncguard:job:\"1\"",
+            "job:\"1\"",
+            r#""key":"job:\"1\"","owner":"me"}"#,
+            "6000",
+        ]));
     }
 
     #[test]
     fn a_clients_prefix_stands_before_the_keys_and_not_in_the_arguments() {
         let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
         let plan = plan(&names, &request()).unwrap();
-        assert!(plan.keys.iter().all(|key| key.starts_with("app:s:")));
-        assert_eq!(plan.args[3], "s:job:\"1\"");
+        assert!(plan.keys().all(|key| key.starts_with("app:s:")));
+        assert_eq!(plan.args().nth(3), Some("s:job:\"1\""));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Cmd, cmd};
+use redis::cmd;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
@@ -20,7 +20,7 @@ use super::error::{Cause, to_error};
 use super::limited::Limited;
 use super::link::{Connection, Dial};
 use super::pipeline::{Answer, Pipeline, Waiting};
-use super::plan::Plan;
+use super::plan::{Form, Plan};
 use super::session;
 use super::tls::Trust;
 use crate::error::Error;
@@ -86,13 +86,6 @@ pub(super) struct ScriptConnection {
     watch: AbortHandle,
 }
 
-/// How a script is named in a call.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
-    Hash,
-    Source,
-}
-
 impl ScriptConnection {
     /// On a stream where all is said that is to be said at the start.
     fn start(stream: Limited, target: Arc<Target>) -> Self {
@@ -121,14 +114,14 @@ impl ScriptConnection {
 
     /// Runs a script, for a task.
     pub(super) async fn run(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
-        ask(&self.pipeline, &command(form, plan)).await
+        ask(&self.pipeline, |out| plan.write(form, out)).await
     }
 
     /// Runs a script, for nobody who waits: see [`Transport::send`](super::Transport::send).
     pub(super) fn send(&self, plan: &Plan, call: Call) -> bool {
         match self
             .pipeline
-            .call(&command(Form::Hash, plan), Waiting::Call(call))
+            .call(|out| plan.write(Form::Hash, out), Waiting::Call(call))
         {
             Ok(is_kept) => is_kept,
             Err(Waiting::Call(call)) => {
@@ -170,9 +163,9 @@ impl Drop for End {
     }
 }
 
-async fn ask(pipeline: &Pipeline, command: &Cmd) -> Result<Answer, Error> {
+async fn ask(pipeline: &Pipeline, write: impl FnOnce(&mut Vec<u8>)) -> Result<Answer, Error> {
     let (sender, answer) = oneshot::channel();
-    if pipeline.call(command, Waiting::Task(sender)).is_err() {
+    if pipeline.call(write, Waiting::Task(sender)).is_err() {
         return Err(to_error(Cause::Closed, false));
     }
     answer.await.unwrap_or_else(|_| Err(lost()))
@@ -187,8 +180,8 @@ async fn is_alive(
     limit: Duration,
     target: &Target,
 ) -> bool {
-    let ping = cmd("PING");
-    let mut answer = pin!(ask(pipeline, &ping));
+    let ping = |out: &mut Vec<u8>| cmd("PING").write_packed_command(out);
+    let mut answer = pin!(ask(pipeline, ping));
     if let Ok(answer) = timeout(suspicion, &mut answer).await {
         return answer.is_ok();
     }
@@ -204,21 +197,4 @@ async fn is_alive(
         () = beside => false,
         () = sleep(limit.saturating_sub(suspicion * 2)) => false,
     }
-}
-
-/// The call, in the two buffers that the driver has for a call, which do not grow.
-fn command(form: Form, plan: &Plan) -> Cmd {
-    let (name, script) = match form {
-        Form::Hash => ("EVALSHA", plan.script.sha()),
-        Form::Source => ("EVAL", plan.script.source()),
-    };
-    let texts = || plan.keys.iter().chain(&plan.args);
-    // The number of keys takes few digits.
-    let bytes = name.len() + script.len() + 4 + texts().map(|text| text.len()).sum::<usize>();
-    let mut command = Cmd::with_capacity(3 + plan.keys.len() + plan.args.len(), bytes);
-    command.arg(name).arg(script).arg(plan.keys.len());
-    for text in texts() {
-        command.arg(text.as_ref());
-    }
-    command
 }

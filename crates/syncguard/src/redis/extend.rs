@@ -1,10 +1,11 @@
 //! Makes a lock end later.
 
-use super::plan::{Names, Plan, lifetime, script, tolerance};
+use super::plan::{Names, Plan, lifetime_ms, script};
 use super::reply::{Reply, malformed};
 use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "extend.lua");
 
@@ -14,18 +15,13 @@ script!(SCRIPT, "extend.lua");
 /// `InvalidArgument` when the prefix leaves no room.
 pub fn plan(names: &Names, lock_id: &LockId, ttl: Ttl) -> Result<Plan, Error> {
     let index_key = names.index_key(lock_id)?;
-    let mut args = vec![
-        lock_id.as_str().to_owned().into(),
-        tolerance(),
-        ttl.as_millis().to_string().into(),
-        lifetime(ttl.as_millis()),
-    ];
-    args.extend(names.bare(&index_key));
-    Ok(Plan {
-        script: &SCRIPT,
-        keys: vec![names.sent(index_key)],
-        args,
-    })
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &index_key)
+        .arg(lock_id.as_str())
+        .number(TIME_TOLERANCE_MS)
+        .number(ttl.as_millis())
+        .number(lifetime_ms(ttl.as_millis()))
+        .bare(names, &index_key))
 }
 
 /// What the reply means.
@@ -65,17 +61,14 @@ mod tests {
         let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
         let names = Names::new("s", ClientPrefix::Theirs).unwrap();
         let plan = plan(&names, &id, Ttl::from_millis(500).unwrap()).unwrap();
-        assert_eq!(plan.keys, ["s:id:AAAAAAAAAAAAAAAAAAAAAA"]);
-        assert_eq!(
-            plan.args,
-            [
-                "AAAAAAAAAAAAAAAAAAAAAA",
-                "1000",
-                "500",
-                "1500",
-                "s:id:AAAAAAAAAAAAAAAAAAAAAA"
-            ]
-        );
+        assert!(plan.keys().eq(["s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
+        assert!(plan.args().eq([
+            "AAAAAAAAAAAAAAAAAAAAAA",
+            "1000",
+            "500",
+            "1500",
+            "s:id:AAAAAAAAAAAAAAAAAAAAAA"
+        ]));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Frees a key whoever holds it.
 
-use super::plan::{Names, Plan, script, tolerance};
+use super::plan::{Names, Plan, script};
 use super::reply::{Reply, malformed};
 use crate::error::Error;
 use crate::key::Key;
+use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "force_release.lua");
 
@@ -13,13 +14,11 @@ script!(SCRIPT, "force_release.lua");
 /// `InvalidArgument` when the prefix leaves no room for the key.
 pub fn plan(names: &Names, key: &Key) -> Result<Plan, Error> {
     let lock_key = names.lock_key(key)?;
-    let mut args = vec![names.key_prefix(), tolerance()];
-    args.extend(names.bare(&lock_key));
-    Ok(Plan {
-        script: &SCRIPT,
-        keys: vec![names.sent(lock_key)],
-        args,
-    })
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &lock_key)
+        .arg(names.key_prefix())
+        .number(TIME_TOLERANCE_MS)
+        .bare(names, &lock_key))
 }
 
 /// Whether somebody held it.
@@ -44,8 +43,8 @@ mod tests {
     fn keys_and_arguments_stand_in_order() {
         let names = Names::new("s:", ClientPrefix::Ours("x".into())).unwrap();
         let plan = plan(&names, &Key::new("k").unwrap()).unwrap();
-        assert_eq!(plan.keys, ["xs:k"]);
-        assert_eq!(plan.args, ["s:", "1000", "s:k"]);
+        assert!(plan.keys().eq(["xs:k"]));
+        assert!(plan.args().eq(["s:", "1000", "s:k"]));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Whether somebody holds a key.
 
-use super::plan::{Names, Plan, script, tolerance};
+use super::plan::{Names, Plan, script};
 use super::reply::{Reply, malformed};
 use crate::error::Error;
 use crate::key::Key;
+use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "is_locked.lua");
 
@@ -13,14 +14,12 @@ script!(SCRIPT, "is_locked.lua");
 /// `InvalidArgument` when the prefix leaves no room for the key.
 pub fn plan(names: &Names, key: &Key, cleanup: bool) -> Result<Plan, Error> {
     let lock_key = names.lock_key(key)?;
-    let cleanup = if cleanup { "true" } else { "false" };
-    let mut args = vec![names.key_prefix(), tolerance(), cleanup.into()];
-    args.extend(names.bare(&lock_key));
-    Ok(Plan {
-        script: &SCRIPT,
-        keys: vec![names.sent(lock_key)],
-        args,
-    })
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &lock_key)
+        .arg(names.key_prefix())
+        .number(TIME_TOLERANCE_MS)
+        .arg(if cleanup { "true" } else { "false" })
+        .bare(names, &lock_key))
 }
 
 /// What the reply means.
@@ -46,9 +45,10 @@ mod tests {
         let names = Names::new("s", ClientPrefix::None).unwrap();
         let key = Key::new("k").unwrap();
         let plain = plan(&names, &key, false).unwrap();
-        assert_eq!(plain.keys, ["s:k"]);
-        assert_eq!(plain.args, ["s", "1000", "false"]);
-        assert_eq!(plan(&names, &key, true).unwrap().args[2], "true");
+        assert!(plain.keys().eq(["s:k"]));
+        assert!(plain.args().eq(["s", "1000", "false"]));
+        let cleaning = plan(&names, &key, true).unwrap();
+        assert_eq!(cleaning.args().nth(2), Some("true"));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The live lock on a key.
 
-use super::plan::{Names, Plan, script, tolerance};
+use super::plan::{Names, Plan, script};
 use crate::error::Error;
 use crate::key::Key;
+use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "lookup_key.lua");
 
@@ -11,11 +12,9 @@ script!(SCRIPT, "lookup_key.lua");
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key.
 pub fn plan(names: &Names, key: &Key) -> Result<Plan, Error> {
-    Ok(Plan {
-        script: &SCRIPT,
-        keys: vec![names.sent(names.lock_key(key)?)],
-        args: vec![tolerance()],
-    })
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &names.lock_key(key)?)
+        .number(TIME_TOLERANCE_MS))
 }
 
 #[cfg(test)]
@@ -27,7 +26,7 @@ mod tests {
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let names = Names::new("s", ClientPrefix::Theirs).unwrap();
         let plan = plan(&names, &Key::new("k").unwrap()).unwrap();
-        assert_eq!(plan.keys, ["s:k"]);
-        assert_eq!(plan.args, ["1000"]);
+        assert!(plan.keys().eq(["s:k"]));
+        assert!(plan.args().eq(["1000"]));
     }
 }

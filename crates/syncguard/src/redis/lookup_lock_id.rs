@@ -1,8 +1,9 @@
 //! The live lock that a lock id owns.
 
-use super::plan::{Names, Plan, script, tolerance};
+use super::plan::{Names, Plan, script};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "lookup_lock_id.lua");
 
@@ -12,13 +13,11 @@ script!(SCRIPT, "lookup_lock_id.lua");
 /// `InvalidArgument` when the prefix leaves no room.
 pub fn plan(names: &Names, lock_id: &LockId) -> Result<Plan, Error> {
     let index_key = names.index_key(lock_id)?;
-    let mut args = vec![lock_id.as_str().to_owned().into(), tolerance()];
-    args.extend(names.bare(&index_key));
-    Ok(Plan {
-        script: &SCRIPT,
-        keys: vec![names.sent(index_key)],
-        args,
-    })
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &index_key)
+        .arg(lock_id.as_str())
+        .number(TIME_TOLERANCE_MS)
+        .bare(names, &index_key))
 }
 
 #[cfg(test)]
@@ -31,7 +30,7 @@ mod tests {
         let names = Names::new("s", ClientPrefix::None).unwrap();
         let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
         let plan = plan(&names, &id).unwrap();
-        assert_eq!(plan.keys, ["s:id:AAAAAAAAAAAAAAAAAAAAAA"]);
-        assert_eq!(plan.args, ["AAAAAAAAAAAAAAAAAAAAAA", "1000"]);
+        assert!(plan.keys().eq(["s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
+        assert!(plan.args().eq(["AAAAAAAAAAAAAAAAAAAAAA", "1000"]));
     }
 }

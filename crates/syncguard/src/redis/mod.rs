@@ -67,7 +67,7 @@ pub use call::Call;
 pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::RedisConnection;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
-pub use plan::{ClientPrefix, KEYS, Names, Plan, Script, Text};
+pub use plan::{ClientPrefix, KEYS, Names, Plan, Script};
 pub use reply::Reply;
 pub use tls::RedisTls;
 pub use transport::Transport;

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 
 use super::call::{Call, no_script};
 use super::config::RedisConfig;
-use super::dialer::{Dialer, Form};
+use super::dialer::Dialer;
 use super::error::{Cause, to_error_hiding};
 use super::link::Link;
 use super::pipeline::Answer;
-use super::plan::Plan;
+use super::plan::{Form, Plan};
 use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;

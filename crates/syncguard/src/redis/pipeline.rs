@@ -13,7 +13,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use redis::{Cmd, Value, parse_redis_value_async};
+use redis::{Value, parse_redis_value_async};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -102,14 +102,18 @@ impl Pipeline {
         self.lock().as_ref().is_some_and(|state| !state.is_retired)
     }
 
-    /// Sends a call, or keeps it for [`flush`](Self::flush), and says which: see [`State::write_or_keep`].
+    /// Sends the call that `write` appends, or keeps it for [`flush`](Self::flush), and says which: see [`State::write_or_keep`].
     /// Gives `waiting` back when the stream is no longer to be used.
-    pub(super) fn call(&self, command: &Cmd, waiting: Waiting) -> Result<bool, Waiting> {
+    pub(super) fn call(
+        &self,
+        write: impl FnOnce(&mut Vec<u8>),
+        waiting: Waiting,
+    ) -> Result<bool, Waiting> {
         let mut state = self.lock();
         let Some(state) = state.as_mut().filter(|state| !state.is_retired) else {
             return Err(waiting);
         };
-        command.write_packed_command(&mut state.unwritten);
+        write(&mut state.unwritten);
         let is_task = match &waiting {
             Waiting::Task(_) => true,
             Waiting::Call(call) => {

@@ -1,6 +1,5 @@
 //! What to send for an operation: a script, the keys it touches and its arguments.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -18,9 +17,6 @@ pub const KEYS: KeySpace<'static> = KeySpace {
     limit_bytes: 1000,
     reserve_bytes: 26,
 };
-
-/// A key or an argument. Redis takes numbers as text.
-pub type Text = Cow<'static, str>;
 
 /// A Lua script that runs atomically in the server.
 pub struct Script {
@@ -74,25 +70,116 @@ macro_rules! script {
 }
 pub(super) use script;
 
+/// How a script is named in a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Hash,
+    Source,
+}
+
 /// One call of the server, as in `EVALSHA sha numkeys key… arg…`.
 ///
 /// `Debug` shows no keys and no arguments: they hold what users lock.
 pub struct Plan {
-    /// What to run.
-    pub script: &'static Script,
-    /// The keys, in order.
-    pub keys: Vec<Text>,
-    /// The arguments, in order.
-    pub args: Vec<Text>,
+    script: &'static Script,
+    /// All keys and then all arguments, one after the other: a call is planned for every operation, and one
+    /// text costs less than a dozen.
+    text: String,
+    /// Where in `text` each of them ends.
+    ends: Vec<usize>,
+    keys: usize,
 }
 
 impl Plan {
+    pub(super) fn new(script: &'static Script) -> Self {
+        Self {
+            script,
+            text: String::with_capacity(320),
+            ends: Vec::with_capacity(12),
+            keys: 0,
+        }
+    }
+
+    /// Adds a key. They come before the arguments.
+    pub(super) fn key(mut self, names: &Names, name: &str) -> Self {
+        if let ClientPrefix::Ours(prefix) = &names.client_prefix {
+            self.text.push_str(prefix);
+        }
+        self.keys += 1;
+        self.arg(name)
+    }
+
+    /// Adds an argument.
+    pub(super) fn arg(mut self, text: &str) -> Self {
+        self.text.push_str(text);
+        self.ends.push(self.text.len());
+        self
+    }
+
+    /// Adds a number as an argument: Redis takes it as text.
+    pub(super) fn number(self, number: i64) -> Self {
+        self.arg(itoa::Buffer::new().format(number))
+    }
+
+    /// Adds `name` as an argument from which a script finds out the client's prefix; nothing if it is known
+    /// that there is none.
+    pub(super) fn bare(self, names: &Names, name: &str) -> Self {
+        match names.client_prefix {
+            ClientPrefix::None => self,
+            ClientPrefix::Ours(_) | ClientPrefix::Theirs => self.arg(name),
+        }
+    }
+
+    /// What to run.
+    pub fn script(&self) -> &'static Script {
+        self.script
+    }
+
+    /// The keys, in order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.texts().take(self.keys)
+    }
+
+    /// The arguments, in order.
+    pub fn args(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.texts().skip(self.keys)
+    }
+
+    fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
+        let mut from = 0;
+        self.ends.iter().map(move |end| {
+            let text = self.text.get(from..*end).unwrap_or_default();
+            from = *end;
+            text
+        })
+    }
+
+    /// Appends the call as it goes over the wire: an array of bulk strings (RESP, "Sending commands to a
+    /// Redis server").
+    pub(super) fn write(&self, form: Form, out: &mut Vec<u8>) {
+        let (command, script) = match form {
+            Form::Hash => ("EVALSHA", self.script.sha()),
+            Form::Source => ("EVAL", self.script.source()),
+        };
+        let keys = self.keys.to_string();
+        let mut digits = itoa::Buffer::new();
+        let mut push = |parts: [&str; 3]| {
+            for part in parts {
+                out.extend_from_slice(part.as_bytes());
+            }
+        };
+        push(["*", digits.format(3 + self.ends.len()), "\r\n"]);
+        for text in [command, script, &keys].into_iter().chain(self.texts()) {
+            push(["$", digits.format(text.len()), "\r\n"]);
+            push([text, "\r\n", ""]);
+        }
+    }
+
     /// What must not be told to anybody: names of keys, lock ids, owners. Numbers of few digits are the
     /// times of locks, and stand in many messages.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let is_time = |text: &str| text.len() < 6 && text.bytes().all(|byte| byte.is_ascii_digit());
-        let texts = self.keys.iter().chain(&self.args).map(AsRef::as_ref);
-        texts.filter(move |text| !is_time(text))
+        self.texts().filter(move |text| !is_time(text))
     }
 }
 
@@ -100,8 +187,8 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
             .field("script", &self.script)
-            .field("keys", &self.keys.len())
-            .field("args", &self.args.len())
+            .field("keys", &self.keys)
+            .field("args", &(self.ends.len() - self.keys))
             .finish()
     }
 }
@@ -147,8 +234,8 @@ impl Names {
         Ok(names)
     }
 
-    pub(super) fn key_prefix(&self) -> Text {
-        Cow::Owned(self.key_prefix.clone())
+    pub(super) fn key_prefix(&self) -> &str {
+        &self.key_prefix
     }
 
     /// The name of a lock, without the client's prefix.
@@ -166,23 +253,6 @@ impl Names {
         self.space().index_key(lock_id.as_str())
     }
 
-    /// `name` as it is sent.
-    pub(super) fn sent(&self, name: String) -> Text {
-        match &self.client_prefix {
-            ClientPrefix::Ours(prefix) => Cow::Owned(format!("{prefix}{name}")),
-            ClientPrefix::None | ClientPrefix::Theirs => Cow::Owned(name),
-        }
-    }
-
-    /// `name` as an argument, from which a script finds out the client's prefix; nothing if it is
-    /// known that there is none.
-    pub(super) fn bare(&self, name: &str) -> Option<Text> {
-        match self.client_prefix {
-            ClientPrefix::None => None,
-            ClientPrefix::Ours(_) | ClientPrefix::Theirs => Some(Cow::Owned(name.to_owned())),
-        }
-    }
-
     fn space(&self) -> KeySpace<'_> {
         KeySpace {
             prefix: &self.key_prefix,
@@ -191,16 +261,10 @@ impl Names {
     }
 }
 
-/// The tolerance of the liveness rule as an argument.
-pub(super) fn tolerance() -> Text {
-    const { assert!(TIME_TOLERANCE_MS == 1000) };
-    Cow::Borrowed("1000")
-}
-
 /// How long Redis keeps an entry: past its expiry by the tolerance, so that it is there for as long
 /// as the liveness rule may count it as held.
-pub(super) fn lifetime(ttl_ms: i64) -> Text {
-    Cow::Owned((ttl_ms + TIME_TOLERANCE_MS).to_string())
+pub(super) fn lifetime_ms(ttl_ms: i64) -> i64 {
+    ttl_ms + TIME_TOLERANCE_MS
 }
 
 #[cfg(test)]
@@ -242,25 +306,27 @@ mod tests {
     fn the_clients_prefix_stands_before_keys_only() {
         let key = Key::new("k").unwrap();
         let names = |prefix| Names::new("app", prefix).unwrap();
-        let none = names(ClientPrefix::None);
-        let name = none.lock_key(&key).unwrap();
-        assert_eq!(none.sent(name.clone()), "app:k");
-        assert_eq!(none.bare(&name), None);
-        let ours = names(ClientPrefix::Ours("x:".into()));
-        assert_eq!(ours.sent(name.clone()), "x:app:k");
-        assert_eq!(ours.bare(&name).unwrap(), "app:k");
-        let theirs = names(ClientPrefix::Theirs);
-        assert_eq!(theirs.sent(name.clone()), "app:k");
-        assert_eq!(theirs.bare(&name).unwrap(), "app:k");
+        let name = names(ClientPrefix::None).lock_key(&key).unwrap();
+        for (prefix, sent, bare) in [
+            (ClientPrefix::None, "app:k", None),
+            (ClientPrefix::Ours("x:".into()), "x:app:k", Some("app:k")),
+            (ClientPrefix::Theirs, "app:k", Some("app:k")),
+        ] {
+            let names = names(prefix);
+            let plan = Plan::new(&super::super::acquire::SCRIPT)
+                .key(&names, &name)
+                .bare(&names, &name);
+            assert!(plan.keys().eq([sent]));
+            assert!(plan.args().eq(bare));
+        }
     }
 
     #[test]
     fn debug_output_shows_no_names() {
-        let plan = Plan {
-            script: &super::super::acquire::SCRIPT,
-            keys: vec!["secret".into()],
-            args: vec!["secret".into()],
-        };
+        let names = Names::new("secret", ClientPrefix::None).unwrap();
+        let plan = Plan::new(&super::super::acquire::SCRIPT)
+            .key(&names, "secret")
+            .arg("secret");
         assert!(!format!("{plan:?}").contains("secret"));
     }
 }

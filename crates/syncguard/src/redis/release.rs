@@ -1,10 +1,11 @@
 //! Frees the lock that a lock id owns.
 
-use super::plan::{Names, Plan, script, tolerance};
+use super::plan::{Names, Plan, script};
 use super::reply::{Reply, malformed};
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "release.lua");
 
@@ -14,13 +15,11 @@ script!(SCRIPT, "release.lua");
 /// `InvalidArgument` when the prefix leaves no room.
 pub fn plan(names: &Names, lock_id: &LockId) -> Result<Plan, Error> {
     let index_key = names.index_key(lock_id)?;
-    let mut args = vec![lock_id.as_str().to_owned().into(), tolerance()];
-    args.extend(names.bare(&index_key));
-    Ok(Plan {
-        script: &SCRIPT,
-        keys: vec![names.sent(index_key)],
-        args,
-    })
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &index_key)
+        .arg(lock_id.as_str())
+        .number(TIME_TOLERANCE_MS)
+        .bare(names, &index_key))
 }
 
 /// What the reply means.
@@ -47,18 +46,15 @@ mod tests {
         let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
         let plan_of = |prefix| plan(&Names::new("s", prefix).unwrap(), &id).unwrap();
         let plain = plan_of(ClientPrefix::None);
-        assert_eq!(plain.keys, ["s:id:AAAAAAAAAAAAAAAAAAAAAA"]);
-        assert_eq!(plain.args, ["AAAAAAAAAAAAAAAAAAAAAA", "1000"]);
+        assert!(plain.keys().eq(["s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
+        assert!(plain.args().eq(["AAAAAAAAAAAAAAAAAAAAAA", "1000"]));
         let prefixed = plan_of(ClientPrefix::Ours("app:".into()));
-        assert_eq!(prefixed.keys, ["app:s:id:AAAAAAAAAAAAAAAAAAAAAA"]);
-        assert_eq!(
-            prefixed.args,
-            [
-                "AAAAAAAAAAAAAAAAAAAAAA",
-                "1000",
-                "s:id:AAAAAAAAAAAAAAAAAAAAAA"
-            ]
-        );
+        assert!(prefixed.keys().eq(["app:s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
+        assert!(prefixed.args().eq([
+            "AAAAAAAAAAAAAAAAAAAAAA",
+            "1000",
+            "s:id:AAAAAAAAAAAAAAAAAAAAAA"
+        ]));
     }
 
     #[test]
