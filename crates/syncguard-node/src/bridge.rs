@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::completion::{Completion, Mailbox};
+use crate::completion::Completion;
+use crate::mailbox::Mailbox;
 
 /// What a client's promise was rejected with.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::completion::Mailbox;
+use crate::mailbox::Mailbox;
 
 /// The operations of one environment that can be cancelled.
 #[derive(Default)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use napi::bindgen_prelude::Reference;
 use napi_derive::napi;
 use serde_json::json;
 use syncguard::Error;
@@ -48,38 +47,36 @@ impl NativeBackend {
     /// warnings.
     #[napi(factory)]
     pub fn firestore(
-        completions: Reference<Completions>,
+        completions: &Completions,
         connection: &FirestoreConnection,
         locks: FirestoreLockOptions,
         warn: u32,
     ) -> napi::Result<Self, Code> {
-        let bridge = Arc::new(Bridge::new(Arc::clone(&completions.mailbox), warn));
+        let bridge = Arc::new(Bridge::new(
+            Arc::clone(&completions.environment.mailbox),
+            warn,
+        ));
         let config = locks_config(locks, bridge).map_err(thrown)?;
         let connection = Arc::clone(&connection.shared);
         let backend = FirestoreBackend::on(connection, config).map_err(thrown)?;
-        Ok(Self::of_firestore(backend, completions))
+        Ok(Self::of(backend, completions))
     }
 
     /// Over the client that JavaScript knows by the number `client`, which also hears of warnings.
     #[napi(factory)]
     pub fn firestore_over_client(
-        completions: Reference<Completions>,
+        completions: &Completions,
         client: u32,
         locks: FirestoreLockOptions,
     ) -> napi::Result<Self, Code> {
-        let bridge = Arc::new(Bridge::new(Arc::clone(&completions.mailbox), client));
+        let bridge = Arc::new(Bridge::new(
+            Arc::clone(&completions.environment.mailbox),
+            client,
+        ));
         let config = locks_config(locks, Arc::clone(&bridge)).map_err(thrown)?;
         let transport = Arc::new(ClientTransport::new(bridge, &config));
         let backend = FirestoreBackend::over(transport, config).map_err(thrown)?;
-        Ok(Self::of_firestore(backend, completions))
-    }
-
-    fn of_firestore(backend: FirestoreBackend, completions: Reference<Completions>) -> Self {
-        Self {
-            backend: Arc::new(backend),
-            postgres: None,
-            completions,
-        }
+        Ok(Self::of(backend, completions))
     }
 }
 

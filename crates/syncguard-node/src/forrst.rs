@@ -167,7 +167,7 @@ impl ForrstRelease {
         cancellable: bool,
     ) -> bool {
         let (arguments, answer) = (self.arguments.clone(), Arc::clone(&self.answer));
-        let store = Arc::clone(&backend.backend);
+        let store = Arc::clone(&backend.operations.backend);
         let start = move |cancelled| async move {
             let result = match release(&store, &arguments, cancelled).await {
                 Ok(released) => Ok(released),
@@ -178,7 +178,9 @@ impl ForrstRelease {
             let _ = answer.set(result);
             Ok(Completion::Done)
         };
-        backend.spawn(env, operation, cancellable, start)
+        backend
+            .operations
+            .spawn(&env, operation, cancellable, start)
     }
 
     /// The result, once the operation has ended; throws what to answer if nothing was released.

@@ -12,8 +12,9 @@ use syncguard::{
 };
 
 use crate::cancel::Cancels;
-use crate::completion::{Completion, Mailbox};
+use crate::completion::Completion;
 use crate::granted::Granted;
+use crate::mailbox::Mailbox;
 
 /// An operation that JavaScript has given a number. It is completed once.
 pub(crate) struct Pending {

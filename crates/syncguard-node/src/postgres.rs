@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use napi::Env;
-use napi::bindgen_prelude::Reference;
 use napi_derive::napi;
 use serde_json::{Value, json};
 use syncguard::postgres::{
@@ -17,6 +16,7 @@ use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
 use crate::completion::{Completion, Completions};
 use crate::error::{Code, thrown};
+use crate::operations::Operations;
 use crate::options::{Roots, default_roots, port, timeout, whole};
 use crate::postgres_client::ClientTransport;
 use crate::postgres_connection::PostgresConnection;
@@ -92,7 +92,7 @@ impl NativeBackend {
     /// Over connections of the core's own.
     #[napi(factory)]
     pub fn postgres(
-        completions: Reference<Completions>,
+        completions: &Completions,
         connection: &PostgresConnection,
         locks: PostgresLockOptions,
     ) -> napi::Result<Self, Code> {
@@ -104,11 +104,11 @@ impl NativeBackend {
     /// Over the client that JavaScript knows by the number `client`.
     #[napi(factory)]
     pub fn postgres_over_client(
-        completions: Reference<Completions>,
+        completions: &Completions,
         client: u32,
         locks: PostgresLockOptions,
     ) -> napi::Result<Self, Code> {
-        let bridge = Bridge::new(Arc::clone(&completions.mailbox), client);
+        let bridge = Bridge::new(Arc::clone(&completions.environment.mailbox), client);
         let locks = lock_options(locks).map_err(thrown)?;
         let backend =
             PostgresBackend::with_transport(Arc::new(ClientTransport::new(bridge)), locks);
@@ -119,21 +119,21 @@ impl NativeBackend {
     #[napi]
     pub fn setup_schema(&self, env: Env, operation: u32) -> bool {
         let postgres = self.postgres.clone();
-        self.spawn(env, operation, false, |_| async move {
-            let backend = postgres.ok_or_else(|| {
-                Error::invalid("only a PostgreSQL backend has a schema to set up")
-            })?;
-            backend.setup_schema().await?;
-            Ok(Completion::Done)
-        })
+        self.operations
+            .spawn(&env, operation, false, |_| async move {
+                let backend = postgres.ok_or_else(|| {
+                    Error::invalid("only a PostgreSQL backend has a schema to set up")
+                })?;
+                backend.setup_schema().await?;
+                Ok(Completion::Done)
+            })
     }
 
-    fn of_postgres(backend: PostgresBackend, completions: Reference<Completions>) -> Self {
+    fn of_postgres(backend: PostgresBackend, completions: &Completions) -> Self {
         let backend = Arc::new(backend);
         Self {
-            backend: backend.clone(),
+            operations: Operations::new(backend.clone(), completions),
             postgres: Some(backend),
-            completions,
         }
     }
 }

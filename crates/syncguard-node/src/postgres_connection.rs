@@ -27,7 +27,7 @@ impl PostgresConnection {
             Some(ms) => timeout(ms, "operationTimeoutMs").map_err(thrown)?,
             None => DEFAULT_OPERATION_TIMEOUT,
         };
-        let ask = |client| Bridge::new(Arc::clone(&completions.mailbox), client);
+        let ask = |client| Bridge::new(Arc::clone(&completions.environment.mailbox), client);
         let config = config(options, ask).map_err(thrown)?;
         let shared = postgres::PostgresConnection::new(config, limit).map_err(thrown)?;
         Ok(Self { shared })

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use napi::bindgen_prelude::Reference;
 use napi_derive::napi;
 use syncguard::Error;
 use syncguard::redis::{
@@ -60,34 +59,26 @@ impl NativeBackend {
     /// Over a connection of the core's own.
     #[napi(factory)]
     pub fn redis(
-        completions: Reference<Completions>,
+        completions: &Completions,
         connection: &RedisConnection,
         locks: RedisLockOptions,
     ) -> napi::Result<Self, Code> {
         let backend = connection.backend(locks).map_err(thrown)?;
-        Ok(Self {
-            backend: Arc::new(backend),
-            postgres: None,
-            completions,
-        })
+        Ok(Self::of(backend, completions))
     }
 
     /// Over the client that JavaScript knows by the number `client`.
     #[napi(factory)]
     pub fn redis_over_client(
-        completions: Reference<Completions>,
+        completions: &Completions,
         client: u32,
         locks: RedisLockOptions,
     ) -> napi::Result<Self, Code> {
-        let bridge = Bridge::new(Arc::clone(&completions.mailbox), client);
+        let bridge = Bridge::new(Arc::clone(&completions.environment.mailbox), client);
         let locks = lock_settings(locks, RedisLocks::default()).map_err(thrown)?;
         let transport = Arc::new(ClientTransport::new(bridge));
         let backend = RedisBackend::over(transport, ClientPrefix::Theirs, &locks);
-        Ok(Self {
-            backend: Arc::new(backend.map_err(thrown)?),
-            postgres: None,
-            completions,
-        })
+        Ok(Self::of(backend.map_err(thrown)?, completions))
     }
 }
 

@@ -5,6 +5,7 @@ import { directAccess } from "../lock/direct.js";
 import { failureReason } from "../lock/mutation.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
+import type { ForrstFound } from "../native/exports.js";
 import { readSignal } from "../native/signal.js";
 import { checkObject } from "../options/validation.js";
 import { Refusal, ReleaseCall, rules, URNS } from "./rules.js";
@@ -79,5 +80,7 @@ async function find<C extends BackendCapabilities>(
   if (lockId === undefined || readAtMs === undefined) {
     throw new LockError("Internal", "lookups of this backend do not show who owns a lock", { key });
   }
-  return { acquiredAtMs, expiresAtMs, lockId, owner, readAtMs };
+  const found: ForrstFound & { lockId: string } = { acquiredAtMs, expiresAtMs, lockId, readAtMs };
+  if (owner !== undefined) found.owner = owner;
+  return found;
 }

@@ -38,8 +38,8 @@ export declare class Completions {
    * texts, one after the other. What does not fit stays for the next call.
    */
   drain(): string;
-  /** Sees to it that operations that were kept back are carried out: see `NativeBackend`. */
-  handOver(): void;
+  /** Sends what was kept back: see `NativeBackend`. */
+  flush(): void;
   /** Cancels an operation if it has not finished. */
   cancel(operation: number): void;
   /** Brings a client's answer, in JSON, to the operation that asked for it. */
@@ -100,16 +100,15 @@ export interface FirestoreSettings {
   defaultRoots?: Roots;
 }
 
-export interface ForrstConstants {
-  urn: string;
-  release: string;
-  forceRelease: string;
-  status: string;
-  retryable: Array<string>;
-  codes: Array<string>;
+/** What the functions look at in a lock that somebody holds. */
+export interface ForrstFound {
+  owner?: string;
+  acquiredAtMs: number;
+  expiresAtMs: number;
+  readAtMs: number;
 }
 
-/** The extension's options in one request. Everything that it gives as text is JSON. */
+/** The extension's options in one request. `acquired` gives JSON. */
 export declare class ForrstOptions {
   #native;
 
@@ -121,14 +120,37 @@ export declare class ForrstOptions {
   get waiting(): ForrstWaiting;
   acquired(expiresAtMs: number, lost: boolean): string;
   /** Throws what to answer when the lock stayed held. */
-  contention(): void;
-  /** The extension's data beside that error, if there are any. */
-  refusedData(): string;
+  contention(): never;
 }
 
-export interface ForrstReleaseArguments {
-  key: string;
-  owner: string;
+/**
+ * A call of the release function.
+ *
+ * `start` does all of it on the I/O thread, and `answer` then gives the result. A backend that
+ * JavaScript has wrapped, for telemetry perhaps, is asked step by step instead, so that the wrapper
+ * sees each step: `check_owner` judges what its lookup found, and `released` what its release came
+ * to. Both ways the same functions of the core decide.
+ */
+export declare class ForrstRelease {
+  #native;
+
+  constructor(arguments_: string);
+  get key(): string;
+  /** An operation like those of [`NativeBackend`]. It fails only when the store does. */
+  start(backend: NativeBackend, operation: number, cancellable: boolean): boolean;
+  /** The result, once the operation has ended; throws what to answer if nothing was released. */
+  answer(): string;
+  /** Throws what to answer if the caller may not release what was found. */
+  checkOwner(found?: ForrstFound | undefined | null): void;
+  /** The result of the release. `absent` says why there was nothing to release, where that was so. */
+  released(absent?: string | undefined | null): string;
+}
+
+export interface ForrstUrns {
+  urn: string;
+  release: string;
+  forceRelease: string;
+  status: string;
 }
 
 export interface ForrstWaiting {
@@ -186,15 +208,24 @@ export declare class NativeBackend {
   setupSchema(operation: number): boolean;
   static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
   get capabilities(): Capabilities;
-  acquire(
-    operation: number,
-    cancellable: boolean,
-    key: string,
-    ttlMs: number,
-    owner?: string | undefined | null,
-    timeoutMs?: number | undefined | null,
-  ): boolean;
-  release(operation: number, cancellable: boolean, lockId: string): boolean;
+  /**
+   * A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
+   * a method costs more than the call itself. Its arguments are the operation's number, whether it can be
+   * cancelled, the key, the TTL and the time limit in milliseconds, and the owner.
+   */
+  acquire(): (
+    arg0: number,
+    arg1: boolean,
+    arg2: string,
+    arg3: number,
+    arg4?: number | undefined | null,
+    arg5?: string | undefined | null,
+  ) => boolean;
+  /**
+   * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
+   * whether it can be cancelled, and the lock id.
+   */
+  release(): (arg0: number, arg1: boolean, arg2: string) => boolean;
   extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): boolean;
   isLocked(operation: number, cancellable: boolean, key: string): boolean;
   lookupByKey(operation: number, cancellable: boolean, key: string): boolean;
@@ -392,43 +423,23 @@ export declare function constants(): Constants;
 
 export declare function formatFence(decimal: string): string;
 
-export declare function forrstConstants(): ForrstConstants;
-
 /** Throws the error that a release may not be forced. */
-export declare function forrstForbidden(key: string): void;
+export declare function forrstForbidden(key: string): never;
 
 export declare function forrstForceReleaseResult(key: string, released: boolean): string;
 
 /** Throws the error that a request is malformed. */
-export declare function forrstInvalidRequest(field: string, what: string): void;
+export declare function forrstInvalidRequest(field: string, what: string): never;
 
+/** Checks the arguments of the functions that take a key alone, and gives it. */
 export declare function forrstKeyArgument(arguments_: string): string;
 
-/** Throws the error that a lock is another's. */
-export declare function forrstMismatch(key: string): void;
-
-/** Throws the error that there is no such lock. */
-export declare function forrstNotFound(key: string): void;
-
-export declare function forrstOwns(stored: string | undefined | null, claimed: string): boolean;
-
-export declare function forrstReleaseArguments(arguments_: string): ForrstReleaseArguments;
-
-/** `absent`: why there was nothing to release, if there was not. */
-export declare function forrstReleaseResult(
+export declare function forrstStatusResult(
   key: string,
-  absent?: string | undefined | null,
+  found?: ForrstFound | undefined | null,
 ): string;
 
-export declare function forrstStatusFree(key: string): string;
-
-export declare function forrstStatusHeld(
-  key: string,
-  owner: string | undefined | null,
-  acquiredAtMs: number,
-  expiresAtMs: number,
-  readAtMs: number,
-): string;
+export declare function forrstUrns(): ForrstUrns;
 
 export declare function generateLockId(): string;
 

@@ -18,6 +18,8 @@ import {
  */
 export class AddonStore {
   readonly capabilities: Capabilities;
+  private readonly handAcquire: ReturnType<NativeBackend["acquire"]>;
+  private readonly handRelease: ReturnType<NativeBackend["release"]>;
 
   /** JavaScript that the connection asks lives for as long as `connection` does. */
   constructor(
@@ -25,6 +27,8 @@ export class AddonStore {
     protected readonly connection?: object,
   ) {
     this.capabilities = handle.capabilities;
+    this.handAcquire = handle.acquire();
+    this.handRelease = handle.release();
   }
 
   /** `timeoutMs` ends the attempt before the backend's own limit does. `null`: somebody holds it. */
@@ -36,13 +40,13 @@ export class AddonStore {
     signal: AbortSignal | undefined,
   ): Promise<Acquired | null | Failure> {
     return run<Acquired | null>(signal, (operation, cancellable) =>
-      this.handle.acquire(operation, cancellable, key, ttlMs, owner, timeoutMs),
+      this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner),
     );
   }
 
   release(lockId: string, signal?: AbortSignal): Promise<true | Absence | Failure> {
     return run<true | Absence>(signal, (operation, cancellable) =>
-      this.handle.release(operation, cancellable, lockId),
+      this.handRelease(operation, cancellable, lockId),
     );
   }
 

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use redis::{Value, parse_redis_value_async};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -67,6 +67,8 @@ struct State {
     unwritten: Vec<u8>,
     /// How many calls no attempt was made to write.
     kept: usize,
+    /// Whether the reader is to write: for a task that has kept a call, or because the socket was full.
+    is_readers: bool,
     waiting: VecDeque<Waiting>,
     /// The time of no call is over before this.
     deadline: Option<Instant>,
@@ -82,6 +84,7 @@ impl Pipeline {
             stream,
             unwritten: Vec::new(),
             kept: 0,
+            is_readers: false,
             waiting: VecDeque::new(),
             deadline: None,
             reader: Waker::noop().clone(),
@@ -126,6 +129,7 @@ impl Pipeline {
         let is_kept = state.write_or_keep();
         if is_kept && is_task {
             // The reader runs after the tasks that are ready now, which may call as well.
+            state.is_readers = true;
             state.reader.wake_by_ref();
         }
         Ok(is_kept)
@@ -141,7 +145,8 @@ impl Pipeline {
     /// Reads answers until the stream ends, and gives the reason.
     pub(super) async fn read(&self) -> Error {
         let mut decoder = Default::default();
-        let mut answers = Answers(self);
+        // The parser asks for a few bytes at a time.
+        let mut answers = BufReader::new(Answers(self));
         let mut timer = pin!(sleep_until(Instant::now()));
         loop {
             let mut next = pin!(parse_redis_value_async(&mut decoder, &mut answers));
@@ -153,7 +158,11 @@ impl Pipeline {
                 value
             });
             match value.await {
-                Ok(value) => self.answer(value),
+                Ok(value) => {
+                    if !self.answer(value) {
+                        return to_error(Cause::Unreadable, true);
+                    }
+                }
                 Err(error) => return driver_error(&error, true),
             }
         }
@@ -170,13 +179,13 @@ impl Pipeline {
         }
     }
 
-    /// Tells whoever has waited longest.
-    fn answer(&self, value: Value) {
+    /// Tells whoever has waited longest; `false` if nobody waits.
+    fn answer(&self, value: Value) -> bool {
         let answer = self.understand(value);
         let waiting = {
             let mut state = self.lock();
             let Some(state) = state.as_mut() else {
-                return;
+                return false;
             };
             state.stream.reply_is_complete();
             if let Ok(Answer::Refused(text)) = &answer {
@@ -185,9 +194,7 @@ impl Pipeline {
             state.waiting.pop_front()
         };
         self.pulse.answered();
-        if let Some(waiting) = waiting {
-            waiting.end(answer);
-        }
+        waiting.map(|waiting| waiting.end(answer)).is_some()
     }
 
     fn understand(&self, value: Value) -> Result<Answer, Error> {
@@ -243,12 +250,16 @@ impl State {
     /// Gives the socket what it takes. The reader is woken when it takes more.
     fn write(&mut self) {
         self.kept = 0;
+        self.is_readers = false;
         let mut stream = Pin::new(&mut self.stream);
         let mut cx = Context::from_waker(&self.reader);
         while !self.unwritten.is_empty() {
             match stream.as_mut().poll_write(&mut cx, &self.unwritten) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => drop(self.unwritten.drain(..bytes)),
-                Poll::Pending => return,
+                Poll::Pending => {
+                    self.is_readers = true;
+                    return;
+                }
                 // The reader will find the reason.
                 Poll::Ready(_) => self.unwritten.clear(),
             }
@@ -304,7 +315,7 @@ impl AsyncRead for Answers<'_> {
             state.reader = cx.waker().clone();
         }
         let read = Pin::new(&mut state.stream).poll_read(cx, buf);
-        if read.is_pending() {
+        if read.is_pending() && state.is_readers {
             state.write();
         }
         read

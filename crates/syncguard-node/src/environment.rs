@@ -1,0 +1,81 @@
+//! One environment of JavaScript: a process's main thread, or a worker.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use napi::{Env, sys};
+use syncguard::{Backend, Error};
+
+use crate::mailbox::Mailbox;
+
+/// What only the environment's own thread touches.
+pub(crate) struct Environment {
+    pub(crate) mailbox: Arc<Mailbox>,
+    in_flight: Cell<usize>,
+    /// Whether it is kept alive.
+    is_held: Cell<bool>,
+    /// Whether the task runs that wakes JavaScript.
+    is_announcing: Cell<bool>,
+    /// The backends that have kept something back.
+    kept: RefCell<Vec<Arc<dyn Backend>>>,
+}
+
+impl Environment {
+    pub(crate) fn new(mailbox: Mailbox) -> Self {
+        Self {
+            mailbox: Arc::new(mailbox),
+            in_flight: Cell::new(0),
+            is_held: Cell::new(false),
+            is_announcing: Cell::new(false),
+            kept: RefCell::default(),
+        }
+    }
+
+    /// Sends what was kept back.
+    pub(crate) fn flush(&self) {
+        for backend in self.kept.take() {
+            backend.flush();
+        }
+        self.mailbox.hand_over();
+    }
+
+    /// Counts an operation that starts; the process stays alive until it is drained, and what it leaves
+    /// to be done in the background is done.
+    pub(crate) fn begin(&self, env: &Env) -> Result<(), Error> {
+        self.in_flight.set(self.in_flight.get() + 1);
+        if !self.is_held.replace(true) {
+            // SAFETY: this runs on the thread of `env`, inside a call from JavaScript, so the
+            // environment and the threadsafe function it owns are alive.
+            unsafe { sys::napi_ref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
+        }
+        if !self.is_announcing.get() {
+            // With the first operation: making a backend starts nothing.
+            self.mailbox.start_announcing()?;
+            self.is_announcing.set(true);
+        }
+        Ok(())
+    }
+
+    /// Lets [`flush`](Self::flush) reach `backend`.
+    pub(crate) fn flush_later(&self, backend: &Arc<dyn Backend>) {
+        let mut kept = self.kept.borrow_mut();
+        if !kept.iter().any(|known| Arc::ptr_eq(known, backend)) {
+            kept.push(Arc::clone(backend));
+        }
+    }
+
+    /// Whether there is anything for [`flush`](Self::flush) to do.
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.borrow().is_empty() || self.mailbox.has_kept()
+    }
+
+    pub(crate) fn end(&self, env: &Env, count: usize) {
+        let left = self.in_flight.get().saturating_sub(count);
+        self.in_flight.set(left);
+        let is_idle = left == 0 && !self.mailbox.busy.any();
+        if is_idle && self.is_held.replace(false) {
+            // SAFETY: as in `begin`.
+            unsafe { sys::napi_unref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
+        }
+    }
+}
