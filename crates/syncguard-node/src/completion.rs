@@ -35,6 +35,12 @@ pub(crate) enum Completion {
     },
 }
 
+impl Completion {
+    pub(crate) fn is_question(&self) -> bool {
+        matches!(self, Self::Ask { .. })
+    }
+}
+
 /// How outcomes are numbered in a batch.
 #[napi]
 pub enum Tag {
@@ -61,7 +67,7 @@ const VALUES: usize = 5;
 #[napi]
 pub struct Completions {
     pub(crate) environment: Rc<Environment>,
-    numbers: RefCell<Float64Array>,
+    numbers: Rc<RefCell<Float64Array>>,
 }
 
 #[napi]
@@ -77,49 +83,33 @@ impl Completions {
             .build()?;
         Ok(Self {
             environment: Rc::new(Environment::new(Mailbox::new(wake))),
-            numbers: RefCell::new(numbers),
+            numbers: Rc::new(RefCell::new(numbers)),
         })
     }
 
-    /// Writes finished operations into the array of the constructor, the count first, and returns their
-    /// texts, one after the other. What does not fit stays for the next call.
+    /// A function that writes finished operations into the array of the constructor, the count first, and
+    /// returns their texts, one after the other. What does not fit stays for the next call.
     #[napi]
-    pub fn drain(&self, env: Env) -> String {
-        let mut numbers = self.numbers.borrow_mut();
-        // SAFETY: JavaScript waits for this call to return, and nothing else has the array's memory
-        // while it does: the array is `native/operations.ts`'s own and no other thread sees it.
-        let numbers = unsafe { numbers.as_mut() };
-        let room = numbers.len().saturating_sub(1) / WIDTH;
-        let batch = self.environment.mailbox.take(room);
-        if let Some(count) = numbers.first_mut() {
-            *count = batch.len() as f64;
-        }
-        let questions =
-            |(_, outcome): &&(u32, Completion)| matches!(outcome, Completion::Ask { .. });
-        self.environment
-            .end(&env, batch.len() - batch.iter().filter(questions).count());
-        let mut texts = String::new();
-        let records = numbers
-            .get_mut(1..)
-            .unwrap_or_default()
-            .chunks_exact_mut(WIDTH);
-        for ((operation, outcome), record) in batch.into_iter().zip(records) {
-            let (tag, values) = encode(outcome, &mut texts);
-            for (slot, number) in record.iter_mut().zip(
-                [f64::from(operation), f64::from(tag as u8)]
-                    .into_iter()
-                    .chain(values),
-            ) {
-                *slot = number;
-            }
-        }
-        texts
+    pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), String>> {
+        let (environment, numbers) = (Rc::clone(&self.environment), Rc::clone(&self.numbers));
+        env.create_function_from_closure("drain", move |call| {
+            let mut numbers = numbers.borrow_mut();
+            // SAFETY: JavaScript waits for this call to return, and nothing else has the array's memory
+            // while it does: the array is `native/operations.ts`'s own and no other thread sees it.
+            let numbers = unsafe { numbers.as_mut() };
+            let batch = environment.take(call.env, numbers.len().saturating_sub(1) / WIDTH);
+            Ok(write(batch, numbers))
+        })
     }
 
-    /// Sends what was kept back: see `NativeBackend`.
+    /// A function that sends what was kept back: see `NativeBackend`.
     #[napi]
-    pub fn flush(&self) {
-        self.environment.flush();
+    pub fn flush<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), ()>> {
+        let environment = Rc::clone(&self.environment);
+        env.create_function_from_closure("flush", move |_| {
+            environment.flush();
+            Ok(())
+        })
     }
 
     /// Cancels an operation if it has not finished.
@@ -156,6 +146,24 @@ impl Drop for Completions {
     fn drop(&mut self) {
         self.environment.mailbox.abandon();
     }
+}
+
+/// Writes a batch into `numbers`, the count first, and gives the texts.
+fn write(batch: Vec<(u32, Completion)>, numbers: &mut [f64]) -> String {
+    let mut texts = String::new();
+    let Some((count, records)) = numbers.split_first_mut() else {
+        return texts;
+    };
+    *count = batch.len() as f64;
+    for ((operation, completion), record) in batch.into_iter().zip(records.chunks_exact_mut(WIDTH))
+    {
+        let (tag, values) = encode(completion, &mut texts);
+        let head = [f64::from(operation), f64::from(tag as u8)];
+        for (slot, number) in record.iter_mut().zip(head.into_iter().chain(values)) {
+            *slot = number;
+        }
+    }
+    texts
 }
 
 /// The tag and the values of an outcome. Its texts go to the end of `texts`, and the length of each

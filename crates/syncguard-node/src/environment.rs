@@ -6,6 +6,7 @@ use std::sync::Arc;
 use napi::{Env, sys};
 use syncguard::{Backend, Error};
 
+use crate::completion::Completion;
 use crate::mailbox::Mailbox;
 
 /// What only the environment's own thread touches.
@@ -69,13 +70,17 @@ impl Environment {
         !self.kept.borrow().is_empty() || self.mailbox.has_kept()
     }
 
-    pub(crate) fn end(&self, env: &Env, count: usize) {
-        let left = self.in_flight.get().saturating_sub(count);
+    /// The finished operations, at most `room` of them.
+    pub(crate) fn take(&self, env: &Env, room: usize) -> Vec<(u32, Completion)> {
+        let batch = self.mailbox.take(room);
+        let questions = batch.iter().filter(|(_, one)| one.is_question()).count();
+        let left = self.in_flight.get().saturating_sub(batch.len() - questions);
         self.in_flight.set(left);
         let is_idle = left == 0 && !self.mailbox.busy.any();
         if is_idle && self.is_held.replace(false) {
             // SAFETY: as in `begin`.
             unsafe { sys::napi_unref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
         }
+        batch
     }
 }

@@ -34,12 +34,12 @@ export declare class Completions {
   /** `on_ready` is called when finished operations wait to be drained into `numbers`. */
   constructor(onReady: () => void, numbers: Float64Array);
   /**
-   * Writes finished operations into the array of the constructor, the count first, and returns their
-   * texts, one after the other. What does not fit stays for the next call.
+   * A function that writes finished operations into the array of the constructor, the count first, and
+   * returns their texts, one after the other. What does not fit stays for the next call.
    */
-  drain(): string;
-  /** Sends what was kept back: see `NativeBackend`. */
-  flush(): void;
+  drain(): () => string;
+  /** A function that sends what was kept back: see `NativeBackend`. */
+  flush(): () => void;
   /** Cancels an operation if it has not finished. */
   cancel(operation: number): void;
   /** Brings a client's answer, in JSON, to the operation that asked for it. */

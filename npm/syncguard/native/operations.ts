@@ -68,16 +68,23 @@ let completions: Completions | undefined;
 
 /** The operations of this environment; made when the first backend is. */
 export function ownCompletions(): Completions {
-  completions ??= new addon.Completions(onReady, numbers);
+  if (completions === undefined) {
+    completions = new addon.Completions(onReady, numbers);
+    drain = completions.drain();
+    flushKept = completions.flush();
+  }
   return completions;
 }
+
+let drain: ReturnType<Completions["drain"]>;
+let flushKept: ReturnType<Completions["flush"]>;
 
 function onReady(): void {
   const source = completions;
   if (source === undefined) return;
   let count: number;
   do {
-    const texts = source.drain();
+    const texts = drain();
     count = numbers[0] as number;
     let from = 0;
     for (let at = 1; at < 1 + count * WIDTH; at += WIDTH) {
@@ -253,7 +260,7 @@ let willFlush = false;
 
 function flush(): void {
   willFlush = false;
-  completions?.flush();
+  flushKept();
 }
 
 /**

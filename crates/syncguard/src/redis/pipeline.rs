@@ -26,6 +26,9 @@ use super::reply::Reply;
 use crate::error::Error;
 use crate::redact;
 
+/// Fewer calls than these are not worth a write of their own while others are on their way.
+const FEW: usize = 8;
+
 /// What a server says to a call.
 pub(super) enum Answer {
     Reply(Reply),
@@ -236,11 +239,12 @@ impl Pipeline {
 }
 
 impl State {
-    /// Writes what is kept as soon as it is as much as is on its way: then the server has always something
-    /// to do, and what comes together goes out together. A call on its own is written at once.
+    /// Writes a call at once that is alone, or when as much is kept as is on its way: then the server has
+    /// something to do while the next come. Else what comes together goes out together.
     fn write_or_keep(&mut self) -> bool {
         self.kept += 1;
-        if self.kept * 2 < self.waiting.len() {
+        let on_their_way = self.waiting.len() - self.kept;
+        if on_their_way > 0 && self.kept < on_their_way.max(FEW) {
             return true;
         }
         self.write();
