@@ -37,3 +37,4 @@ mod postgres_connection;
 mod redis;
 mod redis_client;
 mod redis_connection;
+mod spin;

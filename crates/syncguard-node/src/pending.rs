@@ -14,6 +14,7 @@ use syncguard::{
 use crate::cancel::Cancels;
 use crate::completion::Completion;
 use crate::granted::Granted;
+use crate::io_thread::Running;
 use crate::mailbox::Mailbox;
 
 /// An operation that JavaScript has given a number. It is completed once.
@@ -63,6 +64,7 @@ impl Pending {
     ) {
         let mailbox = Arc::clone(&self.mailbox);
         mailbox.start(Box::pin(async move {
+            let _running = Running::start();
             let ended = AssertUnwindSafe(running).catch_unwind().await;
             self.put(ended.unwrap_or_else(|_| Err(panicked())));
         }));

@@ -317,11 +317,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         DEFAULT_OPERATION_TIMEOUT
     }
 
-    /// Whether an operation that starts now would wait for others to end, for want of connections.
-    fn is_saturated(&self) -> bool {
-        false
-    }
-
     /// Takes the lock if nobody holds it. The fence is counted in the same step, and its limit is
     /// checked before anything is written.
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error>;

@@ -197,11 +197,6 @@ impl Backend for PostgresBackend {
         self.options.operation_timeout
     }
 
-    fn is_saturated(&self) -> bool {
-        let executor = self.executor.get();
-        executor.is_ok_and(|executor| executor.runner.connections.is_saturated())
-    }
-
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let executor = self.executor.get()?;
         let names = Names::new(&request.key)?;

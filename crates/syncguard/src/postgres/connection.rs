@@ -68,12 +68,6 @@ impl Connections {
         }
     }
 
-    /// Whether as many operations are under way as there are connections for.
-    pub(super) fn is_saturated(&self) -> bool {
-        let most = self.transport.connections();
-        most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) >= most)
-    }
-
     /// Whether operations are under way for more than three quarters of the connections.
     pub(super) fn is_busy(&self) -> bool {
         let most = self.transport.connections();
