@@ -305,3 +305,6 @@ impl Drop for Attempt {
         undo::release_in_background(&self.backend, &self.lock_id, self.ttl, lock);
     }
 }
+
+#[cfg(test)]
+mod tests;

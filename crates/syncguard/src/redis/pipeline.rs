@@ -339,3 +339,6 @@ fn reply(value: Value) -> Result<Reply, Error> {
         _ => return Err(to_error(Cause::Unreadable, true)),
     })
 }
+
+#[cfg(test)]
+mod tests;

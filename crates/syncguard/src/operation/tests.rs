@@ -1,0 +1,180 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::backend::{Absence, Capabilities, Grant, OnSent, TimeAuthority};
+use crate::fence::Fence;
+use crate::work::Work;
+
+/// A store that keeps what it is sent, for the test to answer.
+#[derive(Default)]
+struct Store {
+    work: Work,
+    sent: Mutex<Vec<(Operation, OnSent)>>,
+    releases: AtomicUsize,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+#[async_trait]
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "test",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn send(&self, operation: Operation, _deadline: Instant, on_sent: OnSent) -> bool {
+        self.sent.lock().unwrap().push((operation, on_sent));
+        true
+    }
+
+    async fn acquire(&self, _: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        unreachable!("it is sent")
+    }
+
+    async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
+        self.releases.fetch_add(1, SeqCst);
+        Ok(ReleaseOutcome::Released)
+    }
+
+    async fn extend(&self, _: &LockId, _: Ttl) -> Result<ExtendOutcome, Error> {
+        Ok(ExtendOutcome::Absent(Absence::NotFound))
+    }
+
+    async fn is_locked(&self, _: &Key) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    async fn lookup(&self, _: &Lookup) -> Result<Option<LockRecord>, Error> {
+        Ok(None)
+    }
+
+    async fn force_release(&self, _: &Key) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    async fn shut_down(&self) {}
+}
+
+/// Sends an acquisition, lets `answer` tell how it went, and gives what the caller hears.
+async fn ended(store: &Arc<Store>, answer: impl FnOnce(Operation, OnSent)) -> Ended {
+    let backend: Arc<dyn Backend> = Arc::clone(store) as _;
+    let key = Key::new("key").unwrap();
+    let request = AcquireRequest::new(key, Ttl::DEFAULT).unwrap();
+    let (sender, receiver) = oneshot::channel();
+    let must_flush = send(
+        &backend,
+        Operation::Acquire(request),
+        CallOptions::default(),
+        move |ended| assert!(sender.send(ended).is_ok()),
+    );
+    assert!(must_flush);
+    let (operation, on_sent) = store.sent.lock().unwrap().pop().unwrap();
+    answer(operation, on_sent);
+    receiver.await.unwrap()
+}
+
+fn grant(operation: Operation) -> Outcome {
+    let Operation::Acquire(request) = operation else {
+        panic!("{operation:?}");
+    };
+    Outcome::Acquire(AcquireOutcome::Acquired(Grant {
+        lock_id: request.lock_id,
+        fence: Fence::from_counter(1).unwrap(),
+        expires_at_ms: 1,
+    }))
+}
+
+fn error(ended: Ended) -> Error {
+    match ended {
+        Ended::Done(answer) => answer.unwrap_err(),
+        Ended::NotSent(_) => panic!("not sent"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_told_in_time_stays() {
+    let store = Arc::<Store>::default();
+    let ended = ended(&store, |operation, on_sent| {
+        on_sent(Sent::Answered(Ok(grant(operation))));
+    })
+    .await;
+    assert!(matches!(ended, Ended::Done(Ok(Outcome::Acquire(_)))));
+    store.work.finish(Duration::from_secs(9)).await;
+    assert_eq!(store.releases.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_too_late_is_undone() {
+    let store = Arc::<Store>::default();
+    let ended = ended(&store, |operation, on_sent| {
+        on_sent(Sent::Late(Box::pin(async { Ok(grant(operation)) })));
+    })
+    .await;
+    assert_eq!(error(ended).kind(), ErrorKind::NetworkTimeout);
+    store.work.background_done().await;
+    assert!(store.releases.load(SeqCst) > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_is_undone() {
+    let store = Arc::<Store>::default();
+    let ended = ended(&store, |_, on_sent| {
+        let lost = Error::new(ErrorKind::ServiceUnavailable, "lost").with_unknown_outcome();
+        on_sent(Sent::Answered(Err(lost)));
+    })
+    .await;
+    assert!(error(ended).is_outcome_unknown());
+    store.work.background_done().await;
+    assert!(store.releases.load(SeqCst) > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_sent_comes_back_and_counts_no_more() {
+    let store = Arc::<Store>::default();
+    let ended = ended(&store, |operation, on_sent| {
+        on_sent(Sent::NotSent(operation));
+    })
+    .await;
+    assert!(matches!(ended, Ended::NotSent(Operation::Acquire(_))));
+    let start = Instant::now();
+    store.work.finish(Duration::from_secs(9)).await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_it_and_then_nothing_is_sent() {
+    let store = Arc::<Store>::default();
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let release = || Operation::Release(LockId::generate().unwrap());
+    send(&backend, release(), CallOptions::default(), drop);
+    let start = Instant::now();
+    tokio::join!(store.work.finish(Duration::from_secs(9)), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (_, on_sent) = store.sent.lock().unwrap().pop().unwrap();
+        let done = Outcome::Release(ReleaseOutcome::Released);
+        on_sent(Sent::Answered(Ok(done)));
+    });
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+
+    let (sender, receiver) = oneshot::channel();
+    send(&backend, release(), CallOptions::default(), |ended| {
+        assert!(sender.send(ended).is_ok());
+    });
+    let error = error(receiver.await.unwrap());
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
