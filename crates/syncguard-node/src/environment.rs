@@ -57,6 +57,11 @@ impl Environment {
         Ok(())
     }
 
+    /// Whether one operation is in flight.
+    pub(crate) fn is_lone(&self) -> bool {
+        self.in_flight.get() == 1
+    }
+
     /// Lets [`flush`](Self::flush) reach `backend`.
     pub(crate) fn flush_later(&self, backend: &Arc<dyn Backend>) {
         let mut kept = self.kept.borrow_mut();

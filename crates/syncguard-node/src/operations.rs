@@ -87,6 +87,10 @@ impl Operations {
         if let Err(error) = started {
             environment.mailbox.fail(number, error);
         }
+        if environment.is_lone() {
+            // Nothing comes that it could go with, and JavaScript may block its thread now.
+            environment.flush();
+        }
         environment.has_kept()
     }
 }
