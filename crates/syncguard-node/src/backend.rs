@@ -72,6 +72,10 @@ impl NativeBackend {
     /// a method costs more than the call itself. Its arguments are the operation's number, whether it can be
     /// cancelled, the key, the TTL and the time limit in milliseconds, and the owner.
     #[napi]
+    #[allow(
+        clippy::type_complexity,
+        reason = "TypeScript's types are made from what stands here, and know no aliases"
+    )]
     pub fn acquire<'env>(
         &self,
         env: &'env Env,
@@ -97,6 +101,10 @@ impl NativeBackend {
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
     /// whether it can be cancelled, and the lock id.
     #[napi]
+    #[allow(
+        clippy::type_complexity,
+        reason = "TypeScript's types are made from what stands here, and know no aliases"
+    )]
     pub fn release<'env>(
         &self,
         env: &'env Env,
