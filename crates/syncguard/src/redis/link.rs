@@ -39,7 +39,7 @@ pub(super) struct Link<D: Dial> {
 }
 
 enum State<C> {
-    Down(Rest),
+    Down(ReconnectBackoff),
     Dialing(watch::Receiver<Progress<C>>),
     Up {
         connection: Arc<C>,
@@ -51,7 +51,7 @@ enum State<C> {
 
 /// Between attempts.
 #[derive(Clone)]
-struct Rest {
+struct ReconnectBackoff {
     attempts: u32,
     /// The end of the first of them.
     since: Instant,
@@ -62,7 +62,7 @@ struct Rest {
 struct Progress<C> {
     refusal: Option<Error>,
     /// When the first attempt failed, while it is between attempts.
-    resting_since: Option<Instant>,
+    waiting_since: Option<Instant>,
     connection: Option<Arc<C>>,
 }
 
@@ -71,7 +71,7 @@ impl<D: Dial> Link<D> {
         Self {
             dial: Arc::new(dial),
             patience,
-            state: Arc::new(Mutex::new(State::Down(Rest {
+            state: Arc::new(Mutex::new(State::Down(ReconnectBackoff {
                 attempts: 0,
                 since: Instant::now(),
                 until: Instant::now(),
@@ -102,36 +102,36 @@ impl<D: Dial> Link<D> {
         &self,
     ) -> Result<Result<Arc<D::Connection>, watch::Receiver<Progress<D::Connection>>>, Error> {
         let mut state = lock(&self.state);
-        let rest = match &*state {
+        let backoff = match &*state {
             State::Up { connection, .. } if connection.is_open() => {
                 return Ok(Ok(Arc::clone(connection)));
             }
             State::Up {
                 since, attempts, ..
-            } => Rest::after_connection(*since, *attempts),
+            } => ReconnectBackoff::after_connection(*since, *attempts),
             State::Dialing(progress) => return Ok(Err(progress.clone())),
-            State::Down(rest) => match &rest.refusal {
+            State::Down(backoff) => match &backoff.refusal {
                 Some(refusal)
-                    if Instant::now() < rest.until
-                        && (!may_pass(refusal) || rest.since.elapsed() >= self.patience) =>
+                    if Instant::now() < backoff.until
+                        && (!may_pass(refusal) || backoff.since.elapsed() >= self.patience) =>
                 {
                     return Err(refusal.clone());
                 }
-                _ => rest.clone(),
+                _ => backoff.clone(),
             },
             State::Closed => return Err(closed()),
         };
         let (sender, progress) = watch::channel(Progress {
             // One that cannot pass is asked about anew: that its time is over is why we are here.
-            refusal: rest.refusal.clone().filter(may_pass),
-            resting_since: (Instant::now() < rest.until).then_some(rest.since),
+            refusal: backoff.refusal.clone().filter(may_pass),
+            waiting_since: (Instant::now() < backoff.until).then_some(backoff.since),
             connection: None,
         });
         *state = State::Dialing(progress.clone());
         let attempts = dial(
             Arc::clone(&self.dial),
             Arc::clone(&self.state),
-            rest,
+            backoff,
             sender,
         );
         tokio::spawn(attempts);
@@ -141,14 +141,14 @@ impl<D: Dial> Link<D> {
     fn forget(&self, progress: &watch::Receiver<Progress<D::Connection>>) {
         let mut state = lock(&self.state);
         if matches!(&*state, State::Dialing(current) if current.same_channel(progress)) {
-            *state = State::Down(Rest::after(0, None, Instant::now()));
+            *state = State::Down(ReconnectBackoff::after(0, None, Instant::now()));
         }
     }
 
     /// Why there is no connection, if the last attempt to make one failed.
     pub(super) fn trouble(&self) -> Option<Error> {
         match &*lock(&self.state) {
-            State::Down(rest) => rest.refusal.clone(),
+            State::Down(backoff) => backoff.refusal.clone(),
             State::Dialing(progress) => progress.borrow().refusal.clone(),
             State::Up { .. } | State::Closed => None,
         }
@@ -171,7 +171,7 @@ impl<D: Dial> Link<D> {
     }
 }
 
-impl Rest {
+impl ReconnectBackoff {
     /// After a connection that was lost: one that was of no use counts as a failed attempt.
     fn after_connection(since: Instant, attempts: u32) -> Self {
         if since.elapsed() < STABLE_AFTER {
@@ -205,13 +205,13 @@ impl Rest {
 async fn dial<D: Dial>(
     dialer: Arc<D>,
     state: Arc<Mutex<State<D::Connection>>>,
-    mut rest: Rest,
+    mut backoff: ReconnectBackoff,
     progress: watch::Sender<Progress<D::Connection>>,
 ) {
     loop {
-        sleep_until(rest.until).await;
+        sleep_until(backoff.until).await;
         progress.send_if_modified(|now| {
-            now.resting_since = None;
+            now.waiting_since = None;
             false
         });
         let refusal = match dialer.dial().await {
@@ -225,19 +225,19 @@ async fn dial<D: Dial>(
                 *state = State::Up {
                     connection: Arc::clone(&connection),
                     since: Instant::now(),
-                    attempts: rest.attempts,
+                    attempts: backoff.attempts,
                 };
                 progress.send_modify(|now| now.connection = Some(connection));
                 return;
             }
             Err(refusal) => refusal,
         };
-        let since = match rest.refusal {
-            Some(_) => rest.since,
+        let since = match backoff.refusal {
+            Some(_) => backoff.since,
             None => Instant::now(),
         };
-        rest = Rest::after(
-            rest.attempts.saturating_add(1),
+        backoff = ReconnectBackoff::after(
+            backoff.attempts.saturating_add(1),
             Some(refusal.clone()),
             since,
         );
@@ -248,13 +248,13 @@ async fn dial<D: Dial>(
         }
         // One receiver is the state's own.
         if give_up || progress.receiver_count() <= 1 {
-            *state = State::Down(rest);
+            *state = State::Down(backoff);
             progress.send_modify(|now| now.refusal = Some(refusal));
             return;
         }
         progress.send_modify(|now| {
             now.refusal = Some(refusal);
-            now.resting_since = Some(since);
+            now.waiting_since = Some(since);
         });
     }
 }
@@ -271,7 +271,7 @@ async fn wait<C>(
         {
             let now = progress.borrow_and_update();
             // Nothing is tried at the moment, and others have waited already.
-            if let Some(since) = now.resting_since {
+            if let Some(since) = now.waiting_since {
                 end = end.min(since + patience);
                 late = Instant::now() >= end;
             }
