@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::call::Call;
 use super::error::{Cause, driver_error, error_text, reply_code, to_error};
 use super::limited::Limited;
-use super::pulse::Pulse;
+use super::liveness::Liveness as Pulse;
 use super::reply::Reply;
 use crate::error::Error;
 use crate::redact;

@@ -15,14 +15,14 @@ use tokio::time::sleep;
 
 /// What goes over a connection, counted.
 #[derive(Default)]
-pub(super) struct Pulse {
+pub(super) struct Liveness {
     sent: AtomicU64,
     answered: AtomicU64,
     watched: AtomicBool,
     wake: Notify,
 }
 
-impl Pulse {
+impl Liveness {
     pub(super) fn sent(&self) {
         self.sent.fetch_add(1, SeqCst);
         if !self.watched.load(SeqCst) && !self.watched.swap(true, SeqCst) {
@@ -81,40 +81,40 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    async fn stops_within(pulse: &Pulse, limit: Duration, alive: bool) -> bool {
-        let stops = pulse.stops(PATIENCE, || async move { alive });
+    async fn stops_within(liveness: &Liveness, limit: Duration, alive: bool) -> bool {
+        let stops = liveness.stops(PATIENCE, || async move { alive });
         timeout(limit, stops).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unanswered_call_tells() {
-        let pulse = Pulse::default();
-        pulse.sent();
+        let liveness = Liveness::default();
+        liveness.sent();
         let start = Instant::now();
-        assert!(stops_within(&pulse, PATIENCE * 9, false).await);
+        assert!(stops_within(&liveness, PATIENCE * 9, false).await);
         assert!(start.elapsed() <= PATIENCE * 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_connection_with_nothing_to_say_is_left_alone() {
-        let pulse = Pulse::default();
-        assert!(!stops_within(&pulse, PATIENCE * 9, false).await);
-        pulse.sent();
-        pulse.answered();
-        assert!(!stops_within(&pulse, PATIENCE * 9, false).await);
+        let liveness = Liveness::default();
+        assert!(!stops_within(&liveness, PATIENCE * 9, false).await);
+        liveness.sent();
+        liveness.answered();
+        assert!(!stops_within(&liveness, PATIENCE * 9, false).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_answers_when_asked_is_slow_and_not_gone() {
-        let pulse = Pulse::default();
-        pulse.sent();
-        assert!(!stops_within(&pulse, PATIENCE * 9, true).await);
+        let liveness = Liveness::default();
+        liveness.sent();
+        assert!(!stops_within(&liveness, PATIENCE * 9, true).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_after_many_answers_tells() {
-        let pulse = Arc::new(Pulse::default());
-        let busy = Arc::clone(&pulse);
+        let liveness = Arc::new(Liveness::default());
+        let busy = Arc::clone(&liveness);
         let load = tokio::spawn(async move {
             for _ in 0..50 {
                 busy.sent();
@@ -124,7 +124,7 @@ mod tests {
             // Given up by their callers, which is no answer.
             busy.sent();
         });
-        let stops = pulse.stops(PATIENCE, || async { false });
+        let stops = liveness.stops(PATIENCE, || async { false });
         let start = Instant::now();
         timeout(PATIENCE * 20, stops).await.unwrap();
         let silent_for = start.elapsed() - PATIENCE * 5;
