@@ -16,7 +16,7 @@ use super::is_locked::IsLocked;
 use super::names::{Names, lock_name};
 use super::release::{Release, Releases};
 use super::runner::Runner;
-use super::share::Subject;
+use super::quota::Subject;
 use super::statement::Transport;
 use super::tables::Tables;
 use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};

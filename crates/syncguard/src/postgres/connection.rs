@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::config::PostgresConfig;
 use super::pool::Pool;
-use super::share::Shares;
+use super::quota::Quotas;
 use super::statement::Transport;
 use crate::error::Error;
 use crate::shared::Shared;
@@ -54,15 +54,15 @@ impl fmt::Debug for PostgresConnection {
 #[derive(Debug)]
 pub(super) struct Connections {
     pub(super) transport: Arc<dyn Transport>,
-    /// Where statements have connections to themselves.
-    pub(super) shares: Option<Shares>,
+    /// `None` if the transport does not say how many connections it has.
+    pub(super) quotas: Option<Quotas>,
     under_way: AtomicUsize,
 }
 
 impl Connections {
     pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
-            shares: transport.connections().map(Shares::new),
+            quotas: transport.connections().map(Quotas::new),
             transport,
             under_way: AtomicUsize::new(0),
         }

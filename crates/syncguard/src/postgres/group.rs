@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::runner::Runner;
-use super::share::Subject;
+use super::quota::Subject;
 use super::statement::{Call, Row};
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::connection::Connections;
 use super::error::Failure;
 use super::schema;
-use super::share::Subject;
+use super::quota::Subject;
 use super::statement::{Call, Row};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
@@ -50,11 +50,11 @@ impl Runner {
         subject: Option<Subject<'_>>,
         call: &Call<'_>,
     ) -> Result<Option<Row>, Failure> {
-        let _place = match (&self.connections.shares, subject) {
-            (Some(shares), Some(subject)) => Some(shares.enter(subject).await),
+        let _permit = match (&self.connections.quotas, subject) {
+            (Some(quotas), Some(subject)) => Some(quotas.acquire(subject).await),
             _ => None,
         };
-        // Who waits for a place of its key takes no connection from anybody.
+        // A statement that waits for its key's permit does not count as one that uses a connection.
         let _under_way = self.connections.begin();
         let mut tries = 0;
         let seen = self.provision.as_ref().map(Provision::count);
@@ -69,9 +69,9 @@ impl Runner {
                     provision.make(self, seen).await.map_err(Failure::other)?;
                 }
                 Err(failure) if failure.is_rolled_back_by_chance() && tries < MAX_RETRIES => {
-                    let share = random::unit().map_err(Failure::other)?;
+                    let scatter = random::unit().map_err(Failure::other)?;
                     let longest_ms = f64::from(1u32 << tries.min(6));
-                    sleep(Duration::from_secs_f64(longest_ms * share / 1000.0)).await;
+                    sleep(Duration::from_secs_f64(longest_ms * scatter / 1000.0)).await;
                     tries += 1;
                 }
                 answer => return answer,
