@@ -181,7 +181,7 @@ async fn try_release(
     lock_id: &LockId,
     releasing: &Releasing,
 ) -> Option<Try> {
-    let _turn = releasing.turn().await?;
+    let _permit = releasing.permit().await?;
     let answer = timeout(backend.operation_timeout(), backend.release(lock_id)).await;
     Some(match answer {
         Ok(Ok(ReleaseOutcome::Released)) => Try::Released,

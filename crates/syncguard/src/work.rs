@@ -132,8 +132,8 @@ impl Work {
 }
 
 impl Releasing {
-    /// Waits for its turn to ask the store; `None` when the backend is closed.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits for permission to send a request to the store; `None` when the backend is closed.
+    pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         let permit = self.0.releases.acquire().await.ok()?;
         (!self.0.shut.load(SeqCst)).then_some(permit)
     }
@@ -243,26 +243,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn releases_wait_for_their_turn_until_all_is_over() {
+    async fn releases_wait_for_a_permit_until_the_backend_is_closed() {
         let work = Work::default();
         let releasing = work.start_releasing();
-        let turns = futures_of(&releasing).await;
+        let permits = all_permits(&releasing).await;
         assert!(
-            timeout(Duration::from_millis(20), releasing.turn())
+            timeout(Duration::from_millis(20), releasing.permit())
                 .await
                 .is_err()
         );
-        drop(turns);
-        assert!(releasing.turn().await.is_some());
+        drop(permits);
+        assert!(releasing.permit().await.is_some());
         work.finish(LONG).await;
-        assert!(releasing.turn().await.is_none());
+        assert!(releasing.permit().await.is_none());
     }
 
-    async fn futures_of(releasing: &Releasing) -> Vec<SemaphorePermit<'_>> {
-        let mut turns = Vec::new();
+    async fn all_permits(releasing: &Releasing) -> Vec<SemaphorePermit<'_>> {
+        let mut permits = Vec::new();
         for _ in 0..RELEASES_AT_ONCE {
-            turns.push(releasing.turn().await.unwrap());
+            permits.push(releasing.permit().await.unwrap());
         }
-        turns
+        permits
     }
 }

@@ -93,13 +93,13 @@ impl Connector {
             let Some(host) = hosts.get(index) else {
                 continue;
             };
-            let turn = Turn {
+            let attempt = HostAttempt {
                 connector: self,
                 next: index + 1,
             };
             match timeout(self.time_for_one(), self.open(host)).await {
                 Ok(Ok(connection)) => {
-                    std::mem::forget(turn);
+                    std::mem::forget(attempt);
                     self.first.store(index, Ordering::Relaxed);
                     self.is_failing.store(false, Ordering::Relaxed);
                     return Ok(connection);
@@ -131,7 +131,7 @@ impl Connector {
         self.operation_timeout
     }
 
-    /// All hosts must have their turn before the operation that waits for them gives up.
+    /// How long to try one host, so that all of them are tried before the operation that waits gives up.
     fn time_for_one(&self) -> Duration {
         let count = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);
         let all = self
@@ -306,14 +306,14 @@ impl Connector {
     }
 }
 
-/// A host's turn. When it ends without a session, because it failed, took too long, or nobody waits
-/// any more, the next attempt begins with the host after it.
-struct Turn<'a> {
+/// An attempt to open a session on one host. When it is dropped without a session, because the host
+/// failed or took too long or nobody waits any more, the next call of `connect` begins with the next host.
+struct HostAttempt<'a> {
     connector: &'a Connector,
     next: usize,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for HostAttempt<'_> {
     fn drop(&mut self) {
         self.connector.first.store(self.next, Ordering::Relaxed);
     }

@@ -63,8 +63,8 @@ pub(super) struct Groups<W: Work> {
     limit: Duration,
     /// The group that waits for a connection and takes more.
     open: Mutex<Option<Arc<Group<W>>>>,
-    /// Held by the group that is under way.
-    turn: Semaphore,
+    /// Its one permit is held by the group that is under way.
+    running: Semaphore,
 }
 
 /// What a member hears; `None` if it must go alone.
@@ -89,7 +89,7 @@ impl<W: Work> Groups<W> {
             work,
             limit,
             open: Mutex::new(None),
-            turn: Semaphore::new(1),
+            running: Semaphore::new(1),
         }
     }
 
@@ -144,7 +144,7 @@ impl<W: Work> Groups<W> {
             self.work.call(text)
         };
         // One after the other, so that there are some to go together; but none waits for one that hangs.
-        let _turn = timeout(PATIENCE, self.turn.acquire()).await;
+        let _permit = timeout(PATIENCE, self.running.acquire()).await;
         // A member stops waiting after one limit, at the latest.
         let run = self.runner.connections.transport.run_late(&call);
         let row = timeout(self.limit * 2, run).await;

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_key_takes_its_share_and_leaves_the_rest() {
+    async fn one_key_gets_its_quota_and_leaves_the_rest() {
         let quotas = Quotas::new(4);
         let first = quotas.acquire(Subject::Key("a")).await;
         let _second = quotas.acquire(Subject::Key("a")).await;

@@ -84,8 +84,8 @@ impl Runner {
 #[derive(Debug)]
 struct Provision {
     tables: Tables,
-    /// One at a time in this process.
-    turn: Mutex<()>,
+    /// Held while the tables are made: one task at a time in this process.
+    making: Mutex<()>,
     /// How often they have been made.
     made: AtomicUsize,
 }
@@ -94,7 +94,7 @@ impl Provision {
     fn new(tables: Tables) -> Self {
         Self {
             tables,
-            turn: Mutex::new(()),
+            making: Mutex::new(()),
             made: AtomicUsize::new(0),
         }
     }
@@ -105,7 +105,7 @@ impl Provision {
 
     /// Makes the tables, unless that has been done since they were `seen` to have been made.
     async fn make(&self, runner: &Runner, seen: usize) -> Result<(), Error> {
-        let _turn = self.turn.lock().await;
+        let _making = self.making.lock().await;
         if self.count() > seen {
             return Ok(());
         }
