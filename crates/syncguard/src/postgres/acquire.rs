@@ -109,13 +109,13 @@ impl Acquisitions {
     }
 }
 
-/// One of them.
-pub(super) struct Asked {
+/// One of them: a request and the names under which its lock is stored.
+pub(super) struct NamedRequest {
     request: AcquireRequest,
     names: Names,
 }
 
-impl Asked {
+impl NamedRequest {
     pub(super) fn new(request: &AcquireRequest, names: &Names) -> Self {
         Self {
             request: request.clone(),
@@ -125,20 +125,20 @@ impl Asked {
 }
 
 impl Work for Acquisitions {
-    type Item = Asked;
+    type Item = NamedRequest;
     type Outcome = AcquireOutcome;
 
-    fn lock_id(asked: &Asked) -> &LockId {
-        &asked.request.lock_id
+    fn lock_id(named: &NamedRequest) -> &LockId {
+        &named.request.lock_id
     }
 
     /// One statement can take a key once.
-    fn agree(one: &Asked, other: &Asked) -> bool {
+    fn agree(one: &NamedRequest, other: &NamedRequest) -> bool {
         one.names.lock != other.names.lock
     }
 
-    fn text<'a>(asked: impl Iterator<Item = &'a Asked>) -> String {
-        let asked = asked.map(|Asked { request, names }| {
+    fn text<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> String {
+        let requests = requests.map(|NamedRequest { request, names }| {
             json!({
                 "lock": names.lock,
                 "fence": names.fence,
@@ -147,7 +147,7 @@ impl Work for Acquisitions {
                 "ttl": request.ttl.as_millis(),
             })
         });
-        Value::Array(asked.collect()).to_string()
+        Value::Array(requests.collect()).to_string()
     }
 
     fn call<'a>(&'a self, text: &'a str) -> Call<'a> {
@@ -174,9 +174,9 @@ impl Work for Acquisitions {
     }
 
     /// Nobody would ever release it.
-    fn undo<'a>(&'a self, asked: &'a Asked, outcome: &AcquireOutcome) -> Option<Call<'a>> {
+    fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Call<'a>> {
         match outcome {
-            AcquireOutcome::Acquired(_) => Some(self.release.call(&asked.request.lock_id, false)),
+            AcquireOutcome::Acquired(_) => Some(self.release.call(&named.request.lock_id, false)),
             AcquireOutcome::Locked => None,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::acquire::{Acquire, Acquisitions, Asked};
+use super::acquire::{Acquire, Acquisitions, NamedRequest};
 use super::config::PostgresConfig;
 use super::connection::{Connections, PostgresConnection};
 use super::extend::Extend;
@@ -219,8 +219,8 @@ impl Backend for PostgresBackend {
                 answer => return acquire::outcome(request, answer?.as_ref()),
             }
         }
-        let asked = || Asked::new(request, &names);
-        if let Some(outcome) = executor.acquisitions.join(asked).await? {
+        let named = || NamedRequest::new(request, &names);
+        if let Some(outcome) = executor.acquisitions.join(named).await? {
             return Ok(outcome);
         }
         let call = self.operations.acquire.call(request, &names, None);
