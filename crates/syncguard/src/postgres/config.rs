@@ -149,8 +149,8 @@ impl Host {
         self.name.starts_with('/')
     }
 
-    /// Where it listens, as messages name it.
-    pub(super) fn place(&self) -> String {
+    /// Where it listens, as error messages name it.
+    pub(super) fn endpoint(&self) -> String {
         let Self { name, port } = self;
         if self.is_unix_socket() {
             format!("{name}/.s.PGSQL.{port}")

@@ -81,14 +81,14 @@ impl Failure {
         while let Some(source) = words.source() {
             words = source;
         }
-        let error = Error::new(kind, format!("{message} ({}: {words})", host.place()));
+        let error = Error::new(kind, format!("{message} ({}: {words})", host.endpoint()));
         Self::other(error.with_source(cause))
     }
 
     /// No connection to `host` in time.
     pub(super) fn too_late(host: &Host) -> Self {
         let (kind, message) = classify(Fault::ConnectTimeout);
-        Self::other(Error::new(kind, format!("{message} ({})", host.place())))
+        Self::other(Error::new(kind, format!("{message} ({})", host.endpoint())))
     }
 
     /// Takes an error from elsewhere as it is.

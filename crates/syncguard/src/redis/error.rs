@@ -7,7 +7,7 @@ use std::sync::Arc;
 use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
 use super::limited::TooLong;
-use super::stream::Place;
+use super::stream::Endpoint;
 use crate::error::{Error, ErrorKind};
 use crate::redact;
 
@@ -134,7 +134,7 @@ fn with_words(message: &str, words: &str) -> String {
 }
 
 /// A connection that could not be made.
-pub(super) fn cannot_connect(at: &Place, why: &str) -> Error {
+pub(super) fn cannot_connect(at: &Endpoint, why: &str) -> Error {
     let at = at.to_string();
     to_error(Cause::Unreachable { at: &at, why }, false)
 }

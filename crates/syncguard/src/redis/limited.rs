@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stream::{Place, Stream};
+use super::stream::{Endpoint, Stream};
 
 /// How many bytes are read while no reply is complete.
 const LIMIT: usize = 1024 * 1024;
@@ -24,23 +24,23 @@ pub(super) struct TooLong;
 /// A stream of replies.
 pub(super) struct Limited {
     stream: Box<dyn Stream>,
-    place: Place,
+    endpoint: Endpoint,
     /// Since the last reply was complete.
     read: usize,
 }
 
 impl Limited {
-    pub(super) fn new(stream: Box<dyn Stream>, place: Place) -> Self {
+    pub(super) fn new(stream: Box<dyn Stream>, endpoint: Endpoint) -> Self {
         Self {
             stream,
-            place,
+            endpoint,
             read: 0,
         }
     }
 
-    /// Where it leads.
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    /// What it is connected to.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// To be called after each reply.
@@ -104,14 +104,14 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    fn place() -> Place {
-        Place::Unix("here".to_owned())
+    fn endpoint() -> Endpoint {
+        Endpoint::Unix("here".to_owned())
     }
 
     #[tokio::test]
     async fn a_complete_reply_makes_room() {
         let (mut server, client) = duplex(4096);
-        let mut limited = Limited::new(Box::new(client), place());
+        let mut limited = Limited::new(Box::new(client), endpoint());
         tokio::spawn(async move { while server.write_all(&[0; 4096]).await.is_ok() {} });
         let mut buffer = vec![0; LIMIT];
         limited.read_exact(&mut buffer).await.unwrap();
@@ -125,7 +125,7 @@ mod tests {
     async fn the_end_is_an_error() {
         let (server, client) = duplex(16);
         drop(server);
-        let mut limited = Limited::new(Box::new(client), place());
+        let mut limited = Limited::new(Box::new(client), endpoint());
         let error = limited.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }

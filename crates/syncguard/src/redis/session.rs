@@ -12,7 +12,7 @@ use super::error::{
 };
 use super::limited::Limited;
 use super::sentinel;
-use super::stream::{self, Place};
+use super::stream::{self, Endpoint};
 use super::tls::Trust;
 use crate::error::Error;
 
@@ -111,7 +111,7 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Valu
         let value = match value {
             Ok(value) => value,
             Err(error) if answers.is_empty() => {
-                return Err(no_answer(stream.place(), error).await);
+                return Err(no_answer(stream.endpoint(), error).await);
             }
             Err(error) => return Err(driver_error(&error, false)),
         };
@@ -132,9 +132,9 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Valu
 }
 
 /// Why a server may have ended the connection instead of answering, or have answered something else.
-async fn no_answer(place: &Place, error: RedisError) -> Error {
-    let why = match place {
-        Place::Tcp {
+async fn no_answer(endpoint: &Endpoint, error: RedisError) -> Error {
+    let why = match endpoint {
+        Endpoint::Tcp {
             host,
             port,
             has_tls: false,
@@ -144,7 +144,7 @@ async fn no_answer(place: &Place, error: RedisError) -> Error {
         _ if describe(&error) != Cause::Closed => return driver_error(&error, false),
         _ => "the server ended the connection without an answer; is it a Redis server?",
     };
-    cannot_connect(place, why).with_source(error)
+    cannot_connect(endpoint, why).with_source(error)
 }
 
 pub(super) fn late() -> Error {

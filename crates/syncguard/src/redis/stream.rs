@@ -27,9 +27,9 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Where a stream leads.
+/// What a stream is connected to, as error messages name it.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     Tcp {
         host: String,
         port: u16,
@@ -39,7 +39,7 @@ pub(super) enum Place {
     Unix(String),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -51,22 +51,22 @@ impl std::fmt::Display for Place {
 
 /// Connects to a host.
 pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Trust>) -> Result<Limited, Error> {
-    let place = Place::Tcp {
+    let endpoint = Endpoint::Tcp {
         host: host.to_owned(),
         port,
         has_tls: tls.is_some(),
     };
-    let stream = any_address(host, port, &place).await?;
+    let stream = any_address(host, port, &endpoint).await?;
     // The driver writes what is ready at once; there is nothing to wait for.
     stream
         .set_nodelay(true)
-        .map_err(|error| cannot_connect(&place, &error.to_string()).with_source(error))?;
+        .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
     let Some(tls) = tls else {
-        return Ok(Limited::new(Box::new(stream), place));
+        return Ok(Limited::new(Box::new(stream), endpoint));
     };
     let name = tls.name_of(host).ok_or_else(|| {
         cannot_connect(
-            &place,
+            &endpoint,
             "TLS needs a host name or an address, and host is neither",
         )
     })?;
@@ -81,20 +81,20 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Trust>) -> Result<Li
     };
     tokio::select! {
         stream = &mut handshake => match stream {
-            Ok(stream) => Ok(Limited::new(Box::new(stream), place)),
-            Err(error) => Err(no_tls(&place, error)),
+            Ok(stream) => Ok(Limited::new(Box::new(stream), endpoint)),
+            Err(error) => Err(no_tls(&endpoint, error)),
         },
-        () = doubt => Err(cannot_connect(&place, SPEAKS_NO_TLS)),
+        () = doubt => Err(cannot_connect(&endpoint, SPEAKS_NO_TLS)),
     }
 }
 
 const SPEAKS_NO_TLS: &str = "the server does not speak TLS: use redis:// instead of rediss://";
 
 /// Tries all addresses of a host: one that packets do not reach must not keep the next from being tried.
-async fn any_address(host: &str, port: u16, place: &Place) -> Result<TcpStream, Error> {
+async fn any_address(host: &str, port: u16, endpoint: &Endpoint) -> Result<TcpStream, Error> {
     let addresses = lookup_host((host, port)).await.map_err(|error| {
         let why = format!("the host name cannot be resolved: {error}");
-        cannot_connect(place, &why).with_source(error)
+        cannot_connect(endpoint, &why).with_source(error)
     })?;
     let mut addresses = addresses.peekable();
     let mut race = Race::new();
@@ -113,11 +113,11 @@ async fn any_address(host: &str, port: u16, place: &Place) -> Result<TcpStream, 
         }
     }
     let error = failure.unwrap_or_else(|| io::Error::other("the host name has no address"));
-    Err(cannot_connect(place, &error.to_string()).with_source(error))
+    Err(cannot_connect(endpoint, &error.to_string()).with_source(error))
 }
 
 /// Why the start of TLS failed.
-fn no_tls(place: &Place, error: io::Error) -> Error {
+fn no_tls(endpoint: &Endpoint, error: io::Error) -> Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     let why = match tls {
         Some(rustls::Error::InvalidMessage(_)) => SPEAKS_NO_TLS.to_owned(),
@@ -125,17 +125,17 @@ fn no_tls(place: &Place, error: io::Error) -> Error {
         Some(error) => format!("TLS failed: {error}"),
         None => format!("the server ended the TLS handshake: {error}"),
     };
-    cannot_connect(place, &why).with_source(error)
+    cannot_connect(endpoint, &why).with_source(error)
 }
 
 /// Connects to a socket in the file system.
 #[cfg(unix)]
 pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
-    let place = Place::Unix(path.display().to_string());
+    let endpoint = Endpoint::Unix(path.display().to_string());
     let stream = tokio::net::UnixStream::connect(path)
         .await
-        .map_err(|error| cannot_connect(&place, &error.to_string()).with_source(error))?;
-    Ok(Limited::new(Box::new(stream), place))
+        .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
+    Ok(Limited::new(Box::new(stream), endpoint))
 }
 
 /// Fails: there are none here.
