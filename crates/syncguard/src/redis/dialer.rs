@@ -22,7 +22,7 @@ use super::link::{Connection, Dial};
 use super::pipeline::{Answer, Pipeline, Waiting};
 use super::plan::{Form, Plan};
 use super::session;
-use super::tls::Trust;
+use super::tls::TlsContext as Trust;
 use crate::error::Error;
 
 /// The shortest and the longest silence that makes a connection suspect.

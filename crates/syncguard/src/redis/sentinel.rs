@@ -9,7 +9,7 @@ use super::limited::Limited;
 use super::race::Race;
 use super::session::{Step, ask, auth, late, login, name};
 use super::stream;
-use super::tls::Trust;
+use super::tls::TlsContext;
 use crate::error::Error;
 
 /// What one attempt has led to.
@@ -25,7 +25,7 @@ enum Found {
 pub(super) async fn open(
     config: &RedisConfig,
     set: &RedisSentinel,
-    tls: Option<&Trust>,
+    tls: Option<&TlsContext>,
 ) -> Result<Limited, Error> {
     let limit = config.connect_timeout;
     let mut race = Race::new();
@@ -61,7 +61,7 @@ async fn ask_for_primary(
     host: &str,
     port: u16,
     set: &RedisSentinel,
-    tls: Option<&Trust>,
+    tls: Option<&TlsContext>,
 ) -> Result<(String, u16), Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut question = cmd("SENTINEL");
@@ -90,7 +90,7 @@ async fn open_primary(
     host: &str,
     port: u16,
     config: &RedisConfig,
-    tls: Option<&Trust>,
+    tls: Option<&TlsContext>,
 ) -> Result<Limited, Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut steps = login(config);

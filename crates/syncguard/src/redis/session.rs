@@ -13,7 +13,7 @@ use super::error::{
 use super::limited::Limited;
 use super::sentinel;
 use super::stream::{self, Endpoint};
-use super::tls::Trust;
+use super::tls::TlsContext;
 use crate::error::Error;
 
 /// A question at the start.
@@ -34,7 +34,7 @@ impl Step {
 }
 
 /// A stream to the configured server that is ready for scripts.
-pub(super) async fn open(config: &RedisConfig, tls: Option<&Trust>) -> Result<Limited, Error> {
+pub(super) async fn open(config: &RedisConfig, tls: Option<&TlsContext>) -> Result<Limited, Error> {
     let limit = config.connect_timeout;
     match &config.server {
         RedisServer::Sentinel(set) => sentinel::open(config, set, tls).await,

@@ -14,7 +14,7 @@ use super::diagnosis;
 use super::error::cannot_connect;
 use super::limited::Limited;
 use super::race::Race;
-use super::tls::Trust;
+use super::tls::TlsContext;
 use crate::error::Error;
 
 /// How long one address of a host is tried before the next is tried beside it.
@@ -50,7 +50,7 @@ impl std::fmt::Display for Endpoint {
 }
 
 /// Connects to a host.
-pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Trust>) -> Result<Limited, Error> {
+pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Result<Limited, Error> {
     let endpoint = Endpoint::Tcp {
         host: host.to_owned(),
         port,

@@ -51,16 +51,16 @@ impl fmt::Debug for RedisTls {
     }
 }
 
-/// Settings that were read.
+/// The settings once they are read: what every TLS connection of a backend starts from.
 #[derive(Clone)]
-pub(super) struct Trust {
+pub(super) struct TlsContext {
     config: Arc<ClientConfig>,
     servername: Option<ServerName<'static>>,
 }
 
 impl RedisTls {
     /// Reads the PEM texts; no I/O.
-    pub(super) fn read(&self) -> Result<Trust, Error> {
+    pub(super) fn read(&self) -> Result<TlsContext, Error> {
         let roots = match &self.ca {
             Some(ca) => given("tls.ca", ca).roots()?,
             None => self.default_roots.read(),
@@ -81,14 +81,14 @@ impl RedisTls {
         } else {
             Check::Nothing
         };
-        Ok(Trust {
+        Ok(TlsContext {
             config: Arc::new(client_config(check, roots, identity)?),
             servername,
         })
     }
 }
 
-impl Trust {
+impl TlsContext {
     /// The name that the certificate of the server at `host` must have; `None` if there is no such
     /// name.
     pub(super) fn name_of(&self, host: &str) -> Option<ServerName<'static>> {
