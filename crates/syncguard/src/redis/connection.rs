@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::config::RedisConfig;
-use super::native::NativeTransport;
+use super::direct::DirectTransport;
 use super::plan::ClientPrefix;
 use crate::error::Error;
 use crate::shared::Shared;
@@ -12,7 +12,7 @@ use crate::shared::Shared;
 /// A connection to one server. It is made when it is needed, and ends with the last backend on it.
 pub struct RedisConnection {
     config: RedisConfig,
-    transport: Shared<NativeTransport>,
+    transport: Shared<DirectTransport>,
 }
 
 impl RedisConnection {
@@ -29,9 +29,9 @@ impl RedisConnection {
         })
     }
 
-    pub(super) fn transport(&self) -> Result<Arc<NativeTransport>, Error> {
+    pub(super) fn transport(&self) -> Result<Arc<DirectTransport>, Error> {
         self.transport
-            .get_or_make(|| NativeTransport::new(&self.config))
+            .get_or_make(|| DirectTransport::new(&self.config))
     }
 
     pub(super) fn client_prefix(&self) -> ClientPrefix {

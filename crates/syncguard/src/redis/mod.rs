@@ -32,6 +32,7 @@ mod config;
 mod connection;
 mod diagnosis;
 mod dialer;
+mod direct;
 mod error;
 pub mod extend;
 pub mod force_release;
@@ -41,7 +42,6 @@ mod link;
 mod liveness;
 pub mod lookup_key;
 pub mod lookup_lock_id;
-mod native;
 mod pipeline;
 mod plan;
 mod race;
@@ -81,7 +81,7 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::work::Work;
-use native::NativeTransport;
+use direct::DirectTransport;
 use scripts::Scripts;
 
 /// Locks in a Redis server.
@@ -100,7 +100,7 @@ impl RedisBackend {
     /// `InvalidArgument` that names the setting.
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
-        let transport = Arc::new(NativeTransport::new(&config)?);
+        let transport = Arc::new(DirectTransport::new(&config)?);
         Ok(Self::with(transport, names, &config.locks))
     }
 
