@@ -141,7 +141,7 @@ async fn undo(
         if past >= last_for {
             return;
         }
-        let longest = PAUSE.max(past / PAUSES_TILL_LONGER).max(crowded(releasing));
+        let longest = PAUSE.max(past / PAUSES_TILL_LONGER).max(rate_limited_pause(releasing));
         tokio::select! {
             biased;
             ended = &mut attempt, if end.is_none() => end = Some(ended),
@@ -159,9 +159,9 @@ fn lasts(ttl: Ttl) -> Duration {
     Duration::from_millis(ms.unsigned_abs()).min(LONGEST)
 }
 
-/// The pause that keeps that many releases from making more than [`TRIES_PER_PAUSE`] tries in a
-/// [`PAUSE`].
-fn crowded(releasing: &Releasing) -> Duration {
+/// The pause between two tries of one release that keeps all of them together below
+/// [`TRIES_PER_PAUSE`] tries in a [`PAUSE`].
+fn rate_limited_pause(releasing: &Releasing) -> Duration {
     let count = u32::try_from(releasing.count()).unwrap_or(u32::MAX);
     PAUSE / TRIES_PER_PAUSE * count
 }
