@@ -13,9 +13,9 @@ use syncguard::forrst::{
 };
 use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
 
-use crate::acquisition::{backoff_name, jitter_name};
 use crate::backend::NativeBackend;
 use crate::completion::Completion;
+use crate::retry_state::{backoff_name, jitter_name};
 
 /// An error of a function here: the kind of a core error, or [`REFUSED`].
 pub struct ForrstCode(&'static str);

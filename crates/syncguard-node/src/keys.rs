@@ -8,9 +8,9 @@ use syncguard::{
     make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
 };
 
-use crate::acquisition::{backoff_name, jitter_name};
 use crate::completion::WIDTH;
 use crate::error::{Code, thrown};
+use crate::retry_state::{backoff_name, jitter_name};
 
 type Result<T> = napi::Result<T, Code>;
 

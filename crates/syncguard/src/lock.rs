@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::acquisition::{Acquisition, GiveUp, RetryPolicy, Setback, Step};
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Grant, Owner, ReleaseOutcome, Ttl,
 };
@@ -16,6 +15,7 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
 use crate::random;
+use crate::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step};
 
 /// How to take a lock and how to wait for it.
 #[derive(Debug, Clone)]
@@ -53,18 +53,18 @@ pub async fn lock(
 ) -> Result<LockGuard, Error> {
     let start = Instant::now();
     let elapsed_ms = || start.elapsed().as_secs_f64() * 1000.0;
-    let mut acquisition = Acquisition::new(options.retry)?;
+    let mut retry = RetryState::new(options.retry)?;
     let mut failure: Option<Error> = None;
     loop {
         let mut request = AcquireRequest::new(key.clone(), options.ttl)?;
         request.owner.clone_from(&options.owner);
-        let limit_ms = acquisition.attempt_timeout_ms(elapsed_ms());
+        let limit_ms = retry.attempt_timeout_ms(elapsed_ms());
         let call = CallOptions {
             timeout: Duration::try_from_secs_f64(limit_ms / 1000.0).ok(),
         };
         let outcome = operation::acquire(backend, request, call, pending()).await;
         let now_ms = elapsed_ms();
-        let setback = match outcome {
+        let attempt = match outcome {
             Ok(AcquireOutcome::Acquired(grant)) => {
                 return Ok(LockGuard {
                     backend: Arc::clone(backend),
@@ -73,16 +73,16 @@ pub async fn lock(
                     held: true,
                 });
             }
-            Ok(AcquireOutcome::Locked) => Setback::Locked,
+            Ok(AcquireOutcome::Locked) => FailedAttempt::Locked,
             Err(error) => {
                 let kind = error.kind();
-                if failure.is_none() || !acquisition.is_cut(kind, now_ms) {
+                if failure.is_none() || !retry.is_cut(kind, now_ms) {
                     failure = Some(error);
                 }
-                Setback::Failed(kind)
+                FailedAttempt::Error(kind)
             }
         };
-        match acquisition.after(setback, now_ms, random::unit()?) {
+        match retry.after(attempt, now_ms, random::unit()?) {
             Step::Wait { delay_ms } => sleep(Duration::from_secs_f64(delay_ms / 1000.0)).await,
             Step::GiveUp(GiveUp::Contention(error)) => return Err(error),
             Step::GiveUp(GiveUp::Failed { effort }) => {

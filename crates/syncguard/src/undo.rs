@@ -141,7 +141,9 @@ async fn undo(
         if past >= last_for {
             return;
         }
-        let longest = PAUSE.max(past / PAUSES_TILL_LONGER).max(rate_limited_pause(releasing));
+        let longest = PAUSE
+            .max(past / PAUSES_TILL_LONGER)
+            .max(rate_limited_pause(releasing));
         tokio::select! {
             biased;
             ended = &mut attempt, if end.is_none() => end = Some(ended),

@@ -1,6 +1,6 @@
 /** Serving a request under the lock that it asks for. */
 
-import { acquireUntilHeld } from "../lock/acquisition.js";
+import { acquireUntilHeld } from "../lock/waiting.js";
 import { createLockHandle } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/release.js";
 import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";

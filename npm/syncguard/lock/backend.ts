@@ -7,7 +7,7 @@ import { checkAborted, readSignal } from "../native/signal.js";
 import type { Store } from "../native/store.js";
 import { invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/warnings.js";
-import { attemptTimeoutMs, markChecksKeys } from "./acquisition.js";
+import { attemptTimeoutMs, markChecksKeys } from "./waiting.js";
 import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { allowDirect, type Direct } from "./direct.js";

@@ -2,7 +2,7 @@
 
 import { checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
-import { acquireUntilHeld } from "./acquisition.js";
+import { acquireUntilHeld } from "./waiting.js";
 import { checkBackend, resolveTtl } from "./arguments.js";
 import {
   decorateAcquireResult,

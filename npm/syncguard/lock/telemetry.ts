@@ -1,5 +1,5 @@
 import { checkFunction, checkObject } from "../options/validation.js";
-import { checksKeys, markChecksKeys } from "./acquisition.js";
+import { checksKeys, markChecksKeys } from "./waiting.js";
 import { checkBackend } from "./arguments.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
 import { createLockMethod } from "./lock.js";

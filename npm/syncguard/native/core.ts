@@ -49,17 +49,17 @@ export const core = {
   redisServerTimeMs: (seconds: number, microseconds: number): number =>
     callAddon(() => addon.redisServerTimeMs(seconds, microseconds)),
 
-  /** When to try again: the rules of `Acquisition` in `exports.ts`, for one acquisition. */
-  createAcquisition(policy: RetryPolicy) {
+  /** Decides when one `lock()` tries again: see `RetryState` in `exports.ts`. */
+  createRetryState(policy: RetryPolicy) {
     const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs } = policy;
-    const rules = callAddon(
-      () => new addon.Acquisition(maxRetries, retryDelayMs, backoff, jitter, timeoutMs),
+    const state = callAddon(
+      () => new addon.RetryState(maxRetries, retryDelayMs, backoff, jitter, timeoutMs),
     );
     return {
       after: (failedWith: LockErrorCode | null, elapsedMs: number, random: number) =>
-        callAddon(() => rules.after(failedWith, elapsedMs, random)),
-      attemptTimeoutMs: (elapsedMs: number) => rules.attemptTimeoutMs(elapsedMs),
-      isCut: (failedWith: LockErrorCode, elapsedMs: number) => rules.isCut(failedWith, elapsedMs),
+        callAddon(() => state.after(failedWith, elapsedMs, random)),
+      attemptTimeoutMs: (elapsedMs: number) => state.attemptTimeoutMs(elapsedMs),
+      isCut: (failedWith: LockErrorCode, elapsedMs: number) => state.isCut(failedWith, elapsedMs),
     };
   },
 };

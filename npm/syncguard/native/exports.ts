@@ -1,26 +1,5 @@
 /** What the addon exports, made by `npm run build` from crates/syncguard-node: do not edit. */
 
-export declare class Acquisition {
-  #native;
-
-  constructor(
-    maxRetries: number,
-    retryDelayMs: number,
-    backoff: string,
-    jitter: string,
-    timeoutMs: number,
-  );
-  /**
-   * After an attempt that gave no lock: the milliseconds to wait; or, when a failure is to be
-   * reported, what to put before its message. Throws `AcquisitionTimeout` when others held the lock for
-   * too long.
-   */
-  after(failedWith: string | undefined | null, elapsedMs: number, random: number): number | string;
-  attemptTimeoutMs(elapsedMs: number): number;
-  /** Whether a failure says less than one before it, which is then to be reported. */
-  isCut(failedWith: string, elapsedMs: number): boolean;
-}
-
 export interface Capabilities {
   backend: string;
   supportsFencing: boolean;
@@ -354,6 +333,30 @@ export interface RetryPolicy {
   timeoutMs: number;
   backoff: string;
   jitter: string;
+}
+
+export declare class RetryState {
+  #native;
+
+  constructor(
+    maxRetries: number,
+    retryDelayMs: number,
+    backoff: string,
+    jitter: string,
+    timeoutMs: number,
+  );
+  /**
+   * Decides after an attempt that gave no lock. A number is how many milliseconds to wait before the next
+   * one. A text means to give up and report the failure, with this text before its message. Throws
+   * `AcquisitionTimeout` when others held the lock for too long.
+   */
+  after(failedWith: string | undefined | null, elapsedMs: number, random: number): number | string;
+  attemptTimeoutMs(elapsedMs: number): number;
+  /**
+   * Whether an attempt that failed so was only cut short by its own time limit. An earlier failure says
+   * more and is to be reported instead.
+   */
+  isCut(failedWith: string, elapsedMs: number): boolean;
 }
 
 /** Whom Node trusts, where that is not Mozilla's list alone. */

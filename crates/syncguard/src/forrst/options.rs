@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use super::duration::Duration;
 use super::error::{Details, ErrorCode, ForrstError};
 use super::owner::generate_owner;
-use crate::acquisition::{Backoff, Jitter, RetryPolicy};
 use crate::backend::{Owner, Ttl};
 use crate::error::Error;
 use crate::key::{Key, MAX_KEY_LENGTH_BYTES};
+use crate::retry::{Backoff, Jitter, RetryPolicy};
 
 /// Milliseconds between two attempts of a request that waits; chance takes up to half off. The pause
 /// stays short however long the request waits, so that it notices promptly when the lock is freed.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::runner::Runner;
 use super::quota::Subject;
+use super::runner::Runner;
 use super::statement::{Call, Row};
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;

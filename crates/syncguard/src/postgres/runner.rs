@@ -9,8 +9,8 @@ use tokio::time::sleep;
 
 use super::connection::Connections;
 use super::error::Failure;
-use super::schema;
 use super::quota::Subject;
+use super::schema;
 use super::statement::{Call, Row};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
