@@ -117,7 +117,8 @@ pub enum GiveUp {
     Contention(Error),
     /// The store failed: report the last failure that was not [cut short](RetryState::is_cut).
     Failed {
-        /// What to put before its message: for how long and how often it was tried. Empty after one attempt.
+        /// What to put before its message: for how long and how often it was tried. Empty after a single
+        /// attempt, and after an error that is not worth a retry.
         effort: String,
     },
 }

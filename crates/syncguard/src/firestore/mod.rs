@@ -31,8 +31,9 @@
 //!
 //! Acquire, release and extend are two round trips: a read that opens the transaction, and the commit.
 //! After a conflict with another transaction they begin again, within the operation's time limit.
-//! `is_locked` and `lookup` are one. What an operation decides is a function of the documents and the
-//! time, in a module of its name, so that another way to reach Firestore can share it.
+//! `is_locked` and `lookup` are one round trip. The pure half of an operation is the function `decide` in the
+//! module of its name: from the documents that were read and the time, it makes the answer and the writes.
+//! Every transport shares it.
 
 pub mod acquire;
 mod client;

@@ -8,7 +8,7 @@ use super::group::Work;
 use super::names::Names;
 use super::release::Release;
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
@@ -48,12 +48,12 @@ impl Acquire {
 
     /// The statement that tries to take the lock. With `label`, it stores the owner's label too, which
     /// takes a table with a column for it.
-    pub fn call<'a>(
+    pub fn plan<'a>(
         &'a self,
         request: &'a AcquireRequest,
         names: &'a Names,
         label: Option<&'a str>,
-    ) -> Call<'a> {
+    ) -> Plan<'a> {
         let mut params = vec![
             Param::Text(&names.lock),
             Param::Text(&names.fence),
@@ -63,10 +63,10 @@ impl Acquire {
             Param::BigInt(TIME_TOLERANCE_MS),
         ];
         match label {
-            None => self.plain.call(params),
+            None => self.plain.bind(params),
             Some(label) => {
                 params.push(Param::Text(label));
-                self.labelled.call(params)
+                self.labelled.bind(params)
             }
         }
     }
@@ -150,9 +150,9 @@ impl Work for Acquisitions {
         Value::Array(requests.collect()).to_string()
     }
 
-    fn call<'a>(&'a self, text: &'a str) -> Call<'a> {
+    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
         let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
-        self.statement.call(params)
+        self.statement.bind(params)
     }
 
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
@@ -174,9 +174,9 @@ impl Work for Acquisitions {
     }
 
     /// Nobody would ever release it.
-    fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Call<'a>> {
+    fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
         match outcome {
-            AcquireOutcome::Acquired(_) => Some(self.release.call(&named.request.lock_id, false)),
+            AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.request.lock_id, false)),
             AcquireOutcome::Locked => None,
         }
     }

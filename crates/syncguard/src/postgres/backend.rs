@@ -210,8 +210,8 @@ impl Backend for PostgresBackend {
             && !self.unlabelled.load(Ordering::Relaxed)
         {
             let label = owner::stored(&request.lock_id, owner);
-            let call = self.operations.acquire.call(request, &names, Some(&label));
-            match executor.runner.try_run(subject, &call).await {
+            let plan = self.operations.acquire.plan(request, &names, Some(&label));
+            match executor.runner.try_run(subject, &plan).await {
                 // The table is older than labels. The lock matters more than its label.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
@@ -223,8 +223,8 @@ impl Backend for PostgresBackend {
         if let Some(outcome) = executor.acquisitions.join(named).await? {
             return Ok(outcome);
         }
-        let call = self.operations.acquire.call(request, &names, None);
-        acquire::outcome(request, executor.runner.run(subject, &call).await?.as_ref())
+        let plan = self.operations.acquire.plan(request, &names, None);
+        acquire::outcome(request, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
@@ -233,24 +233,24 @@ impl Backend for PostgresBackend {
             return Ok(outcome);
         }
         let durable = self.options.durable_releases;
-        let call = self.operations.release.call(lock_id, durable);
+        let plan = self.operations.release.plan(lock_id, durable);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        release::outcome(lock_id, executor.runner.run(subject, &call).await?.as_ref())
+        release::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         let executor = self.executor.get()?;
-        let call = self.operations.extend.call(lock_id, ttl);
+        let plan = self.operations.extend.plan(lock_id, ttl);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        extend::outcome(lock_id, executor.runner.run(subject, &call).await?.as_ref())
+        extend::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
-        let call = self.operations.is_locked.call(&name);
+        let plan = self.operations.is_locked.plan(&name);
         // What only reads waits for nobody.
-        is_locked::outcome(executor.runner.run(None, &call).await?.as_ref())
+        is_locked::outcome(executor.runner.run(None, &plan).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
@@ -258,13 +258,13 @@ impl Backend for PostgresBackend {
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
-                let call = self.operations.lookup.by_key(&name);
-                let row = executor.runner.run(None, &call).await?;
+                let plan = self.operations.lookup.plan_by_key(&name);
+                let row = executor.runner.run(None, &plan).await?;
                 lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
-                let call = self.operations.lookup.by_lock_id(lock_id);
-                let row = executor.runner.run(None, &call).await?;
+                let plan = self.operations.lookup.plan_by_lock_id(lock_id);
+                let row = executor.runner.run(None, &plan).await?;
                 lookup::outcome(row.as_ref(), Some(lock_id))
             }
         }
@@ -273,10 +273,10 @@ impl Backend for PostgresBackend {
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
-        let call = self.operations.force_release.call(&name);
+        let plan = self.operations.force_release.plan(&name);
         let row = executor
             .runner
-            .run(Some(Subject::Row(&name)), &call)
+            .run(Some(Subject::Row(&name)), &plan)
             .await?;
         force_release::outcome(row.as_ref())
     }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::quota::Subject;
 use super::runner::Runner;
-use super::statement::{Call, Row};
+use super::statement::{Plan, Row};
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::work::Work as OngoingWork;
@@ -43,13 +43,13 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     /// The items as a parameter of the statement.
     fn text<'a>(items: impl Iterator<Item = &'a Self::Item>) -> String;
 
-    fn call<'a>(&'a self, text: &'a str) -> Call<'a>;
+    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a>;
 
     /// What the row says of each item that need not go alone, by its lock id.
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, Self::Outcome>, Error>;
 
     /// The statement that undoes what nobody waits for any more.
-    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Call<'a>> {
+    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Plan<'a>> {
         None
     }
 }
@@ -139,14 +139,14 @@ impl<W: Work> Groups<W> {
     /// Nobody's cancellation ends it.
     async fn run(self: Arc<Self>, group: Arc<Group<W>>) {
         let begun = OnceLock::new();
-        let call = || {
+        let plan = || {
             let (_, text) = begun.get_or_init(|| group.begin());
-            self.work.call(text)
+            self.work.plan(text)
         };
         // One after the other, so that there are some to go together; but none waits for one that hangs.
         let _permit = timeout(PATIENCE, self.running.acquire()).await;
         // A member stops waiting after one limit, at the latest.
-        let run = self.runner.connections.transport.run_late(&call);
+        let run = self.runner.connections.transport.run_late(&plan);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
         let outcomes = match &row {
@@ -176,10 +176,10 @@ impl<W: Work> Groups<W> {
             }
         }
         for (item, outcome) in &unheard {
-            if let Some(call) = self.work.undo(item, outcome) {
+            if let Some(plan) = self.work.undo(item, outcome) {
                 // What fails here is left to its TTL.
                 let subject = Some(Subject::Row(W::lock_id(item).as_str()));
-                let _ = self.runner.run(subject, &call).await;
+                let _ = self.runner.run(subject, &plan).await;
             }
         }
     }

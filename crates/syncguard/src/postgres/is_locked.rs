@@ -1,7 +1,7 @@
 //! Asking whether a key is held.
 
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::error::Error;
 use crate::time::TIME_TOLERANCE_MS;
@@ -32,12 +32,12 @@ impl IsLocked {
     }
 
     /// The statement that asks whether the lock stored as `name` is held.
-    pub fn call<'a>(&'a self, name: &'a str) -> Call<'a> {
+    pub fn plan<'a>(&'a self, name: &'a str) -> Plan<'a> {
         let mut params = vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)];
         if self.cleanup {
             params.push(Param::BigInt(CLEANUP_GUARD_MS));
         }
-        self.statement.call(params)
+        self.statement.bind(params)
     }
 }
 

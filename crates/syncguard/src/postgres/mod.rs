@@ -58,7 +58,7 @@ mod url;
 mod url_names;
 mod watch;
 
-/// The pure half of each operation: its statement, and the meaning of its row.
+/// The pure half of each operation: its plan (the statement to send) and its outcome (what the row means).
 pub mod operations {
     pub use super::acquire::{Acquire, outcome as acquire_outcome};
     pub use super::extend::{Extend, outcome as extend_outcome};
@@ -80,5 +80,5 @@ pub use connection::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use names::KEYS;
-pub use statement::{Call, Param, Row, Statement, Transport};
+pub use statement::{Param, Plan, Row, Statement, Transport};
 pub use tables::Tables;

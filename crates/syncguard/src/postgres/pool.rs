@@ -18,7 +18,7 @@ use super::connect::{Connection, Connector};
 use super::error::{Failure, failure, leaves_session_usable, pool_failure};
 use super::fault::Fault;
 use super::liveness::End;
-use super::statement::{Call, Param, Row, Transport};
+use super::statement::{Param, Plan, Row, Transport};
 use super::watch::Watch;
 use crate::error::Error;
 
@@ -63,8 +63,8 @@ impl Pool {
         })
     }
 
-    async fn run_in(&self, mut lease: Lease, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        match query(lease.session()?, call).await {
+    async fn run_in(&self, mut lease: Lease, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        match query(lease.session()?, plan).await {
             Ok(rows) => {
                 lease.give_back();
                 rows.first().map(texts).transpose()
@@ -106,16 +106,16 @@ impl fmt::Debug for Pool {
 
 #[async_trait]
 impl Transport for Pool {
-    async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        self.run_in(self.lease().await?, call).await
+    async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        self.run_in(self.lease().await?, plan).await
     }
 
     async fn run_late<'a>(
         &self,
-        call: &(dyn Fn() -> Call<'a> + Send + Sync),
+        plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
         let lease = self.lease().await?;
-        self.run_in(lease, &call()).await
+        self.run_in(lease, &plan()).await
     }
 
     fn connections(&self) -> Option<usize> {
@@ -137,23 +137,23 @@ impl Transport for Pool {
 /// Sends the statement.
 async fn query(
     session: &mut Connection,
-    call: &Call<'_>,
+    plan: &Plan<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
-    match session.prepared.get(call.statement.slot()) {
+    match session.prepared.get(plan.statement.slot()) {
         Some(Some(statement)) => {
             let params: Vec<&(dyn ToSql + Sync)> =
-                call.params.iter().map(|param| param as _).collect();
+                plan.params.iter().map(|param| param as _).collect();
             session.client.query(statement, &params).await
         }
         // Boxed: every operation would be as large as this else, and is moved more than once.
-        _ => Box::pin(first_query(session, call)).await,
+        _ => Box::pin(first_query(session, plan)).await,
     }
 }
 
 /// Sends the statement and, if it may be prepared, its preparation for the next times along.
 async fn first_query(
     session: &mut Connection,
-    call: &Call<'_>,
+    plan: &Plan<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
     let Connection {
         client,
@@ -161,19 +161,19 @@ async fn first_query(
         may_prepare,
         ..
     } = session;
-    let params: Vec<_> = call
+    let params: Vec<_> = plan
         .params
         .iter()
         .map(|param| (param as &(dyn ToSql + Sync), param.sql_type()))
         .collect();
-    let sql = call.statement.sql();
+    let sql = plan.statement.sql();
     let now = client.query_typed(sql, &params);
     if !*may_prepare {
         return now.await;
     }
-    let types: Vec<_> = call.params.iter().map(Param::sql_type).collect();
+    let types: Vec<_> = plan.params.iter().map(Param::sql_type).collect();
     let (rows, statement) = tokio::join!(now, client.prepare_typed(sql, &types));
-    let slot = call.statement.slot();
+    let slot = plan.statement.slot();
     if prepared.len() <= slot {
         prepared.resize(slot + 1, None);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::group::Work;
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
@@ -24,8 +24,8 @@ impl Release {
 
     /// The statement that frees the lock of `lock_id`. Unless `durable`, it is answered before it is on
     /// the server's disk.
-    pub fn call<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Call<'a> {
-        self.0.call(params(lock_id.as_str(), durable))
+    pub fn plan<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Plan<'a> {
+        self.0.bind(params(lock_id.as_str(), durable))
     }
 }
 
@@ -87,8 +87,8 @@ impl Work for Releases {
         ids.join(",")
     }
 
-    fn call<'a>(&'a self, text: &'a str) -> Call<'a> {
-        self.statement.call(params(text, self.durable))
+    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
+        self.statement.bind(params(text, self.durable))
     }
 
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {

@@ -11,7 +11,7 @@ use super::connection::Connections;
 use super::error::Failure;
 use super::quota::Subject;
 use super::schema;
-use super::statement::{Call, Row};
+use super::statement::{Plan, Row};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
 use crate::random;
@@ -40,15 +40,15 @@ impl Runner {
     pub(super) async fn run(
         &self,
         subject: Option<Subject<'_>>,
-        call: &Call<'_>,
+        plan: &Plan<'_>,
     ) -> Result<Option<Row>, Error> {
-        self.try_run(subject, call).await.map_err(Error::from)
+        self.try_run(subject, plan).await.map_err(Error::from)
     }
 
     pub(super) async fn try_run(
         &self,
         subject: Option<Subject<'_>>,
-        call: &Call<'_>,
+        plan: &Plan<'_>,
     ) -> Result<Option<Row>, Failure> {
         let _permit = match (&self.connections.quotas, subject) {
             (Some(quotas), Some(subject)) => Some(quotas.acquire(subject).await),
@@ -60,7 +60,7 @@ impl Runner {
         let seen = self.provision.as_ref().map(Provision::count);
         let mut may_provide = true;
         loop {
-            match self.connections.transport.run(call).await {
+            match self.connections.transport.run(plan).await {
                 Err(failure)
                     if let (Some(provision), Some(seen), true, Some("42P01")) =
                         (&self.provision, seen, may_provide, failure.state()) =>

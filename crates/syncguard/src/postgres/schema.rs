@@ -87,8 +87,8 @@ async fn inspect(
 ) -> Result<There, Error> {
     let [locks, fences] = [names.tables.locks(), names.tables.fences()].map(quoted);
     let params = [&locks, &fences, &names.lock_id_index, &names.expires_index];
-    let call = inspection.call(params.map(|name| Param::Text(name)).to_vec());
-    let row = transport.run(&call).await?;
+    let plan = inspection.bind(params.map(|name| Param::Text(name)).to_vec());
+    let row = transport.run(&plan).await?;
     let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
     Ok(There {
         complete: is(0)?,
