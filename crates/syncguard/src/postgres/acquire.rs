@@ -1,4 +1,4 @@
-//! Taking a lock, or several.
+//! Acquires a lock, or several at once.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::time::TIME_TOLERANCE_MS;
 #[derive(Debug)]
 pub struct Acquire {
     plain: Statement,
-    /// Stores a label with it, in a column that older tables do not have.
+    /// Also stores an owner label, in a column that older tables do not have.
     labelled: Statement,
 }
 
@@ -46,8 +46,8 @@ impl Acquire {
         }
     }
 
-    /// The statement that tries to take the lock. With `label`, it stores the owner's label too, which
-    /// takes a table with a column for it.
+    /// The statement that tries to take the lock. With `label`, it stores the owner label too, for which the
+    /// table must have the column.
     pub fn plan<'a>(
         &'a self,
         request: &'a AcquireRequest,
@@ -92,7 +92,7 @@ pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOut
     }
 }
 
-/// Acquisitions without a label that go together.
+/// A group of acquisitions without labels, as one statement.
 #[derive(Debug)]
 pub(super) struct Acquisitions {
     statement: Statement,
@@ -132,7 +132,7 @@ impl Work for Acquisitions {
         &named.request.lock_id
     }
 
-    /// One statement can take a key once.
+    /// One statement can take each key only once.
     fn agree(one: &NamedRequest, other: &NamedRequest) -> bool {
         one.names.lock != other.names.lock
     }
@@ -173,7 +173,7 @@ impl Work for Acquisitions {
         each.collect()
     }
 
-    /// Nobody would ever release it.
+    /// A lock that was granted to a caller who no longer waits would never be released.
     fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
         match outcome {
             AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.request.lock_id, false)),

@@ -1,4 +1,4 @@
-//! The backend: calls in, outcomes out.
+//! The backend: runs each operation's plan and gives its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::work::Work;
 
-/// What the locks are like, whoever talks to the server.
+/// How locks are kept, on whichever connections.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     /// Where the locks are.
@@ -39,10 +39,10 @@ pub struct PostgresOptions {
     pub cleanup_in_is_locked: bool,
     /// How long one operation may take.
     pub operation_timeout: Duration,
-    /// Whether a release is answered only when it is on the server's disk. Without, it does not wait
-    /// for that, and a crash of the server may bring the lock back until its TTL ends it.
+    /// Whether a release is answered only when it is on the server's disk. If `false`, it does not wait for
+    /// the disk, and a crash of the server may bring the lock back until its TTL ends it.
     pub durable_releases: bool,
-    /// Whether tables that are missing are made when an operation needs them.
+    /// Whether missing tables are created when an operation needs them.
     pub creates_tables: bool,
 }
 
@@ -83,7 +83,7 @@ impl Operations {
     }
 }
 
-/// What operations need. Those that run when the backend is closed keep it.
+/// What operations run on. An operation that is running when the backend is closed keeps it until its end.
 #[derive(Debug)]
 struct Executor {
     runner: Arc<Runner>,
@@ -97,7 +97,7 @@ pub struct PostgresBackend {
     executor: Lease<Executor>,
     operations: Operations,
     options: PostgresOptions,
-    /// Set when the table of locks turned out to have no column for labels.
+    /// Set once the table of locks has turned out to have no column for labels.
     unlabelled: AtomicBool,
     work: Work,
 }
@@ -114,7 +114,7 @@ impl PostgresBackend {
         )
     }
 
-    /// A backend over connections that it may share, also with backends on other tables.
+    /// A backend on connections that other backends may share, also backends on other tables.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -157,11 +157,11 @@ impl PostgresBackend {
         }
     }
 
-    /// Makes what is missing of the tables and indexes, and nothing else. May run at any time, in
-    /// several processes at once, and on tables that SyncGuard for TypeScript made.
+    /// Creates the tables and indexes that are missing, and nothing else. May run at any time, in several
+    /// processes at once, and on tables that SyncGuard for TypeScript made.
     ///
-    /// Needs the right to create tables in the schema where they go, and none when all is there. The
-    /// column for labels is added if the tables' owner asks, and left out otherwise.
+    /// Needs the right to create tables in their schema, and no rights if nothing is missing. To older tables
+    /// it adds the column for labels if the role owns them; otherwise it goes without.
     ///
     /// # Errors
     /// `AuthFailed` when rights are missing, `InvalidArgument` for a table name whose index names
@@ -212,7 +212,7 @@ impl Backend for PostgresBackend {
             let label = owner::stored(&request.lock_id, owner);
             let plan = self.operations.acquire.plan(request, &names, Some(&label));
             match executor.runner.try_run(subject, &plan).await {
-                // The table is older than labels. The lock matters more than its label.
+                // The table is older than labels: take the lock without one, which is better than no lock.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
                 }
@@ -249,7 +249,7 @@ impl Backend for PostgresBackend {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
         let plan = self.operations.is_locked.plan(&name);
-        // What only reads waits for nobody.
+        // Without a subject: a statement that only reads waits for no row lock.
         is_locked::outcome(executor.runner.run(None, &plan).await?.as_ref())
     }
 

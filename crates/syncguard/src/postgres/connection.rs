@@ -12,7 +12,8 @@ use super::statement::Transport;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// Connections to one server. They are made when they are needed, and end with the last backend on them.
+/// Connections to one server. They are made when they are needed, and closed with the last backend that uses
+/// them.
 pub struct PostgresConnection {
     config: PostgresConfig,
     operation_timeout: Duration,
@@ -20,8 +21,8 @@ pub struct PostgresConnection {
 }
 
 impl PostgresConnection {
-    /// Nothing is opened before the first operation. `operation_timeout` is how long a statement may take
-    /// on these connections.
+    /// Opens nothing before the first operation. `operation_timeout` is how long a statement on these
+    /// connections may take.
     ///
     /// # Errors
     /// `InvalidArgument` for settings that cannot work.
@@ -50,7 +51,7 @@ impl fmt::Debug for PostgresConnection {
     }
 }
 
-/// What statements run on, and how much of it is in use.
+/// The transport that statements run on, and how many operations are using it.
 #[derive(Debug)]
 pub(super) struct Connections {
     pub(super) transport: Arc<dyn Transport>,

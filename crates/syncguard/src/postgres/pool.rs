@@ -1,4 +1,4 @@
-//! Connections, opened when they are needed and used again.
+//! The connection pool: sessions are opened when they are needed and reused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::statement::{Param, Plan, Row, Transport};
 use super::watch::Watch;
 use crate::error::Error;
 
-/// How long a server may take to hear that a statement is not wanted any more, and to end it.
+/// How long to wait for the server to cancel a statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A pool of sessions.
@@ -37,9 +37,9 @@ impl Pool {
         let connector = Connector::new(config, operation_timeout)?;
         let sessions = managed::Pool::builder(Sessions(Arc::new(connector)))
             .max_size(size)
-            // Ahead of the operation's own limit, so that the caller hears what was in short supply.
+            // Before the operation's own limit, so that the error says that connections were short.
             .wait_timeout(Some(operation_timeout * 9 / 10))
-            // Those used last are warm, and those not used for long may go.
+            // The session used last comes first: it is warm, and sessions that are not needed become idle.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
@@ -73,7 +73,7 @@ impl Pool {
         }
     }
 
-    /// Draws the consequences of an error for the session and for the others.
+    /// Reacts to an error: keeps or discards the session, and notes what the error says about other sessions.
     fn conclude(&self, lease: Lease, error: &tokio_postgres::Error) -> Failure {
         let failure = failure(error, lease.end());
         if leaves_session_usable(error) {
@@ -145,12 +145,12 @@ async fn query(
                 plan.params.iter().map(|param| param as _).collect();
             session.client.query(statement, &params).await
         }
-        // Boxed: every operation would be as large as this else, and is moved more than once.
+        // Boxed because it is large and rare: otherwise the future of every operation would be as large.
         _ => Box::pin(first_query(session, plan)).await,
     }
 }
 
-/// Sends the statement and, if it may be prepared, its preparation for the next times along.
+/// Sends the statement unnamed and, if statements may be prepared, prepares it for later in the same round trip.
 async fn first_query(
     session: &mut Connection,
     plan: &Plan<'_>,
@@ -220,8 +220,8 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// A session in use. When it is dropped before its answer is there, as operations that are cancelled
-/// drop it, the server is asked to stop, and nobody else gets the session.
+/// A session in use. If it is dropped before its answer has arrived, as by a cancelled operation, the server is
+/// asked to cancel the statement, and the session does not go back to the pool.
 struct Lease {
     session: Option<Object<Sessions>>,
     connector: Arc<Connector>,
@@ -233,7 +233,7 @@ impl Lease {
         session.ok_or_else(|| Failure::new(Fault::Closed))
     }
 
-    /// Why the session was ended, if it was from this side.
+    /// Why the session was ended, if that was from this side.
     fn end(&self) -> Option<End> {
         self.session.as_ref()?.liveness.end()
     }
@@ -265,10 +265,10 @@ impl Drop for Lease {
     }
 }
 
-/// Has the server stop what it does in the session, then ends the session.
+/// Asks the server to cancel the session's statement, then ends the session.
 ///
-/// A pooler is not asked: PgBouncer 1.18, which Debian 12 has, dies of such a request when its sender
-/// goes. There, the statement comes to its own end.
+/// It does not ask a pooler: PgBouncer 1.18, which is in Debian 12, crashes if the client goes away after such a
+/// request. Behind a pooler, the statement runs to its end.
 async fn abandon(session: Connection, connector: Arc<Connector>) {
     let Connection {
         client,
@@ -278,24 +278,24 @@ async fn abandon(session: Connection, connector: Arc<Connector>) {
         ..
     } = session;
     let patience = if is_own {
-        // The server may be out of reach.
+        // With a time limit, because the server may be unreachable.
         let _ = timeout(CANCEL_TIMEOUT, connector.cancel(&client, &host)).await;
         CANCEL_TIMEOUT
     } else {
         connector.operation_timeout()
     };
-    // The driver waits for outstanding answers before it ends.
+    // Once the client is dropped, the driver waits for outstanding answers and then ends.
     drop(client);
     if timeout(patience, &mut driver).await.is_err() {
         driver.abort();
     }
 }
 
-/// Makes sessions and looks at them before they are used again.
+/// Opens sessions, and checks them before they are reused.
 struct Sessions(Arc<Connector>);
 
 impl Sessions {
-    /// Whether a session that has not been used for long still answers.
+    /// Checks whether a session that was idle for long still answers.
     async fn check(&self, session: &mut Connection) -> RecycleResult<Failure> {
         let watch = self.0.watch();
         let now = watch.now();
@@ -316,7 +316,7 @@ impl Manager for Sessions {
     type Error = Failure;
 
     async fn create(&self) -> Result<Connection, Failure> {
-        // Boxed for the same reason as the first query.
+        // Boxed for the same reason as `first_query`.
         Box::pin(self.0.connect()).await
     }
 
@@ -329,7 +329,7 @@ impl Manager for Sessions {
             return Err(RecycleError::message("lost, as others were"));
         }
         if watch.silence_of(&session.liveness) > self.0.most_idle() {
-            // Boxed, since it is rare and would make every operation larger.
+            // Boxed for the same reason as `first_query`.
             return Box::pin(self.check(session)).await;
         }
         Ok(())

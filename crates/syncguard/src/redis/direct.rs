@@ -16,7 +16,7 @@ use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;
 
-/// The longest that calls wait for a server that refuses connections: it may be restarting.
+/// How long calls wait, at most, while the server refuses connections, because it may be restarting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs scripts over one connection, which is made when it is needed.

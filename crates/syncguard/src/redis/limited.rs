@@ -1,9 +1,8 @@
-//! A stream that ends with an error, and that does not go on for ever.
+//! A stream with a limit on the size of a reply, whose end is an error.
 //!
-//! The driver's parser keeps what it has of a reply until the reply is complete. Replies here are small, so
-//! more than a limit is a server that is broken or hostile, or a value that is no lock. And a connection that
-//! ends within a reply looks to the parser like a reply that makes no sense, unless reading says that it has
-//! ended.
+//! The driver's parser buffers a reply until it is complete. Replies here are small: one that exceeds the limit
+//! comes from a broken or hostile server, or is a value that is no lock. And where a connection ends in the
+//! middle of a reply, the parser would report a malformed reply, unless the stream reports its end as an error.
 
 use std::io;
 use std::pin::Pin;
@@ -13,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::stream::{Endpoint, Stream};
 
-/// How many bytes are read while no reply is complete.
+/// The largest reply, in bytes.
 const LIMIT: usize = 1024 * 1024;
 
-/// What reading says when the limit is reached.
+/// The error of a read past the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("a reply is longer than {LIMIT} bytes")]
 pub(super) struct TooLong;
@@ -25,7 +24,7 @@ pub(super) struct TooLong;
 pub(super) struct Limited {
     stream: Box<dyn Stream>,
     endpoint: Endpoint,
-    /// Since the last reply was complete.
+    /// Bytes read since the last complete reply.
     read: usize,
 }
 
@@ -43,7 +42,7 @@ impl Limited {
         &self.endpoint
     }
 
-    /// To be called after each reply.
+    /// Starts counting anew; to be called after each reply.
     pub(super) fn reply_is_complete(&mut self) {
         self.read = 0;
     }

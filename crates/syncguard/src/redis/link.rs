@@ -11,10 +11,10 @@ use super::error::{Cause, to_error};
 use crate::error::{Error, ErrorKind};
 use crate::random;
 
-/// The wait after the first failed attempt; it doubles with each that follows.
+/// The wait after the first failed attempt to connect. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// What lasted less was no use.
+/// A connection that ends sooner than this counts as a failed attempt.
 const STABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Makes connections.
@@ -24,7 +24,7 @@ pub(super) trait Dial: Send + Sync + 'static {
     async fn dial(&self) -> Result<Self::Connection, Error>;
 }
 
-/// One that was made.
+/// A connection that was made.
 pub(super) trait Connection: Send + Sync + 'static {
     fn is_open(&self) -> bool;
     fn close(&self);
@@ -33,7 +33,7 @@ pub(super) trait Connection: Send + Sync + 'static {
 /// Shares one connection among all callers.
 pub(super) struct Link<D: Dial> {
     dial: Arc<D>,
-    /// How long a call waits for a server that refuses connections: it may be restarting.
+    /// How long a call waits while the server refuses connections, because it may be restarting.
     patience: Duration,
     state: Arc<Mutex<State<D::Connection>>>,
 }
@@ -49,19 +49,24 @@ enum State<C> {
     Closed,
 }
 
-/// Between attempts.
+/// The wait before the next attempt to connect.
 #[derive(Clone)]
 struct ReconnectBackoff {
+    /// How many attempts in a row have failed.
     attempts: u32,
-    /// The end of the first of them.
+    /// When the first of them had failed.
     since: Instant,
+    /// When the next attempt may start.
     until: Instant,
+    /// Why the last attempt failed.
     refusal: Option<Error>,
 }
 
+/// What callers that wait for a connection can see of the attempts to make it.
 struct Progress<C> {
+    /// Why the last attempt failed.
     refusal: Option<Error>,
-    /// When the first attempt failed, while it is between attempts.
+    /// Set between two attempts: when the first one failed.
     waiting_since: Option<Instant>,
     connection: Option<Arc<C>>,
 }
@@ -80,7 +85,7 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// The connection. Waits for it to be made; nothing has been sent when this fails.
+    /// The connection. Waits for it to be made. When this fails, nothing has been sent.
     pub(super) async fn get(&self) -> Result<Arc<D::Connection>, Error> {
         let deadline = Instant::now() + self.patience;
         loop {
@@ -91,7 +96,7 @@ impl<D: Dial> Link<D> {
             if let Some(answer) = wait(&mut progress, deadline, self.patience).await {
                 return answer;
             }
-            // The attempts ended without a word: their runtime was shut down. Start over.
+            // The task that tries was dropped, because its runtime was shut down. Start over.
             self.forget(&progress);
         }
     }
@@ -122,7 +127,8 @@ impl<D: Dial> Link<D> {
             State::Closed => return Err(closed()),
         };
         let (sender, progress) = watch::channel(Progress {
-            // One that cannot pass is asked about anew: that its time is over is why we are here.
+            // An error that does not pass by itself was the answer until the backoff was over. Now a new
+            // attempt decides, so it is not passed on.
             refusal: backoff.refusal.clone().filter(may_pass),
             waiting_since: (Instant::now() < backoff.until).then_some(backoff.since),
             connection: None,
@@ -172,7 +178,7 @@ impl<D: Dial> Link<D> {
 }
 
 impl ReconnectBackoff {
-    /// After a connection that was lost: one that was of no use counts as a failed attempt.
+    /// After a connection was lost: one that did not last counts as a failed attempt.
     fn after_connection(since: Instant, attempts: u32) -> Self {
         if since.elapsed() < STABLE_AFTER {
             let refusal = to_error(Cause::Closed, false);
@@ -190,7 +196,7 @@ impl ReconnectBackoff {
                 .saturating_mul(1 << more.min(10).saturating_sub(1))
                 .min(LONGEST_WAIT),
         };
-        // Clients that lost the same server must not come back all at once.
+        // Jitter, so that clients that lost the same server do not all come back at once.
         let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
         Self {
             attempts,
@@ -201,7 +207,7 @@ impl ReconnectBackoff {
     }
 }
 
-/// Tries until it works, nobody waits any more, or it cannot work.
+/// Tries to connect until that works, nobody waits any more, or the error is one that does not pass by itself.
 async fn dial<D: Dial>(
     dialer: Arc<D>,
     state: Arc<Mutex<State<D::Connection>>>,
@@ -246,7 +252,7 @@ async fn dial<D: Dial>(
         if matches!(&*state, State::Closed) {
             return;
         }
-        // One receiver is the state's own.
+        // One of the receivers is in the state itself; nobody waits if it is the only one.
         if give_up || progress.receiver_count() <= 1 {
             *state = State::Down(backoff);
             progress.send_modify(|now| now.refusal = Some(refusal));
@@ -259,7 +265,7 @@ async fn dial<D: Dial>(
     }
 }
 
-/// Waits for an answer; `None` when there will be none.
+/// Waits for the connection or the error; `None` if the task that tries has gone without either.
 async fn wait<C>(
     progress: &mut watch::Receiver<Progress<C>>,
     deadline: Instant,
@@ -270,7 +276,7 @@ async fn wait<C>(
         let mut late = Instant::now() >= end;
         {
             let now = progress.borrow_and_update();
-            // Nothing is tried at the moment, and others have waited already.
+            // Between attempts: whoever comes now waits only for the rest of the time since the first failure.
             if let Some(since) = now.waiting_since {
                 end = end.min(since + patience);
                 late = Instant::now() >= end;
@@ -298,13 +304,13 @@ async fn wait<C>(
     }
 }
 
-/// Whether another attempt may end otherwise.
+/// Whether another attempt may succeed after this error.
 fn may_pass(refusal: &Error) -> bool {
     refusal.kind().is_transient() || refusal.kind() == ErrorKind::RateLimited
 }
 
 fn lock<C>(state: &Mutex<State<C>>) -> MutexGuard<'_, State<C>> {
-    // Nothing panics while it is held, and every value it can hold is valid.
+    // A panic elsewhere cannot leave the state half-changed: each change is one assignment.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,6 +1,6 @@
-//! Whether a connection still gives answers.
+//! Whether a connection still gets answers.
 //!
-//! A server that vanished without a word would keep calls waiting for as long as TCP does, which is
+//! If a server vanished without closing the connection, calls would wait until TCP gives up, which takes
 //! many minutes.
 
 use std::future::Future;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// What goes over a connection, counted.
+/// Counts the calls and the answers of one connection.
 #[derive(Default)]
 pub(super) struct Liveness {
     sent: AtomicU64,
@@ -39,8 +39,8 @@ impl Liveness {
         (self.sent.load(SeqCst), self.answered.load(Relaxed))
     }
 
-    /// Completes when there are calls, but no answers for `patience`, and `is_alive` does not hold
-    /// either. Sleeps for as long as nothing is sent.
+    /// Completes when the connection is lost: calls wait, no answer has come for `patience`, and `is_alive`
+    /// says no as well. While nothing is sent, it sleeps and costs nothing.
     pub(super) async fn stops<F: Future<Output = bool>>(
         &self,
         patience: Duration,
@@ -52,7 +52,8 @@ impl Liveness {
                 let (sent, answered) = self.read();
                 sleep(patience).await;
                 let now = self.read();
-                // Calls that were given up are never counted as answered: ask before judging.
+                // Calls whose callers gave up are never counted as answered, and a server may be slow, so
+                // silence alone proves nothing: ask.
                 if now.1 == answered
                     && sent > answered
                     && !is_alive().await
@@ -62,7 +63,7 @@ impl Liveness {
                 }
                 if now == (sent, answered) {
                     self.watched.store(false, SeqCst);
-                    // A call that came just before that has not woken anybody.
+                    // A call that was sent just before this line has not notified anybody.
                     if self.read().0 == sent {
                         break;
                     }

@@ -91,7 +91,7 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Locks over a connection of its own. Connects at the first operation, and again when the
+    /// A backend with a connection of its own. It connects at the first operation, and again when the
     /// connection is lost.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl RedisBackend {
         Ok(Self::with(transport, names, &config.locks))
     }
 
-    /// Locks over a connection that it may share.
+    /// A backend on a connection that other backends may share.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -111,7 +111,7 @@ impl RedisBackend {
         Ok(Self::with(connection.transport()?, names, locks))
     }
 
-    /// Locks over a connection that somebody else keeps.
+    /// A backend over any transport, such as the caller's own client.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -174,7 +174,7 @@ impl Backend for RedisBackend {
     fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
         let plan = self.scripts.plan(&operation);
         let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
-        // Whatever is wrong is told by the operation itself.
+        // After `not_sent` the caller runs the operation in the ordinary way, which reports what is wrong.
         match (plan, self.transport.get()) {
             (Ok(plan), Ok(transport)) => transport.send(&plan, call),
             _ => {

@@ -17,9 +17,9 @@ use super::race::Race;
 use super::tls::TlsContext;
 use crate::error::Error;
 
-/// How long one address of a host is tried before the next is tried beside it.
+/// How long to try one address of a host before the next one is tried concurrently.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// How long the start of TLS may take before it is asked whether the server speaks TLS at all.
+/// How long the TLS handshake may take before we check whether the server speaks TLS at all.
 const TLS_DOUBT: Duration = Duration::from_millis(500);
 
 /// A stream of any kind.
@@ -57,7 +57,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
         has_tls: tls.is_some(),
     };
     let stream = any_address(host, port, &endpoint).await?;
-    // The driver writes what is ready at once; there is nothing to wait for.
+    // No delay for small packets: everything that is ready is written at once.
     stream
         .set_nodelay(true)
         .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
@@ -75,7 +75,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
     let doubt = async {
         sleep(TLS_DOUBT).await;
         if !diagnosis::speaks_plainly(host, port).await {
-            // It is slow.
+            // Nothing shows that the server is without TLS, so it may only be slow: let the handshake go on.
             std::future::pending::<()>().await;
         }
     };
@@ -90,7 +90,8 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
 
 const SPEAKS_NO_TLS: &str = "the server does not speak TLS: use redis:// instead of rediss://";
 
-/// Tries all addresses of a host: one that packets do not reach must not keep the next from being tried.
+/// Connects to any address of a host. Tries the next one before the first has failed, because an address that
+/// packets do not reach fails only after a long time.
 async fn any_address(host: &str, port: u16, endpoint: &Endpoint) -> Result<TcpStream, Error> {
     let addresses = lookup_host((host, port)).await.map_err(|error| {
         let why = format!("the host name cannot be resolved: {error}");
@@ -116,12 +117,12 @@ async fn any_address(host: &str, port: u16, endpoint: &Endpoint) -> Result<TcpSt
     Err(cannot_connect(endpoint, &error.to_string()).with_source(error))
 }
 
-/// Why the start of TLS failed.
+/// The error for a TLS handshake that failed.
 fn no_tls(endpoint: &Endpoint, error: io::Error) -> Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     let why = match tls {
         Some(rustls::Error::InvalidMessage(_)) => SPEAKS_NO_TLS.to_owned(),
-        // Such as a certificate that is not trusted.
+        // The TLS library's own reason, such as a certificate that is not trusted.
         Some(error) => format!("TLS failed: {error}"),
         None => format!("the server ended the TLS handshake: {error}"),
     };
@@ -138,7 +139,7 @@ pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
     Ok(Limited::new(Box::new(stream), endpoint))
 }
 
-/// Fails: there are none here.
+/// Fails: this platform has no such sockets.
 #[cfg(not(unix))]
 pub(super) async fn unix(_: &Path) -> Result<Limited, Error> {
     Err(Error::invalid(

@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use crate::error::Error;
 use crate::tls::{Check, DefaultRoots, Given, Pem, client_config};
 
-/// How to trust the server, and how to be trusted by it. All files are PEM.
+/// Which servers to trust, and how the client identifies itself. All contents are PEM.
 ///
 /// `Debug` shows no contents.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,14 +18,14 @@ pub struct RedisTls {
     pub ca: Option<Vec<u8>>,
     /// Whom to trust without [`ca`](Self::ca).
     pub default_roots: DefaultRoots,
-    /// The certificate to show, with those that vouch for it.
+    /// The client certificate to present, followed by its chain.
     pub cert: Option<Vec<u8>>,
     /// Its private key.
     pub key: Option<Vec<u8>>,
     /// The name that the server's certificate must have, instead of the host.
     pub servername: Option<String>,
-    /// Whether a certificate that cannot be trusted ends the connection. `false` protects from
-    /// nobody who can be in between.
+    /// Whether a certificate that cannot be trusted ends the connection. With `false`, the connection is not
+    /// protected from anybody in between.
     pub reject_unauthorized: bool,
 }
 
@@ -92,7 +92,7 @@ impl TlsContext {
     /// The name that the certificate of the server at `host` must have; `None` if there is no such
     /// name.
     pub(super) fn name_of(&self, host: &str) -> Option<ServerName<'static>> {
-        // Wherever the server is: Sentinels tell addresses.
+        // The configured name counts for any host: Sentinels give bare addresses.
         self.servername
             .clone()
             .or_else(|| ServerName::try_from(host.to_owned()).ok())
