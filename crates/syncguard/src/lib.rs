@@ -21,8 +21,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! A lock alone does not make a resource safe: a holder that is paused past its TTL goes on as if it
-//! held the lock. Give [`Fence`] to the resource and let it refuse smaller ones.
+//! A lock alone does not make a resource safe: a holder that was paused for longer than its TTL goes on as if it
+//! still held the lock. Pass the [`Fence`] to the resource, and let the resource refuse smaller ones.
 
 mod backend;
 mod error;

@@ -20,7 +20,7 @@ use crate::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step};
 /// How to take a lock and how to wait for it.
 #[derive(Debug, Clone)]
 pub struct LockOptions {
-    /// How long it lasts.
+    /// How long the lock lasts.
     pub ttl: Ttl,
     /// How to wait while others hold it.
     pub retry: RetryPolicy,
@@ -43,9 +43,9 @@ impl Default for LockOptions {
 /// Dropping the future cancels: what the store may have granted is released in the background.
 ///
 /// # Errors
-/// `AcquisitionTimeout` when others held it for too long. Otherwise what the store failed with last, and
-/// for how long and how often it was tried; that the last attempt was cut short by the time limit is
-/// reported only where nothing else is known.
+/// `AcquisitionTimeout` when others held it for too long. Otherwise the store's last error, with how long and how
+/// often it was tried. That the last attempt was cut short by the time limit is reported only if there was no other
+/// error.
 pub async fn lock(
     backend: &Arc<dyn Backend>,
     key: &Key,
@@ -138,8 +138,8 @@ impl LockGuard {
         }
     }
 
-    /// Lets go of the lock without freeing it: it ends with its TTL, or when whoever has its
-    /// [`lock_id`](Self::lock_id) releases it.
+    /// Ends the guard without releasing the lock: it ends with its TTL, or when somebody releases it by its
+    /// [`lock_id`](Self::lock_id).
     pub fn keep(mut self) -> Grant {
         self.held = false;
         self.grant.clone()

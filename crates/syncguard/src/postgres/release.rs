@@ -1,4 +1,4 @@
-//! Freeing a lock, or several.
+//! Releases a lock, or several at once.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-/// Frees an owner's lock.
+/// Releases the lock with a lock id.
 #[derive(Debug)]
 pub struct Release(Statement);
 
@@ -22,8 +22,8 @@ impl Release {
         Self(Statement::new(include_str!("release.sql"), tables, columns))
     }
 
-    /// The statement that frees the lock of `lock_id`. Unless `durable`, it is answered before it is on
-    /// the server's disk.
+    /// The statement that releases the lock with `lock_id`. Unless `durable`, the server answers before the
+    /// change is on its disk.
     pub fn plan<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Plan<'a> {
         self.0.bind(params(lock_id.as_str(), durable))
     }
@@ -57,7 +57,7 @@ fn outcome_of(text: &str) -> Result<ReleaseOutcome, Error> {
     }
 }
 
-/// Releases that go together.
+/// A group of releases, as one statement.
 #[derive(Debug)]
 pub(super) struct Releases {
     statement: Statement,

@@ -1,4 +1,4 @@
-//! Statements until they count.
+//! Runs statements until they are committed or have failed for good.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,19 +16,19 @@ use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
 use crate::random;
 
-/// How often a transaction that lost against another one is tried again: for some 3 s.
+/// How often a transaction that lost against another one is tried again, which takes about 3 s.
 const MAX_RETRIES: u32 = 100;
 
-/// Runs statements, again where they lost against another transaction: that left nothing behind.
+/// Runs statements. One that lost against another transaction has left nothing behind and is run again.
 #[derive(Debug)]
 pub(super) struct Runner {
     pub(super) connections: Arc<Connections>,
-    /// Where tables that are missing are made.
+    /// Creates missing tables, if this backend does.
     provision: Option<Provision>,
 }
 
 impl Runner {
-    /// With `missing`, those tables are made when they are needed and not there.
+    /// With `missing`, these tables are created when a statement needs them and they do not exist.
     pub(super) fn new(connections: Arc<Connections>, missing: Option<Tables>) -> Self {
         Self {
             connections,
@@ -80,13 +80,13 @@ impl Runner {
     }
 }
 
-/// Makes tables at their first use.
+/// Creates tables at their first use.
 #[derive(Debug)]
 struct Provision {
     tables: Tables,
-    /// Held while the tables are made: one task at a time in this process.
+    /// Held while the tables are created: one task at a time in this process.
     making: Mutex<()>,
-    /// How often they have been made.
+    /// How often they have been created.
     made: AtomicUsize,
 }
 
@@ -103,7 +103,7 @@ impl Provision {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Makes the tables, unless that has been done since they were `seen` to have been made.
+    /// Creates the tables, unless another task has done so since the count was `seen`.
     async fn make(&self, runner: &Runner, seen: usize) -> Result<(), Error> {
         let _making = self.making.lock().await;
         if self.count() > seen {
