@@ -44,7 +44,7 @@ impl Transport for ClientTransport {
             .iter()
             .map(|param| match param {
                 Param::Text(text) => json!(text),
-                // As text: JavaScript's numbers are shorter, and the statements cast it.
+                // As text, which the statements cast: a number of JavaScript has fewer digits.
                 Param::BigInt(number) => json!(number.to_string()),
             })
             .collect();
@@ -96,8 +96,8 @@ fn failure_of(code: &str, severity: Option<&str>) -> Failure {
     }
 }
 
-/// What the `code` property of a client's error says: an SQLSTATE, a code of the operating system, or one
-/// of the client's own.
+/// The fault for the `code` property of a client's error: an SQLSTATE, a code of the operating system, or one of the
+/// client's own.
 fn fault_of(code: &str) -> Option<Fault<'_>> {
     Some(match code {
         "ECONNREFUSED" => Fault::Io(io::ErrorKind::ConnectionRefused),
