@@ -5,8 +5,8 @@ import { LockError, type LockErrorCode } from "./errors.js";
 import type { RetryPolicy } from "./exports.js";
 
 /**
- * Refuses what is no text. Surrogates without their other half become U+FFFD on the way to a store, all of them alike, so that
- * two keys would be one.
+ * Refuses what is not well-formed text. Lone surrogates would all become U+FFFD on the way to a store, so that two keys
+ * would be one.
  */
 function checkText(text: unknown, name: string): asserts text is string {
   if (typeof text !== "string") {
@@ -23,12 +23,12 @@ export const core = {
     return callAddon(() => addon.normalizeKey(key));
   },
   validateLockId(lockId: string): void {
-    // What is no text is no lock id either, and neither is the name of its type, which the error shows instead.
+    // For any other value, the name of its type stands in: it is no lock id either, and the error may show it.
     const text = typeof lockId === "string" ? lockId : lockId ? typeof lockId : "";
     callAddon(() => addon.validateLockId(text));
   },
   validateTtl(ttlMs: number): void {
-    // What is no number is no TTL, as NaN is none.
+    // NaN stands for whatever is not a number: neither is a TTL.
     callAddon(() => addon.validateTtl(typeof ttlMs === "number" ? ttlMs : NaN));
   },
   validateOwner(owner: string): void {
