@@ -53,7 +53,7 @@
 
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 type Fence = string;
-/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised; no secret: see `hashKey`. */
+/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised. Not secure: see `hashKey`. */
 type HashId = string;
 /** What a backend can do. */
 interface BackendCapabilities {
@@ -76,12 +76,12 @@ type LockOp = Readonly<{
     lockId: string;
     signal?: AbortSignal | undefined;
 }>;
-/** Looks a lock up by key. */
+/** Looks up a lock by its key. */
 type KeyLookup = {
     key: string;
     signal?: AbortSignal | undefined;
 };
-/** Looks a lock up by lock id. */
+/** Looks up a lock by its lock id. */
 type OwnershipLookup = {
     lockId: string;
     signal?: AbortSignal | undefined;
@@ -137,8 +137,8 @@ type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
     owner?: string;
 };
 /**
- * What every function of this package takes for a backend: a {@link LockBackend}, or one of your own whose `acquire`
- * returns plain results, without the methods of a handle.
+ * A backend as every function of this package accepts it: a {@link LockBackend}, or a backend of your own whose `acquire`
+ * returns plain results without the methods of a handle.
  */
 interface LockBackendLike<C extends BackendCapabilities = BackendCapabilities> {
     /** Tries once to take the lock for `ttlMs` milliseconds. */
@@ -155,13 +155,13 @@ interface LockBackendLike<C extends BackendCapabilities = BackendCapabilities> {
     isLocked: (opts: KeyOp) => Promise<boolean>;
     /** The lock on a key, or `null`. For diagnostics, never a guard before a mutation. */
     lookup(opts: KeyLookup): Promise<LockInfo<C> | null>;
-    /** The lock of that id, or `null`. For diagnostics, never a guard before a mutation. */
+    /** The lock with that lock id, or `null`. For diagnostics, never a guard before a mutation. */
     lookup(opts: OwnershipLookup): Promise<LockInfo<C> | null>;
     lookup(opts: KeyLookup | OwnershipLookup): Promise<LockInfo<C> | null>;
     /** What this backend can do. */
     readonly capabilities: Readonly<C>;
 }
-/** The contract between a store of locks and this package. Write your own, or create one of ours. */
+/** The contract between a store of locks and this package. Use a backend of this package, or write your own. */
 interface LockBackend<C extends BackendCapabilities = BackendCapabilities> extends LockBackendLike<C> {
     /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
     acquire: (opts: KeyOp & {
@@ -169,9 +169,9 @@ interface LockBackend<C extends BackendCapabilities = BackendCapabilities> exten
     }) => Promise<DecoratedAcquireResult<C>>;
 }
 /**
- * Hears of a release that failed where nothing can be thrown: at the end of an `await using` block or of `lock()`.
+ * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`.
  *
- * @param error - what failed; a thrown value that is no `Error` is under its `originalError`
+ * @param error - the error of the release; a thrown value that is not an `Error` is its `originalError`
  * @param context - raw identifiers, and where it happened
  */
 type OnReleaseError = (error: Error, context: {
@@ -182,19 +182,19 @@ type OnReleaseError = (error: Error, context: {
 /** What a granted lock can do. The functions need no `this` and may be destructured. */
 interface DisposableLockHandle {
     /**
-     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with.
-     * With a signal that is aborted already it throws `Aborted` and has not been called: the lock can still be released.
+     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws the store's error. With a
+     * signal that is already aborted it throws `Aborted`, which does not count as a call: the lock can still be released.
      */
     release: (signal?: AbortSignal) => Promise<ReleaseResult>;
     /** Makes the lock end `ttlMs` milliseconds from now. */
     extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
     /**
-     * Frees the lock if that has not been done. Never throws: what a release is rejected with goes to `onReleaseError`, also
-     * when it comes after `disposeTimeoutMs`.
+     * Frees the lock if it has not been released. Never throws: the error of a failed release goes to `onReleaseError`, even
+     * if it comes after `disposeTimeoutMs`.
      */
     [Symbol.asyncDispose](): Promise<void>;
 }
-/** A lock that is held: a granted acquisition with what can be done with it. `extend` moves its `expiresAtMs`. */
+/** A lock that is held: the result of an acquisition with the methods of a handle. `extend` updates its `expiresAtMs`. */
 type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
 /** What `backend.lock()` resolves to: the same as {@link AsyncLock}. */
 type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C>;
@@ -207,11 +207,11 @@ type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
 interface AcquisitionOptions {
     /** Attempts after the first. Default 10. */
     maxRetries?: number | undefined;
-    /** Milliseconds before the first of them. Default 100. */
+    /** Milliseconds before the first retry. Default 100. */
     retryDelayMs?: number | undefined;
     /** Whether the wait doubles each time. Default `"exponential"`. */
     backoff?: "exponential" | "fixed" | undefined;
-    /** How much of the wait is left to chance: half, all or nothing. Default `"equal"`. */
+    /** How much of the wait is random: half of it, all of it or nothing. Default `"equal"`. */
     jitter?: "equal" | "full" | "none" | undefined;
     /** Milliseconds to wait in all. Default 5000. */
     timeoutMs?: number | undefined;
@@ -224,20 +224,20 @@ interface LockConfig {
     key: string;
     /** Milliseconds after which the lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
-    /** Cancels the waiting, and is handed to the callback. The release does not depend on it. */
+    /** Cancels the waiting, and is passed to the callback. It does not affect the release. */
     signal?: AbortSignal | undefined;
-    /** Hears of a failed release, which never hides what the callback returned or threw. */
+    /** Called when the release fails. A failed release never replaces what the callback returned or threw. */
     onReleaseError?: OnReleaseError | undefined;
     /** How long and how often to try. */
     acquisition?: AcquisitionOptions | undefined;
 }
-/** What `lock()` hands to its callback. */
+/** The handle that `lock()` passes to its callback. */
 type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
     /** The key as given. */
     readonly key: string;
     /** Proof of ownership. */
     readonly lockId: string;
-    /** When the lock ends, in milliseconds since the Unix epoch; moved by `extend`. */
+    /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend`. */
     readonly expiresAtMs: number;
     /** `config.signal` */
     readonly signal: AbortSignal | undefined;
@@ -260,23 +260,23 @@ interface BackendLockOptions {
     signal?: AbortSignal | undefined;
     /** How long and how often to try. */
     acquisition?: AcquisitionOptions | undefined;
-    /** Hears of a failed release at disposal. Default: the backend's. */
+    /** Called when the release at disposal fails. Default: the backend's. */
     onReleaseError?: OnReleaseError | undefined;
-    /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: the backend's. */
+    /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
     disposeTimeoutMs?: number | undefined;
     /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
     owner?: string | undefined;
 }
-/** What every backend of this package takes. */
+/** Options of every backend of this package. */
 interface CommonBackendOptions {
     /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
     cleanupInIsLocked?: boolean | undefined;
-    /** Hears of a failed release at the end of an `await using` block. */
+    /** Called when the release at the end of an `await using` block fails. */
     onReleaseError?: OnReleaseError | undefined;
-    /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: no limit of its own. */
+    /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
     disposeTimeoutMs?: number | undefined;
 }
-/** What the backends of this package have beyond {@link LockBackend}. */
+/** A backend of this package: a {@link LockBackend} with more methods. */
 interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> extends LockBackend<C> {
     /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
     acquire: (opts: KeyOp & {
@@ -289,16 +289,16 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
      * @throws LockError `AcquisitionTimeout` if others held it for too long
      */
     lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
-    /** Frees the lock whoever holds it. For administrators: the holder is not told. */
+    /** Frees the lock, whoever holds it. For administrators: the holder is not notified. */
     forceRelease: (key: string, options?: {
         signal?: AbortSignal | undefined;
     }) => Promise<ReleaseResult>;
-    /** Frees what the backend holds open; safe to repeat. Not needed for the process to end. */
+    /** Closes connections and files; safe to repeat. Without it, the process can still end. */
     close: () => Promise<void>;
     /** As `close()`. */
     [Symbol.asyncDispose](): Promise<void>;
 }
-/** An operation as telemetry reports it. */
+/** An event of telemetry, which reports one operation. */
 type LockEvent = {
     /** Which operation. */
     type: "acquire" | "release" | "extend" | "isLocked" | "lookup";
@@ -315,7 +315,7 @@ type LockEvent = {
     /** The lock id; only if `includeRaw` allows. */
     lockId?: string;
 };
-/** Who hears of operations, and how much. */
+/** Options of `withTelemetry()`. */
 interface TelemetryOptions {
     /** Called for each operation. Not awaited; what it throws is ignored. */
     onEvent: (event: LockEvent) => void;
@@ -323,7 +323,7 @@ interface TelemetryOptions {
     includeRaw?: boolean | ((event: LockEvent) => boolean) | undefined;
 }
 
-/** The backend of `lock(fn, config)`, for those who name none. */
+/** The default backend: the one of `lock(fn, config)` without a backend. */
 
 /**
  * Makes `backend` the one that `lock(fn, config)` uses in this process; `undefined` undoes that.
@@ -338,18 +338,18 @@ declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities>
  * @param backend - where the lock is kept
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
- * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; what
- *   the backend failed with. A release that failed goes to `config.onReleaseError` and hides nothing.
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; or the
+ *   backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
  */
 declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }): Promise<T>;
 /**
  * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
- * a SQLite database in the user's state folder.
+ * an SQLite database in the user's state folder.
  *
- * Only processes of the same user on the same machine see that database. To exclude other machines, use a
- * backend on a server.
+ * Only processes of the same user on the same machine use that database, so its locks exclude neither other users nor
+ * other machines. For those, use a backend on a server.
  *
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
@@ -358,7 +358,7 @@ declare function lock<T>(fn: (handle: LockHandle<FencingCapabilities>) => Promis
     acquisition?: AcquisitionOptions | undefined;
 }): Promise<T>;
 
-/** What users see of the Firestore backend. */
+/** The public types of the Firestore backend. */
 
 /** Firestore gives fencing tokens; the clock of the client decides. */
 interface FirestoreCapabilities extends BackendCapabilities {
@@ -366,14 +366,14 @@ interface FirestoreCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "client";
 }
-/** A client of yours: an instance of `Firestore` of `@google-cloud/firestore`, or anything with its methods. */
+/** Your client: an instance of `Firestore` of `@google-cloud/firestore`, or any object with its methods. */
 interface FirestoreClient {
     collection: (...args: never[]) => unknown;
     runTransaction: (...args: never[]) => unknown;
 }
 /**
- * Which database, and who you are to it, in the words of `@google-cloud/firestore`. What is not said is taken from the
- * environment.
+ * Which database to use and how to authenticate, with the option names of `@google-cloud/firestore`. Missing options are
+ * taken from the environment.
  */
 interface FirestoreConnectionOptions {
     /** The Google Cloud project. Default: GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, else that of the credentials. */
@@ -387,9 +387,9 @@ interface FirestoreConnectionOptions {
     credentials?: Readonly<Record<string, unknown>> | undefined;
     /** The path of a key file, instead of `credentials`. It is read by the first operation. */
     keyFilename?: string | undefined;
-    /** `host:port` of an emulator, which asks for no credentials. Default: FIRESTORE_EMULATOR_HOST. */
+    /** `host:port` of an emulator, which needs no credentials. Default: FIRESTORE_EMULATOR_HOST. */
     emulatorHost?: string | undefined;
-    /** Another server than Google's public one: `host` or `host:port`. */
+    /** A server other than Google's public one: `host` or `host:port`. */
     host?: string | undefined;
     /** Whether `host` speaks TLS. Default true. */
     ssl?: boolean | undefined;
@@ -398,23 +398,23 @@ interface FirestoreConnectionOptions {
 interface FirestoreBackendOptions extends CommonBackendOptions {
     /** The collection of locks. Default `"locks"`. */
     collection?: string | undefined;
-    /** The collection of fence counters; another one than that of locks. Default `"fence_counters"`. */
+    /** The collection of fence counters, which must not be that of the locks. Default `"fence_counters"`. */
     fenceCollection?: string | undefined;
     /**
-     * Milliseconds after which an operation fails, its retries after conflicts included; at most an hour. Default 5000.
+     * Milliseconds after which an operation fails, including its retries after conflicts; at most an hour. Default 5000.
      */
     operationTimeoutMs?: number | undefined;
     /**
-     * Who carries operations to Firestore.
+     * How operations get to Firestore.
      *
-     * - `"native"`: a connection of this package. From a client only its settings are read.
-     * - `"client"`: the client's own transactions.
+     * - `"native"`: over a connection of this package. Of a client, only the settings are used.
+     * - `"client"`: through the client's own transactions.
      *
-     * Default: native wherever all settings that matter can be carried over, else the client.
+     * Default: native if all settings that matter can be carried over, else the client.
      */
     transport?: "native" | "client" | undefined;
 }
-/** The options with nothing left open. */
+/** The options, with the defaults filled in. */
 interface FirestoreConfig {
     collection: string;
     fenceCollection: string;
@@ -434,29 +434,29 @@ interface LockDocument {
 /**
  * A backend that keeps locks in Google Cloud Firestore.
  *
- * Each client's own clock decides when locks end: keep clocks synchronised. The backend connects at the first operation,
- * and again when the connection is lost. An idle connection does not keep the process alive.
+ * Each client's own clock decides when locks end, so keep the clocks synchronised. The backend connects at the first
+ * operation, and again when the connection is lost. An idle connection does not keep the process alive.
  *
  * @param db - one of
  *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
- *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
- *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. You end it yourself.
+ *     its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its `runTransaction` and
+ *     `collection` are used instead: see {@link FirestoreBackendOptions.transport}. You terminate it yourself.
  *   - connection options
- *   - nothing: the environment says it all
- * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or
- *   credentials that do not work are found out by the first operation.
+ *   - nothing: all settings are taken from the environment
+ * @throws LockError `InvalidArgument` that names the setting. A missing project or wrong credentials are only reported by
+ *   the first operation, because nothing connects before.
  */
 declare function createFirestoreBackend(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
 
-/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
+/** How long after its end a lock still counts as held, in milliseconds: a margin for clocks that differ. */
 declare const TIME_TOLERANCE_MS: 1000;
 /** The longest key, in bytes of UTF-8 after NFC normalisation. */
 declare const MAX_KEY_LENGTH_BYTES: 512;
-/** What helpers assume where the caller says nothing; milliseconds. */
+/** The defaults of helpers for backends, in milliseconds. */
 declare const BACKEND_DEFAULTS: Readonly<{
     ttlMs: 30000;
 }>;
-/** How `lock()` waits where the caller says nothing; times in milliseconds. */
+/** How `lock()` waits by default; times in milliseconds. */
 declare const LOCK_DEFAULTS: Readonly<{
     readonly maxRetries: 10;
     readonly retryDelayMs: 100;
@@ -464,7 +464,7 @@ declare const LOCK_DEFAULTS: Readonly<{
     readonly backoff: "exponential";
     readonly jitter: "equal";
 }>;
-/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
+/** Fences above `WARN` are reported with a warning; above `MAX`, none are granted. Compare them as strings. */
 declare const FENCE_THRESHOLDS: Readonly<{
     MAX: "900000000000000";
     WARN: "090000000000000";
@@ -475,34 +475,34 @@ declare const BACKEND_LIMITS: Readonly<{
     readonly POSTGRES: 1700;
     readonly FIRESTORE: 1500;
 }>;
-/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
+/** The bytes of a storage key that each store reserves for derived keys; for `makeStorageKey`. */
 declare const RESERVE_BYTES: Readonly<{
     readonly REDIS: 26;
     readonly POSTGRES: 0;
     readonly FIRESTORE: 0;
 }>;
-/** How to wait: every setting has a value, but there may be no signal. */
+/** How to wait: every setting has a value, except that there may be no signal. */
 type AcquisitionPolicy = {
     [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<AcquisitionOptions[Option]>;
 } & Pick<AcquisitionOptions, "signal">;
-/** What backends take from their caller where it says something. */
+/** The options that override the defaults of a backend. */
 interface BackendConfig {
     /** Milliseconds after which a lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
 }
-/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
+/** The options, with the defaults of `lock()` filled in and the signal unchanged. */
 declare function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy;
-/** The options with the defaults of backends where they say nothing. */
+/** The options, with the defaults of backends filled in. */
 declare function mergeBackendConfig(config?: BackendConfig): {
     ttlMs: number;
 };
 
-/** The identifiers that a lookup hides. */
+/** The raw identifiers, which lookups hide. */
 type RawIdentifiers = {
     key: string;
     lockId: string;
     owner?: string;
-    /** What the store's clock showed, in milliseconds since the Unix epoch. */
+    /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
     readAtMs?: number;
 };
 /** A lock as a store keeps it. */
@@ -519,44 +519,44 @@ type LookupOptions = {
 };
 /** The lock on `key`, or `null`. Shows hashes, not identifiers. */
 declare function getByKey<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
-/** The lock of that id, or `null`. Shows hashes, not identifiers. */
+/** The lock with that lock id, or `null`. Shows hashes, not identifiers. */
 declare function getById<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
 /** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
 declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
-/** The lock of that id with its raw identifiers, or `null`. Sensitive: for debugging only. */
+/** The lock with that lock id and its raw identifiers, or `null`. Sensitive: for debugging only. */
 declare function getByIdRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
 /**
- * Whether the lock of that id is held now.
+ * Whether the lock with that lock id is held now.
  *
- * For diagnostics only: by the time you act on it, it may have changed. `release` and `extend` check ownership
- * themselves.
+ * For diagnostics only: by the time you act on the answer, it may be out of date. `release` and `extend` check the
+ * ownership themselves.
  */
 declare function owns<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string): Promise<boolean>;
-/** What a lookup may show of a lock: hashes in place of identifiers, the fence if the backend has fences. */
+/** The part of a lock that a lookup may show: hashes in place of identifiers, and the fence if the backend has fences. */
 declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLockData, capabilities: Readonly<C>): LockInfo<C>;
-/** Lets `getByKeyRaw` and `getByIdRaw` find the identifiers behind `info`; nothing else shows them. */
+/** Attaches the raw identifiers to `info`, visible only to `getByKeyRaw` and `getByIdRaw`. */
 declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
 
-/** Handles: what a granted lock can do, and what happens when its block ends. */
+/** Handles: the methods of a granted lock, and its release at the end of a block. */
 
-/** What handles need of a backend. */
+/** The part of a backend that handles need. */
 type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
     readonly capabilities?: Readonly<C>;
 };
 /**
- * A granted lock with what can be done with it: the members of `result`, `release`, `extend` and disposal. For a result
- * without a lock the methods do nothing.
+ * The handle of a granted lock: the members of `result`, and the methods `release`, `extend` and disposal. For a result
+ * without a lock, the methods do nothing.
  *
  * @param backend - where the lock is held; only its `release` and `extend` are used
  * @param result - what its `acquire` returned
  * @param key - the lock's key, for `onReleaseError`
- * @param onReleaseError - hears of a release that failed during disposal; the default logs to the console unless
- *   `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`
- * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and no longer waits for it;
- *   `onReleaseError` hears what the release is rejected with, then or later, and nothing if it never ends
+ * @param onReleaseError - called when a release fails during disposal; the default logs to the console, unless `NODE_ENV`
+ *   is `production` and `SYNCGUARD_DEBUG` is not `true`
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it;
+ *   `onReleaseError` is called when the release is rejected, then or later, and not at all if it never ends
  */
 declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireOk<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): AsyncLock<C>;
-/** The same for a result that may be without a lock. */
+/** The same for a result that may have no lock. */
 declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
 /**
  * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
@@ -565,8 +565,8 @@ declare function createDisposableHandle<C extends BackendCapabilities>(backend: 
  */
 declare function decorateAcquireResult<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
 /**
- * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is passed on as
- * it is: there is nothing to dispose of.
+ * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is returned as
+ * it is, because there is nothing to dispose of.
  *
  * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
  */
@@ -575,10 +575,10 @@ declare function acquireHandle<C extends BackendCapabilities>(backend: LockBacke
 }): Promise<DecoratedAcquireResult<C>>;
 
 /**
- * A backend that does what `backend` does and tells `onEvent` of each operation, those of handles included.
+ * A backend that does what `backend` does, and calls `onEvent` for each operation, including those of handles.
  *
- * Events carry hashes in place of identifiers unless `includeRaw` allows more. They are not awaited, and nothing that
- * `onEvent` or `includeRaw` throws reaches the operation.
+ * Events carry hashes in place of identifiers, unless `includeRaw` allows more. They are not awaited, and errors of
+ * `onEvent` or `includeRaw` do not affect the operation.
  */
 declare function withTelemetry<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options: TelemetryOptions): SyncGuardBackend<C>;
 /** The same for a backend of your own. */
@@ -587,7 +587,7 @@ declare function withTelemetry<C extends BackendCapabilities>(backend: LockBacke
 /**
  * The key in Unicode NFC.
  *
- * @throws LockError `InvalidArgument` if it is no string, empty, or over 512 bytes of UTF-8
+ * @throws LockError `InvalidArgument` if it is not a string, empty, or longer than 512 bytes of UTF-8
  */
 declare function normalizeAndValidateKey(key: string): string;
 /**
@@ -599,9 +599,9 @@ declare function validateLockId(lockId: string): void;
 /** A new lock id: 16 bytes from the system's random source, as 22 characters of base64url. */
 declare function generateLockId(): string;
 /**
- * 24 hexadecimal digits by which a key or a lock id can be recognised in logs: a fingerprint, and no secret. It is not
- * cryptographic. A short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), any other can be found
- * by trying. Where keys must not become known, do not show it to those who must not know them.
+ * A fingerprint by which a key or a lock id can be recognised in logs: 24 hexadecimal digits. It does not hide the key,
+ * because it is not cryptographic: a short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), and
+ * others can be found by trying. Do not show it to anybody who must not know the keys.
  */
 declare function hashKey(value: string): HashId;
 /**
@@ -615,18 +615,18 @@ declare function hashKey(value: string): HashId;
  */
 declare function makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string;
 /**
- * The fencing token of a number: 15 digits, zero-padded. Fractions are cut off.
+ * A number as a fencing token: 15 digits, zero-padded. Fractions are cut off.
  *
- * @throws LockError `InvalidArgument` if it is negative, no number, or has over 15 digits
+ * @throws LockError `InvalidArgument` if it is negative, not a number, or has more than 15 digits
  */
 declare function formatFence(value: number | bigint): Fence;
 /**
  * Warns on the console that the fences of a key are running out.
  *
- * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
+ * @param key - the name to print for the key, unchanged; the backends of this package pass `hashKey(key)`
  */
 declare function logFenceWarning(fence: Fence | number, key: string): void;
-/** Whether an acquisition gave a fencing token; for code that does not know its backend. */
+/** Whether the result of an acquisition has a fencing token; for code that works with any backend. */
 declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C>): result is AcquireOk<C> & {
     fence: Fence;
 };
@@ -636,20 +636,20 @@ declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number)
 declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
 
 /**
- * What went wrong, in eight words that mean the same on every backend
+ * What went wrong: one of eight codes that mean the same on every backend
  * (README.md, "Errors").
  *
  * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
  * - `AuthFailed`: credentials or access refused
  * - `InvalidArgument`: the input or the configuration is wrong
- * - `RateLimited`: the store asks for less load
+ * - `RateLimited`: the store or the connection pool is overloaded
  * - `NetworkTimeout`: no answer in time; the store may have done what was asked
  * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
  * - `Aborted`: an `AbortSignal` cancelled the operation
  * - `Internal`: anything else
  */
 type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "Aborted" | "Internal";
-/** What a {@link LockError} is about. Holds raw identifiers: do not log it as it is. */
+/** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
 interface LockErrorContext {
     /** The lock's key. */
     key?: string | undefined;
@@ -659,10 +659,10 @@ interface LockErrorContext {
     cause?: unknown;
 }
 /**
- * The one error type of this package: every rejection that is not an error of your own callback is one.
+ * The error type of this package: every rejection that is not an error of your own callback has it.
  *
- * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy.
- * Neither the message nor what `console.log` prints contains the key or the lock id; both are in `context`.
+ * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy. The key
+ * and the lock id are in `context`, and neither in the message nor in what `console.log` prints.
  */
 declare class LockError extends Error {
     /** What went wrong. */
@@ -671,15 +671,15 @@ declare class LockError extends Error {
     context?: LockErrorContext | undefined;
     /**
      * @param code - what went wrong
-     * @param message - for people; the code if left out
-     * @param context - what it is about; `context.cause` becomes the error's `cause` as well
+     * @param message - for people; the code by default
+     * @param context - what the error is about; `context.cause` also becomes the error's `cause`
      */
     constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
-    /** Recognises the errors of other copies of this class; subclasses are told apart as usual. */
+    /** Recognises the errors of other copies of this class. Subclasses behave as usual. */
     static [Symbol.hasInstance](value: unknown): boolean;
 }
 
-/** What users see of the PostgreSQL backend. */
+/** The public types of the PostgreSQL backend. */
 
 /** PostgreSQL gives fencing tokens, and its clock decides. */
 interface PostgresCapabilities extends BackendCapabilities {
@@ -687,21 +687,21 @@ interface PostgresCapabilities extends BackendCapabilities {
     supportsFencing: true;
     timeAuthority: "server";
 }
-/** A client of yours with postgres.js' `unsafe(text, params)`, which gives the rows. */
+/** Your client with postgres.js' `unsafe(text, params)`, which gives the rows. */
 interface PostgresJsClient {
     unsafe: (...args: never[]) => unknown;
 }
-/** A client of yours with pg's `query(text, params)`, which gives `{ rows }`. */
+/** Your client with pg's `query(text, params)`, which gives `{ rows }`. */
 interface PgClient {
     query: (...args: never[]) => unknown;
 }
-/** A client of yours: postgres.js, a pg `Pool` or `Client`, or anything with their call for queries. */
+/** Your client: postgres.js, a pg `Pool` or `Client`, or any object with their method for queries. */
 type PostgresClient = PostgresJsClient | PgClient;
-/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+/** Which servers to trust, and how the client identifies itself. Certificates and keys are PEM. */
 interface PostgresSslOptions {
     /** The certificates to trust. Default: those that Node trusts. */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-    /** The certificate to show, with its chain. */
+    /** The client certificate to present, with its chain. */
     cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /** Its private key, without a passphrase. */
     key?: string | Uint8Array | undefined;
@@ -711,13 +711,13 @@ interface PostgresSslOptions {
     rejectUnauthorized?: boolean | undefined;
 }
 /**
- * Where a PostgreSQL server is, in the words of postgres.js and of pg. What stands beside `url` overrides it; what is not
- * said is taken from the variables PGHOST, PGUSER and so on.
+ * Where a PostgreSQL server is, with the option names of postgres.js and of pg. Options given besides `url` override it;
+ * missing ones are taken from the variables PGHOST, PGUSER and so on.
  */
 interface PostgresConnectionOptions {
-    /** As {@link createPostgresBackend} takes it. */
+    /** A URL as for {@link createPostgresBackend}. */
     url?: string | undefined;
-    /** The same, in pg's word. */
+    /** The same, with pg's name. */
     connectionString?: string | undefined;
     /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
     host?: string | readonly string[] | undefined;
@@ -731,29 +731,29 @@ interface PostgresConnectionOptions {
     user?: string | undefined;
     /** The same. */
     username?: string | undefined;
-    /** The password, or what gives one for each connection, such as a token that expires. */
+    /** The password, or a function that gives one for each connection, for example a token that expires. */
     password?: string | (() => string | PromiseLike<string>) | undefined;
     /** The same. */
     pass?: string | (() => string | PromiseLike<string>) | undefined;
-    /** `true` stands for `"verify-full"`, `false` for `"disable"`; the words are libpq's. Default `"prefer"`. */
+    /** The mode, as in libpq. `true` means `"verify-full"`, `false` means `"disable"`. Default `"prefer"`. */
     ssl?: boolean | "disable" | "allow" | "prefer" | "require" | "verify-ca" | "verify-full" | PostgresSslOptions | undefined;
     /** The most connections at once. Default 10. */
     max?: number | undefined;
     /** Seconds that getting a connection may take. Default 5. */
     connect_timeout?: number | undefined;
-    /** The same in milliseconds, in pg's word. */
+    /** The same in milliseconds, with pg's name. */
     connectionTimeoutMillis?: number | undefined;
-    /** What `pg_stat_activity` calls the connections. Default `"syncguard"`. */
+    /** The name of the connections in `pg_stat_activity`. Default `"syncguard"`. */
     application_name?: string | undefined;
     /** Command-line options of the sessions, such as `-c search_path=locks`. */
     options?: string | undefined;
-    /** Settings of the sessions by name. */
+    /** Session settings by name. */
     connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
     /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
     statement_timeout?: number | undefined;
     /** Milliseconds that a statement may wait for another session's lock. */
     lock_timeout?: number | undefined;
-    /** What a server must be. Default: with several hosts, it must accept writes. */
+    /** Which servers to accept. Default: with several hosts, only one that accepts writes. */
     target_session_attrs?: "any" | "read-write" | "primary" | undefined;
     /** Whether statements are prepared, see {@link PostgresBackendOptions.prepare}. */
     prepare?: boolean | undefined;
@@ -771,28 +771,28 @@ interface PostgresBackendOptions extends CommonBackendOptions {
     /** The most native connections at once; they are opened when they are needed. Default: the client's `max`, else 10. */
     poolSize?: number | undefined;
     /**
-     * Whether a release is answered only when it is on the server's disk. Without, it is faster, and a crash of the
+     * Whether a release is answered only when it is on the server's disk. If false, releases are faster, but a crash of the
      * server may bring the lock back until its TTL ends it. Acquisitions always wait for the disk. Default false.
      */
     durableReleases?: boolean | undefined;
     /**
-     * Whether statements are prepared once per native connection. Where a pooler makes that impossible, this is found out.
-     * Default: the client's, else true.
+     * Whether statements are prepared once per native connection. The backend notices by itself when a pooler makes that
+     * impossible. Default: the client's, else true.
      */
     prepare?: boolean | undefined;
     /**
-     * Who carries operations to the server.
+     * How operations get to the server.
      *
-     * - `"native"`: connections of this package. From a client only its settings are read.
-     * - `"client"`: the client's own `unsafe` or `query`.
+     * - `"native"`: over connections of this package. Of a client, only the settings are used.
+     * - `"client"`: through the client's own `unsafe` or `query`.
      *
-     * Default: native wherever all settings that matter can be carried over, else the client.
+     * Default: native if all settings that matter can be carried over, else the client.
      */
     transport?: "native" | "client" | undefined;
 }
-/** Options of {@link setupSchema}: those of the backend that have to do with tables and connections. */
+/** Options of {@link setupSchema}: the backend's options for tables and connections. */
 type PostgresSchemaOptions = Pick<PostgresBackendOptions, "tableName" | "fenceTableName" | "connectTimeoutMs" | "transport">;
-/** The options with nothing left open. */
+/** The options, with the defaults filled in. */
 interface PostgresConfig {
     tableName: string;
     fenceTableName: string;
@@ -800,32 +800,33 @@ interface PostgresConfig {
 }
 
 /**
- * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.
+ * A backend that keeps locks in PostgreSQL. The tables must exist: see {@link setupSchema}.
  *
  * It connects at the first operation, and again when connections are lost. Idle connections do not keep the process
  * alive.
  *
  * @param sql - one of
  *   - a postgres.js instance, or a pg `Pool` or `Client`: its settings are read, and the backend makes connections of
- *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their call for
- *     queries: see {@link PostgresBackendOptions.transport}. You close it yourself.
- *   - a URL, as `psql` takes it: `postgres://user:password@host:5432/database?sslmode=verify-full`
- *   - connection options; `{}` leaves all to the variables PGHOST, PGUSER and so on
- * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ *     its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its method for queries is used
+ *     instead: see {@link PostgresBackendOptions.transport}. You close it yourself.
+ *   - a URL, as for `psql`: `postgres://user:password@host:5432/database?sslmode=verify-full`
+ *   - connection options; `{}` takes everything from the variables PGHOST, PGUSER and so on
+ * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
+ *   operation.
  */
 declare function createPostgresBackend(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): SyncGuardBackend<PostgresCapabilities>;
 /**
- * Creates what is missing of the tables and indexes. Call it before the first lock, as often as you like, in as many
- * processes as you like; it also works on tables that the TypeScript library made.
+ * Creates the tables and indexes that are missing. Call it before the first lock, as often and in as many processes as you
+ * like. It also works on tables that SyncGuard 2 for TypeScript has created.
  *
- * Needs the right to create tables, and none when all is there.
+ * Needs the right to create tables, and no rights if nothing is missing.
  *
  * @param sql - as for {@link createPostgresBackend}
- * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and whatever connections fail with
+ * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and the errors of connecting
  */
 declare function setupSchema(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresSchemaOptions): Promise<void>;
 
-/** What users see of the Redis backend. */
+/** The public types of the Redis backend. */
 
 /** Redis gives fencing tokens, and its clock decides. */
 interface RedisCapabilities extends BackendCapabilities {
@@ -834,7 +835,7 @@ interface RedisCapabilities extends BackendCapabilities {
     timeAuthority: "server";
 }
 /**
- * A client of yours: ioredis, node-redis, or anything with their `eval`.
+ * Your client: ioredis, node-redis, or any object with their `eval`.
  *
  * - ioredis and its like: `eval(script, numKeys, ...keys, ...args)`, all but `numKeys` strings
  * - node-redis: `eval(script, { keys, arguments })`
@@ -842,11 +843,11 @@ interface RedisCapabilities extends BackendCapabilities {
 interface RedisClient {
     eval: (...args: never[]) => unknown;
 }
-/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+/** Which servers to trust, and how the client identifies itself. Certificates and keys are PEM. */
 interface RedisTlsOptions {
     /** The certificates to trust. Default: those that Node trusts. */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-    /** The certificate to show, with its chain. */
+    /** The client certificate to present, with its chain. */
     cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /** Its private key, without a passphrase. */
     key?: string | Uint8Array | undefined;
@@ -855,9 +856,9 @@ interface RedisTlsOptions {
     /** Whether a certificate that cannot be trusted ends the connection. Default true. */
     rejectUnauthorized?: boolean | undefined;
 }
-/** Where a Redis server is, in the words of ioredis. What stands beside `url` overrides it. */
+/** Where a Redis server is, with the option names of ioredis. Options given besides `url` override it. */
 interface RedisConnectionOptions {
-    /** As {@link createRedisBackend} takes it. */
+    /** A URL as for {@link createRedisBackend}. */
     url?: string | undefined;
     /** A name or an address. Default `"localhost"`. */
     host?: string | undefined;
@@ -873,20 +874,20 @@ interface RedisConnectionOptions {
     password?: string | undefined;
     /** TLS, or `true` for TLS with the certificates that Node trusts. */
     tls?: RedisTlsOptions | boolean | undefined;
-    /** Sentinels to ask for the primary, instead of host and port. With TLS, they must speak it too. */
+    /** Sentinels to ask for the primary, instead of host and port. With TLS, they must use it too. */
     sentinels?: readonly {
         host: string;
         port?: number | undefined;
     }[] | undefined;
-    /** The name under which the Sentinels know the primary. */
+    /** The name that the Sentinels use for the primary. */
     name?: string | undefined;
     /** The ACL user of the Sentinels themselves. */
     sentinelUsername?: string | undefined;
     /** The password of the Sentinels themselves. */
     sentinelPassword?: string | undefined;
-    /** What `CLIENT LIST` calls the connection. */
+    /** The name of the connection in `CLIENT LIST`. */
     connectionName?: string | undefined;
-    /** Stands before every key, as the option `keyPrefix` of ioredis does; not the backend's `keyPrefix`. */
+    /** A prefix of every key, like ioredis' option `keyPrefix`, and not the same as the backend's `keyPrefix`. */
     clientKeyPrefix?: string | undefined;
     /** Milliseconds that making a connection may take. Default 5000. */
     connectTimeout?: number | undefined;
@@ -903,16 +904,16 @@ interface RedisBackendOptions extends CommonBackendOptions {
     /** Milliseconds that making a connection may take. Default: the client's `connectTimeout`, else 5000. */
     connectTimeoutMs?: number | undefined;
     /**
-     * Who carries operations to the server.
+     * How operations get to the server.
      *
-     * - `"native"`: a connection of this package. From a client only its settings are read.
-     * - `"client"`: the client's own `eval`.
+     * - `"native"`: over a connection of this package. Of a client, only the settings are used.
+     * - `"client"`: through the client's own `eval`.
      *
-     * Default: native wherever all settings that matter can be carried over, else the client.
+     * Default: native if all settings that matter can be carried over, else the client.
      */
     transport?: "native" | "client" | undefined;
 }
-/** The options with nothing left open. */
+/** The options, with the defaults filled in. */
 interface RedisConfig {
     keyPrefix: string;
     cleanupInIsLocked: boolean;
@@ -935,17 +936,18 @@ interface LockData {
  * process alive.
  *
  * @param client - one of
- *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
- *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
+ *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. If the
+ *     settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used instead: see
  *     {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
  *     `redis+sentinel://host:26379,host2:26379/name/0`
  *   - connection options
- * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
+ *   operation.
  */
 declare function createRedisBackend(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): SyncGuardBackend<RedisCapabilities>;
 
-/** One machine, one clock: `"server"` means the clock of the machine. */
+/** `"server"` means the machine's clock, which all users of the file share. */
 interface SqliteCapabilities extends BackendCapabilities {
     backend: "sqlite";
     supportsFencing: true;
@@ -953,74 +955,74 @@ interface SqliteCapabilities extends BackendCapabilities {
 }
 /** Options of the SQLite backend. */
 interface SqliteBackendOptions extends CommonBackendOptions {
-    /** The database file, in a folder that exists; `":memory:"`, the default, for one that ends with the process. */
+    /** The database file, in an existing folder. Default `":memory:"`: a database in memory that ends with the process. */
     path?: string | undefined;
     /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
     operationTimeoutMs?: number | undefined;
     /**
-     * Whether the file may be on a network file system. No other machine may use it then: it would not be excluded.
-     * Without this, such a path is `InvalidArgument`.
+     * Whether the file may be on a network file system. Then no other machine may use the file, because the locks do not
+     * work across machines. Without this option, such a path is an `InvalidArgument`.
      */
     allowNetworkFileSystem?: boolean | undefined;
 }
 /**
  * A backend that keeps locks in a SQLite database: no server needed.
  *
- * It excludes all processes of one machine that use the same file, and refuses network file systems. Times are the
- * machine's: when its clock is set forward, locks end early; when it is set back, they last longer.
+ * All processes of one machine that use the same file exclude each other; network file systems are refused. Times are
+ * those of the machine's clock: when it is set forward, locks end early; when it is set back, they last longer.
  *
  * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
- * @throws LockError `InvalidArgument` for options that make no sense. The file is opened at the first operation.
+ * @throws LockError `InvalidArgument` for invalid options. The file is opened by the first operation.
  */
 declare function createSqliteBackend(path: string, options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
 /** The same, with the path among the options. */
 declare function createSqliteBackend(options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
 
-/** Waiting for a lock and holding it: while a callback runs, or until its holder releases it. */
+/** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
 /** `lock()` bound to `backend`. */
 declare function createAutoLock<C extends BackendCapabilities>(backend: LockBackendLike<C>): BoundLock<C>;
 
-/** What backends see when they release or extend, and what they report. For writers of backends. */
+/** Conditions and results of release and extend. For authors of backends. */
 
 /**
- * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and hidden from everything else.
- * A backend of your own does the same with
+ * The symbol under which failed releases and extensions carry `{ reason }` for telemetry, and nothing else sees it. A
+ * backend of your own does the same with
  * `Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } })`.
  */
 declare const FAILURE_REASON: unique symbol;
 /** Why a release or an extension did nothing. */
 type MutationReason = "expired" | "not-found";
-/** What a backend saw when it was asked to change a lock. */
+/** What a backend has found when it was asked to change a lock. */
 type MutationCondition = "succeeded" | "observable-expired" | "never-existed" | "ownership-mismatch" | "cleaned-up-after-expiry" | "ambiguous-unknown";
-/** What a condition comes to. */
+/** The result that a condition leads to. */
 type MutationResult = {
     ok: true;
 } | {
     ok: false;
     reason: MutationReason;
 };
-/** What is known of a lock document. */
+/** The state of a lock document. */
 type DocumentState = {
     documentExists: boolean;
     ownershipValid: boolean;
     isLive: boolean;
 };
-/** The condition that a Redis script's code or a lock document's state stands for. */
+/** The condition for the code of a Redis script or the state of a lock document. */
 declare function mapBackendObservation(observation: number | DocumentState): MutationCondition;
-/** The condition that a Redis script's code stands for. */
+/** The condition for the code of a Redis script. */
 declare function mapRedisScriptResult(code: number): MutationCondition;
-/** The condition that a lock document's state stands for. */
+/** The condition for the state of a lock document. */
 declare function mapFirestoreConditions(state: DocumentState): MutationCondition;
 /**
  * The result for a condition: only an expiry that was seen counts as `"expired"`.
  *
- * For those who write a backend. What `release` and `extend` return shows no reason: see {@link FAILURE_REASON}.
+ * For authors of backends. The results of `release` and `extend` show no reason: see {@link FAILURE_REASON}.
  */
 declare function mapToMutationResult(condition: MutationCondition): MutationResult;
 
 /**
- * Throws if the signal is aborted. For backends whose driver knows no signals.
+ * Throws if the signal is aborted. For backends whose driver does not support signals.
  *
  * @throws LockError `Aborted`
  */
@@ -1104,7 +1106,7 @@ declare namespace sqlite {
   export type { sqlite_SqliteBackendOptions as SqliteBackendOptions, sqlite_SqliteCapabilities as SqliteCapabilities };
 }
 
-/** Requests and responses of the Forrst protocol, as far as the atomic-lock extension needs them. */
+/** The parts of the Forrst protocol's requests and responses that the atomic-lock extension uses. */
 
 /** An extension in a request (`options`) or in a response (`data`). */
 interface ForrstExtension {
@@ -1115,11 +1117,11 @@ interface ForrstExtension {
     /** In responses. */
     readonly data?: unknown;
 }
-/** A request. Servers may know more members. */
+/** A request. It may have more members. */
 interface ForrstRequest {
     /** `{ name: "forrst", version: "0.1.0" }` */
     readonly protocol?: unknown;
-    /** Comes back in the response. */
+    /** Copied into the response. */
     readonly id?: unknown;
     /** Which function, and with what. */
     readonly call: {
@@ -1144,7 +1146,7 @@ interface ForrstError {
      */
     readonly retryable?: boolean;
 }
-/** A response. Servers may know more members. */
+/** A response. It may have more members. */
 interface ForrstResponse {
     /** As in the request. */
     readonly protocol?: unknown;
@@ -1154,7 +1156,7 @@ interface ForrstResponse {
     readonly result?: unknown;
     /** What went wrong. */
     readonly errors?: readonly ForrstError[] | undefined;
-    /** What extensions have to say. */
+    /** The data of extensions. */
     readonly extensions?: readonly ForrstExtension[] | undefined;
 }
 /** The lock that a function runs under. */
@@ -1165,20 +1167,20 @@ type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = Loc
 /** Options of one call of `handle` or of a system function. */
 interface AtomicLockCallOptions {
     /**
-     * Ends the waiting for the lock. The function finds it in the lock's handle and should heed it. The release does not
-     * depend on it.
+     * Ends the waiting for the lock. It is also in the handle that the function gets, which should stop when it is aborted.
+     * The lock is released either way.
      */
     readonly signal?: AbortSignal | undefined;
 }
 /** Options of {@link createAtomicLock}. */
 interface AtomicLockOptions {
     /**
-     * Whether a request may force a release. Only `true` allows it. Without this option nobody may.
+     * Whether a request may force a release. Only `true` allows it; without this option, no request may.
      *
-     * What it throws rejects the call, and the lock stays.
+     * If it throws, the call is rejected with that, and the lock stays.
      */
     readonly authorize?: ((request: ForrstRequest) => boolean | Promise<boolean>) | undefined;
-    /** Is told of an automatic release that failed; the response stays the same. Default: as for `lock()`. */
+    /** Called when an automatic release fails; the response stays the same. Default: as for `lock()`. */
     readonly onReleaseError?: OnReleaseError | undefined;
 }
 /** A system function of the extension. */
@@ -1197,12 +1199,12 @@ interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
      * returned as it is.
      * A call of a system function is answered without `next`.
      *
-     * What `next` throws, the caller gets; the lock is released first. Bad options, contention and the errors of the
-     * system functions are responses with `errors`.
+     * If `next` throws, the lock is released and the caller gets the same error. Bad options, contention and the errors of
+     * the system functions become responses with `errors`.
      *
      * @param request - the request; it is not changed
      * @param next - the server's own handling; gets the same request, and the lock if the request asked for one
-     * @throws LockError what the store failed with; `Aborted` if `options.signal` ended the waiting
+     * @throws LockError the store's error; `Aborted` if `options.signal` ended the waiting
      */
     handle<Request extends ForrstRequest>(request: Request, next: (request: Request, lock: AtomicLockHandle<C> | undefined) => ForrstResponse | Promise<ForrstResponse>, options?: AtomicLockCallOptions): Promise<ForrstResponse>;
 }
@@ -1212,9 +1214,9 @@ interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
 /**
  * The atomic-lock extension for a Forrst server, on any backend of this package.
  *
- * @param backend - where the locks are kept; all servers that are to exclude each other need the same store
- * @throws LockError `InvalidArgument` for options that make no sense, and for backends without owner labels: those of
- *   your own that only implement `LockBackend`
+ * @param backend - where the locks are kept; servers exclude each other only if they use the same store
+ * @throws LockError `InvalidArgument` for invalid options, and for a backend of your own that only implements
+ *   `LockBackend`, because it has no owner labels
  */
 declare function createAtomicLock<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options?: AtomicLockOptions): AtomicLock<C>;
 

@@ -301,11 +301,11 @@ describe("what a backend sees", () => {
 
 describe("the core's rules", () => {
   const { core } = createRequire(import.meta.url)("../../dist/native/core.js") as {
-    core: { createAcquisition: (policy: unknown) => unknown };
+    core: { createRetryState: (policy: unknown) => unknown };
   };
 
   test("cost nothing where there is nothing to decide", async () => {
-    const create = vi.spyOn(core, "createAcquisition");
+    const create = vi.spyOn(core, "createRetryState");
     await lock(fakeBackend(), () => 1, { key: KEY });
     await lock(fakeBackend(), () => 1, { key: KEY, acquisition: {} });
     expect(create).not.toHaveBeenCalled();

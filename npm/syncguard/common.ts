@@ -1,4 +1,4 @@
-/** `syncguard/common`: everything that needs no particular backend, for those who write one. */
+/** `syncguard/common`: what does not depend on a particular backend, for authors of backends. */
 
 export { setDefaultBackend } from "./default/backend.js";
 export { lock } from "./default/lock.js";

@@ -24,9 +24,9 @@ export type {
 /**
  * The atomic-lock extension for a Forrst server, on any backend of this package.
  *
- * @param backend - where the locks are kept; all servers that are to exclude each other need the same store
- * @throws LockError `InvalidArgument` for options that make no sense, and for backends without owner labels: those of
- *   your own that only implement `LockBackend`
+ * @param backend - where the locks are kept; servers exclude each other only if they use the same store
+ * @throws LockError `InvalidArgument` for invalid options, and for a backend of your own that only implements
+ *   `LockBackend`, because it has no owner labels
  */
 export function createAtomicLock<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,

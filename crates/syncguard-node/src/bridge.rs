@@ -1,6 +1,6 @@
-//! Questions to JavaScript: how a backend drives a client object that lives there.
+//! Requests to JavaScript, called questions: this is how a backend uses a client object that lives there.
 //!
-//! A question and its answer are JSON. Questions travel with the completions, in the same batches.
+//! A question and its answer are JSON. Questions are sent in the same batches as completions.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,12 +13,12 @@ use tokio::sync::oneshot;
 use crate::completion::Completion;
 use crate::mailbox::Mailbox;
 
-/// What a client's promise was rejected with.
+/// The error that a client's promise was rejected with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rejection {
     /// The error's `name`.
     pub(crate) name: String,
-    /// The error's `code`, if it has one; numbers as decimal digits.
+    /// The error's `code`, if it has one. A number is given as decimal digits.
     pub(crate) code: Option<String>,
     /// The error's `message`.
     pub(crate) message: String,
@@ -26,7 +26,7 @@ pub(crate) struct Rejection {
 
 type Answer = Result<Value, Rejection>;
 
-/// The questions of one environment that wait for answers.
+/// The unanswered questions of one environment.
 #[derive(Default)]
 pub(crate) struct Questions {
     next: AtomicU32,
@@ -34,7 +34,8 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    /// Brings an answer to whoever asked. Nobody may wait any more: operations end at their limits.
+    /// Passes an answer on to whoever asked. Does nothing if nobody waits any more, because the operation has reached
+    /// its time limit.
     pub(crate) fn answer(&self, question: u32, answer: Answer) {
         if let Some(sender) = self.lock().remove(&question) {
             let _ = sender.send(answer);
@@ -42,7 +43,7 @@ impl Questions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<Answer>>> {
-        // No code that can panic runs while the lock is held.
+        // Nothing can panic while the lock is held.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,7 +66,7 @@ impl Bridge {
         let question = questions.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         questions.lock().insert(question, sender);
-        // A question whose asker has gone must not wait for ever.
+        // Removes the question when this future is dropped: otherwise it would stay in the map for ever.
         let _forget = Forget {
             questions,
             question,
@@ -81,9 +82,9 @@ impl Bridge {
         })
     }
 
-    /// Tells the client something that it does not answer.
+    /// Sends the client a message that needs no answer.
     pub(crate) fn tell(&self, message: &impl Serialize) {
-        // The number of no question: the answer will find nobody.
+        // A number without an entry in the map, so JavaScript's answer is ignored.
         let question = self.mailbox.questions.next.fetch_add(1, Ordering::Relaxed);
         if let Ok(text) = serde_json::to_string(message) {
             let client = self.client;
@@ -92,7 +93,7 @@ impl Bridge {
     }
 }
 
-/// What JavaScript's answer says, in JSON.
+/// Parses JavaScript's answer from JSON.
 pub(crate) fn parse(json: &str) -> Answer {
     serde_json::from_str(json).map_err(|error| malformed(&error))
 }

@@ -1,4 +1,4 @@
-//! Which backends do something in the background that an environment must live for.
+//! The backends that do something in the background for which an environment must be kept alive.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ impl BusyBackends {
         !self.lock().is_empty()
     }
 
-    /// Whether `backend` is new among them.
+    /// Adds `backend`. Returns whether it is new.
     pub(crate) fn add(&self, backend: &Arc<dyn Backend>) -> bool {
         self.lock().insert(address(backend))
     }
@@ -25,7 +25,7 @@ impl BusyBackends {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<usize>> {
-        // No code that can panic runs while the lock is held.
+        // Nothing can panic while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,8 +13,8 @@ use crate::mailbox::Mailbox;
 pub(crate) struct Cancels(Mutex<HashMap<u32, oneshot::Sender<()>>>);
 
 impl Cancels {
-    /// Makes `operation` cancellable for as long as the future is kept, which completes when it is cancelled and
-    /// never otherwise.
+    /// Makes `operation` cancellable until the returned future is dropped. The future completes when the operation is
+    /// cancelled, and never otherwise.
     pub(crate) fn register(
         mailbox: &Arc<Mailbox>,
         operation: u32,
@@ -30,16 +30,16 @@ impl Cancels {
         }
     }
 
-    /// Cancels `operation` if it has not ended.
+    /// Cancels `operation`, unless it has ended.
     pub(crate) fn cancel(&self, operation: u32) {
         if let Some(sender) = self.lock().remove(&operation) {
-            // The operation may have ended at this very moment; then nobody listens.
+            // Fails if the operation has ended at this moment, which does no harm.
             let _ = sender.send(());
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<()>>> {
-        // No code that can panic runs while the lock is held.
+        // Nothing can panic while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The one place that knows how a core error looks in JavaScript.
+//! Turns core errors into JavaScript errors.
 
 use std::error::Error as _;
 
@@ -13,14 +13,14 @@ impl AsRef<str> for Code {
     }
 }
 
-/// An error that a synchronous function throws.
+/// The error that a synchronous function throws.
 pub(crate) type Thrown = napi::Error<Code>;
 
 pub(crate) fn thrown(error: Error) -> Thrown {
     napi::Error::new(Code(error.kind()), error.message())
 }
 
-/// The texts of the causes of `error`, nearest first.
+/// The messages of the causes of `error`, nearest first.
 pub(crate) fn causes(error: &Error) -> Vec<String> {
     let mut texts = Vec::new();
     let mut cause = error.source();

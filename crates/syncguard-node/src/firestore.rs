@@ -15,7 +15,7 @@ use crate::firestore_client::ClientTransport;
 use crate::firestore_connection::FirestoreConnection;
 use crate::options::{Roots, default_roots, timeout};
 
-/// How locks are kept, whoever carries them to Firestore.
+/// How locks are kept, whatever the transport.
 #[napi(object)]
 pub struct FirestoreLockOptions {
     pub collection: Option<String>,
@@ -24,7 +24,7 @@ pub struct FirestoreLockOptions {
     pub operation_timeout_ms: Option<f64>,
 }
 
-/// Which database, and who we are to it. What is not said is taken from the environment.
+/// Which database to use, and how to authenticate. Missing settings are taken from the environment.
 #[napi(object)]
 pub struct FirestoreSettings {
     pub project_id: Option<String>,
@@ -32,19 +32,18 @@ pub struct FirestoreSettings {
     /// The JSON of a key file.
     pub credentials: Option<String>,
     pub key_filename: Option<String>,
-    /// Another server than Google's: `host` or `host:port`.
+    /// A server other than Google's: `host` or `host:port`.
     pub host: Option<String>,
-    /// Whether that server speaks TLS: yes if this is not said.
+    /// Whether that server speaks TLS. Default: true.
     pub ssl: Option<bool>,
     pub emulator_host: Option<String>,
-    /// Whom to trust.
+    /// Which authorities to trust.
     pub default_roots: Option<Roots>,
 }
 
 #[napi]
 impl NativeBackend {
-    /// Over a connection of the core's own. JavaScript knows by the number `warn` who hears of
-    /// warnings.
+    /// A backend on `connection`. `warn` is JavaScript's number for the client object that gets warnings.
     #[napi(factory)]
     pub fn firestore(
         completions: &Completions,
@@ -62,7 +61,7 @@ impl NativeBackend {
         Ok(Self::of(backend, completions))
     }
 
-    /// Over the client that JavaScript knows by the number `client`, which also hears of warnings.
+    /// A backend over the client object with JavaScript's number `client`, which also gets warnings.
     #[napi(factory)]
     pub fn firestore_over_client(
         completions: &Completions,

@@ -1,7 +1,7 @@
-//! Firestore through a client in JavaScript: a transaction is two questions.
+//! Firestore through a client in JavaScript. A transaction takes two questions.
 //!
-//! `open` starts the client's transaction, which reads and waits; `commit` lets it write and end, and
-//! `rollback` lets it end without.
+//! `open` starts the client's transaction, which reads and then waits. `commit` makes it write and end, `rollback`
+//! makes it end without writes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use syncguard::{Error, ErrorKind};
 
 use crate::bridge::{Bridge, Rejection};
 
-/// A client's own transactions and reads.
+/// Uses a client's own transactions and reads.
 pub(crate) struct ClientTransport {
     bridge: Arc<Bridge>,
     collection: String,
     fence_collection: String,
-    /// When JavaScript ends a transaction of which it hears nothing any more.
+    /// After this time, JavaScript ends a transaction for which neither `commit` nor `rollback` came.
     limit: Duration,
     next: AtomicU32,
 }
@@ -114,7 +114,7 @@ impl Transport for ClientTransport {
     }
 
     fn abandon(self: Arc<Self>, transaction: Vec<u8>) {
-        // At once, so that the process does not end between the operation and this.
+        // Sent immediately, so that the process does not end before.
         rollback(&self.bridge, number_of(&transaction));
     }
 }
@@ -125,7 +125,7 @@ impl fmt::Debug for ClientTransport {
     }
 }
 
-/// A transaction that nobody may be waiting for when JavaScript has opened it.
+/// A transaction that JavaScript is opening. If it is dropped before that succeeded, it is rolled back.
 struct Opening<'a> {
     bridge: &'a Bridge,
     number: u32,
@@ -150,7 +150,7 @@ fn rollback(bridge: &Bridge, number: u32) {
     bridge.tell(&json!({ "rollback": number }));
 }
 
-/// The number that `begin` gave a transaction.
+/// The number of a transaction, as `begin` has chosen it.
 fn number_of(transaction: &[u8]) -> u32 {
     transaction.try_into().map_or(u32::MAX, u32::from_be_bytes)
 }
@@ -158,7 +158,7 @@ fn number_of(transaction: &[u8]) -> u32 {
 fn fields(fields: Vec<(&'static str, Field)>) -> Map<String, Value> {
     let json = |field| match field {
         Field::Text(text) => json!(text),
-        // Whole, and small enough for JavaScript.
+        // Times are whole and exact in JavaScript.
         Field::Number(number) => json!(number as i64),
     };
     let fields = fields.into_iter();
@@ -167,8 +167,8 @@ fn fields(fields: Vec<(&'static str, Field)>) -> Map<String, Value> {
         .collect()
 }
 
-/// What JavaScript answers to a read: the documents in the order in which they were asked for, or all
-/// that a query found.
+/// JavaScript's answer to a read: the documents in the order in which they were requested, or all that a query has
+/// found.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -196,7 +196,7 @@ fn documents(what: &ReadSet, answer: Value) -> Result<Documents, Failure> {
     match what {
         ReadSet::Owned { .. } => documents.locks = found.flatten().collect(),
         ReadSet::Lock { .. } | ReadSet::LockAndCounter { .. } => {
-            // What is missing is null; what was not answered is not known.
+            // A document that does not exist is null; a missing item makes the answer malformed.
             documents.locks.extend(found.next().ok_or_else(malformed)?);
             if matches!(what, ReadSet::LockAndCounter { .. }) {
                 documents.counter = found.next().ok_or_else(malformed)?;
@@ -221,8 +221,8 @@ fn document(found: Found) -> Document {
     }
 }
 
-/// By its code alone: clients give the number of the gRPC status, mocks its name, and Node its own for
-/// connections.
+/// The failure for a rejection. Only its code counts: clients give the number of the gRPC status, mocks its name, and
+/// Node its own codes for connections.
 fn failure(rejection: Rejection) -> Failure {
     let code = rejection.code.as_deref().unwrap_or_default();
     if let Some(number) = code.parse().ok().or_else(|| code_from_name(code)) {

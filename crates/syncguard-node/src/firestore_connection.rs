@@ -8,7 +8,7 @@ use syncguard::firestore;
 use crate::error::{Code, thrown};
 use crate::firestore::{FirestoreSettings, connection_config};
 
-/// A connection that is made when it is needed and that ends with the last backend on it.
+/// A connection that is made when it is needed, and closed with the last backend that uses it.
 #[napi]
 pub struct FirestoreConnection {
     pub(crate) shared: Arc<firestore::FirestoreConnection>,

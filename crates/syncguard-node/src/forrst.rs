@@ -1,4 +1,4 @@
-//! The rules of the Forrst extension, for requests that JavaScript serves.
+//! The rules of the Forrst extension, for servers in JavaScript.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,9 +13,9 @@ use syncguard::forrst::{
 };
 use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
 
-use crate::acquisition::{backoff_name, jitter_name};
 use crate::backend::NativeBackend;
 use crate::completion::Completion;
+use crate::retry_state::{backoff_name, jitter_name};
 
 /// An error of a function here: the kind of a core error, or [`REFUSED`].
 pub struct ForrstCode(&'static str);
@@ -117,7 +117,7 @@ impl ForrstOptions {
         ))
     }
 
-    /// Throws what to answer when the lock stayed held.
+    /// Throws the error for a lock that others kept.
     #[napi(ts_return_type = "never")]
     pub fn contention(&self) -> Result<()> {
         Err(refused_with(
@@ -129,10 +129,10 @@ impl ForrstOptions {
 
 /// A call of the release function.
 ///
-/// `start` does all of it on the I/O thread, and `answer` then gives the result. A backend that
-/// JavaScript has wrapped, for telemetry perhaps, is asked step by step instead, so that the wrapper
-/// sees each step: `check_owner` judges what its lookup found, and `released` what its release came
-/// to. Both ways the same functions of the core decide.
+/// `start` does all of it on the I/O thread, and `answer` then gives the result. If JavaScript has wrapped the
+/// backend, for example for telemetry, the wrapper has to see each step. Then JavaScript does the steps:
+/// `check_owner` checks what the lookup has found, and `released` gives the result of the release. Either way, the
+/// same functions of the core decide.
 #[napi]
 pub struct ForrstRelease {
     arguments: ReleaseArguments,
@@ -157,7 +157,7 @@ impl ForrstRelease {
         self.arguments.key.as_str().to_owned()
     }
 
-    /// An operation like those of [`NativeBackend`]. It fails only when the store does.
+    /// Starts an operation like those of [`NativeBackend`]. It fails only if the store fails: a refusal is in `answer`.
     #[napi]
     pub fn start(
         &self,
@@ -174,7 +174,7 @@ impl ForrstRelease {
                 Err(Failure::Refused(error)) => Err(error),
                 Err(Failure::Store(error)) => return Err(error),
             };
-            // Nobody else sets it: a call is started once.
+            // Cannot fail: each call is started only once.
             let _ = answer.set(result);
             Ok(Completion::Done)
         };
@@ -183,7 +183,7 @@ impl ForrstRelease {
             .spawn(&env, operation, cancellable, start)
     }
 
-    /// The result, once the operation has ended; throws what to answer if nothing was released.
+    /// The result, once the operation has ended. Throws the error to answer with if nothing was released.
     #[napi]
     pub fn answer(&self) -> Result<String> {
         match self.answer.get() {
@@ -196,7 +196,7 @@ impl ForrstRelease {
         }
     }
 
-    /// Throws what to answer if the caller may not release what was found.
+    /// Throws the error to answer with if the caller may not release the lock that was found.
     #[napi]
     pub fn check_owner(&self, found: Option<ForrstFound>) -> Result<()> {
         self.arguments
@@ -205,7 +205,7 @@ impl ForrstRelease {
             .map_err(refused)
     }
 
-    /// The result of the release. `absent` says why there was nothing to release, where that was so.
+    /// The result of the release. If there was nothing to release, `absent` says why.
     #[napi]
     pub fn released(&self, absent: Option<String>) -> Result<String> {
         let outcome = match absent.as_deref() {
@@ -217,7 +217,7 @@ impl ForrstRelease {
     }
 }
 
-/// What the functions look at in a lock that somebody holds.
+/// What the functions need to know about a lock that somebody holds.
 #[napi(object)]
 pub struct ForrstFound {
     pub owner: Option<String>,
@@ -226,7 +226,7 @@ pub struct ForrstFound {
     pub read_at_ms: f64,
 }
 
-/// Checks the arguments of the functions that take a key alone, and gives it.
+/// Checks the arguments of a function that takes only a key. Gives the key.
 #[napi]
 pub fn forrst_key_argument(arguments: String) -> Result<String> {
     let key = KeyArgument::parse(&value(&arguments, "arguments")?).map_err(refused)?;
@@ -252,19 +252,19 @@ pub fn forrst_status_result(key: String, found: Option<ForrstFound>) -> Result<S
     })
 }
 
-/// Throws the error that a release may not be forced.
+/// Throws the error for a forced release that is not allowed.
 #[napi(ts_return_type = "never")]
 pub fn forrst_forbidden(key: String) -> Result<()> {
     Err(refused(ForrstError::forbidden(&key)))
 }
 
-/// Throws the error that a request is malformed.
+/// Throws the error for a malformed request.
 #[napi(ts_return_type = "never")]
 pub fn forrst_invalid_request(field: String, what: String) -> Result<()> {
     Err(refused(ForrstError::invalid_request(&field, &what)))
 }
 
-/// Reads the JSON that JavaScript hands over. It can contain lone surrogates, or be nested too deep.
+/// Parses JSON from JavaScript. This can fail: the text may contain lone surrogates, or be nested too deeply.
 fn value(json: &str, field: &str) -> Result<Value> {
     serde_json::from_str(json)
         .map_err(|_| refused(ForrstError::invalid(field, "must be Unicode JSON")))
@@ -276,7 +276,7 @@ fn json(answer: &impl Serialize) -> Result<String> {
     })
 }
 
-/// What is thrown when a request is not served.
+/// What is thrown when a request is refused.
 #[derive(Serialize)]
 struct Refusal {
     error: ForrstError,

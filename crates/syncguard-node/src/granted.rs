@@ -6,7 +6,7 @@ use syncguard::{Backend, Grant, Ttl, operation};
 
 use crate::io_thread;
 
-/// A lock that nobody has yet. Dropped before it is delivered, it is released: the environment that
+/// A lock that was granted and not yet delivered. If it is dropped before that, it is released: the environment that
 /// asked for it has ended, and nobody else knows its lock id.
 pub(crate) struct Granted {
     grant: Grant,
@@ -25,7 +25,7 @@ impl Granted {
         }
     }
 
-    /// The lock, for whoever is going to release it.
+    /// Hands the lock over to JavaScript, which is going to release it.
     pub(crate) fn deliver(&mut self) -> &Grant {
         self.is_delivered = true;
         &self.grant
@@ -37,7 +37,7 @@ impl Drop for Granted {
         if self.is_delivered {
             return;
         }
-        // Without the thread that was granted the lock, nothing can be sent: it ends with its TTL.
+        // Without the I/O thread nothing can be sent, and the lock ends with its TTL.
         let Ok(runtime) = io_thread::runtime() else {
             return;
         };

@@ -8,14 +8,14 @@ use syncguard::{
     make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
 };
 
-use crate::acquisition::{backoff_name, jitter_name};
 use crate::completion::WIDTH;
 use crate::error::{Code, thrown};
+use crate::retry_state::{backoff_name, jitter_name};
 
 type Result<T> = napi::Result<T, Code>;
 
-/// What TypeScript knows of the core before it calls anything: the build writes the values of
-/// `constants` into `native/constants.ts`.
+/// The core's constants for TypeScript. The build writes the values of `constants` into `native/constants.ts`, so that
+/// they are there without a call.
 #[napi(object, object_from_js = false)]
 pub struct Constants {
     pub time_tolerance_ms: f64,
@@ -25,12 +25,12 @@ pub struct Constants {
     pub fence_max: String,
     pub fence_warn: String,
     pub default_ttl_ms: f64,
-    /// How `lock()` waits.
+    /// How `lock()` waits by default.
     pub retry: RetryPolicy,
     pub storage_keys: StorageKeys,
-    /// The `code` that errors have.
+    /// The codes of errors.
     pub error_codes: Vec<String>,
-    /// How many numbers a finished operation has in what `Completions` writes.
+    /// How many numbers `Completions` writes for each finished operation.
     pub completion_width: u32,
 }
 
@@ -53,9 +53,9 @@ pub struct StorageKeys {
 
 #[napi(object, object_from_js = false)]
 pub struct StorageKeyLimits {
-    /// The longest name that the store takes.
+    /// The longest name that the store accepts, in bytes.
     pub limit_bytes: u32,
-    /// How much of that is kept for derived names.
+    /// How many bytes of that are reserved for derived names.
     pub reserve_bytes: u32,
 }
 

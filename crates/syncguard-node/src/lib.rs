@@ -12,7 +12,6 @@
 // Without the exports, which tests do not have, nothing calls most of this.
 #![cfg_attr(test, allow(dead_code))]
 
-mod acquisition;
 mod backend;
 mod bridge;
 mod busy;
@@ -37,4 +36,5 @@ mod postgres_connection;
 mod redis;
 mod redis_client;
 mod redis_connection;
+mod retry_state;
 mod spin;

@@ -1,4 +1,4 @@
-//! JavaScript options to core types.
+//! Converts options from JavaScript to core types.
 
 use std::time::Duration;
 
@@ -36,21 +36,21 @@ impl TryFrom<SqliteOptions> for SqliteConfig {
     }
 }
 
-/// Whom Node trusts, where that is not Mozilla's list alone.
+/// The authorities that Node trusts, if they are not just Mozilla's list.
 #[napi(object)]
 pub struct Roots {
-    /// Certificates, one after the other.
+    /// PEM certificates, one after the other.
     pub pem: String,
-    /// Whether Mozilla's list counts beside them.
+    /// Whether to trust Mozilla's list as well.
     pub with_mozilla: bool,
 }
 
-/// As Node's `tls.connect()` takes them.
+/// TLS settings as for Node's `tls.connect()`.
 #[napi(object)]
 pub struct TlsSettings {
     /// PEM.
     pub ca: Option<String>,
-    /// Whom to trust without `ca`.
+    /// Which authorities to trust without `ca`.
     pub default_roots: Option<Roots>,
     /// PEM.
     pub cert: Option<String>,

@@ -21,7 +21,7 @@ use crate::options::{Roots, default_roots, port, timeout, whole};
 use crate::postgres_client::ClientTransport;
 use crate::postgres_connection::PostgresConnection;
 
-/// What the locks are like, whoever talks to the server.
+/// How locks are kept, whatever the transport.
 #[napi(object)]
 pub struct PostgresLockOptions {
     pub table_name: Option<String>,
@@ -29,7 +29,7 @@ pub struct PostgresLockOptions {
     pub cleanup_in_is_locked: Option<bool>,
     pub operation_timeout_ms: Option<f64>,
     pub durable_releases: Option<bool>,
-    /// Whether tables that are missing are made at their first use.
+    /// Whether missing tables are created at their first use.
     pub creates_tables: Option<bool>,
 }
 
@@ -46,7 +46,7 @@ pub struct PostgresTlsSettings {
     pub mode: Option<String>,
     /// PEM.
     pub ca: Option<String>,
-    /// Whom to trust without `ca`.
+    /// Which authorities to trust without `ca`.
     pub default_roots: Option<Roots>,
     /// PEM.
     pub cert: Option<String>,
@@ -61,18 +61,17 @@ pub struct PostgresParameter {
     pub value: String,
 }
 
-/// Where the server is. What stands beside a URL overrides it; what is not said is taken from the PG*
-/// variables.
+/// Where the server is. Settings given besides a URL override it; missing ones are taken from the PG* variables.
 #[napi(object)]
 pub struct PostgresSettings {
-    /// Whether the variables count where there is no URL: yes if this is not said.
+    /// Whether to use the variables if there is no URL. Default: true.
     pub environment: Option<bool>,
     pub url: Option<String>,
     pub hosts: Option<Vec<PostgresHost>>,
     pub database: Option<String>,
     pub user: Option<String>,
     pub password: Option<String>,
-    /// The number under which JavaScript knows a function that gives the password.
+    /// JavaScript's number for a function that gives the password.
     pub password_client: Option<u32>,
     pub tls: Option<PostgresTlsSettings>,
     pub application_name: Option<String>,
@@ -89,7 +88,7 @@ pub struct PostgresSettings {
 
 #[napi]
 impl NativeBackend {
-    /// Over connections of the core's own.
+    /// A backend on `connection`.
     #[napi(factory)]
     pub fn postgres(
         completions: &Completions,
@@ -101,7 +100,7 @@ impl NativeBackend {
         Ok(Self::of_postgres(backend, completions))
     }
 
-    /// Over the client that JavaScript knows by the number `client`.
+    /// A backend over the client object with JavaScript's number `client`.
     #[napi(factory)]
     pub fn postgres_over_client(
         completions: &Completions,
@@ -115,7 +114,7 @@ impl NativeBackend {
         Ok(Self::of_postgres(backend, completions))
     }
 
-    /// Makes what is missing of the tables. Only for PostgreSQL.
+    /// Creates the tables that are missing. Only for PostgreSQL.
     #[napi]
     pub fn setup_schema(&self, env: Env, operation: u32) -> bool {
         let postgres = self.postgres.clone();
@@ -237,7 +236,7 @@ fn ssl_mode(name: &str) -> Result<SslMode, Error> {
 fn session_attrs(name: &str) -> Result<SessionAttrs, Error> {
     match name {
         "any" => Ok(SessionAttrs::Any),
-        // A lock takes a server that accepts writes.
+        // Locks need a server that accepts writes.
         "read-write" | "primary" => Ok(SessionAttrs::ReadWrite),
         _ => Err(Error::invalid(
             "target_session_attrs must be any, read-write or primary",
@@ -245,7 +244,7 @@ fn session_attrs(name: &str) -> Result<SessionAttrs, Error> {
     }
 }
 
-/// A password that a function of the user gives for each connection.
+/// Passwords from the user's function, which is called for each connection.
 struct PasswordFunction(Bridge);
 
 #[async_trait]
@@ -254,7 +253,7 @@ impl PasswordSource for PasswordFunction {
         match self.0.ask(&json!({ "password": true })).await {
             Ok(Value::String(password)) => Ok(password),
             Ok(_) => Err(Error::invalid("the password function must give a string")),
-            // What it says may hold the secret it tried to get.
+            // Without the function's own error, which may contain the secret.
             Err(_) => Err(Error::new(
                 ErrorKind::AuthFailed,
                 "the password function failed",

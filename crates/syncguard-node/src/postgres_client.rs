@@ -5,12 +5,12 @@ use std::io;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use syncguard::postgres::{Call, Failure, Fault, Param, Row, Transport};
+use syncguard::postgres::{Failure, Fault, Param, Plan, Row, Transport};
 use syncguard::{Error, ErrorKind};
 
 use crate::bridge::{Bridge, Rejection};
 
-/// Statements through a client's own query call.
+/// Runs statements through a client's own method for queries.
 pub(crate) struct ClientTransport(Bridge);
 
 impl fmt::Debug for ClientTransport {
@@ -24,7 +24,8 @@ impl ClientTransport {
         Self(bridge)
     }
 
-    /// What the client answers. What the server refused comes as an answer too, with its severity.
+    /// The client's answer. JavaScript also answers, and does not reject, where the server reported an error:
+    /// with its code and severity.
     async fn ask(&self, request: &Value) -> Result<Value, Failure> {
         let answer = self.0.ask(request).await.map_err(failure)?;
         let word = |name| answer.get(name).and_then(Value::as_str);
@@ -37,20 +38,20 @@ impl ClientTransport {
 
 #[async_trait]
 impl Transport for ClientTransport {
-    async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        let params: Vec<Value> = call
+    async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        let params: Vec<Value> = plan
             .params
             .iter()
             .map(|param| match param {
                 Param::Text(text) => json!(text),
-                // As text: JavaScript's numbers are shorter, and the statements cast it.
+                // As text, which the statements cast: a number of JavaScript has fewer digits.
                 Param::BigInt(number) => json!(number.to_string()),
             })
             .collect();
         let request = json!({
-            "sql": call.statement.sql(),
+            "sql": plan.statement.sql(),
             "params": params,
-            "columns": call.statement.columns(),
+            "columns": plan.statement.columns(),
         });
         row(self.ask(&request).await?)
     }
@@ -95,8 +96,8 @@ fn failure_of(code: &str, severity: Option<&str>) -> Failure {
     }
 }
 
-/// What the `code` property of a client's error says: an SQLSTATE, a code of the operating system, or one
-/// of the client's own.
+/// The fault for the `code` property of a client's error: an SQLSTATE, a code of the operating system, or one of the
+/// client's own.
 fn fault_of(code: &str) -> Option<Fault<'_>> {
     Some(match code {
         "ECONNREFUSED" => Fault::Io(io::ErrorKind::ConnectionRefused),

@@ -12,7 +12,7 @@ use crate::error::{Code, thrown};
 use crate::options::timeout;
 use crate::postgres::{PostgresSettings, config};
 
-/// Connections that are made when they are needed and that end with the last backend on them.
+/// Connections that are made when they are needed, and closed with the last backend that uses them.
 #[napi]
 pub struct PostgresConnection {
     pub(crate) shared: postgres::PostgresConnection,
@@ -20,7 +20,7 @@ pub struct PostgresConnection {
 
 #[napi]
 impl PostgresConnection {
-    /// A function for passwords is asked through `completions`.
+    /// `completions` is used to ask JavaScript for passwords, if a function gives them.
     #[napi(constructor)]
     pub fn new(completions: &Completions, options: PostgresSettings) -> napi::Result<Self, Code> {
         let limit = match options.operation_timeout_ms {

@@ -16,7 +16,7 @@ use crate::options::{TlsSettings, default_roots, port, timeout, whole};
 use crate::redis_client::ClientTransport;
 use crate::redis_connection::RedisConnection;
 
-/// How locks are kept, whoever carries them to the server.
+/// How locks are kept, whatever the transport.
 #[napi(object)]
 pub struct RedisLockOptions {
     pub key_prefix: Option<String>,
@@ -30,7 +30,7 @@ pub struct RedisNode {
     pub port: Option<f64>,
 }
 
-/// Where the server is. What stands beside a URL overrides it.
+/// Where the server is. Settings given besides a URL override it.
 #[napi(object)]
 pub struct RedisSettings {
     pub url: Option<String>,
@@ -42,7 +42,7 @@ pub struct RedisSettings {
     pub password: Option<String>,
     pub tls: Option<TlsSettings>,
     pub sentinels: Option<Vec<RedisNode>>,
-    /// The name under which the sentinels know the primary.
+    /// The name that the Sentinels use for the primary.
     pub name: Option<String>,
     pub sentinel_username: Option<String>,
     pub sentinel_password: Option<String>,
@@ -50,13 +50,13 @@ pub struct RedisSettings {
     /// ioredis' own prefix of keys.
     pub client_key_prefix: Option<String>,
     pub connect_timeout_ms: Option<f64>,
-    /// When a call counts as lost.
+    /// After which time a call counts as lost.
     pub operation_timeout_ms: Option<f64>,
 }
 
 #[napi]
 impl NativeBackend {
-    /// Over a connection of the core's own.
+    /// A backend on `connection`.
     #[napi(factory)]
     pub fn redis(
         completions: &Completions,
@@ -67,7 +67,7 @@ impl NativeBackend {
         Ok(Self::of(backend, completions))
     }
 
-    /// Over the client that JavaScript knows by the number `client`.
+    /// A backend over the client object with JavaScript's number `client`.
     #[napi(factory)]
     pub fn redis_over_client(
         completions: &Completions,

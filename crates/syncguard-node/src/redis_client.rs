@@ -9,7 +9,7 @@ use syncguard::{Error, ErrorKind};
 
 use crate::bridge::{Bridge, Rejection};
 
-/// Scripts through a client's own `eval`.
+/// Runs scripts through a client's own `eval`.
 pub(crate) struct ClientTransport(Bridge);
 
 impl ClientTransport {
@@ -43,7 +43,7 @@ impl Transport for ClientTransport {
 }
 
 fn reply(value: Value) -> Result<Reply, Error> {
-    // Whatever was asked for, the server may have done it.
+    // The server may have done what was asked.
     let malformed = || {
         Error::new(ErrorKind::Internal, "the client gave a malformed reply").with_unknown_outcome()
     };
@@ -51,7 +51,7 @@ fn reply(value: Value) -> Result<Reply, Error> {
         Value::Null | Value::Bool(false) => Reply::Nil,
         Value::Bool(true) => Reply::Int(1),
         Value::Number(number) => {
-            // JavaScript writes a whole number without a fraction.
+            // JavaScript writes whole numbers without a fraction.
             Reply::Int(number.as_i64().ok_or_else(malformed)?)
         }
         Value::String(text) => Reply::Bulk(text.into_bytes()),
@@ -62,7 +62,8 @@ fn reply(value: Value) -> Result<Reply, Error> {
     })
 }
 
-/// What the error of a client means. ioredis and node-redis tell by `code`, by `name` or by the text alone.
+/// What the error of a client means. ioredis and node-redis distinguish errors by `code`, by `name` or only by the
+/// text.
 fn cause_of(rejection: &Rejection) -> Cause<'_> {
     let words = rejection.message.as_str();
     if reply_code(words).is_some() {
@@ -145,7 +146,7 @@ fn by_name(name: &str) -> Option<Meaning> {
     })
 }
 
-/// ioredis gives these plain errors without a code: their texts are fixed.
+/// Plain errors of ioredis, which have no code but fixed texts.
 fn by_text(text: &str) -> Option<Meaning> {
     Some(match text {
         "Command timed out" => UNANSWERED,

@@ -7,11 +7,11 @@ use syncguard::redis::{self, RedisBackend, RedisLocks};
 use crate::error::{Code, thrown};
 use crate::redis::{RedisLockOptions, RedisSettings, config, lock_settings};
 
-/// A connection that is made when it is needed and that ends with the last backend on it.
+/// A connection that is made when it is needed, and closed with the last backend that uses it.
 #[napi]
 pub struct RedisConnection {
     shared: redis::RedisConnection,
-    /// What backends take that are not told otherwise.
+    /// The defaults for backends whose options do not say otherwise.
     defaults: RedisLocks,
 }
 

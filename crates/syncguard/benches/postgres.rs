@@ -134,11 +134,11 @@ fn pgbench(server: &PostgresServer, clients: usize, durable: bool, seconds: u64)
          \\set id random(1000000000000000, 9000000000000000)\n\
          \\set ttl 30000\n\\set tolerance 1000\n{};\n{};\n",
         with_variables(
-            acquires.call(&request, &names, None).statement.sql(),
+            acquires.plan(&request, &names, None).statement.sql(),
             &acquire
         ),
         with_variables(
-            releases.call(&request.lock_id, durable).statement.sql(),
+            releases.plan(&request.lock_id, durable).statement.sql(),
             &release
         ),
     );

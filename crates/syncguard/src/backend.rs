@@ -1,4 +1,4 @@
-//! What every store does: the [`Backend`] trait, its requests and outcomes.
+//! The [`Backend`] trait, which every store implements, with its requests and outcomes.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,16 +19,16 @@ use crate::work::Work;
 pub struct Ttl(i64);
 
 impl Ttl {
-    /// The longest: about 10 000 years, so that every expiry is an exact number in JavaScript too.
+    /// The longest TTL: about 10 000 years. Up to that, every expiry is exact as a number in JavaScript too.
     pub const MAX_MS: i64 = 315_576_000_000_000;
 
     /// 30 seconds.
     pub const DEFAULT: Self = Self(30_000);
 
-    /// That many milliseconds.
+    /// A TTL of that many milliseconds.
     ///
     /// # Errors
-    /// `InvalidArgument` unless it is from 1 to [`Ttl::MAX_MS`].
+    /// `InvalidArgument` unless `ms` is from 1 to [`Ttl::MAX_MS`].
     pub fn from_millis(ms: i64) -> Result<Self, Error> {
         if ms < 1 {
             return Err(not_a_ttl());
@@ -42,7 +42,7 @@ impl Ttl {
         Ok(Self(ms))
     }
 
-    /// That many milliseconds, for callers whose numbers are all `f64`, as in JavaScript.
+    /// The same for callers whose numbers are all `f64`, as in JavaScript.
     ///
     /// # Errors
     /// As [`from_millis`](Self::from_millis), and for fractions, NaN and infinity.
@@ -50,7 +50,7 @@ impl Ttl {
         if !(ms.is_finite() && ms.fract() == 0.0) {
             return Err(not_a_ttl());
         }
-        // The cast saturates, and what saturates is out of range.
+        // The cast saturates, and the saturated values are out of range.
         Self::from_millis(ms as i64)
     }
 
@@ -110,7 +110,8 @@ pub struct AcquireRequest {
     pub key: Key,
     /// How long it lasts, from the moment the store grants it.
     pub ttl: Ttl,
-    /// Who will own it. The caller makes the id up, so that it can undo an attempt whose answer is lost.
+    /// The id that will own the lock. The caller generates it, so that it can undo an attempt whose answer is
+    /// lost.
     pub lock_id: LockId,
     /// A label to store with it.
     pub owner: Option<Owner>,
@@ -142,25 +143,25 @@ pub struct Grant {
     pub expires_at_ms: i64,
 }
 
-/// What came of an attempt to take a lock.
+/// The result of an attempt to take a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcquireOutcome {
-    /// It is the caller's.
+    /// The lock was granted to the caller.
     Acquired(Grant),
     /// Somebody holds it.
     Locked,
 }
 
-/// Why there was nothing to release or extend. For telemetry only: the public answer is the same.
+/// Why there was nothing to release or extend. Only telemetry shows it: callers get the same answer for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
-    /// The lock was there and its time was over.
+    /// The lock existed and had expired.
     Expired,
-    /// The store knows no such lock, or it is another's.
+    /// There is no lock with this lock id.
     NotFound,
 }
 
-/// What came of a release.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
     /// The lock was the caller's and is free now.
@@ -169,12 +170,12 @@ pub enum ReleaseOutcome {
     Absent(Absence),
 }
 
-/// What came of an extension.
+/// The result of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtendOutcome {
-    /// The lock is the caller's until then, on the store's clock.
+    /// The caller holds the lock for longer.
     Extended {
-        /// Milliseconds since the Unix epoch.
+        /// When it ends now, on the store's clock, in milliseconds since the Unix epoch.
         expires_at_ms: i64,
     },
     /// There was nothing to extend.
@@ -184,13 +185,13 @@ pub enum ExtendOutcome {
 /// How to find a lock.
 #[derive(Debug, Clone)]
 pub enum Lookup {
-    /// By what it locks.
+    /// By its key.
     Key(Key),
-    /// By who owns it.
+    /// By its lock id.
     LockId(LockId),
 }
 
-/// An operation with all that it needs.
+/// An operation with its arguments.
 #[derive(Debug, Clone)]
 pub enum Operation {
     /// [`Backend::acquire`].
@@ -207,7 +208,7 @@ pub enum Operation {
     ForceRelease(Key),
 }
 
-/// What came of an [`Operation`] that the store has answered.
+/// The result of an [`Operation`] that the store has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Of [`Operation::Acquire`].
@@ -224,28 +225,28 @@ pub enum Outcome {
     ForceRelease(bool),
 }
 
-/// How an operation went that was given to [`Backend::send`].
+/// How an operation ended that was given to [`Backend::send`].
 pub enum Sent {
-    /// The store has answered, or will not any more.
+    /// The store has answered, or no answer will come any more.
     Answered(Result<Outcome, Error>),
-    /// Its time is over. The store may still do it: the future is the answer that is to come.
+    /// Its time is over. The store may still carry it out: the future gives the answer, if it comes later.
     Late(BoxFuture<Result<Outcome, Error>>),
-    /// It was not sent, or the store did not look at it: it can be carried out as if nothing had been.
+    /// It was not sent, or the store refused it unseen: it can be run as if it had not been given to `send`.
     NotSent(Operation),
 }
 
-/// What is to be done when it is known how an operation went. It runs on any thread, and must not block it.
+/// Called once it is known how an operation ended. It may run on any thread, and must not block it.
 pub type OnSent = Box<dyn FnOnce(Sent) + Send>;
 
-/// A future that is not bound to a place.
+/// A boxed future that can be sent to another thread.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A live lock as the store shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
-    /// What it locks, as its holder named it.
+    /// Its key, as its holder gave it.
     pub key: Key,
-    /// Who owns it.
+    /// Its lock id.
     pub lock_id: LockId,
     /// When it ends, on the store's clock.
     pub expires_at_ms: i64,
@@ -255,12 +256,12 @@ pub struct LockRecord {
     pub fence: Fence,
     /// The label stored with it.
     pub owner: Option<Owner>,
-    /// The store's clock when it was read.
+    /// The time on the store's clock when it was read.
     pub read_at_ms: i64,
 }
 
 impl LockRecord {
-    /// Whether it was held when it was read, by the predicate that all backends share.
+    /// Whether it was held when it was read, by the liveness predicate of all backends.
     pub fn is_live(&self) -> bool {
         is_live(self.expires_at_ms, self.read_at_ms, TIME_TOLERANCE_MS)
     }
@@ -271,7 +272,7 @@ impl LockRecord {
 pub enum TimeAuthority {
     /// One clock for all: the store's.
     Server,
-    /// Each client its own; they must be synchronised.
+    /// Each client's own clock; the clocks must be synchronised.
     Client,
 }
 

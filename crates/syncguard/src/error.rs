@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong, in the eight words that every backend uses (README.md, "Errors").
+/// What went wrong: one of the eight kinds that all backends share (README.md, "Errors").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The store cannot be reached or cannot serve now; trying again later may work.
@@ -13,7 +13,7 @@ pub enum ErrorKind {
     AuthFailed,
     /// The caller's input or configuration is wrong; trying again cannot work.
     InvalidArgument,
-    /// The store, or a connection pool, asks for less load.
+    /// The store or the connection pool has no capacity left: use fewer operations at once.
     RateLimited,
     /// No answer in time. The store may or may not have done what was asked.
     NetworkTimeout,
@@ -26,7 +26,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::ServiceUnavailable,
         Self::AuthFailed,
@@ -38,7 +38,7 @@ impl ErrorKind {
         Self::Internal,
     ];
 
-    /// The name under which the kind is known outside of Rust, e.g. `"ServiceUnavailable"`.
+    /// The kind's name outside of Rust, e.g. `"ServiceUnavailable"`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ServiceUnavailable => "ServiceUnavailable",
@@ -57,7 +57,7 @@ impl ErrorKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Whether a loop that waits for a lock goes on after this error.
+    /// Whether waiting for a lock goes on after an error of this kind.
     pub fn is_transient(self) -> bool {
         matches!(self, Self::ServiceUnavailable | Self::NetworkTimeout)
     }
@@ -71,8 +71,8 @@ impl fmt::Display for ErrorKind {
 
 /// An error with its [`ErrorKind`] and its cause.
 ///
-/// Messages and causes never hold a lock's key, a password or a connection string. A clone shares
-/// the cause: one failure can end many operations.
+/// Messages and causes never contain a lock's key, a password or a connection string. Clones share the cause,
+/// because one failure can end many operations.
 #[derive(Clone)]
 pub struct Error {
     inner: Box<Inner>,
@@ -111,15 +111,15 @@ impl Error {
         self
     }
 
-    /// The same error, saying that the store may have done what was asked: the request had left when
-    /// the answer was lost. An acquisition that ends so is undone in the background.
+    /// The same error, marked to say that the store may have done what was asked: the request was sent, and its
+    /// answer was lost. An acquisition that ends so is undone in the background.
     #[must_use]
     pub fn with_unknown_outcome(mut self) -> Self {
         self.inner.outcome_unknown = true;
         self
     }
 
-    /// The same error with `text` before its message, which goes on ending with the words of whoever told it.
+    /// The same error with `text` before its message.
     #[must_use]
     pub(crate) fn after(mut self, text: &str) -> Self {
         self.inner.message.insert_str(0, text);

@@ -12,11 +12,11 @@ use crate::error::{Error, ErrorKind};
 pub struct Fence(u64);
 
 impl Fence {
-    /// How many digits each has as text.
+    /// The number of digits of a fence as text.
     pub const DIGITS: usize = 15;
     /// The largest fence a lock may get: 9 × 10¹⁴.
     pub const MAX: Self = Self(900_000_000_000_000);
-    /// Above this, 9 × 10¹³, users are warned.
+    /// Fences above this, 9 × 10¹³, are reported with a warning.
     pub const WARN: Self = Self(90_000_000_000_000);
 
     /// A counter's value as a fence.
@@ -64,7 +64,7 @@ impl Fence {
         self.0
     }
 
-    /// Whether users should be warned that this key's fences come to an end.
+    /// Whether to warn users that this key is running out of fences.
     pub fn is_near_limit(self) -> bool {
         self > Self::WARN
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Fence {
     }
 }
 
-/// A whole decimal number, as text, in the form of a fence: padded with zeros to 15 digits.
+/// The fence, as text, of a whole decimal number: padded with zeros to 15 digits.
 ///
 /// # Errors
 /// `InvalidArgument` when it is negative, longer than 15 digits, or not a whole number.

@@ -1,4 +1,4 @@
-//! The hash under which telemetry speaks of keys and lock ids.
+//! The hash that telemetry shows in place of keys and lock ids.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -21,7 +21,8 @@ pub fn hash_key_utf16(units: &[u16]) -> String {
     for unit in char::decode_utf16(units.iter().copied()) {
         match unit {
             Ok(character) => run.push(character),
-            // Nothing composes with a lone surrogate, so the text on each side is normalised alone.
+            // No character composes with a lone surrogate, so the texts on both sides can be normalised
+            // separately.
             Err(lone) => {
                 hash.add(&run);
                 run.clear();

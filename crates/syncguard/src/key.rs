@@ -1,4 +1,4 @@
-//! Keys: what users lock, and what the stores call it.
+//! Keys, and the names under which stores keep them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::error::Error;
 /// The longest key, in UTF-8 bytes after NFC (docs/format.md, "Core constants").
 pub const MAX_KEY_LENGTH_BYTES: usize = 512;
 
-/// What users lock: NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long.
+/// The name of what users lock: in NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long.
 ///
-/// `Debug` and error messages never show its text: keys may hold names of people or accounts.
+/// `Debug` and error messages never show its text: keys may contain names of people or accounts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(String);
 
@@ -55,13 +55,13 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Under which names one store keeps a lock: its limits, and the rules of docs/format.md,
-/// "Storage keys".
+/// The rules for the names under which one store keeps locks (docs/format.md, "Storage keys"), with that store's
+/// limits.
 #[derive(Debug, Clone, Copy)]
 pub struct KeySpace<'a> {
-    /// Stands before each name with a `:`; empty for none.
+    /// The first part of each name, followed by a `:`; empty for none.
     pub prefix: &'a str,
-    /// The longest name the store takes, in bytes.
+    /// The longest name that the store accepts, in bytes.
     pub limit_bytes: usize,
     /// Bytes of that limit to leave free for suffixes.
     pub reserve_bytes: usize,
@@ -81,7 +81,7 @@ impl KeySpace<'_> {
         )
     }
 
-    /// The name of the fence counter that belongs to the lock named `lock_key`: one counter a lock.
+    /// The name of the fence counter of the lock named `lock_key`. Each lock has one counter.
     ///
     /// # Errors
     /// As [`lock_key`](Self::lock_key).
@@ -126,7 +126,7 @@ pub fn make_storage_key(
     storage_key(prefix, ["", &nfc(key)], limit_bytes, reserve_bytes)
 }
 
-/// The same for a key in two parts, which are in NFC.
+/// The same for a key that is given in two parts, both in NFC.
 fn storage_key(
     prefix: &str,
     key: [&str; 2],
@@ -165,7 +165,7 @@ fn storage_key(
     Ok(name)
 }
 
-/// `text` in Unicode normalisation form C; borrowed when it is in it already, as most keys are.
+/// `text` in Unicode normalisation form C; borrowed if it is in that form already, as most keys are.
 pub(crate) fn nfc(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || is_nfc(text) {
         Cow::Borrowed(text)

@@ -21,10 +21,9 @@
 //! # fn main() {}
 //! ```
 //!
-//! A lock alone does not make a resource safe: a holder that is paused past its TTL goes on as if it
-//! held the lock. Give [`Fence`] to the resource and let it refuse smaller ones.
+//! A lock alone does not make a resource safe: a holder that was paused for longer than its TTL goes on as if it
+//! still held the lock. Pass the [`Fence`] to the resource, and let the resource refuse smaller ones.
 
-mod acquisition;
 mod backend;
 mod error;
 mod fence;
@@ -44,6 +43,7 @@ mod random;
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod retry;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
 #[cfg(feature = "sqlite")]
@@ -56,7 +56,6 @@ mod tls;
 mod undo;
 mod work;
 
-pub use acquisition::{Acquisition, Backoff, GiveUp, Jitter, RetryPolicy, Setback, Step};
 pub use backend::{
     Absence, AcquireOutcome, AcquireRequest, Backend, BoxFuture, Capabilities,
     DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, LockRecord, Lookup, OnSent, Operation,
@@ -68,6 +67,7 @@ pub use hash::{hash_key, hash_key_utf16};
 pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockGuard, LockOptions, lock};
 pub use lock_id::LockId;
+pub use retry::{Backoff, FailedAttempt, GiveUp, Jitter, RetryPolicy, RetryState, Step};
 pub use time::{Clock, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms};
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 pub use tls::DefaultRoots;

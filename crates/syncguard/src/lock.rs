@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::acquisition::{Acquisition, GiveUp, RetryPolicy, Setback, Step};
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Grant, Owner, ReleaseOutcome, Ttl,
 };
@@ -16,11 +15,12 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
 use crate::random;
+use crate::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step};
 
 /// How to take a lock and how to wait for it.
 #[derive(Debug, Clone)]
 pub struct LockOptions {
-    /// How long it lasts.
+    /// How long the lock lasts.
     pub ttl: Ttl,
     /// How to wait while others hold it.
     pub retry: RetryPolicy,
@@ -43,9 +43,9 @@ impl Default for LockOptions {
 /// Dropping the future cancels: what the store may have granted is released in the background.
 ///
 /// # Errors
-/// `AcquisitionTimeout` when others held it for too long. Otherwise what the store failed with last, and
-/// for how long and how often it was tried; that the last attempt was cut short by the time limit is
-/// reported only where nothing else is known.
+/// `AcquisitionTimeout` when others held it for too long. Otherwise the store's last error, with how long and how
+/// often it was tried. That the last attempt was cut short by the time limit is reported only if there was no other
+/// error.
 pub async fn lock(
     backend: &Arc<dyn Backend>,
     key: &Key,
@@ -53,18 +53,18 @@ pub async fn lock(
 ) -> Result<LockGuard, Error> {
     let start = Instant::now();
     let elapsed_ms = || start.elapsed().as_secs_f64() * 1000.0;
-    let mut acquisition = Acquisition::new(options.retry)?;
+    let mut retry = RetryState::new(options.retry)?;
     let mut failure: Option<Error> = None;
     loop {
         let mut request = AcquireRequest::new(key.clone(), options.ttl)?;
         request.owner.clone_from(&options.owner);
-        let limit_ms = acquisition.attempt_timeout_ms(elapsed_ms());
+        let limit_ms = retry.attempt_timeout_ms(elapsed_ms());
         let call = CallOptions {
             timeout: Duration::try_from_secs_f64(limit_ms / 1000.0).ok(),
         };
         let outcome = operation::acquire(backend, request, call, pending()).await;
         let now_ms = elapsed_ms();
-        let setback = match outcome {
+        let attempt = match outcome {
             Ok(AcquireOutcome::Acquired(grant)) => {
                 return Ok(LockGuard {
                     backend: Arc::clone(backend),
@@ -73,16 +73,16 @@ pub async fn lock(
                     held: true,
                 });
             }
-            Ok(AcquireOutcome::Locked) => Setback::Locked,
+            Ok(AcquireOutcome::Locked) => FailedAttempt::Locked,
             Err(error) => {
                 let kind = error.kind();
-                if failure.is_none() || !acquisition.is_cut(kind, now_ms) {
+                if failure.is_none() || !retry.is_cut(kind, now_ms) {
                     failure = Some(error);
                 }
-                Setback::Failed(kind)
+                FailedAttempt::Error(kind)
             }
         };
-        match acquisition.after(setback, now_ms, random::unit()?) {
+        match retry.after(attempt, now_ms, random::unit()?) {
             Step::Wait { delay_ms } => sleep(Duration::from_secs_f64(delay_ms / 1000.0)).await,
             Step::GiveUp(GiveUp::Contention(error)) => return Err(error),
             Step::GiveUp(GiveUp::Failed { effort }) => {
@@ -138,8 +138,8 @@ impl LockGuard {
         }
     }
 
-    /// Lets go of the lock without freeing it: it ends with its TTL, or when whoever has its
-    /// [`lock_id`](Self::lock_id) releases it.
+    /// Ends the guard without releasing the lock: it ends with its TTL, or when somebody releases it by its
+    /// [`lock_id`](Self::lock_id).
     pub fn keep(mut self) -> Grant {
         self.held = false;
         self.grant.clone()

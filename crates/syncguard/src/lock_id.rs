@@ -14,10 +14,10 @@ use crate::random;
 pub struct LockId([u8; Self::LENGTH]);
 
 impl LockId {
-    /// How many characters each has.
+    /// The number of characters of a lock id.
     pub const LENGTH: usize = 22;
 
-    /// A new one, never seen before.
+    /// A new, unique lock id.
     ///
     /// # Errors
     /// `Internal` when the operating system has no random numbers to give.
@@ -28,10 +28,10 @@ impl LockId {
         Ok(Self(text))
     }
 
-    /// Takes `text` if it has the form of a lock id.
+    /// Parses a lock id.
     ///
     /// # Errors
-    /// `InvalidArgument` otherwise.
+    /// `InvalidArgument` if `text` does not have the form of a lock id.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let is_base64url = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
         if let Ok(text) = <[u8; Self::LENGTH]>::try_from(text.as_bytes())

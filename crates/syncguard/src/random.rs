@@ -1,7 +1,7 @@
 //! Random numbers.
 //!
-//! All of them come from the operating system, each time anew: a process that was forked after some were
-//! drawn does not repeat them, as it would with a generator that keeps a state.
+//! Each one comes from the operating system. A generator with a state of its own would give the same numbers in a
+//! process and its fork.
 
 use rand::rngs::{SmallRng, SysError, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};

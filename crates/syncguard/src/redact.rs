@@ -1,19 +1,20 @@
-//! Errors of servers and drivers in their own words, without keys, lock ids, owners and credentials.
+//! Removes keys, lock ids, owners and credentials from the error texts of servers and drivers.
 
 use std::borrow::Cow;
 
-/// What stands in the place of a secret.
+/// The replacement for a secret.
 const HIDDEN: &str = "[hidden]";
-/// Shorter ones are hidden only where they stand alone: else "a" would leave nothing of a text.
+/// Secrets shorter than this are hidden only where they are whole words: else the secret "a" would leave nothing of
+/// a text.
 const LONG: usize = 4;
 
 /// `text` without `secrets`, and without the user part of URLs.
 pub(crate) fn hide<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
-    // Servers quote the start of what they were sent, cut off somewhere.
+    // After these words, servers quote the start of what they were sent, cut off at some point.
     let end = text.find("with args beginning with:");
     let mut text = hide_logins(text.get(..end.unwrap_or(text.len())).unwrap_or_default());
     let mut secrets: Vec<Cow<'_, str>> = secrets.into_iter().flat_map(spellings).collect();
-    // One may be a part of another.
+    // Longest first, because one secret may be a part of another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
         if secret.len() >= LONG {
@@ -25,7 +26,7 @@ pub(crate) fn hide<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -
     text.trim_end().to_owned()
 }
 
-/// As it is, and as servers and clients write what cannot stand in one line.
+/// The secret as it is, and as servers and clients write it in one line.
 fn spellings(secret: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let has_escapes = |c: char| c.is_control() || c == '"' || c == '\\';
     let escaped = secret.contains(has_escapes).then(|| {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::error::Error;
 
-/// A connection that is made for the first backend that needs it, and that ends when the last one has
-/// given it back and nothing runs on it any more. After that, the next backend makes a new one.
+/// A connection that is made for the first backend that needs it. It is dropped once all backends have given it
+/// back and no operation runs on it; after that, the next backend makes a new one.
 pub(crate) struct Shared<C>(Mutex<Weak<C>>);
 
 impl<C> Default for Shared<C> {
@@ -17,7 +17,7 @@ impl<C> Default for Shared<C> {
 }
 
 impl<C> Shared<C> {
-    /// The connection in use, or what `make` makes. Nothing is kept of a failure.
+    /// The current connection, else a new one from `make`. After a failure, the next call tries again.
     pub(crate) fn get_or_make(
         &self,
         make: impl FnOnce() -> Result<C, Error>,
@@ -32,8 +32,8 @@ impl<C> Shared<C> {
     }
 }
 
-/// What one backend uses, until it is closed. An operation holds a clone of it while it runs, so that it
-/// gets its answer although the backend is closed meanwhile.
+/// What one backend uses until it is closed. A running operation holds a clone of the `Arc`, so it still gets its
+/// answer if the backend is closed in the meantime.
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) struct Lease<C: ?Sized>(Mutex<Option<Arc<C>>>);
 
@@ -43,7 +43,7 @@ impl<C: ?Sized> Lease<C> {
         Self(Mutex::new(Some(leased)))
     }
 
-    /// `InvalidArgument` after the end.
+    /// What is leased; `InvalidArgument` after [`end`](Self::end).
     pub(crate) fn get(&self) -> Result<Arc<C>, Error> {
         let leased = lock(&self.0).clone();
         leased.ok_or_else(|| Error::invalid("the backend is closed"))
@@ -51,7 +51,7 @@ impl<C: ?Sized> Lease<C> {
 
     /// Gives it back.
     pub(crate) fn end(&self) {
-        // Dropped when the lock is free again: that may end a connection.
+        // Dropped after the mutex is unlocked, because this may close a connection.
         let leased = lock(&self.0).take();
         drop(leased);
     }
@@ -66,7 +66,7 @@ impl<C: ?Sized + fmt::Debug> fmt::Debug for Lease<C> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves nothing half done here.
+    // A panic elsewhere cannot leave the value half-changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,6 +1,6 @@
-//! The known name that a misspelt one was probably meant to be.
+//! Finds the known name that a misspelt one was probably meant to be.
 
-/// Longer names are no typos of known ones.
+/// Longer names cannot be typos of known ones.
 const LONGEST: usize = 64;
 
 /// The name in `known` that `name` was probably meant to be, if one is near.
@@ -10,20 +10,20 @@ pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     }
     let name = plain(name);
     let edits = |candidate: &str| distance(&name, &plain(candidate));
-    // Whoever writes one name for another has most of its letters right.
+    // A typo gets most letters right.
     let near = |(edits, candidate): &(usize, &str)| *edits <= (candidate.len() / 3).max(1);
     let candidates = known.iter().map(|&candidate| (edits(candidate), candidate));
     let best = candidates.filter(near).min_by_key(|(edits, _)| *edits);
     best.map(|(_, candidate)| candidate)
 }
 
-/// Without what differs between styles of writing names: `ssl_mode` is `sslMode`.
+/// The name without what differs between naming styles, so that `ssl_mode` equals `sslMode`.
 fn plain(name: &str) -> Vec<char> {
     let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-'));
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// How many letters have to be inserted, removed, replaced or swapped with their neighbour.
+/// The edit distance: how many letters have to be inserted, removed, replaced or swapped with their neighbour.
 fn distance(one: &[char], other: &[char]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=other.len()).collect();

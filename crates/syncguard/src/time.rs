@@ -1,4 +1,4 @@
-//! The one liveness rule, its tolerance, and the clock.
+//! The liveness predicate, its tolerance, and the clock.
 
 use std::ops::Sub;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ pub const TIME_TOLERANCE_MS: i64 = 1000;
 
 /// Whether a lock that expires at `expires_at_ms` is held at `now_ms`.
 ///
-/// Generic, so that milliseconds as `i64` and JavaScript's numbers share it.
+/// Generic, so that both `i64` milliseconds and JavaScript's numbers can use it.
 ///
 /// ```
 /// use syncguard::{TIME_TOLERANCE_MS, is_live};
@@ -29,7 +29,7 @@ pub fn redis_server_time_ms(seconds: i64, microseconds: i64) -> i64 {
     seconds * 1000 + microseconds.div_euclid(1000)
 }
 
-/// Where a backend without a server's clock takes its time from.
+/// The clock of a backend whose store has none.
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;
@@ -43,7 +43,7 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-            // A clock before 1970 is wrong, but consistently so for everybody who reads it.
+            // A clock before 1970 is wrong, but the same for everybody who reads it.
             Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
         }
     }

@@ -1,6 +1,6 @@
-//! TLS through rustls, for every backend: whom to trust, and how to be trusted.
+//! TLS through rustls, for every backend: which authorities to trust, and the client's own certificate.
 //!
-//! The operating system's certificates are not asked for: images without any work the same.
+//! The operating system's certificates are not used, so container images without any work the same.
 
 #![cfg_attr(
     not(feature = "postgres"),
@@ -22,7 +22,7 @@ use rustls::{
 
 use crate::error::Error;
 
-/// Whom a backend trusts where its settings name no authority. `Debug` shows no contents.
+/// The authorities that a backend trusts if its settings name none. `Debug` shows no contents.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum DefaultRoots {
     /// Mozilla's list of authorities, which is part of this library.
@@ -35,8 +35,8 @@ pub enum DefaultRoots {
 }
 
 impl DefaultRoots {
-    /// The authorities. Certificates that cannot be used do not keep the others from being used: whoever
-    /// collects a default cannot be asked to correct it.
+    /// The authorities. Certificates that cannot be used are skipped: the user did not choose the default list, and
+    /// so cannot be asked to correct it.
     pub(crate) fn read(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         let more = match self {
@@ -65,7 +65,7 @@ impl fmt::Debug for DefaultRoots {
     }
 }
 
-/// PEM that a user gave, and what the user calls it.
+/// PEM that a user gave, and the name of the setting that it was given in.
 pub(crate) struct Given<'a> {
     pub(crate) field: &'static str,
     pub(crate) pem: Pem<'a>,
@@ -119,18 +119,18 @@ impl Given<'_> {
     }
 }
 
-/// What a server's certificate has to prove.
+/// What to check of a server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Check {
-    /// Nothing: protects from nobody who can be in between.
+    /// Nothing. The connection is not protected from anybody in between.
     Nothing,
     /// That a trusted authority has signed it.
     Authority,
-    /// The same, and that it is for the name that was asked for.
+    /// The same, and that it is for the host that was asked for.
     AuthorityAndName,
 }
 
-/// Settings for connections: `identity` is the certificate to show and its key.
+/// The TLS configuration of connections. `identity` is the client's certificate and its key.
 pub(crate) fn client_config(
     check: Check,
     roots: RootCertStore,
@@ -172,7 +172,7 @@ pub(crate) fn client_config(
         })
 }
 
-/// Checks as much as it is told to.
+/// Verifies as much as its [`Check`] says.
 #[derive(Debug)]
 struct Verifier {
     authority: Option<Arc<WebPkiServerVerifier>>,
@@ -200,7 +200,7 @@ impl ServerCertVerifier for Verifier {
             now,
         );
         match verified {
-            // The name is what is checked last.
+            // The name is checked last, so everything else is fine.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),

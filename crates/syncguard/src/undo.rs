@@ -1,5 +1,5 @@
-//! Releases that nobody waits for: of locks whose holder is gone, and of what an acquisition with an
-//! unknown end may have been granted.
+//! Releases in the background: of locks whose holder is gone, and of locks that an acquisition with an unknown
+//! outcome may have been granted.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::work::Releasing;
 /// The pause after the first try. It doubles with each, up to [`PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two tries: how long a lock that is granted late stays, at most. It is
-/// longer only where tries go on for more than a minute, and where there are more than a thousand
-/// releases to be done, at a thousand tries in a second.
+/// The longest pause between two tries, and so the longest time that a lock stays which was granted late. The
+/// pause grows beyond this only if the tries go on for more than a minute, or if more than a thousand releases
+/// are to be done: then all of them together make a thousand tries a second.
 const PAUSE: Duration = Duration::from_secs(1);
 const TRIES_PER_PAUSE: u32 = 1000;
 const PAUSES_TILL_LONGER: u32 = 60;
@@ -26,25 +26,25 @@ const PAUSES_TILL_LONGER: u32 = 60;
 /// The longest time for which to try.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The answer of a backend to an acquisition, to come.
+/// The answer that a backend is going to give to an acquisition.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<AcquireOutcome, Error>> + Send>>;
 
-/// What is known of the lock that is to be released.
+/// What is known about the lock to be released.
 pub(crate) enum Lock {
     /// It was granted.
     Granted,
-    /// The acquisition runs.
+    /// The acquisition is still running.
     Awaited(Answer),
     /// The answer to the acquisition is lost.
     Unknown,
 }
 
-/// Releases a lock in the background, for as long as it can be held: for its TTL, at most for an hour.
+/// Releases a lock in the background. Tries for as long as the lock can be held: for its TTL, at most for an hour.
 ///
 /// The schedule and its reasons: docs/decisions/undo.md.
 ///
-/// It counts as work of the backend for as long as one operation may take, and closing the backend waits
-/// for it that long. Outside a runtime nothing can be sent: the lock ends with its TTL.
+/// It counts as work of the backend for as long as one operation may take, and closing the backend waits for it
+/// that long. Outside a tokio runtime nothing can be sent: the lock ends with its TTL.
 pub(crate) fn release_in_background(
     backend: &Arc<dyn Backend>,
     lock_id: &LockId,
@@ -77,20 +77,20 @@ enum End {
     Unknown,
 }
 
-/// What a try to release came to.
+/// The result of one try to release.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Try {
     Released,
-    /// The store knows of no such lock.
+    /// The store has no such lock.
     Absent,
     Failed,
 }
 
 /// Tries until the lock is known to be gone.
 ///
-/// Where it is not known whether it was granted, one answer "absent" is not enough: the store may act on
-/// the acquisition later, after the network or the server itself stood still. All that it granted before
-/// this starts is over when the TTL has passed, with the tolerance.
+/// If it is not known whether the lock was granted, one answer "absent" is not enough: after a stall of the
+/// network or the server, the store may still carry out the acquisition. A lock that was granted before this
+/// starts has ended once the TTL and the tolerance have passed.
 async fn undo(
     backend: &dyn Backend,
     lock_id: &LockId,
@@ -107,7 +107,8 @@ async fn undo(
         Lock::Unknown => (Some(End::Unknown), None),
         Lock::Awaited(running) => (None, Some(running)),
     };
-    // The acquisition goes on, since the store may need the client for it; its answer may never come.
+    // The acquisition's future is polled on, because the transport may need that to finish it. Its answer may
+    // never come, hence the time limit.
     let mut attempt = pin!(async {
         match running {
             Some(running) => end_of(timeout(patience, running).await.ok()),
@@ -132,7 +133,7 @@ async fn undo(
                 if was_granted {
                     return;
                 }
-                // The store was asked before it granted the lock.
+                // This release was sent before it was known that the lock was granted: try once more.
                 continue;
             }
             _ => {}
@@ -141,7 +142,9 @@ async fn undo(
         if past >= last_for {
             return;
         }
-        let longest = PAUSE.max(past / PAUSES_TILL_LONGER).max(crowded(releasing));
+        let longest = PAUSE
+            .max(past / PAUSES_TILL_LONGER)
+            .max(rate_limited_pause(releasing));
         tokio::select! {
             biased;
             ended = &mut attempt, if end.is_none() => end = Some(ended),
@@ -159,9 +162,9 @@ fn lasts(ttl: Ttl) -> Duration {
     Duration::from_millis(ms.unsigned_abs()).min(LONGEST)
 }
 
-/// The pause that keeps that many releases from making more than [`TRIES_PER_PAUSE`] tries in a
-/// [`PAUSE`].
-fn crowded(releasing: &Releasing) -> Duration {
+/// The pause between two tries of one release that keeps all of them together below
+/// [`TRIES_PER_PAUSE`] tries in a [`PAUSE`].
+fn rate_limited_pause(releasing: &Releasing) -> Duration {
     let count = u32::try_from(releasing.count()).unwrap_or(u32::MAX);
     PAUSE / TRIES_PER_PAUSE * count
 }
@@ -181,7 +184,7 @@ async fn try_release(
     lock_id: &LockId,
     releasing: &Releasing,
 ) -> Option<Try> {
-    let _turn = releasing.turn().await?;
+    let _permit = releasing.permit().await?;
     let answer = timeout(backend.operation_timeout(), backend.release(lock_id)).await;
     Some(match answer {
         Ok(Ok(ReleaseOutcome::Released)) => Try::Released,

@@ -1,4 +1,4 @@
-//! What is under way on a backend, so that closing it can wait for that.
+//! Counts what is running on a backend, so that closing it can wait for that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 
-/// Set when no operation may start any more; the rest counts those that run.
+/// The bit that is set when no operation may start any more. The other bits count the running operations.
 const CLOSING: usize = 1 << (usize::BITS - 1);
 
-/// How many releases in the background talk to the store at a time. After an outage there can be
-/// thousands of them, and the store has other things to do as well.
+/// How many background releases may have a request at the store at a time. After an outage there can be thousands
+/// of them, and the store has other things to do as well.
 const RELEASES_AT_ONCE: usize = 64;
 
 /// The operations and the background releases of one backend: see [`Backend::work`].
 ///
-/// Each backend keeps one. The functions in [`operation`](crate::operation) count in it what they run
-/// and what they still do in the background afterwards; [`Backend::close`] waits for both.
+/// Each backend has one. The functions in [`operation`](crate::operation) count in it what they run and what they
+/// still do in the background afterwards; [`Backend::close`] waits for both.
 ///
-/// A clone is the same one.
+/// Clones share the same counts.
 ///
 /// [`Backend::work`]: crate::Backend::work
 /// [`Backend::close`]: crate::Backend::close
@@ -35,21 +35,21 @@ pub struct Work(Arc<Shared>);
 struct Shared {
     operations: AtomicUsize,
     background: AtomicUsize,
-    /// Whether the backend's own means are gone or going.
+    /// Set when nothing may be sent to the store any more.
     shut: AtomicBool,
-    /// Notified when a count that somebody may wait for has become zero.
+    /// Notified when a count that `close` may wait for has become zero.
     done: Notify,
     releases: Semaphore,
     releasing: AtomicUsize,
 }
 
-/// An operation that runs, until it is dropped.
+/// Counts as a running operation until it is dropped.
 pub(crate) struct Running(Arc<Shared>);
 
-/// Something that goes on in the background, until it is dropped.
+/// Counts as something that runs in the background until it is dropped.
 pub(crate) struct Background(Arc<Shared>);
 
-/// A release in the background that is to be done, however long that takes.
+/// Counts as a background release that is not done yet, however long it takes, until it is dropped.
 pub(crate) struct Releasing(Arc<Shared>);
 
 impl Default for Work {
@@ -66,10 +66,10 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Counts an operation that starts; none does once the backend is being closed.
+    /// Counts an operation that starts. Fails once the backend is being closed.
     pub(crate) fn start(&self) -> Result<Running, Error> {
         let running = Running(Arc::clone(&self.0));
-        // One that is refused is dropped, and so takes itself off again.
+        // If the backend is being closed, dropping `Running` undoes the count.
         if self.0.operations.fetch_add(1, SeqCst) & CLOSING == 0 {
             Ok(running)
         } else {
@@ -77,8 +77,8 @@ impl Work {
         }
     }
 
-    /// Counts what an operation starts beside itself as one more operation, also while the backend is being
-    /// closed: whoever runs may finish.
+    /// Counts a task that an operation starts as one more operation. This also works while the backend is being
+    /// closed, because running operations may finish.
     #[cfg(feature = "postgres")]
     pub(crate) fn start_beside(&self) -> Running {
         self.0.operations.fetch_add(1, SeqCst);
@@ -91,25 +91,25 @@ impl Work {
         Background(Arc::clone(&self.0))
     }
 
-    /// Takes note of a release that is to be done in the background.
+    /// Counts a release that is to be done in the background.
     pub(crate) fn start_releasing(&self) -> Releasing {
         self.0.releasing.fetch_add(1, Relaxed);
         Releasing(Arc::clone(&self.0))
     }
 
-    /// Whether something goes on in the background that is worth waiting for.
+    /// Whether something runs in the background that is worth waiting for.
     pub fn is_in_background(&self) -> bool {
         self.0.background.load(SeqCst) > 0
     }
 
-    /// Waits until nothing goes on in the background any more, which is soon: nothing counts for longer
-    /// than an operation may take.
+    /// Waits until nothing counts as running in the background any more. Nothing counts for longer than one
+    /// operation may take.
     pub async fn background_done(&self) {
         self.until(|| !self.is_in_background()).await;
     }
 
-    /// Lets no operation start any more, and waits for those that run and for the background; no longer
-    /// than `limit`. Then nothing more is to be asked of the store.
+    /// Lets no further operation start, and waits for the running ones and for the background, at most for
+    /// `limit`. After that, nothing is sent to the store any more.
     pub(crate) async fn finish(&self, limit: Duration) {
         self.0.operations.fetch_or(CLOSING, SeqCst);
         let idle = || self.0.operations.load(SeqCst) == CLOSING && !self.is_in_background();
@@ -121,7 +121,7 @@ impl Work {
         loop {
             let done = self.0.done.notified();
             tokio::pin!(done);
-            // Before the look, so that no end between the two is missed.
+            // Enabled before the check, so that a notification between the two is not missed.
             done.as_mut().enable();
             if holds() {
                 return;
@@ -132,13 +132,13 @@ impl Work {
 }
 
 impl Releasing {
-    /// Waits for its turn to ask the store; `None` when the backend is closed.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits for permission to send a request to the store; `None` when the backend is closed.
+    pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         let permit = self.0.releases.acquire().await.ok()?;
         (!self.0.shut.load(SeqCst)).then_some(permit)
     }
 
-    /// How many there are, this one included.
+    /// How many background releases there are, including this one.
     pub(crate) fn count(&self) -> usize {
         self.0.releasing.load(Relaxed)
     }
@@ -243,26 +243,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn releases_wait_for_their_turn_until_all_is_over() {
+    async fn releases_wait_for_a_permit_until_the_backend_is_closed() {
         let work = Work::default();
         let releasing = work.start_releasing();
-        let turns = futures_of(&releasing).await;
+        let permits = all_permits(&releasing).await;
         assert!(
-            timeout(Duration::from_millis(20), releasing.turn())
+            timeout(Duration::from_millis(20), releasing.permit())
                 .await
                 .is_err()
         );
-        drop(turns);
-        assert!(releasing.turn().await.is_some());
+        drop(permits);
+        assert!(releasing.permit().await.is_some());
         work.finish(LONG).await;
-        assert!(releasing.turn().await.is_none());
+        assert!(releasing.permit().await.is_none());
     }
 
-    async fn futures_of(releasing: &Releasing) -> Vec<SemaphorePermit<'_>> {
-        let mut turns = Vec::new();
+    async fn all_permits(releasing: &Releasing) -> Vec<SemaphorePermit<'_>> {
+        let mut permits = Vec::new();
         for _ in 0..RELEASES_AT_ONCE {
-            turns.push(releasing.turn().await.unwrap());
+            permits.push(releasing.permit().await.unwrap());
         }
-        turns
+        permits
     }
 }

@@ -1,4 +1,4 @@
-/** The backend of `lock(fn, config)`, for those who name none. */
+/** The default backend: the one of `lock(fn, config)` without a backend. */
 
 import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
@@ -16,7 +16,7 @@ import { createSqliteBackend, sqlitePathOfUrl } from "../sqlite/backend.js";
 type Backend = LockBackendLike<FencingCapabilities>;
 
 let chosen: Backend | undefined;
-/** What the environment asked for last, and the backend made for it. */
+/** The last value of `SYNCGUARD_URL`, and the backend made for it. */
 let configured: { url: string | undefined; backend: Backend } | undefined;
 let warned = false;
 
@@ -47,7 +47,7 @@ export function getDefaultBackend(): Backend {
   return configured.backend;
 }
 
-/** Whoever forgot the variable where several machines run would not notice: every lock is granted. */
+/** On several machines without the variable, every machine would grant every lock, and nobody would notice. */
 function warnInProduction(): void {
   if (warned || process.env.NODE_ENV !== "production") return;
   warned = true;
@@ -67,10 +67,10 @@ const POSTGRES = /^postgres(ql)?$/;
 
 function createFromUrl(url: string): Backend {
   if (url.trim() === "") {
-    // A variable that was to be filled in and was not: a local file would not exclude other machines.
+    // Somebody meant to set the variable. Falling back to a local file would not exclude other machines.
     throw invalid("SYNCGUARD_URL is set but empty: give it a URL, or unset it");
   }
-  // The scheme alone may appear in errors: the rest can hold a password.
+  // Only the scheme may appear in errors: the rest may contain a password.
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
   if (scheme === "sqlite") {
     return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
@@ -110,7 +110,7 @@ function createEmbedded(): Backend {
   return createSqliteBackend(join(folder, "locks.db"));
 }
 
-/** Where a platform keeps the state of one user's programs. */
+/** The folder in which a platform keeps the state of a user's programs. */
 export function stateFolder(
   env: Readonly<Record<string, string | undefined>>,
   platform: string,
@@ -121,7 +121,7 @@ export function stateFolder(
     return join(LOCALAPPDATA || join(home, "AppData", "Local"), "syncguard");
   }
   if (platform === "darwin") return join(home, "Library", "Application Support", "syncguard");
-  // The XDG specification: relative paths are to be ignored.
+  // The XDG specification says to ignore relative paths.
   const base =
     XDG_STATE_HOME && isAbsolute(XDG_STATE_HOME) ? XDG_STATE_HOME : join(home, ".local", "state");
   return join(base, "syncguard");

@@ -16,8 +16,8 @@ import { getDefaultBackend } from "./backend.js";
  * @param backend - where the lock is kept
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
- * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; what
- *   the backend failed with. A release that failed goes to `config.onReleaseError` and hides nothing.
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; or the
+ *   backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
  */
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -26,10 +26,10 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
 ): Promise<T>;
 /**
  * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
- * a SQLite database in the user's state folder.
+ * an SQLite database in the user's state folder.
  *
- * Only processes of the same user on the same machine see that database. To exclude other machines, use a
- * backend on a server.
+ * Only processes of the same user on the same machine use that database, so its locks exclude neither other users nor
+ * other machines. For those, use a backend on a server.
  *
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
@@ -38,7 +38,7 @@ export function lock<T>(
   fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T,
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
 ): Promise<T>;
-// Async, so that nothing is thrown synchronously.
+// Async, so that every error is a rejection.
 export async function lock<T, C extends BackendCapabilities>(
   first: LockBackendLike<C> | Work<T, FencingCapabilities>,
   second: Work<T, C> | Config,

@@ -1,4 +1,4 @@
-/** How a store on Firestore is opened, and what it asks a client of the user's for. */
+/** Opens stores on Firestore, and the requests that they make to a client of the user's. */
 
 import { addon, callAddon } from "../native/addon.js";
 import type {
@@ -11,7 +11,7 @@ import { openStore, type Store } from "../native/store.js";
 
 export type FirestoreRef = { collection: string; id: string };
 
-/** Documents by name, or all whose field has that value. */
+/** Documents by name, or all documents in which the field has the value. */
 export type FirestoreReads =
   { documents: FirestoreRef[] } | { collection: string; field: string; equals: string };
 
@@ -21,8 +21,8 @@ export type FirestoreWrite =
   | { delete: FirestoreRef };
 
 /**
- * A call for a Firestore client to carry out. Reads are answered with the time and the documents. A transaction that
- * `open` started, by a number, waits for `commit` or `rollback`, at most for its limit.
+ * A request to a Firestore client. Reads are answered with the time and the documents. A transaction that `open` has
+ * started, under a number, waits for `commit` or `rollback`, at most until its limit.
  */
 export type FirestoreCall =
   | { read: FirestoreReads }
@@ -31,7 +31,7 @@ export type FirestoreCall =
   | { rollback: number }
   | FirestoreWarning;
 
-/** Several documents carry one lock id. */
+/** The warning that several documents have the same lock id. */
 export type FirestoreWarning = {
   duplicate: { lockIdHash: string; live: number; expired: number };
 };
@@ -40,7 +40,7 @@ export function createFirestoreConnection(settings: FirestoreSettings): Firestor
   return callAddon(() => new addon.FirestoreConnection(settings));
 }
 
-/** `warn` hears of what no correct client does. */
+/** `warn` is called for documents that no correct client writes. */
 export function openFirestore(
   connection: FirestoreConnection,
   locks: FirestoreLockOptions,
@@ -53,7 +53,7 @@ export function openFirestore(
   );
 }
 
-/** Every transaction and every read goes through `run`: a client of the user's. */
+/** Every transaction and every read goes through `run`, which uses a client of the user's. */
 export function openFirestoreOverClient(
   run: (call: FirestoreCall) => Promise<unknown>,
   locks: FirestoreLockOptions,

@@ -35,17 +35,17 @@ const OPTIONS = Object.keys({
 /**
  * A backend that keeps locks in Google Cloud Firestore.
  *
- * Each client's own clock decides when locks end: keep clocks synchronised. The backend connects at the first operation,
- * and again when the connection is lost. An idle connection does not keep the process alive.
+ * Each client's own clock decides when locks end, so keep the clocks synchronised. The backend connects at the first
+ * operation, and again when the connection is lost. An idle connection does not keep the process alive.
  *
  * @param db - one of
  *   - an instance of `Firestore` of `@google-cloud/firestore`: its settings are read, and the backend makes a connection of
- *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their
- *     `runTransaction` and `collection`: see {@link FirestoreBackendOptions.transport}. You end it yourself.
+ *     its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its `runTransaction` and
+ *     `collection` are used instead: see {@link FirestoreBackendOptions.transport}. You terminate it yourself.
  *   - connection options
- *   - nothing: the environment says it all
- * @throws LockError `InvalidArgument` that names the setting. Nobody is asked for anything yet: a project that is missing or
- *   credentials that do not work are found out by the first operation.
+ *   - nothing: all settings are taken from the environment
+ * @throws LockError `InvalidArgument` that names the setting. A missing project or wrong credentials are only reported by
+ *   the first operation, because nothing connects before.
  */
 export function createFirestoreBackend(
   db: FirestoreClient | FirestoreConnectionOptions = {},
@@ -80,7 +80,7 @@ function connect(
   return drive(db, options);
 }
 
-/** Whom Node trusts, where there is TLS. */
+/** Adds the authorities that Node trusts, if there is TLS. */
 function withNodeRoots(settings: FirestoreSettings): FirestoreSettings {
   if (settings.emulatorHost !== undefined || settings.ssl === false) return settings;
   const defaultRoots = nodeRoots();

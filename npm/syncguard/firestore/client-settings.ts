@@ -1,4 +1,4 @@
-/** Reads the settings of clients, so that a native connection can stand in for them. */
+/** Reads the settings of clients, so that a native connection can be used in their place. */
 
 import { isDeepStrictEqual } from "node:util";
 import type { FirestoreSettings } from "../native/exports.js";
@@ -7,14 +7,14 @@ import { nodeVerifies } from "../options/node-trust.js";
 import { credentialsJson } from "./connection.js";
 import type { FirestoreClient } from "./types.js";
 
-/** Settings for a connection that does what the client would, or what stands in the way. */
+/** The settings for a connection equivalent to the client's, or the name of the setting that makes that impossible. */
 export type Reading = { settings: FirestoreSettings } | { obstacle: string };
 
 const PUBLIC_HOST = "firestore.googleapis.com";
 
 const OWNER = { Authorization: "Bearer owner" };
 
-/** Settings that say nothing of where documents are and who may read them. */
+/** Settings that do not affect where documents are and who may read them. */
 const INDIFFERENT: ReadonlySet<string> = new Set([
   "alwaysUseImplicitOrderBy",
   "firebaseVersion",
@@ -60,15 +60,15 @@ function readSettings(given: Readonly<Record<string, unknown>>): Reading {
   if (isGiven(credentials)) {
     const json = typeof credentials === "object" ? credentialsJson(credentials) : undefined;
     if (json === undefined) return { obstacle: "credentials" };
-    // They win over a file there, too.
+    // In the client too, credentials win over a file.
     delete settings.keyFilename;
     settings.credentials = json;
   }
-  // Who asks for it may have no way for gRPC.
+  // Whoever sets it may be on a network that gRPC cannot pass.
   if (isGiven(preferRest) && preferRest !== false) return { obstacle: "preferRest" };
   for (const [name, value] of Object.entries(others)) {
     if (!isGiven(value) || INDIFFERENT.has(name)) continue;
-    // Once it has spoken to an emulator, the client notes there what it says to all of them.
+    // After its first call to an emulator, the client itself has put this header there.
     if (name === "customHeaders" && ssl === false && isDeepStrictEqual(value, OWNER)) continue;
     return { obstacle: name };
   }
@@ -76,9 +76,9 @@ function readSettings(given: Readonly<Record<string, unknown>>): Reading {
   const name = servicePath ?? apiEndpoint ?? PUBLIC_HOST;
   if (typeof name !== "string") return { obstacle: "the host" };
   const host = isGiven(port) ? `${name}:${Number(port)}` : name;
-  // Without TLS, the client takes the server for an emulator and says that it may do everything.
+  // Without TLS, the client treats the server as an emulator and sends an administrator's token.
   if (ssl === false) settings.emulatorHost = host;
-  // The native connection cannot do without a certificate that it trusts.
+  // The native connection always verifies certificates.
   else if (!nodeVerifies()) return { obstacle: "NODE_TLS_REJECT_UNAUTHORIZED=0" };
   else settings.host = host;
   return { settings };

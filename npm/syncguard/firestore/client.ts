@@ -31,29 +31,29 @@ type Database = {
     run: (transaction: Transaction) => Promise<void>,
     options?: { maxAttempts: number },
   ) => Promise<unknown>;
-  /** Of Google's client alone. */
+  /** Only in Google's client. */
   _clientPool?: { terminated?: unknown };
 };
 
-/** What was found; `refs` are the documents of a query by their ids. */
+/** The result of a read; `refs` are the documents of a query by their ids. */
 type Found = { answer: unknown; refs: Map<string, Reference> };
 
-/** A transaction that has read and waits for what to do. */
+/** A transaction that has read and waits for its writes. */
 type Open = {
   refs: Map<string, Reference>;
-  /** Lets it write and end; with `null`, end without. */
+  /** Makes it write and end; with `null`, end without writes. */
   decide: (writes: readonly FirestoreWrite[] | null) => void;
   ended: Promise<void>;
 };
 
-/** How to carry out the core's calls on `client`. */
+/** The function that carries out the core's requests on `client`. */
 export function driveClient(client: FirestoreClient): (call: FirestoreCall) => Promise<unknown> {
   const db = client as unknown as Database;
   const transactions = new Map<number, Open>();
 
   return async (call) => {
-    // Reads of Google's client would never end then, and reject a promise of its own that nobody hears: that ends the
-    // process.
+    // On a terminated client, reads would never end, and a promise inside the client would be rejected without a
+    // handler, which ends the process.
     if (db._clientPool?.terminated === true) throw terminated();
     if ("open" in call) return await open(call.open, call.read, call.limitMs);
     if ("read" in call) return (await readAlone(db, call.read)).answer;
@@ -68,7 +68,7 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
       transaction?.decide(null);
       return null;
     }
-    // It came too late: nothing was written.
+    // The request came after the limit: the transaction has ended without writes.
     if (transaction === undefined) throw conflict();
     transaction.decide(call.writes);
     await transaction.ended;
@@ -94,7 +94,7 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
       };
       const ended = transact(db, read, write);
       transactions.set(number, { refs, decide, ended });
-      // Whoever should decide may have gone.
+      // The operation that should commit or roll back may have ended.
       const limit = setTimeout(() => {
         transactions.delete(number);
         decide(null);
@@ -107,7 +107,7 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
   }
 }
 
-/** Prints the core's warning of a lock id that several documents carry. */
+/** Prints the core's warning that several documents have the same lock id. */
 export async function warnOfDuplicates({ duplicate }: FirestoreWarning): Promise<void> {
   const { lockIdHash, live, expired } = duplicate;
   console.warn(
@@ -124,20 +124,20 @@ function terminated(): Error {
   return Object.assign(new Error("the client has been terminated"), { code: 3 });
 }
 
-/** What Firestore says when it was not reached, or was and could not answer. */
+/** The error that Firestore gives when it is unknown whether the request was carried out. */
 function unknownOutcome(): Error {
   return Object.assign(new Error("the client repeated the transaction"), { code: 14 });
 }
 
-/** What Firestore says when another transaction was in the way, and nothing was written. */
+/** The error that Firestore gives after a conflict with another transaction, when nothing was written. */
 function conflict(): Error {
   return Object.assign(new Error("the transaction has to be repeated"), { code: 10 });
 }
 
 /**
- * Runs a transaction once. A client that repeats it by itself would write what was decided about documents that have
- * changed since: the repetition is refused. Before there were writes, the core can begin anew; after, nobody knows
- * whether they were carried out.
+ * Runs a transaction once. If a client repeats it by itself, the repetition is refused: its writes were decided from
+ * documents that may have changed since. Before there were writes, that counts as a conflict, and the core starts again.
+ * After there were writes, it is unknown whether they were carried out.
  */
 async function transact(
   db: Database,
@@ -171,17 +171,17 @@ async function readWithin(
     return ofQuery(docs, Date.now());
   }
   const references = reads.documents.map((ref) => reference(db, ref));
-  // One round trip; with several, the first has to start the transaction.
+  // `getAll` takes one round trip. Several reads would take two, because the first has to start the transaction.
   const found =
     references.length > 1 && typeof transaction.getAll === "function"
       ? await transaction.getAll(...references)
       : await Promise.all(references.map((ref) => transaction.get(ref)));
-  // Captured in the transaction, where the documents are.
+  // The time is taken inside the transaction, after its reads.
   return byName(reads.documents, found, Date.now());
 }
 
 async function readAlone(db: Database, reads: FirestoreReads): Promise<Found> {
-  // Before reading: by the time of the answer, a lock that was extended meanwhile would look expired.
+  // Taken before the read: by the time of the answer, a lock that was extended in the meantime would look expired.
   const nowMs = Date.now();
   if (!("documents" in reads)) return ofQuery((await query(db, reads).get()).docs, nowMs);
   const references = reads.documents.map((ref) => reference(db, ref));
@@ -206,7 +206,7 @@ function ofQuery(found: Document[], nowMs: number): Found {
   return { answer: { nowMs, documents }, refs };
 }
 
-/** The fields that locks have use for, in the words of JSON: clients may be set to give big integers. */
+/** The fields that locks use, as JSON values: clients may be configured to give numbers as BigInt. */
 function plain(data: Record<string, unknown>): Fields {
   const fields: Fields = {};
   for (const [name, value] of Object.entries(data)) {

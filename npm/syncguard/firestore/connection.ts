@@ -44,7 +44,7 @@ export function readConnection(given: unknown): FirestoreSettings {
   return settings as FirestoreSettings;
 }
 
-/** Credentials as the text of a key file, `undefined` if they are no plain data. */
+/** Credentials as the text of a key file; `undefined` if they are not plain data. */
 export function credentialsJson(credentials: unknown): string | undefined {
   try {
     return JSON.stringify(credentials);
@@ -54,8 +54,8 @@ export function credentialsJson(credentials: unknown): string | undefined {
 }
 
 /**
- * The database that a `firestore:` URL names: `firestore://project` or `firestore://project/database`; `firestore:` leaves
- * it to the environment, as credentials always are.
+ * The database that a `firestore:` URL names: `firestore://project` or `firestore://project/database`. With `firestore:`
+ * it is taken from the environment, as the credentials always are.
  *
  * @throws LockError `InvalidArgument`
  */

@@ -1,4 +1,4 @@
-/** What users see of the Firestore backend. */
+/** The public types of the Firestore backend. */
 
 import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
 
@@ -9,15 +9,15 @@ export interface FirestoreCapabilities extends BackendCapabilities {
   timeAuthority: "client";
 }
 
-/** A client of yours: an instance of `Firestore` of `@google-cloud/firestore`, or anything with its methods. */
+/** Your client: an instance of `Firestore` of `@google-cloud/firestore`, or any object with its methods. */
 export interface FirestoreClient {
   collection: (...args: never[]) => unknown;
   runTransaction: (...args: never[]) => unknown;
 }
 
 /**
- * Which database, and who you are to it, in the words of `@google-cloud/firestore`. What is not said is taken from the
- * environment.
+ * Which database to use and how to authenticate, with the option names of `@google-cloud/firestore`. Missing options are
+ * taken from the environment.
  */
 export interface FirestoreConnectionOptions {
   /** The Google Cloud project. Default: GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, else that of the credentials. */
@@ -31,9 +31,9 @@ export interface FirestoreConnectionOptions {
   credentials?: Readonly<Record<string, unknown>> | undefined;
   /** The path of a key file, instead of `credentials`. It is read by the first operation. */
   keyFilename?: string | undefined;
-  /** `host:port` of an emulator, which asks for no credentials. Default: FIRESTORE_EMULATOR_HOST. */
+  /** `host:port` of an emulator, which needs no credentials. Default: FIRESTORE_EMULATOR_HOST. */
   emulatorHost?: string | undefined;
-  /** Another server than Google's public one: `host` or `host:port`. */
+  /** A server other than Google's public one: `host` or `host:port`. */
   host?: string | undefined;
   /** Whether `host` speaks TLS. Default true. */
   ssl?: boolean | undefined;
@@ -43,24 +43,24 @@ export interface FirestoreConnectionOptions {
 export interface FirestoreBackendOptions extends CommonBackendOptions {
   /** The collection of locks. Default `"locks"`. */
   collection?: string | undefined;
-  /** The collection of fence counters; another one than that of locks. Default `"fence_counters"`. */
+  /** The collection of fence counters, which must not be that of the locks. Default `"fence_counters"`. */
   fenceCollection?: string | undefined;
   /**
-   * Milliseconds after which an operation fails, its retries after conflicts included; at most an hour. Default 5000.
+   * Milliseconds after which an operation fails, including its retries after conflicts; at most an hour. Default 5000.
    */
   operationTimeoutMs?: number | undefined;
   /**
-   * Who carries operations to Firestore.
+   * How operations get to Firestore.
    *
-   * - `"native"`: a connection of this package. From a client only its settings are read.
-   * - `"client"`: the client's own transactions.
+   * - `"native"`: over a connection of this package. Of a client, only the settings are used.
+   * - `"client"`: through the client's own transactions.
    *
-   * Default: native wherever all settings that matter can be carried over, else the client.
+   * Default: native if all settings that matter can be carried over, else the client.
    */
   transport?: "native" | "client" | undefined;
 }
 
-/** The options with nothing left open. */
+/** The options, with the defaults filled in. */
 export interface FirestoreConfig {
   collection: string;
   fenceCollection: string;

@@ -1,4 +1,4 @@
-/** What the addon has for Forrst. Answers are JSON. */
+/** The addon's exports for Forrst. Answers are JSON. */
 
 import type { AcquisitionPolicy } from "../lock/defaults.js";
 import { addon as native } from "../native/addon.js";
@@ -11,7 +11,7 @@ export type ForrstOptions = Omit<exported.ForrstOptions, "waiting"> & {
   readonly waiting: Pick<AcquisitionPolicy, keyof exported.ForrstOptions["waiting"]>;
 };
 
-/** The same with what Rust's types do not tell. */
+/** The same, with more precise types than Rust's. */
 export const addon = native as unknown as Omit<Native, "ForrstOptions"> & {
   ForrstOptions: new (...args: ConstructorParameters<Native["ForrstOptions"]>) => ForrstOptions;
 };

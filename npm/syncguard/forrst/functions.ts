@@ -26,7 +26,7 @@ export function createFunctions<C extends BackendCapabilities>(
       return call.answer();
     }
     const { lockId } = call.owned(await find(backend, key, signal));
-    // By its id: a lock that has taken its place meanwhile is left alone.
+    // By its lock id, so that a newer lock on the same key is not touched.
     const result = await backend.release({ lockId, signal });
     return call.released(result.ok ? undefined : (failureReason(result) ?? "not-found"));
   };
@@ -67,7 +67,7 @@ function serve(run: Run): AtomicLockFunction {
   };
 }
 
-/** The lock on `key`, with what lookups otherwise hide. */
+/** The lock on `key`, with its raw identifiers, which lookups otherwise hide. */
 async function find<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,
   key: string,

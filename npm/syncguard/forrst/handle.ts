@@ -1,6 +1,6 @@
-/** Serving a request under the lock that it asks for. */
+/** Serves a request while holding the lock that it asks for. */
 
-import { acquireUntilHeld } from "../lock/acquisition.js";
+import { acquireUntilHeld } from "../lock/waiting.js";
 import { createLockHandle } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/release.js";
 import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
@@ -49,11 +49,11 @@ export function createHandle<C extends BackendCapabilities>(
     }
 
     const { lockId } = held;
-    /** Ends the lock after the function. Gives whether the lock had been lost by then. */
+    /** Releases or keeps the lock after the function. Returns whether it was lost before. */
     const end = async (): Promise<boolean> => {
       if (!requested.autoRelease) return false;
       try {
-        // Without the signal: it may have ended the work, and must not keep the lock held.
+        // Without the signal: if it has aborted the work, the lock must still be released.
         return !(await backend.release({ lockId })).ok;
       } catch (error) {
         reportReleaseError(error, lockId, key, onReleaseError);
@@ -76,11 +76,11 @@ export function createHandle<C extends BackendCapabilities>(
   };
 }
 
-/** The lock that a request asks for; none if it does not use the extension. Throws a {@link Refusal}. */
+/** The lock that a request asks for; `undefined` if it does not use the extension. Throws a {@link Refusal}. */
 function readRequest(request: ForrstRequest, name: unknown): RequestedLock | undefined {
   const extensions: unknown = request.extensions;
   if (extensions === undefined || extensions === null) return undefined;
-  // Not ignored: whoever sends something else may think that a lock protects the call.
+  // An error, because whoever sends something else may think that a lock protects the call.
   if (!Array.isArray(extensions)) throw rules.invalidRequest("extensions", "must be an array");
   const own = extensions.filter(
     (extension: unknown) => (extension as { urn?: unknown } | null)?.urn === URNS.urn,
@@ -112,7 +112,7 @@ function checkResponse(response: unknown): void {
   }
 }
 
-/** The response with the extension's data; the data of other extensions stay. */
+/** The response with the extension's data added. The data of other extensions stay. */
 function withData(response: ForrstResponse, data: unknown): ForrstResponse {
   const others = (response.extensions ?? []).filter(({ urn }) => urn !== URNS.urn);
   return { ...response, extensions: [...others, { urn: URNS.urn, data }] };

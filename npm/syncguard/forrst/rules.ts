@@ -1,4 +1,4 @@
-/** The extension's rules. They are in the core; this calls it and parses its JSON. */
+/** The extension's rules. They are in the core: this module calls it and parses its JSON. */
 
 import { LockError } from "../native/errors.js";
 import type { ForrstFound, ForrstRelease } from "../native/exports.js";
@@ -14,7 +14,7 @@ export const URNS = addon.forrstUrns() as {
   readonly status: "urn:cline:forrst:ext:atomic-lock:fn:status";
 };
 
-/** Says that a request is answered with an error. It never leaves this package. */
+/** Thrown inside this package when a request has to be answered with an error. */
 export class Refusal extends Error {
   constructor(
     readonly error: ForrstError,
@@ -24,7 +24,7 @@ export class Refusal extends Error {
     super(error.message);
   }
 
-  /** The response that says why `request` is not served. */
+  /** The response that says why `request` is refused. */
   responseTo({ protocol, id }: ForrstRequest): ForrstResponse {
     const response = { protocol, id, result: null, errors: [this.error] };
     const { data } = this;
@@ -41,7 +41,7 @@ export interface RequestedLock {
   readonly waiting: ForrstOptions["waiting"];
   /** The extension's data in the response. */
   acquired(expiresAtMs: number, lost: boolean): unknown;
-  /** What to answer when the lock stayed held. */
+  /** The refusal for a lock that others kept. */
   contention(): Refusal;
 }
 
@@ -61,7 +61,7 @@ export function readOptions(functionName: string, options: unknown): RequestedLo
   };
 }
 
-/** A call of the release function. What it refuses it throws as a {@link Refusal}. */
+/** A call of the release function. It throws a {@link Refusal} if the release is refused. */
 export class ReleaseCall {
   /** The full key of the lock. */
   readonly key: string;
@@ -76,7 +76,7 @@ export class ReleaseCall {
   readonly start: StartOn = (handle, operation, cancellable) =>
     this.native.start(handle, operation, cancellable);
 
-  /** The result, once what `start` began has ended. */
+  /** The result, once the operation that `start` began has ended. */
   answer(): unknown {
     return parse(() => this.native.answer());
   }
@@ -87,7 +87,7 @@ export class ReleaseCall {
     return found as Found;
   }
 
-  /** The result of the release of that lock. `absent` says why there was nothing to release, where that was so. */
+  /** The result of the release of that lock. If there was nothing to release, `absent` says why. */
   released(absent: string | undefined): unknown {
     return parse(() => this.native.released(absent));
   }
@@ -118,7 +118,7 @@ function parse(run: () => string): unknown {
   return JSON.parse(call(run)) as unknown;
 }
 
-/** Calls the addon; what it throws becomes a {@link Refusal} or a LockError. */
+/** Calls the addon and turns its errors into a {@link Refusal} or a LockError. */
 function call<T>(run: () => T): T {
   try {
     return run();
@@ -130,7 +130,7 @@ function call<T>(run: () => T): T {
       retryable: boolean;
       data?: unknown;
     };
-    // Servers can read it, but it is not in their JSON.
+    // Not enumerable, so that servers can read it but it is not in their JSON.
     Object.defineProperty(refused.error, "retryable", { value: refused.retryable });
     throw new Refusal(refused.error, refused.data);
   }

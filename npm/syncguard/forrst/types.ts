@@ -1,4 +1,4 @@
-/** Requests and responses of the Forrst protocol, as far as the atomic-lock extension needs them. */
+/** The parts of the Forrst protocol's requests and responses that the atomic-lock extension uses. */
 
 import type { BackendCapabilities, LockHandle, OnReleaseError } from "../lock/types.js";
 
@@ -12,11 +12,11 @@ export interface ForrstExtension {
   readonly data?: unknown;
 }
 
-/** A request. Servers may know more members. */
+/** A request. It may have more members. */
 export interface ForrstRequest {
   /** `{ name: "forrst", version: "0.1.0" }` */
   readonly protocol?: unknown;
-  /** Comes back in the response. */
+  /** Copied into the response. */
   readonly id?: unknown;
   /** Which function, and with what. */
   readonly call: {
@@ -43,7 +43,7 @@ export interface ForrstError {
   readonly retryable?: boolean;
 }
 
-/** A response. Servers may know more members. */
+/** A response. It may have more members. */
 export interface ForrstResponse {
   /** As in the request. */
   readonly protocol?: unknown;
@@ -53,7 +53,7 @@ export interface ForrstResponse {
   readonly result?: unknown;
   /** What went wrong. */
   readonly errors?: readonly ForrstError[] | undefined;
-  /** What extensions have to say. */
+  /** The data of extensions. */
   readonly extensions?: readonly ForrstExtension[] | undefined;
 }
 
@@ -67,8 +67,8 @@ export type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities
 /** Options of one call of `handle` or of a system function. */
 export interface AtomicLockCallOptions {
   /**
-   * Ends the waiting for the lock. The function finds it in the lock's handle and should heed it. The release does not
-   * depend on it.
+   * Ends the waiting for the lock. It is also in the handle that the function gets, which should stop when it is aborted.
+   * The lock is released either way.
    */
   readonly signal?: AbortSignal | undefined;
 }
@@ -76,12 +76,12 @@ export interface AtomicLockCallOptions {
 /** Options of {@link createAtomicLock}. */
 export interface AtomicLockOptions {
   /**
-   * Whether a request may force a release. Only `true` allows it. Without this option nobody may.
+   * Whether a request may force a release. Only `true` allows it; without this option, no request may.
    *
-   * What it throws rejects the call, and the lock stays.
+   * If it throws, the call is rejected with that, and the lock stays.
    */
   readonly authorize?: ((request: ForrstRequest) => boolean | Promise<boolean>) | undefined;
-  /** Is told of an automatic release that failed; the response stays the same. Default: as for `lock()`. */
+  /** Called when an automatic release fails; the response stays the same. Default: as for `lock()`. */
   readonly onReleaseError?: OnReleaseError | undefined;
 }
 
@@ -109,12 +109,12 @@ export interface AtomicLock<C extends BackendCapabilities = BackendCapabilities>
    * returned as it is.
    * A call of a system function is answered without `next`.
    *
-   * What `next` throws, the caller gets; the lock is released first. Bad options, contention and the errors of the
-   * system functions are responses with `errors`.
+   * If `next` throws, the lock is released and the caller gets the same error. Bad options, contention and the errors of
+   * the system functions become responses with `errors`.
    *
    * @param request - the request; it is not changed
    * @param next - the server's own handling; gets the same request, and the lock if the request asked for one
-   * @throws LockError what the store failed with; `Aborted` if `options.signal` ended the waiting
+   * @throws LockError the store's error; `Aborted` if `options.signal` ended the waiting
    */
   handle<Request extends ForrstRequest>(
     request: Request,

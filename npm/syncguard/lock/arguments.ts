@@ -1,9 +1,9 @@
 /**
- * What callers hand to functions of every backend, checked before anything starts: what is wrong is refused in the same turn
- * of the event loop.
+ * Checks the arguments that all backends share. This happens before anything starts, so wrong arguments are refused in the
+ * same turn of the event loop.
  *
- * What most callers pass is seen to be right at once. Everything else is for the core to judge, whose rules these are; asking
- * it costs a call into the addon.
+ * The usual arguments are accepted here without a call into the addon. All others are judged by the core, which has the
+ * rules.
  */
 
 import { constants } from "../native/constants.js";
@@ -12,7 +12,7 @@ import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
 import type { BackendCapabilities, LockBackendLike, OnReleaseError } from "./types.js";
 
-/** A key of so many code units is short enough, whatever NFC makes of it: at most nine bytes of UTF-8 of each. */
+/** A key of so many code units is short enough in any case: NFC makes at most nine bytes of UTF-8 of each. */
 const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);
 
 const LOCK_ID = new RegExp(`^[\\w-]{${constants.lockIdLength}}$`);
@@ -21,7 +21,7 @@ const LOCK_ID = new RegExp(`^[\\w-]{${constants.lockIdLength}}$`);
 export function checkKey(key: unknown): asserts key is string {
   if (typeof key === "string" && key !== "" && key.isWellFormed()) {
     if (key.length <= SURELY_SHORT) return;
-    // As many bytes as code units: it is ASCII, which NFC leaves alone.
+    // With as many bytes as code units it is ASCII, which NFC does not change.
     if (key.length <= MAX_KEY_LENGTH_BYTES && Buffer.byteLength(key) === key.length) return;
   }
   core.normalizeAndValidateKey(key as string);
@@ -39,7 +39,7 @@ export function checkTtl(ttlMs: unknown): asserts ttlMs is number {
   }
 }
 
-/** The owner label that was given, if any; `null` counts as none. */
+/** The owner label, if one was given; `null` counts as none. */
 export function readOwner(owner: string | null | undefined): string | undefined {
   if (owner === undefined || owner === null) return undefined;
   core.validateOwner(owner);
@@ -53,7 +53,7 @@ export function resolveTtl(ttlMs: number | null | undefined): number {
   return ttlMs;
 }
 
-/** Refuses what disposal cannot use. */
+/** Refuses options that disposal cannot use. */
 export function checkDisposal(
   onReleaseError: OnReleaseError | undefined,
   disposeTimeoutMs: number | undefined,
@@ -67,7 +67,7 @@ export function checkDisposal(
   }
 }
 
-/** Refuses what has not the methods of a backend. */
+/** Refuses objects without the methods of a backend. */
 export function checkBackend<C extends BackendCapabilities>(backend: LockBackendLike<C>): void {
   const given = backend as Partial<LockBackendLike<C>> | null | undefined;
   if (typeof given?.acquire !== "function" || typeof given.release !== "function") {

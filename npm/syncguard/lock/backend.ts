@@ -1,4 +1,4 @@
-/** A backend as users see it, around a store that the addon has opened. */
+/** The public interface of a backend, around a store that the addon has opened. */
 
 import { setImmediate } from "node:timers";
 import { addContext } from "../native/errors.js";
@@ -7,7 +7,7 @@ import { checkAborted, readSignal } from "../native/signal.js";
 import type { Store } from "../native/store.js";
 import { invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/warnings.js";
-import { attemptTimeoutMs, markChecksKeys } from "./acquisition.js";
+import { attemptTimeoutMs, markChecksKeys } from "./waiting.js";
 import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { allowDirect, type Direct } from "./direct.js";
@@ -30,14 +30,14 @@ import type {
 } from "./types.js";
 import { hashKey, logFenceWarning } from "./values.js";
 
-/** Taken when this is loaded: fake timers of users' tests must not hold up the end of a backend. */
+/** Read when this module is loaded, so that fake timers in users' tests cannot delay closing a backend. */
 const afterMicrotasks = setImmediate;
 
 const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner"]);
 
 /**
- * Puts the public interface around a store. Everything asynchronous rejects and never throws. What is wrong with
- * arguments is found before the first `await`, so that the promise is rejected already when the caller gets it.
+ * Puts the public interface around a store. Asynchronous methods reject and never throw. Wrong arguments are found before
+ * the first `await`, so the promise is already rejected when the caller gets it.
  */
 export function createBackend<C extends BackendCapabilities>(
   store: Store,
@@ -54,8 +54,8 @@ export function createBackend<C extends BackendCapabilities>(
     if (closing !== undefined) throw invalid("the backend is closed");
   };
   /**
-   * How many releases and direct calls run, and how many acquisitions that may be cancelled and then release what they
-   * were granted.
+   * How many releases and direct operations run, plus the acquisitions that can be cancelled, because a cancelled acquisition
+   * releases the lock that it may still be granted.
    */
   let running = 0;
   let lastEnded: (() => void) | undefined;
@@ -64,11 +64,11 @@ export function createBackend<C extends BackendCapabilities>(
     if (running === 0) lastEnded?.();
   };
 
-  /** Releases are let through until nothing that was cancelled can be granted any more. */
+  /** Waits until no cancelled acquisition can be granted a lock any more. Until then, releases are still allowed. */
   async function finish(): Promise<void> {
     await idle();
-    // lock() looks at its signals once more after its attempt, and then releases by itself. It gets there in this turn
-    // of the event loop, however many wrappers are between.
+    // lock() checks its signals once more after an attempt, and then releases by itself. It does so in this turn of the
+    // event loop, however many wrappers are in between.
     await new Promise<void>((resolve) => {
       afterMicrotasks(resolve);
     });
@@ -106,7 +106,7 @@ export function createBackend<C extends BackendCapabilities>(
         if (grant === null) return noLock();
         const { lockId, fence, expiresAtMs } = grant;
         if (signal?.aborted === true) {
-          // Granted while the signal came: who cancelled does not expect a lock.
+          // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
           releaseInBackground(backend, lockId, key, disposal.onReleaseError);
           checkAborted(signal);
         }
@@ -230,14 +230,14 @@ export function createBackend<C extends BackendCapabilities>(
   return markChecksKeys(allowDirect(backend, direct));
 }
 
-/** The signal of an operation that is to start now, if there is one. */
+/** The signal of an operation that is about to start, if there is one. */
 function startingSignal(opts: { signal?: AbortSignal | undefined }): AbortSignal | undefined {
   const signal = readSignal(opts.signal);
   checkAborted(signal);
   return signal;
 }
 
-/** The arguments of an operation, if there are any. */
+/** Checks that an operation was given an object of arguments. */
 function given<Options extends object>(opts: Options): Options {
   if (typeof opts !== "object" || opts === null) {
     throw invalid("the operation needs an options object");

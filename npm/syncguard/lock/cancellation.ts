@@ -1,28 +1,28 @@
-/** The two signals that can end the waiting for a lock, as one. */
+/** Combines the two signals that can end the waiting for a lock. */
 
 import { LockError } from "../native/errors.js";
 import { onAbort } from "../native/signal.js";
 
-/** What a race gives when a signal won. */
+/** The result of a race that a signal has won. */
 export const CANCELLED: unique symbol = Symbol("cancelled");
 
-/** Ends what is waited for as soon as a signal is aborted. `stop` it when done. */
+/** Ends a wait as soon as a signal is aborted. Call `stop` when done. */
 export interface Cancellation {
   /** Aborted with either signal. */
   readonly signal: AbortSignal;
   /** Throws if a signal is aborted. */
   check(): void;
-  /** What to throw after a cancellation. */
+  /** The error to throw after a cancellation. */
   error(): LockError;
   /** The promise, or `CANCELLED` if a signal comes first. */
   race<T>(promise: Promise<T>): Promise<T | typeof CANCELLED>;
-  /** Resolves after that many milliseconds, or at once with a signal. */
+  /** Resolves after that many milliseconds, or as soon as a signal is aborted. */
   sleep(delayMs: number): Promise<void>;
-  /** Takes the listeners off the signals. */
+  /** Removes the listeners from the signals. */
   stop(): void;
 }
 
-/** Listens to `config.signal` and `acquisition.signal`; nothing if neither is given. */
+/** Listens to `config.signal` and `acquisition.signal`; `undefined` if neither is given. */
 export function watchSignals(
   user: AbortSignal | undefined,
   acquisition: AbortSignal | undefined,
@@ -31,7 +31,7 @@ export function watchSignals(
   const single = user ?? acquisition;
   if (single === undefined) return undefined;
   const sources = [user, acquisition].filter((signal) => signal !== undefined);
-  // What waits now: one thing at a time.
+  // Ends the current wait. There is only one at a time.
   let wake: (() => void) | undefined;
   const both = user !== undefined && acquisition !== undefined && user !== acquisition;
   const joined = both ? new AbortController() : undefined;

@@ -1,19 +1,19 @@
 import { constants } from "../native/constants.js";
 import type { AcquisitionOptions } from "./types.js";
 
-/** How long past its end a lock still counts as held, in milliseconds: allows for clocks that differ. */
+/** How long after its end a lock still counts as held, in milliseconds: a margin for clocks that differ. */
 export const TIME_TOLERANCE_MS = constants.timeToleranceMs;
 
 /** The longest key, in bytes of UTF-8 after NFC normalisation. */
 export const MAX_KEY_LENGTH_BYTES = constants.maxKeyLengthBytes;
 
-/** What helpers assume where the caller says nothing; milliseconds. */
+/** The defaults of helpers for backends, in milliseconds. */
 export const BACKEND_DEFAULTS = Object.freeze({ ttlMs: constants.defaultTtlMs });
 
-/** How `lock()` waits where the caller says nothing; times in milliseconds. */
+/** How `lock()` waits by default; times in milliseconds. */
 export const LOCK_DEFAULTS = Object.freeze(constants.retry);
 
-/** Fences past `WARN` are reported; past `MAX` none are given out. Compare them as strings. */
+/** Fences above `WARN` are reported with a warning; above `MAX`, none are granted. Compare them as strings. */
 export const FENCE_THRESHOLDS = Object.freeze({
   MAX: constants.fenceMax,
   WARN: constants.fenceWarn,
@@ -28,27 +28,27 @@ export const BACKEND_LIMITS = Object.freeze({
   FIRESTORE: firestore.limitBytes,
 } as const);
 
-/** Bytes of a storage key that each store keeps for derived keys; for `makeStorageKey`. */
+/** The bytes of a storage key that each store reserves for derived keys; for `makeStorageKey`. */
 export const RESERVE_BYTES = Object.freeze({
   REDIS: redis.reserveBytes,
   POSTGRES: postgres.reserveBytes,
   FIRESTORE: firestore.reserveBytes,
 } as const);
 
-/** How to wait: every setting has a value, but there may be no signal. */
+/** How to wait: every setting has a value, except that there may be no signal. */
 export type AcquisitionPolicy = {
   [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<
     AcquisitionOptions[Option]
   >;
 } & Pick<AcquisitionOptions, "signal">;
 
-/** What backends take from their caller where it says something. */
+/** The options that override the defaults of a backend. */
 export interface BackendConfig {
   /** Milliseconds after which a lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
 }
 
-/** The options with the defaults of `lock()` where they say nothing, and the signal as it was given. */
+/** The options, with the defaults of `lock()` filled in and the signal unchanged. */
 export function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy {
   return {
     maxRetries: options?.maxRetries ?? LOCK_DEFAULTS.maxRetries,
@@ -60,7 +60,7 @@ export function mergeAcquisitionConfig(options?: AcquisitionOptions): Acquisitio
   };
 }
 
-/** The options with the defaults of backends where they say nothing. */
+/** The options, with the defaults of backends filled in. */
 export function mergeBackendConfig(config?: BackendConfig): { ttlMs: number } {
   return { ttlMs: config?.ttlMs ?? BACKEND_DEFAULTS.ttlMs };
 }

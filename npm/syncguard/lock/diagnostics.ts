@@ -10,12 +10,12 @@ import { hashKey } from "./values.js";
 /** The same symbol in every copy of this module. */
 const RAW_DATA: unique symbol = Symbol.for("syncguard.rawData") as never;
 
-/** The identifiers that a lookup hides. */
+/** The raw identifiers, which lookups hide. */
 export type RawIdentifiers = {
   key: string;
   lockId: string;
   owner?: string;
-  /** What the store's clock showed, in milliseconds since the Unix epoch. */
+  /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
   readAtMs?: number;
 };
 
@@ -40,7 +40,7 @@ export async function getByKey<C extends BackendCapabilities>(
   return await backend.lookup({ key, signal: opts?.signal });
 }
 
-/** The lock of that id, or `null`. Shows hashes, not identifiers. */
+/** The lock with that lock id, or `null`. Shows hashes, not identifiers. */
 export async function getById<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   lockId: string,
@@ -59,7 +59,7 @@ export async function getByKeyRaw<C extends BackendCapabilities>(
   return info && withRawData(info, key, "[backend does not provide raw lockId]");
 }
 
-/** The lock of that id with its raw identifiers, or `null`. Sensitive: for debugging only. */
+/** The lock with that lock id and its raw identifiers, or `null`. Sensitive: for debugging only. */
 export async function getByIdRaw<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   lockId: string,
@@ -70,10 +70,10 @@ export async function getByIdRaw<C extends BackendCapabilities>(
 }
 
 /**
- * Whether the lock of that id is held now.
+ * Whether the lock with that lock id is held now.
  *
- * For diagnostics only: by the time you act on it, it may have changed. `release` and `extend` check ownership
- * themselves.
+ * For diagnostics only: by the time you act on the answer, it may be out of date. `release` and `extend` check the
+ * ownership themselves.
  */
 export async function owns<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -82,7 +82,7 @@ export async function owns<C extends BackendCapabilities>(
   return Boolean(await backend.lookup({ lockId }));
 }
 
-/** What a lookup may show of a lock: hashes in place of identifiers, the fence if the backend has fences. */
+/** The part of a lock that a lookup may show: hashes in place of identifiers, and the fence if the backend has fences. */
 export function sanitizeLockInfo<C extends BackendCapabilities>(
   rawData: RawLockData,
   capabilities: Readonly<C>,
@@ -97,7 +97,7 @@ export function sanitizeLockInfo<C extends BackendCapabilities>(
   return info as LockInfo<C>;
 }
 
-/** Lets `getByKeyRaw` and `getByIdRaw` find the identifiers behind `info`; nothing else shows them. */
+/** Attaches the raw identifiers to `info`, visible only to `getByKeyRaw` and `getByIdRaw`. */
 export function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info {
   return Object.defineProperty(info, RAW_DATA, { value: raw, configurable: true });
 }

@@ -1,11 +1,11 @@
-/** Several operations of a backend as one call of the addon, where nobody can tell the difference. */
+/** Runs several operations of a backend as one call of the addon, if nobody can notice the difference. */
 
 import type { Failure } from "../native/operations.js";
 import type { Store } from "../native/store.js";
 import type { LockBackend } from "./types.js";
 
 /**
- * Runs an operation on a backend's own store, with the backend's checks before it and what it is about in its errors.
+ * Runs an operation on a backend's own store, as the backend would: with its checks before, with the key in errors, and
  * `close()` waits for it.
  */
 export type Direct = <T>(
@@ -18,7 +18,7 @@ type Methods = Pick<LockBackend, "lookup" | "release">;
 
 const known = new WeakMap<object, { direct: Direct; methods: Methods }>();
 
-/** Notes how to reach the store of a backend. */
+/** Registers how to reach the store of a backend. */
 export function allowDirect<Backend extends Methods>(backend: Backend, direct: Direct): Backend {
   const { lookup, release } = backend;
   known.set(backend, { direct, methods: { lookup, release } });
@@ -26,8 +26,8 @@ export function allowDirect<Backend extends Methods>(backend: Backend, direct: D
 }
 
 /**
- * How to reach the store of a backend. Nothing for a wrapper, such as that of `withTelemetry()`, for a copy, and for a
- * backend whose methods somebody has replaced: whoever stands before the store is to see each operation.
+ * How to reach the store of a backend. `undefined` for a wrapper such as that of `withTelemetry()`, for a copy, and for a
+ * backend whose methods were replaced, because these have to see each operation.
  */
 export function directAccess(backend: Methods): Direct | undefined {
   const entry = known.get(backend);

@@ -1,4 +1,4 @@
-/** Handles: what a granted lock can do, and what happens when its block ends. */
+/** Handles: the methods of a granted lock, and its release at the end of a block. */
 
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
@@ -17,21 +17,21 @@ import type {
   OnReleaseError,
 } from "./types.js";
 
-/** What handles need of a backend. */
+/** The part of a backend that handles need. */
 type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
   readonly capabilities?: Readonly<C>;
 };
 
-/** The longest wait that setTimeout takes: it turns longer ones into none. */
+/** The longest wait that setTimeout supports: it does not wait at all for longer ones. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** How a handle ends. */
+/** How a handle is disposed of. */
 export type DisposalOptions = {
   readonly onReleaseError?: OnReleaseError | undefined;
   readonly disposeTimeoutMs?: number | undefined;
 };
 
-/** How a handle is to end, as given; `null` counts as not given. */
+/** The options for disposal; `null` counts as not given. */
 export function readDisposal(given: DisposalOptions): DisposalOptions {
   const onReleaseError = given.onReleaseError ?? undefined;
   const disposeTimeoutMs = given.disposeTimeoutMs ?? undefined;
@@ -39,15 +39,15 @@ export function readDisposal(given: DisposalOptions): DisposalOptions {
   return { onReleaseError, disposeTimeoutMs };
 }
 
-// Wrappers of a backend bind results to themselves and must keep how they end.
+// Wrappers of a backend make new handles from results, and must keep the options for disposal.
 const disposalOf = new WeakMap<object, DisposalOptions>();
 
-/** How the handle of a result ends, as far as it differs from the default. */
+/** How the handle of a result is disposed of, if not by default. */
 export function disposalOptions(result: object): DisposalOptions | undefined {
   return disposalOf.get(result);
 }
 
-/** Notes how the handle of a result ends, if not by default. */
+/** Remembers how the handle of a result is disposed of, if not by default. */
 export function rememberDisposal(result: object, options: DisposalOptions): void {
   if (options.onReleaseError !== undefined || options.disposeTimeoutMs !== undefined) {
     disposalOf.set(result, options);
@@ -60,16 +60,16 @@ export function noLock<C extends BackendCapabilities>(): DecoratedAcquireResult<
 }
 
 /**
- * A granted lock with what can be done with it: the members of `result`, `release`, `extend` and disposal. For a result
- * without a lock the methods do nothing.
+ * The handle of a granted lock: the members of `result`, and the methods `release`, `extend` and disposal. For a result
+ * without a lock, the methods do nothing.
  *
  * @param backend - where the lock is held; only its `release` and `extend` are used
  * @param result - what its `acquire` returned
  * @param key - the lock's key, for `onReleaseError`
- * @param onReleaseError - hears of a release that failed during disposal; the default logs to the console unless
- *   `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`
- * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and no longer waits for it;
- *   `onReleaseError` hears what the release is rejected with, then or later, and nothing if it never ends
+ * @param onReleaseError - called when a release fails during disposal; the default logs to the console, unless `NODE_ENV`
+ *   is `production` and `SYNCGUARD_DEBUG` is not `true`
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it;
+ *   `onReleaseError` is called when the release is rejected, then or later, and not at all if it never ends
  */
 export function createDisposableHandle<C extends BackendCapabilities>(
   backend: Mutations<C>,
@@ -78,7 +78,7 @@ export function createDisposableHandle<C extends BackendCapabilities>(
   onReleaseError?: OnReleaseError,
   disposeTimeoutMs?: number,
 ): AsyncLock<C>;
-/** The same for a result that may be without a lock. */
+/** The same for a result that may have no lock. */
 export function createDisposableHandle<C extends BackendCapabilities>(
   backend: Mutations<C>,
   result: AcquireResult<C>,
@@ -95,7 +95,7 @@ export function createDisposableHandle<C extends BackendCapabilities>(
 ): DecoratedAcquireResult<C> {
   const options = readDisposal({ onReleaseError, disposeTimeoutMs });
   if (!result.ok) return { ...result, ...NO_LOCK };
-  // The members alone: whoever granted it may have bound methods of the same names to itself.
+  // Only the members: the result may already have methods of these names that are bound to another backend.
   const { lockId } = result;
   const held = addHandle({ ...result }, backend, lockId, key, options) as unknown as AsyncLock<C>;
   rememberDisposal(held, options);
@@ -103,10 +103,10 @@ export function createDisposableHandle<C extends BackendCapabilities>(
 }
 
 /**
- * Gives `target` the methods of {@link createDisposableHandle} for a lock that is held, with options that are checked.
+ * Gives `target` the methods of {@link createDisposableHandle} for a lock that is held. The options must be checked.
  *
- * They are assigned one by one because every acquisition comes through here: V8 takes several times as long for an
- * object literal with a computed name, and for a spread.
+ * The methods are assigned one by one, because every acquisition comes through here, and an object literal with a computed
+ * name or a spread takes V8 several times as long.
  */
 export function addHandle<Target extends { expiresAtMs: number }>(
   target: Target,
@@ -115,12 +115,12 @@ export function addHandle<Target extends { expiresAtMs: number }>(
   key: string,
   options: DisposalOptions,
 ): Target & DisposableLockHandle {
-  // The one release, whoever started it: the holder or the end of the block.
+  // There is only one release, started either by the holder or by the end of the block.
   let releasing: Promise<unknown> | undefined;
   const held = target as Target & Mutable<DisposableLockHandle>;
   held.release = async (signal) => {
     if (releasing !== undefined) return { ok: false };
-    // First, because there is one release only, and a signal that cannot be used must not be what it is spent on.
+    // Checked first: an unusable signal must not use up the only release.
     if (signal !== undefined) checkAborted(readSignal(signal));
     const release = callRelease(backend, lockId, signal);
     releasing = release;
@@ -132,14 +132,14 @@ export function addHandle<Target extends { expiresAtMs: number }>(
       releasing = dispose(backend, lockId, key, options);
       await releasing;
     } else {
-      // Whoever started the release hears of its error.
+      // Its error goes to whoever started the release.
       await releasing.catch(() => undefined);
     }
   };
   return held;
 }
 
-/** The `extend` of a handle, which shows when the lock ends from then on. */
+/** The `extend` method of a handle, which also updates its `expiresAtMs`. */
 export function extendMethod(
   handle: { expiresAtMs: number },
   backend: Pick<LockBackend, "extend">,
@@ -173,14 +173,14 @@ export function decorateAcquireResult<C extends BackendCapabilities>(
 export function isDecorated<C extends BackendCapabilities>(
   result: AcquireResult<C>,
 ): result is DecoratedAcquireResult<C> {
-  // Backends may be written by anyone, and return anything.
+  // Anyone may have written the backend, and it may return anything.
   const handle = result as Partial<DisposableLockHandle> | null | undefined;
   return typeof handle?.release === "function" && typeof handle[Symbol.asyncDispose] === "function";
 }
 
 /**
- * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is passed on as
- * it is: there is nothing to dispose of.
+ * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is returned as
+ * it is, because there is nothing to dispose of.
  *
  * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
  */
@@ -199,7 +199,7 @@ export async function acquireHandle<C extends BackendCapabilities>(
   );
 }
 
-/** What there is to do without a lock: nothing. */
+/** The methods of a handle without a lock, which do nothing. */
 const NO_LOCK: DisposableLockHandle = {
   release: async () => ({ ok: false }),
   extend: async () => ({ ok: false }),
@@ -224,7 +224,7 @@ async function dispose(
   else await endWithin(disposeTimeoutMs, release);
 }
 
-/** Runs what never rejects, but waits for it no longer than `timeoutMs`; then aborts its signal. */
+/** Calls `run`, which never rejects. After `timeoutMs`, aborts its signal and stops waiting. */
 function endWithin(timeoutMs: number, run: (signal: AbortSignal) => Promise<void>): Promise<void> {
   return new Promise((resolve) => {
     const controller = new AbortController();

@@ -1,8 +1,8 @@
-/** Waiting for a lock and holding it: while a callback runs, or until its holder releases it. */
+/** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
 import { checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
-import { acquireUntilHeld } from "./acquisition.js";
+import { acquireUntilHeld } from "./waiting.js";
 import { checkBackend, resolveTtl } from "./arguments.js";
 import {
   decorateAcquireResult,
@@ -26,7 +26,7 @@ import type {
   SyncGuardBackend,
 } from "./types.js";
 
-/** What `lock()` takes beside the callback. */
+/** The configuration that `lock()` takes after the callback. */
 export type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined };
 
 const CALLBACK_OPTIONS = optionNames(
@@ -64,7 +64,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   try {
     return await fn(createLockHandle(backend, held, key, signal));
   } finally {
-    // Without a signal: one that ended the work must not keep the lock held.
+    // Without the signal: if it has aborted the work, the lock must still be released.
     try {
       await backend.release({ lockId: held.lockId });
     } catch (error) {
@@ -73,7 +73,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   }
 }
 
-/** What `lock()` hands to its callback. */
+/** The handle that `lock()` passes to its callback. */
 export function createLockHandle<C extends BackendCapabilities>(
   backend: Pick<LockBackend, "extend">,
   held: AcquireOk<C>,
@@ -91,7 +91,7 @@ const METHOD_OPTIONS = optionNames(
   WAITING,
 );
 
-/** The `lock` method of the backend that `self` returns. */
+/** Creates the `lock` method of the backend that `self` returns. */
 export function createLockMethod<C extends BackendCapabilities>(
   self: () => LockBackend<C>,
 ): SyncGuardBackend<C>["lock"] {

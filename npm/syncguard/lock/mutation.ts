@@ -1,10 +1,10 @@
-/** What backends see when they release or extend, and what they report. For writers of backends. */
+/** Conditions and results of release and extend. For authors of backends. */
 
 import type { ExtendResult, ReleaseResult } from "./types.js";
 
 /**
- * The symbol under which failed releases and extensions carry `{ reason }`: for telemetry, and hidden from everything else.
- * A backend of your own does the same with
+ * The symbol under which failed releases and extensions carry `{ reason }` for telemetry, and nothing else sees it. A
+ * backend of your own does the same with
  * `Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } })`.
  */
 export const FAILURE_REASON: unique symbol = Symbol.for("failureReason") as never;
@@ -12,7 +12,7 @@ export const FAILURE_REASON: unique symbol = Symbol.for("failureReason") as neve
 /** Why a release or an extension did nothing. */
 export type MutationReason = "expired" | "not-found";
 
-/** What a backend saw when it was asked to change a lock. */
+/** What a backend has found when it was asked to change a lock. */
 export type MutationCondition =
   | "succeeded"
   | "observable-expired"
@@ -21,20 +21,20 @@ export type MutationCondition =
   | "cleaned-up-after-expiry"
   | "ambiguous-unknown";
 
-/** What a condition comes to. */
+/** The result that a condition leads to. */
 export type MutationResult = { ok: true } | { ok: false; reason: MutationReason };
 
-/** What is known of a lock document. */
+/** The state of a lock document. */
 type DocumentState = { documentExists: boolean; ownershipValid: boolean; isLive: boolean };
 
-/** The condition that a Redis script's code or a lock document's state stands for. */
+/** The condition for the code of a Redis script or the state of a lock document. */
 export function mapBackendObservation(observation: number | DocumentState): MutationCondition {
   return typeof observation === "number"
     ? mapRedisScriptResult(observation)
     : mapFirestoreConditions(observation);
 }
 
-/** The condition that a Redis script's code stands for. */
+/** The condition for the code of a Redis script. */
 export function mapRedisScriptResult(code: number): MutationCondition {
   switch (code) {
     case 1:
@@ -50,7 +50,7 @@ export function mapRedisScriptResult(code: number): MutationCondition {
   }
 }
 
-/** The condition that a lock document's state stands for. */
+/** The condition for the state of a lock document. */
 export function mapFirestoreConditions(state: DocumentState): MutationCondition {
   if (!state.documentExists) return "never-existed";
   if (!state.ownershipValid) return "ownership-mismatch";
@@ -60,14 +60,14 @@ export function mapFirestoreConditions(state: DocumentState): MutationCondition 
 /**
  * The result for a condition: only an expiry that was seen counts as `"expired"`.
  *
- * For those who write a backend. What `release` and `extend` return shows no reason: see {@link FAILURE_REASON}.
+ * For authors of backends. The results of `release` and `extend` show no reason: see {@link FAILURE_REASON}.
  */
 export function mapToMutationResult(condition: MutationCondition): MutationResult {
   if (condition === "succeeded") return { ok: true };
   return { ok: false, reason: condition === "observable-expired" ? "expired" : "not-found" };
 }
 
-/** `{ ok: false }` that carries its reason for telemetry, out of sight of everything else. */
+/** `{ ok: false }` with a reason that only telemetry sees. */
 export function failure(reason: MutationReason): { ok: false } {
   return Object.defineProperty({ ok: false as const }, FAILURE_REASON, { value: { reason } });
 }

@@ -1,8 +1,8 @@
-/** Releases whose failure nobody awaits. */
+/** Releases that nobody awaits, and reports their failures. */
 
 import type { LockBackend, OnReleaseError, ReleaseResult } from "./types.js";
 
-/** Frees a lock that nobody waits for. Failures are reported. */
+/** Releases a lock that its caller no longer waits for. Failures are reported. */
 export function releaseInBackground(
   backend: Pick<LockBackend, "release">,
   lockId: string,
@@ -14,7 +14,7 @@ export function releaseInBackground(
   );
 }
 
-/** Hands a failed release to `onReleaseError` or the default handler; whatever these throw is dropped. */
+/** Passes the error of a release to `onReleaseError` or the default handler, and ignores what these throw. */
 export function reportReleaseError(
   thrown: unknown,
   lockId: string,
@@ -31,7 +31,7 @@ export function reportReleaseError(
   );
 }
 
-/** Releases without throwing synchronously, as backends of users' own may. */
+/** Calls `release` and turns a synchronous throw, which users' own backends may do, into a rejection. */
 export async function callRelease(
   backend: Pick<LockBackend, "release">,
   lockId: string,
@@ -40,7 +40,7 @@ export async function callRelease(
   return await backend.release({ lockId, signal });
 }
 
-/** Calls a user's callback whose errors must not reach the lock: what it throws or rejects with is dropped. */
+/** Calls a user's callback and ignores its errors, which must not affect the lock. */
 export function callQuietly(callback: () => unknown): void {
   try {
     const returned = callback();
@@ -48,12 +48,12 @@ export function callQuietly(callback: () => unknown): void {
       Promise.resolve(returned).catch(() => undefined);
     }
   } catch {
-    // Dropped, as said.
+    // Ignored: see above.
   }
 }
 
 function wrapThrown(thrown: unknown): Error {
-  // Not every value can be made a string.
+  // Not every value can be converted to a string.
   const message = typeof thrown === "string" ? thrown : `a ${typeof thrown} was thrown`;
   const error: Error & { originalError?: unknown } = new Error(message);
   error.originalError = thrown;
@@ -63,7 +63,7 @@ function wrapThrown(thrown: unknown): Error {
 /** The default handler. */
 const logReleaseError: OnReleaseError = (error, { lockId, key, source }) => {
   if (process.env.NODE_ENV === "production" && process.env.SYNCGUARD_DEBUG !== "true") return;
-  // Drivers may put identifiers into their messages; a log that nobody asked for shows none.
+  // Drivers may put identifiers into their messages, and they must not appear in a log that nobody asked for.
   const message = redact(redact(error.message, lockId, "[lockId]"), key, "[key]");
   console.error("[SyncGuard] Lock disposal failed:", {
     error: message,

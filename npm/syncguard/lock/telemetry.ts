@@ -1,5 +1,5 @@
 import { checkFunction, checkObject } from "../options/validation.js";
-import { checksKeys, markChecksKeys } from "./acquisition.js";
+import { checksKeys, markChecksKeys } from "./waiting.js";
 import { checkBackend } from "./arguments.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
 import { createLockMethod } from "./lock.js";
@@ -32,10 +32,10 @@ type Emit = (
 ) => void;
 
 /**
- * A backend that does what `backend` does and tells `onEvent` of each operation, those of handles included.
+ * A backend that does what `backend` does, and calls `onEvent` for each operation, including those of handles.
  *
- * Events carry hashes in place of identifiers unless `includeRaw` allows more. They are not awaited, and nothing that
- * `onEvent` or `includeRaw` throws reaches the operation.
+ * Events carry hashes in place of identifiers, unless `includeRaw` allows more. They are not awaited, and errors of
+ * `onEvent` or `includeRaw` do not affect the operation.
  */
 export function withTelemetry<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,
@@ -53,7 +53,7 @@ export function withTelemetry<C extends BackendCapabilities>(
   checkBackend(backend);
   const emit = createEmitter(options);
 
-  /** Runs an operation and reports it: an error is a failure without a reason. */
+  /** Runs an operation and reports it. An error is reported as a failure without a reason. */
   const observe = async <Result>(
     type: LockEvent["type"],
     ids: Ids | null | undefined,
@@ -93,7 +93,7 @@ export function withTelemetry<C extends BackendCapabilities>(
           else emit("acquire", opts, "fail", "locked");
         },
       );
-      // Bound to this wrapper, so that what the handle does is reported too.
+      // Bound to this wrapper, so that the operations of the handle are reported too.
       const disposal = disposalOptions(result);
       return decorateAcquireResult(
         observed,
@@ -147,13 +147,13 @@ export function withTelemetry<C extends BackendCapabilities>(
 function createEmitter(options: TelemetryOptions): Emit {
   checkObject(options, "options");
   const { onEvent, includeRaw = false } = options;
-  // Nobody listens: nothing is computed.
+  // Without a listener, nothing is computed.
   if ((onEvent as unknown) === undefined) return () => undefined;
   checkFunction(onEvent, "onEvent");
 
   return (type, ids, result, reason) => {
     const rest: Partial<LockEvent> = reason === undefined ? { result } : { result, reason };
-    // Later, so that a slow listener does not hold the operation up.
+    // Deferred, so that a slow listener does not delay the operation.
     queueMicrotask(() => {
       callQuietly(() => onEvent(createEvent(type, ids, rest, includeRaw)));
     });
@@ -167,9 +167,9 @@ function createEvent(
   includeRaw: TelemetryOptions["includeRaw"],
 ): LockEvent {
   const event = { type, ...rest } as LockEvent;
-  // Whatever callers pass as identifiers: what is no string was refused, and has no hash.
+  // Callers may pass anything as an identifier. What is not a string was refused, and has no hash.
   if (typeof key === "string") event.keyHash = hashKey(key);
-  // An acquisition is asked for by key; the id that it was given is told where identifiers are allowed.
+  // An acquisition is identified by its key. The lock id that it was given is only in events with raw identifiers.
   if (typeof lockId === "string" && type !== "acquire") event.lockIdHash = hashKey(lockId);
   if (!allowsRaw(includeRaw, event)) return event;
   if (typeof key === "string") event.key = key;
@@ -181,7 +181,7 @@ function allowsRaw(includeRaw: TelemetryOptions["includeRaw"], event: LockEvent)
   if (typeof includeRaw !== "function") return includeRaw === true;
   try {
     const allowed: unknown = includeRaw(event);
-    // A promise is no consent.
+    // Only `true` counts: a promise does not.
     return allowed === true;
   } catch {
     return false;

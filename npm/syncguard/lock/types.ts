@@ -1,7 +1,7 @@
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 export type Fence = string;
 
-/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised; no secret: see `hashKey`. */
+/** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised. Not secure: see `hashKey`. */
 export type HashId = string;
 
 /** What a backend can do. */
@@ -26,10 +26,10 @@ export type LockOp = Readonly<{
   signal?: AbortSignal | undefined;
 }>;
 
-/** Looks a lock up by key. */
+/** Looks up a lock by its key. */
 export type KeyLookup = { key: string; signal?: AbortSignal | undefined };
 
-/** Looks a lock up by lock id. */
+/** Looks up a lock by its lock id. */
 export type OwnershipLookup = {
   lockId: string;
   signal?: AbortSignal | undefined;
@@ -76,8 +76,8 @@ export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
 };
 
 /**
- * What every function of this package takes for a backend: a {@link LockBackend}, or one of your own whose `acquire`
- * returns plain results, without the methods of a handle.
+ * A backend as every function of this package accepts it: a {@link LockBackend}, or a backend of your own whose `acquire`
+ * returns plain results without the methods of a handle.
  */
 export interface LockBackendLike<C extends BackendCapabilities = BackendCapabilities> {
   /** Tries once to take the lock for `ttlMs` milliseconds. */
@@ -90,14 +90,14 @@ export interface LockBackendLike<C extends BackendCapabilities = BackendCapabili
   isLocked: (opts: KeyOp) => Promise<boolean>;
   /** The lock on a key, or `null`. For diagnostics, never a guard before a mutation. */
   lookup(opts: KeyLookup): Promise<LockInfo<C> | null>;
-  /** The lock of that id, or `null`. For diagnostics, never a guard before a mutation. */
+  /** The lock with that lock id, or `null`. For diagnostics, never a guard before a mutation. */
   lookup(opts: OwnershipLookup): Promise<LockInfo<C> | null>;
   lookup(opts: KeyLookup | OwnershipLookup): Promise<LockInfo<C> | null>;
   /** What this backend can do. */
   readonly capabilities: Readonly<C>;
 }
 
-/** The contract between a store of locks and this package. Write your own, or create one of ours. */
+/** The contract between a store of locks and this package. Use a backend of this package, or write your own. */
 export interface LockBackend<
   C extends BackendCapabilities = BackendCapabilities,
 > extends LockBackendLike<C> {
@@ -106,9 +106,9 @@ export interface LockBackend<
 }
 
 /**
- * Hears of a release that failed where nothing can be thrown: at the end of an `await using` block or of `lock()`.
+ * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`.
  *
- * @param error - what failed; a thrown value that is no `Error` is under its `originalError`
+ * @param error - the error of the release; a thrown value that is not an `Error` is its `originalError`
  * @param context - raw identifiers, and where it happened
  */
 export type OnReleaseError = (
@@ -119,20 +119,20 @@ export type OnReleaseError = (
 /** What a granted lock can do. The functions need no `this` and may be destructured. */
 export interface DisposableLockHandle {
   /**
-   * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws what the store failed with.
-   * With a signal that is aborted already it throws `Aborted` and has not been called: the lock can still be released.
+   * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws the store's error. With a
+   * signal that is already aborted it throws `Aborted`, which does not count as a call: the lock can still be released.
    */
   release: (signal?: AbortSignal) => Promise<ReleaseResult>;
   /** Makes the lock end `ttlMs` milliseconds from now. */
   extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
   /**
-   * Frees the lock if that has not been done. Never throws: what a release is rejected with goes to `onReleaseError`, also
-   * when it comes after `disposeTimeoutMs`.
+   * Frees the lock if it has not been released. Never throws: the error of a failed release goes to `onReleaseError`, even
+   * if it comes after `disposeTimeoutMs`.
    */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A lock that is held: a granted acquisition with what can be done with it. `extend` moves its `expiresAtMs`. */
+/** A lock that is held: the result of an acquisition with the methods of a handle. `extend` updates its `expiresAtMs`. */
 export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> &
   DisposableLockHandle;
 
@@ -147,11 +147,11 @@ export type DecoratedAcquireResult<C extends BackendCapabilities> =
 export interface AcquisitionOptions {
   /** Attempts after the first. Default 10. */
   maxRetries?: number | undefined;
-  /** Milliseconds before the first of them. Default 100. */
+  /** Milliseconds before the first retry. Default 100. */
   retryDelayMs?: number | undefined;
   /** Whether the wait doubles each time. Default `"exponential"`. */
   backoff?: "exponential" | "fixed" | undefined;
-  /** How much of the wait is left to chance: half, all or nothing. Default `"equal"`. */
+  /** How much of the wait is random: half of it, all of it or nothing. Default `"equal"`. */
   jitter?: "equal" | "full" | "none" | undefined;
   /** Milliseconds to wait in all. Default 5000. */
   timeoutMs?: number | undefined;
@@ -165,21 +165,21 @@ export interface LockConfig {
   key: string;
   /** Milliseconds after which the lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
-  /** Cancels the waiting, and is handed to the callback. The release does not depend on it. */
+  /** Cancels the waiting, and is passed to the callback. It does not affect the release. */
   signal?: AbortSignal | undefined;
-  /** Hears of a failed release, which never hides what the callback returned or threw. */
+  /** Called when the release fails. A failed release never replaces what the callback returned or threw. */
   onReleaseError?: OnReleaseError | undefined;
   /** How long and how often to try. */
   acquisition?: AcquisitionOptions | undefined;
 }
 
-/** What `lock()` hands to its callback. */
+/** The handle that `lock()` passes to its callback. */
 export type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
   /** The key as given. */
   readonly key: string;
   /** Proof of ownership. */
   readonly lockId: string;
-  /** When the lock ends, in milliseconds since the Unix epoch; moved by `extend`. */
+  /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend`. */
   readonly expiresAtMs: number;
   /** `config.signal` */
   readonly signal: AbortSignal | undefined;
@@ -201,25 +201,25 @@ export interface BackendLockOptions {
   signal?: AbortSignal | undefined;
   /** How long and how often to try. */
   acquisition?: AcquisitionOptions | undefined;
-  /** Hears of a failed release at disposal. Default: the backend's. */
+  /** Called when the release at disposal fails. Default: the backend's. */
   onReleaseError?: OnReleaseError | undefined;
-  /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: the backend's. */
+  /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
   disposeTimeoutMs?: number | undefined;
   /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
   owner?: string | undefined;
 }
 
-/** What every backend of this package takes. */
+/** Options of every backend of this package. */
 export interface CommonBackendOptions {
   /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
   cleanupInIsLocked?: boolean | undefined;
-  /** Hears of a failed release at the end of an `await using` block. */
+  /** Called when the release at the end of an `await using` block fails. */
   onReleaseError?: OnReleaseError | undefined;
-  /** Milliseconds after which disposal aborts the release and no longer waits for it. Default: no limit of its own. */
+  /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
   disposeTimeoutMs?: number | undefined;
 }
 
-/** What the backends of this package have beyond {@link LockBackend}. */
+/** A backend of this package: a {@link LockBackend} with more methods. */
 export interface SyncGuardBackend<
   C extends BackendCapabilities = BackendCapabilities,
 > extends LockBackend<C> {
@@ -233,18 +233,18 @@ export interface SyncGuardBackend<
    * @throws LockError `AcquisitionTimeout` if others held it for too long
    */
   lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
-  /** Frees the lock whoever holds it. For administrators: the holder is not told. */
+  /** Frees the lock, whoever holds it. For administrators: the holder is not notified. */
   forceRelease: (
     key: string,
     options?: { signal?: AbortSignal | undefined },
   ) => Promise<ReleaseResult>;
-  /** Frees what the backend holds open; safe to repeat. Not needed for the process to end. */
+  /** Closes connections and files; safe to repeat. Without it, the process can still end. */
   close: () => Promise<void>;
   /** As `close()`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** An operation as telemetry reports it. */
+/** An event of telemetry, which reports one operation. */
 export type LockEvent = {
   /** Which operation. */
   type: "acquire" | "release" | "extend" | "isLocked" | "lookup";
@@ -262,7 +262,7 @@ export type LockEvent = {
   lockId?: string;
 };
 
-/** Who hears of operations, and how much. */
+/** Options of `withTelemetry()`. */
 export interface TelemetryOptions {
   /** Called for each operation. Not awaited; what it throws is ignored. */
   onEvent: (event: LockEvent) => void;

@@ -5,7 +5,7 @@ import type { AcquireOk, AcquireResult, BackendCapabilities, Fence, HashId } fro
 /**
  * The key in Unicode NFC.
  *
- * @throws LockError `InvalidArgument` if it is no string, empty, or over 512 bytes of UTF-8
+ * @throws LockError `InvalidArgument` if it is not a string, empty, or longer than 512 bytes of UTF-8
  */
 export function normalizeAndValidateKey(key: string): string {
   return core.normalizeAndValidateKey(key);
@@ -26,9 +26,9 @@ export function generateLockId(): string {
 }
 
 /**
- * 24 hexadecimal digits by which a key or a lock id can be recognised in logs: a fingerprint, and no secret. It is not
- * cryptographic. A short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), any other can be found
- * by trying. Where keys must not become known, do not show it to those who must not know them.
+ * A fingerprint by which a key or a lock id can be recognised in logs: 24 hexadecimal digits. It does not hide the key,
+ * because it is not cryptographic: a short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), and
+ * others can be found by trying. Do not show it to anybody who must not know the keys.
  */
 export function hashKey(value: string): HashId {
   return core.hashKey(value);
@@ -53,9 +53,9 @@ export function makeStorageKey(
 }
 
 /**
- * The fencing token of a number: 15 digits, zero-padded. Fractions are cut off.
+ * A number as a fencing token: 15 digits, zero-padded. Fractions are cut off.
  *
- * @throws LockError `InvalidArgument` if it is negative, no number, or has over 15 digits
+ * @throws LockError `InvalidArgument` if it is negative, not a number, or has more than 15 digits
  */
 export function formatFence(value: number | bigint): Fence {
   const whole = Number.isFinite(value) ? BigInt(Math.trunc(value as number)) : value;
@@ -65,7 +65,7 @@ export function formatFence(value: number | bigint): Fence {
 /**
  * Warns on the console that the fences of a key are running out.
  *
- * @param key - what to call the key, which is printed as it is; the backends of this package give `hashKey(key)`
+ * @param key - the name to print for the key, unchanged; the backends of this package pass `hashKey(key)`
  */
 export function logFenceWarning(fence: Fence | number, key: string): void {
   console.warn(
@@ -73,7 +73,7 @@ export function logFenceWarning(fence: Fence | number, key: string): void {
   );
 }
 
-/** Whether an acquisition gave a fencing token; for code that does not know its backend. */
+/** Whether the result of an acquisition has a fencing token; for code that works with any backend. */
 export function hasFence<C extends BackendCapabilities>(
   result: AcquireResult<C>,
 ): result is AcquireOk<C> & { fence: Fence } {

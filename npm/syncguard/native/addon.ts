@@ -7,16 +7,16 @@ import { loadAddon } from "./loader.js";
 
 export const addon = loadAddon() as typeof exported;
 
-/** Those of the core; what it has and what is documented must be the same. */
+/** The core's error codes. The type checks that they are the documented ones. */
 const CODES: ReadonlySet<string> = new Set<LockErrorCode>(constants.errorCodes);
 
-/** Calls the addon and turns what it throws into a LockError. */
+/** Calls the addon and turns its errors into LockErrors. */
 export function callAddon<T>(run: () => T): T {
   try {
     return run();
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
-    // Codes of Node-API itself, such as StringExpected, speak of arguments of a wrong type.
+    // Other codes are those of Node-API itself, such as StringExpected, for arguments of a wrong type.
     const known = code !== undefined && CODES.has(code);
     throw new LockError(known ? (code as LockErrorCode) : "InvalidArgument", message);
   }

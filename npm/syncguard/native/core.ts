@@ -5,8 +5,8 @@ import { LockError, type LockErrorCode } from "./errors.js";
 import type { RetryPolicy } from "./exports.js";
 
 /**
- * Refuses what is no text. Surrogates without their other half become U+FFFD on the way to a store, all of them alike, so that
- * two keys would be one.
+ * Refuses what is not well-formed text. Lone surrogates would all become U+FFFD on the way to a store, so that two keys
+ * would be one.
  */
 function checkText(text: unknown, name: string): asserts text is string {
   if (typeof text !== "string") {
@@ -23,12 +23,12 @@ export const core = {
     return callAddon(() => addon.normalizeKey(key));
   },
   validateLockId(lockId: string): void {
-    // What is no text is no lock id either, and neither is the name of its type, which the error shows instead.
+    // For any other value, the name of its type stands in: it is no lock id either, and the error may show it.
     const text = typeof lockId === "string" ? lockId : lockId ? typeof lockId : "";
     callAddon(() => addon.validateLockId(text));
   },
   validateTtl(ttlMs: number): void {
-    // What is no number is no TTL, as NaN is none.
+    // NaN stands for whatever is not a number: neither is a TTL.
     callAddon(() => addon.validateTtl(typeof ttlMs === "number" ? ttlMs : NaN));
   },
   validateOwner(owner: string): void {
@@ -49,17 +49,17 @@ export const core = {
   redisServerTimeMs: (seconds: number, microseconds: number): number =>
     callAddon(() => addon.redisServerTimeMs(seconds, microseconds)),
 
-  /** When to try again: the rules of `Acquisition` in `exports.ts`, for one acquisition. */
-  createAcquisition(policy: RetryPolicy) {
+  /** Decides when one `lock()` tries again: see `RetryState` in `exports.ts`. */
+  createRetryState(policy: RetryPolicy) {
     const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs } = policy;
-    const rules = callAddon(
-      () => new addon.Acquisition(maxRetries, retryDelayMs, backoff, jitter, timeoutMs),
+    const state = callAddon(
+      () => new addon.RetryState(maxRetries, retryDelayMs, backoff, jitter, timeoutMs),
     );
     return {
       after: (failedWith: LockErrorCode | null, elapsedMs: number, random: number) =>
-        callAddon(() => rules.after(failedWith, elapsedMs, random)),
-      attemptTimeoutMs: (elapsedMs: number) => rules.attemptTimeoutMs(elapsedMs),
-      isCut: (failedWith: LockErrorCode, elapsedMs: number) => rules.isCut(failedWith, elapsedMs),
+        callAddon(() => state.after(failedWith, elapsedMs, random)),
+      attemptTimeoutMs: (elapsedMs: number) => state.attemptTimeoutMs(elapsedMs),
+      isCut: (failedWith: LockErrorCode, elapsedMs: number) => state.isCut(failedWith, elapsedMs),
     };
   },
 };

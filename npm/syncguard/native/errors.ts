@@ -1,11 +1,11 @@
 /**
- * What went wrong, in eight words that mean the same on every backend
+ * What went wrong: one of eight codes that mean the same on every backend
  * (README.md, "Errors").
  *
  * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
  * - `AuthFailed`: credentials or access refused
  * - `InvalidArgument`: the input or the configuration is wrong
- * - `RateLimited`: the store asks for less load
+ * - `RateLimited`: the store or the connection pool is overloaded
  * - `NetworkTimeout`: no answer in time; the store may have done what was asked
  * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
  * - `Aborted`: an `AbortSignal` cancelled the operation
@@ -21,7 +21,7 @@ export type LockErrorCode =
   | "Aborted"
   | "Internal";
 
-/** What a {@link LockError} is about. Holds raw identifiers: do not log it as it is. */
+/** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
 export interface LockErrorContext {
   /** The lock's key. */
   key?: string | undefined;
@@ -35,10 +35,10 @@ export interface LockErrorContext {
 const BRAND: unique symbol = Symbol.for("syncguard.LockError") as never;
 
 /**
- * The one error type of this package: every rejection that is not an error of your own callback is one.
+ * The error type of this package: every rejection that is not an error of your own callback has it.
  *
- * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy.
- * Neither the message nor what `console.log` prints contains the key or the lock id; both are in `context`.
+ * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy. The key
+ * and the lock id are in `context`, and neither in the message nor in what `console.log` prints.
  */
 export class LockError extends Error {
   /** What went wrong. */
@@ -48,8 +48,8 @@ export class LockError extends Error {
 
   /**
    * @param code - what went wrong
-   * @param message - for people; the code if left out
-   * @param context - what it is about; `context.cause` becomes the error's `cause` as well
+   * @param message - for people; the code by default
+   * @param context - what the error is about; `context.cause` also becomes the error's `cause`
    */
   constructor(code: LockErrorCode, message?: string, context?: LockErrorContext) {
     super(message ?? code);
@@ -58,7 +58,7 @@ export class LockError extends Error {
     setContext(this, context);
   }
 
-  /** Recognises the errors of other copies of this class; subclasses are told apart as usual. */
+  /** Recognises the errors of other copies of this class. Subclasses behave as usual. */
   static override [Symbol.hasInstance](value: unknown): boolean {
     if (this !== LockError) {
       return Function.prototype[Symbol.hasInstance].call(this, value);
@@ -70,7 +70,7 @@ export class LockError extends Error {
 // On the prototype, so that it is there when the stack is captured.
 hide(LockError.prototype, "name", "LockError");
 
-/** Tells an error of the addon, which knows no keys, what it is about. Returns the same error. */
+/** Adds the key and the lock id to an error of the addon, which does not have them. Returns the same error. */
 export function addContext(error: unknown, key: string | undefined, lockId?: string): unknown {
   if (error instanceof LockError) {
     const context: LockErrorContext = { ...error.context };

@@ -1,26 +1,5 @@
 /** What the addon exports, made by `npm run build` from crates/syncguard-node: do not edit. */
 
-export declare class Acquisition {
-  #native;
-
-  constructor(
-    maxRetries: number,
-    retryDelayMs: number,
-    backoff: string,
-    jitter: string,
-    timeoutMs: number,
-  );
-  /**
-   * After an attempt that gave no lock: the milliseconds to wait; or, when a failure is to be
-   * reported, what to put before its message. Throws `AcquisitionTimeout` when others held the lock for
-   * too long.
-   */
-  after(failedWith: string | undefined | null, elapsedMs: number, random: number): number | string;
-  attemptTimeoutMs(elapsedMs: number): number;
-  /** Whether a failure says less than one before it, which is then to be reported. */
-  isCut(failedWith: string, elapsedMs: number): boolean;
-}
-
 export interface Capabilities {
   backend: string;
   supportsFencing: boolean;
@@ -49,8 +28,8 @@ export declare class Completions {
 }
 
 /**
- * What TypeScript knows of the core before it calls anything: the build writes the values of
- * `constants` into `native/constants.ts`.
+ * The core's constants for TypeScript. The build writes the values of `constants` into `native/constants.ts`, so that
+ * they are there without a call.
  */
 export interface Constants {
   timeToleranceMs: number;
@@ -60,23 +39,23 @@ export interface Constants {
   fenceMax: string;
   fenceWarn: string;
   defaultTtlMs: number;
-  /** How `lock()` waits. */
+  /** How `lock()` waits by default. */
   retry: RetryPolicy;
   storageKeys: StorageKeys;
-  /** The `code` that errors have. */
+  /** The codes of errors. */
   errorCodes: Array<string>;
-  /** How many numbers a finished operation has in what `Completions` writes. */
+  /** How many numbers `Completions` writes for each finished operation. */
   completionWidth: number;
 }
 
-/** A connection that is made when it is needed and that ends with the last backend on it. */
+/** A connection that is made when it is needed, and closed with the last backend that uses it. */
 export declare class FirestoreConnection {
   #native;
 
   constructor(options: FirestoreSettings);
 }
 
-/** How locks are kept, whoever carries them to Firestore. */
+/** How locks are kept, whatever the transport. */
 export interface FirestoreLockOptions {
   collection?: string;
   fenceCollection?: string;
@@ -84,23 +63,23 @@ export interface FirestoreLockOptions {
   operationTimeoutMs?: number;
 }
 
-/** Which database, and who we are to it. What is not said is taken from the environment. */
+/** Which database to use, and how to authenticate. Missing settings are taken from the environment. */
 export interface FirestoreSettings {
   projectId?: string;
   databaseId?: string;
   /** The JSON of a key file. */
   credentials?: string;
   keyFilename?: string;
-  /** Another server than Google's: `host` or `host:port`. */
+  /** A server other than Google's: `host` or `host:port`. */
   host?: string;
-  /** Whether that server speaks TLS: yes if this is not said. */
+  /** Whether that server speaks TLS. Default: true. */
   ssl?: boolean;
   emulatorHost?: string;
-  /** Whom to trust. */
+  /** Which authorities to trust. */
   defaultRoots?: Roots;
 }
 
-/** What the functions look at in a lock that somebody holds. */
+/** What the functions need to know about a lock that somebody holds. */
 export interface ForrstFound {
   owner?: string;
   acquiredAtMs: number;
@@ -119,30 +98,30 @@ export declare class ForrstOptions {
   get autoRelease(): boolean;
   get waiting(): ForrstWaiting;
   acquired(expiresAtMs: number, lost: boolean): string;
-  /** Throws what to answer when the lock stayed held. */
+  /** Throws the error for a lock that others kept. */
   contention(): never;
 }
 
 /**
  * A call of the release function.
  *
- * `start` does all of it on the I/O thread, and `answer` then gives the result. A backend that
- * JavaScript has wrapped, for telemetry perhaps, is asked step by step instead, so that the wrapper
- * sees each step: `check_owner` judges what its lookup found, and `released` what its release came
- * to. Both ways the same functions of the core decide.
+ * `start` does all of it on the I/O thread, and `answer` then gives the result. If JavaScript has wrapped the
+ * backend, for example for telemetry, the wrapper has to see each step. Then JavaScript does the steps:
+ * `check_owner` checks what the lookup has found, and `released` gives the result of the release. Either way, the
+ * same functions of the core decide.
  */
 export declare class ForrstRelease {
   #native;
 
   constructor(arguments_: string);
   get key(): string;
-  /** An operation like those of [`NativeBackend`]. It fails only when the store does. */
+  /** Starts an operation like those of [`NativeBackend`]. It fails only if the store fails: a refusal is in `answer`. */
   start(backend: NativeBackend, operation: number, cancellable: boolean): boolean;
-  /** The result, once the operation has ended; throws what to answer if nothing was released. */
+  /** The result, once the operation has ended. Throws the error to answer with if nothing was released. */
   answer(): string;
-  /** Throws what to answer if the caller may not release what was found. */
+  /** Throws the error to answer with if the caller may not release the lock that was found. */
   checkOwner(found?: ForrstFound | undefined | null): void;
-  /** The result of the release. `absent` says why there was nothing to release, where that was so. */
+  /** The result of the release. If there was nothing to release, `absent` says why. */
   released(absent?: string | undefined | null): string;
 }
 
@@ -164,48 +143,45 @@ export interface ForrstWaiting {
 export declare class NativeBackend {
   #native;
 
-  /**
-   * Over a connection of the core's own. JavaScript knows by the number `warn` who hears of
-   * warnings.
-   */
+  /** A backend on `connection`. */
+  static postgres(
+    completions: Completions,
+    connection: PostgresConnection,
+    locks: PostgresLockOptions,
+  ): NativeBackend;
+  /** A backend over the client object with JavaScript's number `client`. */
+  static postgresOverClient(
+    completions: Completions,
+    client: number,
+    locks: PostgresLockOptions,
+  ): NativeBackend;
+  /** Creates the tables that are missing. Only for PostgreSQL. */
+  setupSchema(operation: number): boolean;
+  /** A backend on `connection`. */
+  static redis(
+    completions: Completions,
+    connection: RedisConnection,
+    locks: RedisLockOptions,
+  ): NativeBackend;
+  /** A backend over the client object with JavaScript's number `client`. */
+  static redisOverClient(
+    completions: Completions,
+    client: number,
+    locks: RedisLockOptions,
+  ): NativeBackend;
+  /** A backend on `connection`. `warn` is JavaScript's number for the client object that gets warnings. */
   static firestore(
     completions: Completions,
     connection: FirestoreConnection,
     locks: FirestoreLockOptions,
     warn: number,
   ): NativeBackend;
-  /** Over the client that JavaScript knows by the number `client`, which also hears of warnings. */
+  /** A backend over the client object with JavaScript's number `client`, which also gets warnings. */
   static firestoreOverClient(
     completions: Completions,
     client: number,
     locks: FirestoreLockOptions,
   ): NativeBackend;
-  /** Over a connection of the core's own. */
-  static redis(
-    completions: Completions,
-    connection: RedisConnection,
-    locks: RedisLockOptions,
-  ): NativeBackend;
-  /** Over the client that JavaScript knows by the number `client`. */
-  static redisOverClient(
-    completions: Completions,
-    client: number,
-    locks: RedisLockOptions,
-  ): NativeBackend;
-  /** Over connections of the core's own. */
-  static postgres(
-    completions: Completions,
-    connection: PostgresConnection,
-    locks: PostgresLockOptions,
-  ): NativeBackend;
-  /** Over the client that JavaScript knows by the number `client`. */
-  static postgresOverClient(
-    completions: Completions,
-    client: number,
-    locks: PostgresLockOptions,
-  ): NativeBackend;
-  /** Makes what is missing of the tables. Only for PostgreSQL. */
-  setupSchema(operation: number): boolean;
   static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
   get capabilities(): Capabilities;
   /**
@@ -234,11 +210,11 @@ export declare class NativeBackend {
   close(operation: number): boolean;
 }
 
-/** Connections that are made when they are needed and that end with the last backend on them. */
+/** Connections that are made when they are needed, and closed with the last backend that uses them. */
 export declare class PostgresConnection {
   #native;
 
-  /** A function for passwords is asked through `completions`. */
+  /** `completions` is used to ask JavaScript for passwords, if a function gives them. */
   constructor(completions: Completions, options: PostgresSettings);
 }
 
@@ -248,14 +224,14 @@ export interface PostgresHost {
   port?: number;
 }
 
-/** What the locks are like, whoever talks to the server. */
+/** How locks are kept, whatever the transport. */
 export interface PostgresLockOptions {
   tableName?: string;
   fenceTableName?: string;
   cleanupInIsLocked?: boolean;
   operationTimeoutMs?: number;
   durableReleases?: boolean;
-  /** Whether tables that are missing are made at their first use. */
+  /** Whether missing tables are created at their first use. */
   createsTables?: boolean;
 }
 
@@ -264,19 +240,16 @@ export interface PostgresParameter {
   value: string;
 }
 
-/**
- * Where the server is. What stands beside a URL overrides it; what is not said is taken from the PG*
- * variables.
- */
+/** Where the server is. Settings given besides a URL override it; missing ones are taken from the PG* variables. */
 export interface PostgresSettings {
-  /** Whether the variables count where there is no URL: yes if this is not said. */
+  /** Whether to use the variables if there is no URL. Default: true. */
   environment?: boolean;
   url?: string;
   hosts?: Array<PostgresHost>;
   database?: string;
   user?: string;
   password?: string;
-  /** The number under which JavaScript knows a function that gives the password. */
+  /** JavaScript's number for a function that gives the password. */
   passwordClient?: number;
   tls?: PostgresTlsSettings;
   applicationName?: string;
@@ -296,7 +269,7 @@ export interface PostgresTlsSettings {
   mode?: string;
   /** PEM. */
   ca?: string;
-  /** Whom to trust without `ca`. */
+  /** Which authorities to trust without `ca`. */
   defaultRoots?: Roots;
   /** PEM. */
   cert?: string;
@@ -305,14 +278,14 @@ export interface PostgresTlsSettings {
   servername?: string;
 }
 
-/** A connection that is made when it is needed and that ends with the last backend on it. */
+/** A connection that is made when it is needed, and closed with the last backend that uses it. */
 export declare class RedisConnection {
   #native;
 
   constructor(options: RedisSettings);
 }
 
-/** How locks are kept, whoever carries them to the server. */
+/** How locks are kept, whatever the transport. */
 export interface RedisLockOptions {
   keyPrefix?: string;
   cleanupInIsLocked?: boolean;
@@ -324,7 +297,7 @@ export interface RedisNode {
   port?: number;
 }
 
-/** Where the server is. What stands beside a URL overrides it. */
+/** Where the server is. Settings given besides a URL override it. */
 export interface RedisSettings {
   url?: string;
   host?: string;
@@ -335,7 +308,7 @@ export interface RedisSettings {
   password?: string;
   tls?: TlsSettings;
   sentinels?: Array<RedisNode>;
-  /** The name under which the sentinels know the primary. */
+  /** The name that the Sentinels use for the primary. */
   name?: string;
   sentinelUsername?: string;
   sentinelPassword?: string;
@@ -343,7 +316,7 @@ export interface RedisSettings {
   /** ioredis' own prefix of keys. */
   clientKeyPrefix?: string;
   connectTimeoutMs?: number;
-  /** When a call counts as lost. */
+  /** After which time a call counts as lost. */
   operationTimeoutMs?: number;
 }
 
@@ -356,11 +329,35 @@ export interface RetryPolicy {
   jitter: string;
 }
 
-/** Whom Node trusts, where that is not Mozilla's list alone. */
+export declare class RetryState {
+  #native;
+
+  constructor(
+    maxRetries: number,
+    retryDelayMs: number,
+    backoff: string,
+    jitter: string,
+    timeoutMs: number,
+  );
+  /**
+   * Decides after an attempt that gave no lock. A number is how many milliseconds to wait before the next
+   * one. A text means to give up and report the failure, with this text before its message. Throws
+   * `AcquisitionTimeout` when others held the lock for too long.
+   */
+  after(failedWith: string | undefined | null, elapsedMs: number, random: number): number | string;
+  attemptTimeoutMs(elapsedMs: number): number;
+  /**
+   * Whether an attempt that failed so was only cut short by its own time limit. An earlier failure says
+   * more and is to be reported instead.
+   */
+  isCut(failedWith: string, elapsedMs: number): boolean;
+}
+
+/** The authorities that Node trusts, if they are not just Mozilla's list. */
 export interface Roots {
-  /** Certificates, one after the other. */
+  /** PEM certificates, one after the other. */
   pem: string;
-  /** Whether Mozilla's list counts beside them. */
+  /** Whether to trust Mozilla's list as well. */
   withMozilla: boolean;
 }
 
@@ -373,9 +370,9 @@ export interface SqliteOptions {
 }
 
 export interface StorageKeyLimits {
-  /** The longest name that the store takes. */
+  /** The longest name that the store accepts, in bytes. */
   limitBytes: number;
-  /** How much of that is kept for derived names. */
+  /** How many bytes of that are reserved for derived names. */
   reserveBytes: number;
 }
 
@@ -405,11 +402,11 @@ export const enum Tag {
 /** Whose clock decides when a lock ends. */
 export type TimeAuthority = "server" | "client";
 
-/** As Node's `tls.connect()` takes them. */
+/** TLS settings as for Node's `tls.connect()`. */
 export interface TlsSettings {
   /** PEM. */
   ca?: string;
-  /** Whom to trust without `ca`. */
+  /** Which authorities to trust without `ca`. */
   defaultRoots?: Roots;
   /** PEM. */
   cert?: string;
@@ -423,15 +420,15 @@ export declare function constants(): Constants;
 
 export declare function formatFence(decimal: string): string;
 
-/** Throws the error that a release may not be forced. */
+/** Throws the error for a forced release that is not allowed. */
 export declare function forrstForbidden(key: string): never;
 
 export declare function forrstForceReleaseResult(key: string, released: boolean): string;
 
-/** Throws the error that a request is malformed. */
+/** Throws the error for a malformed request. */
 export declare function forrstInvalidRequest(field: string, what: string): never;
 
-/** Checks the arguments of the functions that take a key alone, and gives it. */
+/** Checks the arguments of a function that takes only a key. Gives the key. */
 export declare function forrstKeyArgument(arguments_: string): string;
 
 export declare function forrstStatusResult(

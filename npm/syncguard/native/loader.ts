@@ -5,12 +5,12 @@ import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { LockError } from "./errors.js";
 
-/** What was tried in vain. */
+/** An attempt to load the addon that failed. */
 export type Failure = { where: string; error: unknown };
 
 /**
  * Loads the addon from SYNCGUARD_NATIVE_PATH, from a build in this repository, or from the package for this platform.
- * When none loads, the error says why for each, in the loader's own words.
+ * If none can be loaded, the error gives the reason for each, in Node's own words.
  */
 export function loadAddon(): unknown {
   const { platform, arch } = process;
@@ -33,7 +33,7 @@ function candidates(names: readonly string[]): [string, () => unknown][] {
     const found: [string, () => unknown][] = [
       [`syncguard-${name}`, () => requirePackage(`syncguard-${name}`)],
     ];
-    // In a bundle of ES modules there is no such variable.
+    // In a bundle of ES modules, this variable does not exist.
     const folder = typeof __dirname === "string" ? __dirname : undefined;
     if (folder === undefined) return found;
     const built = join(folder, "..", "..", "npm", name, `syncguard.${name}.node`);
@@ -41,15 +41,15 @@ function candidates(names: readonly string[]): [string, () => unknown][] {
   });
 }
 
-/** In a way that bundlers leave alone: they cannot know the path. */
+/** Requires a file so that bundlers do not try to follow the path, which they cannot know. */
 function requireFile(path: string): unknown {
   const absolute = resolve(path);
   return createRequire(absolute)(absolute);
 }
 
 /**
- * With literal names, so that bundlers and tools that trace files see what is needed; within `try`, so that they
- * take those that are not installed for what they are: optional.
+ * Requires a package by a literal name, so that bundlers and tools that trace files see what is needed, and inside `try`,
+ * so that they treat packages that are not installed as optional.
  */
 function requirePackage(name: string): unknown {
   try {
@@ -72,16 +72,16 @@ function requirePackage(name: string): unknown {
         return require("syncguard-win32-x64-msvc");
     }
   } catch (error) {
-    // Whoever asked decides what it means.
+    // The caller decides what the error means.
     throw error;
   }
-  // Built by its user.
+  // A platform without a package of ours: the user may have built one.
   return createRequire(resolve("package.json"))(name);
 }
 
 /**
- * The platform in napi's words. On Linux it depends on the C library that this program, of which `start` is the
- * beginning, is linked against; both are tried where that cannot be seen.
+ * The names of the platform, as napi-rs spells them. On Linux the name depends on the C library that this program is linked
+ * against. That can be seen in `start`, the first bytes of the program; if it cannot, both names are tried.
  */
 export function platformNames(platform: string, arch: string, start: string): string[] {
   if (platform === "win32") return [`${platform}-${arch}-msvc`];
@@ -94,7 +94,7 @@ export function platformNames(platform: string, arch: string, start: string): st
   return libraries.map((library) => `${platform}-${arch}-${library}`);
 }
 
-/** The first bytes of this program, where the path of its dynamic loader is. */
+/** The first bytes of this program, which contain the path of its dynamic loader. */
 function startOfProgram(): string {
   try {
     const file = openSync(process.execPath, "r");
@@ -109,7 +109,7 @@ function startOfProgram(): string {
   }
 }
 
-/** The platforms that have a package; none in the repository, where they are built. */
+/** The platforms that have a package. In the repository there are none: there the addon is built. */
 function packagedPlatforms(): string[] {
   try {
     const { optionalDependencies } = require("../../package.json") as {
@@ -121,7 +121,7 @@ function packagedPlatforms(): string[] {
   }
 }
 
-/** Why there is no addon, and what to do; `packaged` are the platforms that have a package. */
+/** The error that says why there is no addon, and what to do; `packaged` are the platforms that have a package. */
 export function notLoaded(
   platform: string,
   failures: readonly Failure[],
@@ -140,7 +140,7 @@ export function notLoaded(
   );
 }
 
-/** Not one that is there and cannot be loaded, and not a path that somebody gave. */
+/** Whether a package is not installed, rather than installed and broken, or a path that somebody gave. */
 function isMissingPackage({ where, error }: Failure): boolean {
   const { code } = (error ?? {}) as { code?: unknown };
   return code === "MODULE_NOT_FOUND" && where.startsWith("syncguard-");

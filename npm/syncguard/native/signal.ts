@@ -1,12 +1,12 @@
-/** Signals: what is taken for one, and how to hear of its abort. */
+/** Signals: which objects are accepted as one, and how to listen for an abort. */
 
 import { LockError } from "./errors.js";
 
 /**
  * The signal that was given, if any; `null` counts as none.
  *
- * Whatever has the members that are used will do. They are checked here, before anything is started: a listener that
- * cannot be taken off again must not surprise an operation that holds a lock by then.
+ * Accepts any object that has the members used here. They are checked before anything is started, so that, for example, a
+ * missing `removeEventListener` is not found only when an operation already holds a lock.
  *
  * @throws LockError `InvalidArgument` that calls the signal by `name`
  */
@@ -26,16 +26,16 @@ export function readSignal(
   return signal;
 }
 
-/** Who waits for the abort of a signal, and the one listener on it that tells them. */
+/** The callbacks that wait for the abort of a signal, and the one listener that calls them. */
 type Audience = { readonly callbacks: Set<() => void>; readonly listener: () => void };
 
 const audiences = new WeakMap<AbortSignal, Audience>();
 
 /**
- * Calls `callback` once the signal is aborted, unless the returned function is called before.
+ * Calls `callback` when the signal is aborted, unless the returned function is called before.
  *
- * However many wait, each signal gets one listener: a signal for the whole process, such as one for its shutdown, may
- * have any number of operations, and Node.js takes more than ten listeners for a leak.
+ * Each signal gets only one listener, however many callbacks wait: a signal for the whole process, such as one for its
+ * shutdown, may be passed to any number of operations, and Node.js reports more than ten listeners as a leak.
  *
  * @param callback - a function of its own for each call; it must not throw
  * @throws LockError `InvalidArgument` if the signal refuses the listener
@@ -50,7 +50,7 @@ export function onAbort(signal: AbortSignal, callback: () => void): () => void {
       signal.removeEventListener("abort", audience.listener);
       audiences.delete(signal);
     } catch {
-      // A signal-like object that keeps its listener: the next who waits uses it again.
+      // A signal-like object that does not remove its listener: the next callback uses it again.
     }
   };
 }
@@ -71,7 +71,7 @@ function createAudience(signal: AbortSignal): Audience {
 }
 
 /**
- * Throws if the signal is aborted. For backends whose driver knows no signals.
+ * Throws if the signal is aborted. For backends whose driver does not support signals.
  *
  * @throws LockError `Aborted`
  */

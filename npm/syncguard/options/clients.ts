@@ -1,24 +1,24 @@
-/** What reading clients of every store needs, so that a native connection can stand in for them. */
+/** Shared by the readers of all clients' settings, with which a native connection can be used in a client's place. */
 
 /**
- * Whether `client.name` is the method that its driver's class has: not one of the object itself, not one of a subclass,
- * and not one that was put into the class later, as test spies and instrumentation do. Who puts another function in its
- * place wants that one to be called.
+ * Whether `client.name` is still the driver's own method: not one of the object itself, not one of a subclass, and not one
+ * that was put into the class later, as test spies and instrumentation do. Whoever replaced the method wants their function
+ * to be called.
  *
- * @param companions - other methods that the driver's class has itself and a subclass hardly replaces as well
+ * @param companions - other methods that the driver's class defines and that a subclass is unlikely to replace as well
  */
 export function isOwnMethod(client: object, name: string, companions: readonly string[]): boolean {
   const holder = holderOf(client, name);
   if (holder === undefined || holder === client) return false;
   if (!companions.every((companion) => Object.hasOwn(holder, companion))) return false;
-  // How a method stands in a class, minified or not; nobody replaces one by another class's of that name.
+  // The source of a method in a class body, minified or not. A replacement is hardly ever such a method of the same name.
   const source = sourceOf(holder, name);
   return source.startsWith(`${name}(`) || source.startsWith(`async ${name}(`);
 }
 
 /**
- * The same for a method that the driver generates, as it does its companions: their source is the same. Drivers of Redis
- * make their hundreds of commands so.
+ * The same for a method that the driver has generated together with its companions, so that their sources are equal. Redis
+ * drivers generate their hundreds of commands in this way.
  */
 export function isGeneratedMethod(
   client: object,
@@ -27,13 +27,13 @@ export function isGeneratedMethod(
 ): boolean {
   const holder = holderOf(client, name);
   if (holder === undefined || holder === client) return false;
-  // A spy on each of them would have one source as well, but not in a class with so many.
+  // Spies on all of them would also have equal sources, but nobody spies on so many methods.
   if (Object.getOwnPropertyNames(holder).length < 100) return false;
   const source = sourceOf(holder, name);
   return companions.every((companion) => sourceOf(holder, companion) === source);
 }
 
-/** The object of the prototype chain that has the property itself. */
+/** The object in the prototype chain that has the property as its own. */
 function holderOf(client: object, name: string): object | undefined {
   let holder: object | null = client;
   while (holder !== null && !Object.hasOwn(holder, name)) {
@@ -48,8 +48,8 @@ function sourceOf(holder: object, name: string): string {
 }
 
 /**
- * Gives the native connection that stands in for a client: one for each client and its settings. Makes it with `create`
- * if there is none yet.
+ * The native connection used in place of a client: one for each client and settings. It is made with `create` if there is
+ * none yet.
  */
 export function shareConnections<Settings, Connection>(
   create: (settings: Settings) => Connection,
@@ -65,12 +65,12 @@ export function shareConnections<Settings, Connection>(
   };
 }
 
-/** Clients are asked for their functions once: that there is one tells settings apart. */
+/** Two settings count as equal if both have a function in the same place: those of one client are the same function. */
 function nameOfFunctions(_name: string, value: unknown): unknown {
   return typeof value === "function" ? "function" : value;
 }
 
-/** Whether a client's setting says something. */
+/** Whether a client's setting has a value. */
 export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }

@@ -1,10 +1,10 @@
-/** Finds misspelt options: JavaScript takes any property, so a typo would pass for a default. */
+/** Finds misspelt options. JavaScript accepts any property, so without this a typo would mean the default. */
 
 import { invalid } from "./validation.js";
 
 /**
- * Refuses members of `given` that are not in `known`, naming the nearest known one. Members that are
- * `undefined` are as good as not there.
+ * Refuses members of `given` that are not in `known`, and names the nearest known one. Members that are `undefined` count
+ * as absent.
  *
  * @param what - what a member is called in the message, such as "Redis backend option"
  * @throws LockError `InvalidArgument`
@@ -21,7 +21,7 @@ export function checkKnownOptions(given: object, known: readonly string[], what:
 
 /** The name in `known` that `name` was probably meant to be. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
-  // Whoever writes one name for another has most of its letters right.
+  // A typo gets most letters right.
   const most = (candidate: string) => Math.max(1, Math.floor(candidate.length / 3));
   return known
     .map((candidate) => ({ candidate, edits: distance(plain(name), plain(candidate)) }))
@@ -29,17 +29,17 @@ export function nearest(name: string, known: readonly string[]): string | undefi
     .sort((one, other) => one.edits - other.edits)[0]?.candidate;
 }
 
-/** Without what differs between styles of writing names: `table_name` is `tableName`. */
+/** The name without what differs between naming styles, so that `table_name` equals `tableName`. */
 function plain(name: string): string {
   return name.slice(0, 64).toLowerCase().replace(/[_-]/g, "");
 }
 
-/** Names are short; anything else may be a value that got to the wrong place, and is not shown. */
+/** The name if it is short. Anything longer may be a value in the wrong place, and is not shown. */
 export function shown(name: string, otherwise = "a name that is given"): string {
   return /^[\w.-]{1,64}$/.test(name) ? name : otherwise;
 }
 
-/** How many letters have to be inserted, removed, replaced or swapped with their neighbour. */
+/** The edit distance: how many letters have to be inserted, removed, replaced or swapped with their neighbour. */
 function distance(one: string, other: string): number {
   const rows = [Array.from({ length: other.length + 1 }, (_, column) => column)];
   for (let row = 1; row <= one.length; row += 1) {

@@ -1,4 +1,4 @@
-/** Whom Node trusts, for native connections whose settings do not say. */
+/** The authorities that Node trusts, for native connections whose settings name none. */
 
 import { readFileSync } from "node:fs";
 import type { Roots } from "../native/exports.js";
@@ -9,14 +9,14 @@ type Tls = {
   getCACertificates?: (type: "default") => readonly string[];
 };
 
-/** What was made of a list, or of the file of that name. */
+/** The last list, or the name of the last file, and what was made of it. */
 let last: { source: unknown; roots: Roots | undefined } | undefined;
 
-/** Whom Node trusts where there is no `ca`; `undefined` stands for Mozilla's list. */
+/** The authorities that Node trusts if there is no `ca`; `undefined` means Mozilla's list. */
 export function nodeRoots(): Roots | undefined {
-  // Nothing else needs this module, which takes milliseconds to load.
+  // Loaded only here, because loading it takes milliseconds and nothing else needs it.
   const { getCACertificates, rootCertificates } = require("node:tls") as Tls;
-  // The same list until `setDefaultCACertificates` has been called.
+  // Gives the same array until `setDefaultCACertificates` is called.
   const source = getCACertificates?.("default") ?? process.env.NODE_EXTRA_CA_CERTS;
   if (last === undefined || last.source !== source) {
     const roots =
@@ -36,16 +36,16 @@ function beyondMozilla(list: readonly string[], mozilla: readonly string[]): Roo
   return more.size === 0 ? undefined : { pem: [...more.values()].join("\n"), withMozilla: true };
 }
 
-/** Whether Node trusts what OpenSSL's own files hold, which it does not list: Mozilla's list stands for those. */
+/** Whether Node uses OpenSSL's own files, whose certificates it cannot list: Mozilla's list is used in their place. */
 function goesByOpenssl(): boolean {
   const flags = [process.env.NODE_OPTIONS, ...process.execArgv].join(" ");
   const { target_defaults } = process.config as { target_defaults?: { defines?: string[] } };
-  // Distributions build it so.
+  // Linux distributions build Node like this.
   const isDefault = target_defaults?.defines?.includes("NODE_OPENSSL_CERT_STORE") === true;
   return flags.includes("--use-openssl-ca") || (isDefault && !flags.includes("--use-bundled-ca"));
 }
 
-/** Lines are broken in one way or another. */
+/** The certificate without line breaks, which may differ. */
 function content(pem: string): string {
   return pem.replace(/\s+/g, "");
 }
@@ -55,14 +55,14 @@ function ofFile(path: string | undefined): Roots | undefined {
   try {
     return { pem: readFileSync(path, "latin1"), withMozilla: true };
   } catch {
-    // Node has warned of it and goes on.
+    // Node itself has warned about the file and continues without it.
     return undefined;
   }
 }
 
 let hasWarned = false;
 
-/** Whether Node verifies certificates where there is no `rejectUnauthorized`. */
+/** Whether Node verifies certificates if `rejectUnauthorized` is not given. */
 export function nodeVerifies(): boolean {
   if (process.env.NODE_TLS_REJECT_UNAUTHORIZED !== "0") return true;
   if (!hasWarned) {

@@ -1,12 +1,12 @@
-/** TLS settings of Node, as the addon takes them. */
+/** Converts Node's TLS settings to those of the addon. */
 
 import type { TlsSettings } from "../native/exports.js";
 import { nodeRoots, nodeVerifies } from "./node-trust.js";
 
-/** Settings in the addon's words, or the name of the first that it has no word for. */
+/** The addon's settings, or the name of the first setting that it does not support. */
 export type TlsReading = { tls: TlsSettings } | { obstacle: string };
 
-/** Settings that change nothing about who is trusted. */
+/** Settings that do not affect who is trusted. */
 const HARMLESS: ReadonlySet<string> = new Set([
   "host",
   "port",
@@ -27,7 +27,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
 /**
  * Reads options of Node's `tls.connect()`.
  *
- * @param options - `true` stands for the defaults
+ * @param options - `true` means the defaults
  * @param isSocket - whether fields that name the other end are read elsewhere
  */
 export function readTls(options: unknown, isSocket = false): TlsReading {
@@ -45,7 +45,7 @@ export function readTls(options: unknown, isSocket = false): TlsReading {
     } else if (name === "rejectUnauthorized" && typeof value === "boolean") {
       tls.rejectUnauthorized = value;
     } else if (name === "minVersion" && value !== "TLSv1.3") {
-      // The core speaks nothing older than TLS 1.2.
+      // The core supports nothing older than TLS 1.2.
     } else if (!(HARMLESS.has(name) && (isSocket || !ADDRESS.has(name)))) {
       return { obstacle: `tls.${name}` };
     }
@@ -53,7 +53,7 @@ export function readTls(options: unknown, isSocket = false): TlsReading {
   return { tls };
 }
 
-/** What Node would do about what the settings leave open. */
+/** Fills in what Node would do where the settings say nothing. */
 export function withNodeDefaults(tls: TlsSettings): TlsSettings {
   const all = { ...tls };
   if (!(tls.rejectUnauthorized ?? nodeVerifies())) {
@@ -67,7 +67,7 @@ export function withNodeDefaults(tls: TlsSettings): TlsSettings {
 
 const ADDRESS: ReadonlySet<string> = new Set(["host", "port", "family"]);
 
-/** One PEM text of what Node takes: a text, bytes, or a list of them. */
+/** One PEM text from a value that Node accepts: a text, bytes, or a list of them. */
 function readPem(value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (value instanceof Uint8Array) return Buffer.from(value).toString();

@@ -1,4 +1,4 @@
-/** Checks of what callers hand in, for code that does not reach the core first. */
+/** Checks of arguments and options, for code that runs before the core sees them. */
 
 import { LockError } from "../native/errors.js";
 
@@ -12,14 +12,14 @@ export function checkFunction(value: unknown, name: string): void {
   if (typeof value !== "function") throw invalid(`${name} must be a function`);
 }
 
-/** Refuses anything but an object; arrays and functions are none. */
+/** Refuses anything but an object. Arrays and functions do not count as objects. */
 export function checkObject(value: unknown, name: string): asserts value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalid(`${name} must be an object`);
   }
 }
 
-/** The options that were given: members that are `null` count as not given, and so does `null` for all of them. */
+/** The options without members that are `null`, which count as not given. `null` itself counts as no options. */
 export function withoutNulls<Options extends object>(options: Options): Options {
   if ((options as unknown) === null) return {} as Options;
   checkObject(options, "options");
@@ -49,12 +49,12 @@ export function checkServerOptions(options: unknown): void {
   }
 }
 
-/** Refuses what is given and is not of the type; options go by their names. */
+/** Refuses options that are given and are not booleans. `options` has them by name. */
 export function checkBooleans(options: Readonly<Record<string, unknown>>): void {
   checkTypes(options, "boolean");
 }
 
-/** The same for texts. */
+/** The same for strings. */
 export function checkStrings(options: Readonly<Record<string, unknown>>): void {
   checkTypes(options, "string");
 }
@@ -65,7 +65,7 @@ function checkTypes(options: Readonly<Record<string, unknown>>, type: "boolean" 
   }
 }
 
-/** The longest that timers of Node can take. */
+/** The longest time that Node's timers support. */
 const LONGEST_TIMEOUT_MS = 2_147_483_647;
 
 function isTimeout(ms: unknown): boolean {

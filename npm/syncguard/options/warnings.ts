@@ -1,14 +1,14 @@
-/** Warns of options that do not exist where an error could break callers that have passed more for long. */
+/** Warns about unknown options where an error could break callers who have been passing them for a long time. */
 
 import { nearest, shown } from "./known.js";
 
 /** The options of one function. */
 export type OptionNames = {
-  /** What the function is called in the warning. */
+  /** The function's name in the warning. */
   readonly of: string;
-  /** Names that need no warning: those that exist, and those that have been warned of. */
+  /** Names that need no warning: known options, and names that were warned about already. */
   readonly quiet: Set<string>;
-  /** Where each option stands, by its name. */
+  /** The path of each option, by its name. */
   readonly places: ReadonlyMap<string, string>;
 };
 
@@ -26,12 +26,12 @@ export function optionNames(
 /** The options that say how to wait. */
 export const WAITING = ["maxRetries", "retryDelayMs", "backoff", "jitter", "timeoutMs"] as const;
 
-/** Whoever makes up names at each call gets no more warnings than this, and keeps no more memory. */
+/** Limits the warnings, and the memory for them, if a caller uses new names in each call. */
 const MOST_NAMES = 200;
 
-/** Warns once of each member of `given` that is no option, unless NODE_ENV is `production`. */
+/** Warns once about each member of `given` that is not an option, unless NODE_ENV is `production`. */
 export function warnOfUnknown(given: object, names: OptionNames): void {
-  // Every call of `lock()` comes through here: nothing is made, and the environment is read for unknown names alone.
+  // Every call of `lock()` comes through here, so this allocates nothing and reads the environment only for unknown names.
   for (const name in given) {
     if (!names.quiet.has(name)) warn(name, given, names);
   }
@@ -42,7 +42,7 @@ function warn(name: string, given: object, { of, quiet, places }: OptionNames): 
   quiet.add(name);
   if (process.env.NODE_ENV === "production") return;
   const names = [...places.keys()];
-  // Units are what is left out most: `ttl` is far from `ttlMs` for its length.
+  // Most often the unit was left out, and for a short name `ttl` is too far from `ttlMs` to be a typo of it.
   const near = nearest(name, names) ?? names.find((known) => known === `${name}Ms`);
   const hint = near === undefined ? "" : `: did you mean ${places.get(near)}?`;
   process.emitWarning(

@@ -1,4 +1,4 @@
-/** How a store on PostgreSQL is opened, and what it asks a client of the user's for. */
+/** Opens stores on PostgreSQL, and the requests that they make to a client of the user's. */
 
 import { addon, callAddon } from "../native/addon.js";
 import type {
@@ -9,19 +9,19 @@ import type {
 import { ownCompletions, withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
 
-/** A statement for a client to carry out: the answer is its only row, the columns in that order, or null. */
+/** A statement for a client to run. The answer is its only row, with the columns in that order, or null. */
 export type PostgresStatementCall =
   | { sql: string; params: (string | null)[]; columns: string[] }
   /** Several statements without parameters, as one transaction. */
   | { batch: string };
 
-/** Where the server is, and what gives the password if it is not said there. */
+/** Where the server is, and the function that gives the password, if there is one. */
 export type PostgresTarget = {
   options: PostgresSettings;
   password?: (() => unknown) | undefined;
 };
 
-/** `password` is asked for at each connection that is opened. */
+/** `password` is called for each connection that is opened. */
 export function createPostgresConnection({
   options,
   password,
@@ -41,7 +41,7 @@ export function openPostgres(connection: PostgresConnection, locks: PostgresLock
   );
 }
 
-/** Every statement goes through `run`: a client of the user's. */
+/** Every statement goes through `run`, which uses a client of the user's. */
 export function openPostgresOverClient(
   run: (call: PostgresStatementCall) => Promise<unknown>,
   locks: PostgresLockOptions,

@@ -31,18 +31,19 @@ import type {
 } from "./types.js";
 
 /**
- * A backend that keeps locks in PostgreSQL. The tables must be there: see {@link setupSchema}.
+ * A backend that keeps locks in PostgreSQL. The tables must exist: see {@link setupSchema}.
  *
  * It connects at the first operation, and again when connections are lost. Idle connections do not keep the process
  * alive.
  *
  * @param sql - one of
  *   - a postgres.js instance, or a pg `Pool` or `Client`: its settings are read, and the backend makes connections of
- *     its own. Clients whose settings cannot be carried over, wrappers and mocks are driven through their call for
- *     queries: see {@link PostgresBackendOptions.transport}. You close it yourself.
- *   - a URL, as `psql` takes it: `postgres://user:password@host:5432/database?sslmode=verify-full`
- *   - connection options; `{}` leaves all to the variables PGHOST, PGUSER and so on
- * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ *     its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its method for queries is used
+ *     instead: see {@link PostgresBackendOptions.transport}. You close it yourself.
+ *   - a URL, as for `psql`: `postgres://user:password@host:5432/database?sslmode=verify-full`
+ *   - connection options; `{}` takes everything from the variables PGHOST, PGUSER and so on
+ * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
+ *   operation.
  */
 export function createPostgresBackend(
   sql: PostgresClient | string | PostgresConnectionOptions,
@@ -54,19 +55,19 @@ export function createPostgresBackend(
   return createBackend(connect(sql, given), given);
 }
 
-/** The backend for those who give a URL and nothing else: tables that are missing are made at their first use. */
+/** The default backend on PostgreSQL, which is given only a URL. It creates missing tables at their first use. */
 export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<PostgresCapabilities> {
   return createBackend(connectNatively(readConnection(url), { createsTables: true }, {}), {});
 }
 
 /**
- * Creates what is missing of the tables and indexes. Call it before the first lock, as often as you like, in as many
- * processes as you like; it also works on tables that the TypeScript library made.
+ * Creates the tables and indexes that are missing. Call it before the first lock, as often and in as many processes as you
+ * like. It also works on tables that SyncGuard 2 for TypeScript has created.
  *
- * Needs the right to create tables, and none when all is there.
+ * Needs the right to create tables, and no rights if nothing is missing.
  *
  * @param sql - as for {@link createPostgresBackend}
- * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and whatever connections fail with
+ * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and the errors of connecting
  */
 export async function setupSchema(
   sql: PostgresClient | string | PostgresConnectionOptions,
@@ -104,7 +105,7 @@ function connect(
   return openPostgresOverClient(runOnClient(sql), lockSettings(options));
 }
 
-/** Backends with the same options share: `poolSize` counts for all of them. */
+/** Backends with the same options share their connections, so `poolSize` counts for all of them together. */
 const connectionOf = shareConnections(
   ({ target }: { target: PostgresTarget; locks: PostgresLockOptions }) =>
     createPostgresConnection(target),

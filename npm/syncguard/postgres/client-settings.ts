@@ -1,4 +1,4 @@
-/** Tells clients apart and reads their settings, so that native connections can stand in for them. */
+/** Recognises clients and reads their settings, so that native connections can be used in their place. */
 
 import { isOwnMethod } from "../options/clients.js";
 import { readPgClient, readPgPool } from "./pg.js";
@@ -8,12 +8,12 @@ import type { PgClient, PostgresClient, PostgresJsClient } from "./types.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Settings of postgres.js and pg; anything else is an obstacle. */
+/** The settings of a client of postgres.js or pg. Any other object is an obstacle. */
 export function readClient(client: PostgresClient): Reading {
   const fields = client as unknown as Fields;
   const { options } = fields;
   if (isPostgresJs(client)) {
-    // Within a transaction, or with a reserved connection, there are no options.
+    // The object for a transaction or a reserved connection has no options.
     if (typeof client === "function" && isFields(options) && Array.isArray(options.host)) {
       return readPostgresJs(options);
     }
@@ -31,7 +31,7 @@ export function readClient(client: PostgresClient): Reading {
   return { obstacle: "the settings, which cannot be read," };
 }
 
-/** Whether a value has a call for queries. */
+/** Whether a value has a method for queries. */
 export function isClient(value: unknown): value is PostgresClient {
   if ((typeof value !== "object" || value === null) && typeof value !== "function") return false;
   return isPostgresJs(value) || typeof (value as Partial<PgClient>).query === "function";

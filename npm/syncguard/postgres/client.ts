@@ -1,4 +1,4 @@
-/** The client transport: statements through a client's own call for queries. */
+/** The client transport: runs statements through a client's own method for queries. */
 
 import type { PostgresStatementCall } from "./addon.js";
 import { isPostgresJs } from "./client-settings.js";
@@ -9,8 +9,8 @@ type Unsafe = (text: string, params?: readonly unknown[]) => PromiseLike<unknown
 type Query = (text: string, params?: readonly unknown[]) => PromiseLike<{ rows?: unknown[] }>;
 
 /**
- * How to run a statement on `client`: the answer is the columns of its only row, or null, or what the server refused it
- * with.
+ * The function that runs a statement on `client`. Its answer is the columns of the only row, or null, or the error that
+ * the server reported.
  */
 export function runOnClient(client: PostgresClient): Run {
   const run = runWith(client);
@@ -23,21 +23,21 @@ export function runOnClient(client: PostgresClient): Run {
   };
 }
 
-/** The server's code and severity, which says whether a statement may have been committed; throws any other error. */
+/** The code and severity of a server's error, which show whether the statement may be committed. Rethrows other errors. */
 function serversWord(error: unknown): { code: string; severity: string } {
   const { code, severity, severity_local } = (error ?? {}) as Record<string, unknown>;
-  // pg gives the word in the server's language alone, and so does postgres.js for what a pooler says.
+  // pg gives the severity only in the server's language, and so does postgres.js for errors of a pooler.
   const word = severity ?? severity_local;
   if (typeof code !== "string" || typeof word !== "string") throw error;
   return { code, severity: word };
 }
 
 function runWith(client: PostgresClient): Run {
-  // Called as methods, and looked up each time: clients need `this`, and tests replace them.
+  // Called as a method, because clients need `this`, and looked up each time, because tests replace it.
   if (isPostgresJs(client)) {
     const target = client as unknown as { unsafe: Unsafe };
     return async (call) => {
-      // Without parameters, several statements travel as one message and are one transaction.
+      // Without parameters, several statements are sent as one message and run as one transaction.
       if ("batch" in call) {
         await target.unsafe(call.batch);
         return null;
@@ -45,7 +45,7 @@ function runWith(client: PostgresClient): Run {
       const pending = target.unsafe(call.sql, call.params) as PromiseLike<unknown[]> & {
         values?: () => PromiseLike<unknown[]>;
       };
-      // As lists: the names of columns may be transformed.
+      // As arrays, because the client may transform the names of columns.
       const rows = await (typeof pending.values === "function" ? pending.values() : pending);
       return columns(rows[0], call.columns);
     };
@@ -77,7 +77,7 @@ function isPgs(client: object): boolean {
   return "totalCount" in client || "connectionParameters" in client;
 }
 
-/** pg gives a code to what the server and the system say. What it says itself is of connections that ended. */
+/** Adds a code to pg's own errors, which are about ended connections. Errors of the server and the system have one. */
 function withCode(error: unknown): unknown {
   if (!(error instanceof Error) || error.constructor !== Error || "code" in error) return error;
   return Object.assign(new Error("the connection ended"), { code: "CONNECTION_CLOSED" });

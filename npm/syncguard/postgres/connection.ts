@@ -11,7 +11,7 @@ import { checkObject, invalid } from "../options/validation.js";
 import { readParameters, readSslObject, socketHost, type Target } from "./target.js";
 import type { PostgresConnectionOptions } from "./types.js";
 
-/** How each option is put into settings. */
+/** How each option is converted to settings. */
 const READERS: Readonly<
   Record<keyof PostgresConnectionOptions, (value: unknown, target: Target, name: string) => void>
 > = {
@@ -53,7 +53,7 @@ const READERS: Readonly<
   },
 };
 
-/** Options of pg and postgres.js that say nothing about where to connect and who asks. */
+/** Options of pg and postgres.js that do not affect where to connect and as whom. */
 const WITHOUT_MEANING: ReadonlySet<string> = new Set([
   "min",
   "idle_timeout",
@@ -83,7 +83,7 @@ export function readConnection(given: unknown): Target {
   }
   const target: Target = { connection: {} };
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
-    // pg says null as well.
+    // pg also uses null for what is not given.
     if (value === undefined || value === null || WITHOUT_MEANING.has(name)) continue;
     checkKnownOptions({ [name]: value }, Object.keys(READERS), "connection option");
     READERS[name as keyof PostgresConnectionOptions](value, target, name);
@@ -99,7 +99,7 @@ function readUrl(value: unknown, { connection }: Target, name: string): void {
   connection.url = withScheme(value);
 }
 
-/** Schemes are the same in capitals. */
+/** The URL with its scheme in lower case, which has the same meaning. */
 function withScheme(url: string): string {
   return url.replace(/^[a-z]+:/i, (scheme) => scheme.toLowerCase());
 }
@@ -135,7 +135,7 @@ function count(value: unknown, name: string): number {
 
 const LARGEST_POOL = 10_000;
 
-/** Whether a pool can have so many connections. */
+/** Whether a value is a possible size of a pool. */
 export function isCount(value: unknown): value is number {
   return Number.isInteger(value) && Number(value) >= 1 && Number(value) <= LARGEST_POOL;
 }
@@ -149,7 +149,7 @@ function readConnectTimeout(
   if (typeof value !== "number" || !(value >= 0)) {
     throw invalid(`${name} must be a number that is not negative`);
   }
-  // Clients take 0 for no limit; the operation's own remains.
+  // To clients, 0 means no limit. Here the operation's own limit still applies.
   if (value > 0) connection.connectTimeoutMs = value * unitMs;
 }
 

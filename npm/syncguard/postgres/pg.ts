@@ -10,23 +10,23 @@ import { type Reading, readParameters, readSslObject, type Target } from "./targ
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Options of a pool after which a native connection would not be what the pool's are. */
+/** Options with which the pool's connections differ from native ones. */
 const POOL_OBSTACLES = ["Client", "stream", "connection", "verify", "onConnect"] as const;
 
-/** Reads a pool: what its clients will make of its options. */
+/** Reads a pool's settings, as its clients would resolve them. */
 export function readPgPool(pool: Fields): Reading {
   const options = pool.options as Fields;
   for (const name of POOL_OBSTACLES) {
     if (isGiven(options[name])) return { obstacle: name };
   }
-  // Who listens may set up each session, with a search_path for instance.
+  // A listener may set up each session, for example with a search_path.
   const { listenerCount } = pool as { listenerCount?: (event: string) => number };
   if (listenerCount?.call(pool, "connect")) {
     return { obstacle: "what listens to connect" };
   }
   let reading: Reading;
   try {
-    // Nothing connects before it is told to. Only pg itself knows what it makes of options, URL and variables.
+    // Makes a client without connecting it: only pg itself knows how it resolves options, URL and variables.
     reading = readPgClient(new (pool.Client as new (options: Fields) => Fields)(options));
   } catch {
     return { obstacle: "the settings, which pg refuses," };
@@ -69,7 +69,7 @@ export function readPgClient(client: Fields): Reading {
   return target;
 }
 
-/** Whether the client speaks through a socket that pg made: connectors bring their own, with TLS that pg knows nothing of. */
+/** Whether pg itself makes the client's socket. Connectors bring a socket of their own, with TLS that pg does not know. */
 function hasOwnSocket({ connection }: Fields, { ssl }: Fields): boolean {
   const { stream } = (connection ?? {}) as { stream?: unknown };
   if (typeof stream !== "object" || stream === null || Object.hasOwn(stream, "connect"))
@@ -87,7 +87,7 @@ function readPassword(given: Fields, target: Target): string | undefined {
   return undefined;
 }
 
-/** Where pg looks for passwords that it was not given. */
+/** Whether there is a password file, in which pg looks if it was given no password. */
 function hasPasswordFile(): boolean {
   const { PGPASSFILE, APPDATA } = process.env;
   const file =
@@ -106,7 +106,7 @@ function readSsl(ssl: unknown, host: string, connection: PostgresSettings): stri
   const reading = readSslObject(ssl);
   if ("obstacle" in reading) return reading.obstacle;
   connection.tls = reading.tls;
-  // The name of a host goes before it.
+  // If the host is a name, pg uses that and ignores `servername`.
   if (isIP(host) === 0) delete connection.tls.servername;
   return undefined;
 }

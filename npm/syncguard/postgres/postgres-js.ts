@@ -4,7 +4,7 @@ import type { PostgresSettings } from "../native/exports.js";
 import { isGiven, isPositive } from "../options/clients.js";
 import { type Reading, readParameters, readSslObject, socketHost, type Target } from "./target.js";
 
-/** What postgres.js calls itself where the user says nothing. */
+/** The application name that postgres.js uses by default. */
 const DEFAULT_NAME = "postgres.js";
 
 /** Reads `sql.options`, where postgres.js has resolved URL, options and variables. */
@@ -57,7 +57,7 @@ function readHosts({
 
 function readSsl(ssl: unknown, connection: PostgresSettings): string | undefined {
   if (!isGiven(ssl) || ssl === false) connection.tls = { mode: "disable" };
-  // It encrypts then, whatever the server would rather do.
+  // With either value, postgres.js always encrypts.
   else if (ssl === "require" || ssl === "allow") connection.tls = { mode: "require" };
   else if (ssl === "prefer") connection.tls = { mode: "prefer" };
   else if (ssl === true || ssl === "verify-full" || typeof ssl === "object") {
@@ -81,7 +81,7 @@ function readSession(
     options: commandLine,
     ...rest
   } = { ...(options.connection as Record<string, unknown>) };
-  // The core speaks UTF-8 and nothing else, as postgres.js does.
+  // The core always uses UTF-8, as postgres.js does.
   delete rest.client_encoding;
   if (typeof application_name === "string" && application_name !== DEFAULT_NAME) {
     connection.applicationName = application_name;

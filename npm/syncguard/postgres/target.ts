@@ -1,4 +1,4 @@
-/** Where native connections go to: what every way to say it ends in. */
+/** Where native connections lead. URLs, options and clients are all converted to this. */
 
 import type {
   PostgresHost,
@@ -11,22 +11,22 @@ import { readTls } from "../options/tls.js";
 
 export type Target = {
   connection: PostgresSettings;
-  /** Asked for at each connection that is opened. */
+  /** Called for each connection that is opened. */
   password?: () => unknown;
-  /** What the client gives a query. */
+  /** The client's time limit for a query. */
   operationTimeoutMs?: number;
 };
 
-/** Settings for connections that do what a client would, or what stands in the way. */
+/** The settings for connections equivalent to a client's, or the name of the setting that makes that impossible. */
 export type Reading = Target | { obstacle: string };
 
-/** Folder and port of a unix socket, from the name that PostgreSQL gives it. */
+/** The folder and port of a unix socket, from the path that PostgreSQL gives it. */
 export function socketHost(path: string): PostgresHost | undefined {
   const match = /^(\/.*)\/\.s\.PGSQL\.(\d+)$/.exec(path);
   return match === null ? undefined : { host: match[1] as string, port: Number(match[2]) };
 }
 
-/** Settings of sessions as lists, `undefined` if one of them is no simple value. */
+/** The settings of sessions as a list; `undefined` if one of them is not a simple value. */
 export function readParameters(settings: object): PostgresParameter[] | undefined {
   const parameters: PostgresParameter[] = [];
   for (const [name, value] of Object.entries(settings) as [string, unknown][]) {
@@ -41,15 +41,15 @@ export function readParameters(settings: object): PostgresParameter[] | undefine
 
 export type SslReading = { tls: PostgresTlsSettings } | { obstacle: string };
 
-/** Reads an object for Node's `tls.connect()`; `true` stands for its defaults. */
+/** Reads options for Node's `tls.connect()`; `true` means its defaults. */
 export function readSslObject(ssl: object | true): SslReading {
-  // pg hides the key from those who list properties.
+  // pg makes `key` non-enumerable, so the spread leaves it out.
   const reading = readTls(ssl === true || { ...ssl, key: (ssl as { key?: unknown }).key });
   if ("obstacle" in reading) return { obstacle: reading.obstacle.replace(/^tls/, "ssl") };
   const { rejectUnauthorized, ca, cert, key, servername } = reading.tls;
   const verifies = rejectUnauthorized ?? nodeVerifies();
   const tls: PostgresTlsSettings = { mode: verifies ? "verify-full" : "require" };
-  // With authorities, the mode "require" would check them.
+  // With a `ca`, the mode "require" would check it.
   if (verifies && ca !== undefined) tls.ca = ca;
   if (cert !== undefined) tls.cert = cert;
   if (key !== undefined) tls.key = key;
@@ -57,7 +57,7 @@ export function readSslObject(ssl: object | true): SslReading {
   return { tls };
 }
 
-/** Whom Node trusts, for modes that check certificates against no `ca`; a URL or a variable may say that they do. */
+/** Adds the authorities that Node trusts. A URL or a variable may ask for a mode that checks certificates without a `ca`. */
 export function withNodeRoots(
   tls: PostgresTlsSettings | undefined,
 ): PostgresTlsSettings | undefined {

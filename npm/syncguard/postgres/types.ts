@@ -1,4 +1,4 @@
-/** What users see of the PostgreSQL backend. */
+/** The public types of the PostgreSQL backend. */
 
 import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
 
@@ -9,24 +9,24 @@ export interface PostgresCapabilities extends BackendCapabilities {
   timeAuthority: "server";
 }
 
-/** A client of yours with postgres.js' `unsafe(text, params)`, which gives the rows. */
+/** Your client with postgres.js' `unsafe(text, params)`, which gives the rows. */
 export interface PostgresJsClient {
   unsafe: (...args: never[]) => unknown;
 }
 
-/** A client of yours with pg's `query(text, params)`, which gives `{ rows }`. */
+/** Your client with pg's `query(text, params)`, which gives `{ rows }`. */
 export interface PgClient {
   query: (...args: never[]) => unknown;
 }
 
-/** A client of yours: postgres.js, a pg `Pool` or `Client`, or anything with their call for queries. */
+/** Your client: postgres.js, a pg `Pool` or `Client`, or any object with their method for queries. */
 export type PostgresClient = PostgresJsClient | PgClient;
 
-/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+/** Which servers to trust, and how the client identifies itself. Certificates and keys are PEM. */
 export interface PostgresSslOptions {
   /** The certificates to trust. Default: those that Node trusts. */
   ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-  /** The certificate to show, with its chain. */
+  /** The client certificate to present, with its chain. */
   cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
   /** Its private key, without a passphrase. */
   key?: string | Uint8Array | undefined;
@@ -37,13 +37,13 @@ export interface PostgresSslOptions {
 }
 
 /**
- * Where a PostgreSQL server is, in the words of postgres.js and of pg. What stands beside `url` overrides it; what is not
- * said is taken from the variables PGHOST, PGUSER and so on.
+ * Where a PostgreSQL server is, with the option names of postgres.js and of pg. Options given besides `url` override it;
+ * missing ones are taken from the variables PGHOST, PGUSER and so on.
  */
 export interface PostgresConnectionOptions {
-  /** As {@link createPostgresBackend} takes it. */
+  /** A URL as for {@link createPostgresBackend}. */
   url?: string | undefined;
-  /** The same, in pg's word. */
+  /** The same, with pg's name. */
   connectionString?: string | undefined;
   /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
   host?: string | readonly string[] | undefined;
@@ -57,11 +57,11 @@ export interface PostgresConnectionOptions {
   user?: string | undefined;
   /** The same. */
   username?: string | undefined;
-  /** The password, or what gives one for each connection, such as a token that expires. */
+  /** The password, or a function that gives one for each connection, for example a token that expires. */
   password?: string | (() => string | PromiseLike<string>) | undefined;
   /** The same. */
   pass?: string | (() => string | PromiseLike<string>) | undefined;
-  /** `true` stands for `"verify-full"`, `false` for `"disable"`; the words are libpq's. Default `"prefer"`. */
+  /** The mode, as in libpq. `true` means `"verify-full"`, `false` means `"disable"`. Default `"prefer"`. */
   ssl?:
     | boolean
     | "disable"
@@ -76,19 +76,19 @@ export interface PostgresConnectionOptions {
   max?: number | undefined;
   /** Seconds that getting a connection may take. Default 5. */
   connect_timeout?: number | undefined;
-  /** The same in milliseconds, in pg's word. */
+  /** The same in milliseconds, with pg's name. */
   connectionTimeoutMillis?: number | undefined;
-  /** What `pg_stat_activity` calls the connections. Default `"syncguard"`. */
+  /** The name of the connections in `pg_stat_activity`. Default `"syncguard"`. */
   application_name?: string | undefined;
   /** Command-line options of the sessions, such as `-c search_path=locks`. */
   options?: string | undefined;
-  /** Settings of the sessions by name. */
+  /** Session settings by name. */
   connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
   /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
   statement_timeout?: number | undefined;
   /** Milliseconds that a statement may wait for another session's lock. */
   lock_timeout?: number | undefined;
-  /** What a server must be. Default: with several hosts, it must accept writes. */
+  /** Which servers to accept. Default: with several hosts, only one that accepts writes. */
   target_session_attrs?: "any" | "read-write" | "primary" | undefined;
   /** Whether statements are prepared, see {@link PostgresBackendOptions.prepare}. */
   prepare?: boolean | undefined;
@@ -107,33 +107,33 @@ export interface PostgresBackendOptions extends CommonBackendOptions {
   /** The most native connections at once; they are opened when they are needed. Default: the client's `max`, else 10. */
   poolSize?: number | undefined;
   /**
-   * Whether a release is answered only when it is on the server's disk. Without, it is faster, and a crash of the
+   * Whether a release is answered only when it is on the server's disk. If false, releases are faster, but a crash of the
    * server may bring the lock back until its TTL ends it. Acquisitions always wait for the disk. Default false.
    */
   durableReleases?: boolean | undefined;
   /**
-   * Whether statements are prepared once per native connection. Where a pooler makes that impossible, this is found out.
-   * Default: the client's, else true.
+   * Whether statements are prepared once per native connection. The backend notices by itself when a pooler makes that
+   * impossible. Default: the client's, else true.
    */
   prepare?: boolean | undefined;
   /**
-   * Who carries operations to the server.
+   * How operations get to the server.
    *
-   * - `"native"`: connections of this package. From a client only its settings are read.
-   * - `"client"`: the client's own `unsafe` or `query`.
+   * - `"native"`: over connections of this package. Of a client, only the settings are used.
+   * - `"client"`: through the client's own `unsafe` or `query`.
    *
-   * Default: native wherever all settings that matter can be carried over, else the client.
+   * Default: native if all settings that matter can be carried over, else the client.
    */
   transport?: "native" | "client" | undefined;
 }
 
-/** Options of {@link setupSchema}: those of the backend that have to do with tables and connections. */
+/** Options of {@link setupSchema}: the backend's options for tables and connections. */
 export type PostgresSchemaOptions = Pick<
   PostgresBackendOptions,
   "tableName" | "fenceTableName" | "connectTimeoutMs" | "transport"
 >;
 
-/** The options with nothing left open. */
+/** The options, with the defaults filled in. */
 export interface PostgresConfig {
   tableName: string;
   fenceTableName: string;

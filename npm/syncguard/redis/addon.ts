@@ -1,11 +1,11 @@
-/** How a store on Redis is opened, and what it asks a client of the user's for. */
+/** Opens stores on Redis, and the requests that they make to a client of the user's. */
 
 import { addon, callAddon } from "../native/addon.js";
 import type { RedisConnection, RedisLockOptions, RedisSettings } from "../native/exports.js";
 import { withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
 
-/** A script call for a client to carry out. */
+/** A script for a client to run. */
 export type RedisScriptCall = { script: string; keys: string[]; args: string[] };
 
 export function createRedisConnection(settings: RedisSettings): RedisConnection {
@@ -16,7 +16,7 @@ export function openRedis(connection: RedisConnection, locks: RedisLockOptions):
   return openStore((completions) => addon.NativeBackend.redis(completions, connection, locks));
 }
 
-/** Every script goes through `run`: a client of the user's. */
+/** Every script goes through `run`, which uses a client of the user's. */
 export function openRedisOverClient(
   run: (call: RedisScriptCall) => Promise<unknown>,
   locks: RedisLockOptions,

@@ -25,13 +25,14 @@ import type {
  * process alive.
  *
  * @param client - one of
- *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. Clients
- *     whose settings cannot be carried over, wrappers and mocks are driven through their `eval`: see
+ *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. If the
+ *     settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used instead: see
  *     {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
  *     `redis+sentinel://host:26379,host2:26379/name/0`
  *   - connection options
- * @throws LockError `InvalidArgument` that names the setting. A server that is down is found out by the first operation.
+ * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
+ *   operation.
  */
 export function createRedisBackend(
   client: RedisClient | string | RedisConnectionOptions,
@@ -68,7 +69,7 @@ function connectNatively(
 ): Store {
   const { connectTimeoutMs, operationTimeoutMs } = options;
   const all = { ...settings };
-  // A URL can say that there is TLS, and no more about it.
+  // A URL can turn TLS on, but cannot configure it.
   if (all.tls === undefined && /^rediss/i.test(all.url ?? "")) all.tls = {};
   if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
   if (connectTimeoutMs !== undefined) all.connectTimeoutMs = connectTimeoutMs;

@@ -1,4 +1,4 @@
-/** Reads the settings of clients, so that a native connection can stand in for them. */
+/** Reads the settings of clients, so that a native connection can be used in their place. */
 
 import { isGeneratedMethod, isOwnMethod } from "../options/clients.js";
 import type { Reading } from "./connection.js";
@@ -6,7 +6,7 @@ import { readIoredis } from "./ioredis.js";
 import { readNodeRedis } from "./node-redis.js";
 import type { RedisClient } from "./types.js";
 
-/** What is looked at to tell clients apart. */
+/** The members by which clients are recognised. */
 type Features = {
   eval?: unknown;
   EVAL?: unknown;
@@ -18,7 +18,7 @@ type Features = {
   options?: unknown;
 };
 
-/** Settings of ioredis and node-redis clients; anything else is an obstacle. */
+/** The settings of a client of ioredis or node-redis. Any other object is an obstacle. */
 export function readClient(client: RedisClient): Reading {
   const features = client as Features;
   if (features.isCluster === true) return { obstacle: "the cluster" };
@@ -36,7 +36,7 @@ export function readClient(client: RedisClient): Reading {
 function readerOf(client: RedisClient, features: Features): typeof readIoredis | undefined {
   if (Array.isArray(features.options)) return undefined;
   if (isNodeRedis(client)) {
-    // A cluster or a pool has no state of one connection.
+    // A cluster or a pool does not have `isOpen`, which is the state of one connection.
     return typeof features.isOpen === "boolean" ? readNodeRedis : undefined;
   }
   const isIoredis =
@@ -46,7 +46,7 @@ function readerOf(client: RedisClient, features: Features): typeof readIoredis |
   return isIoredis ? readIoredis : undefined;
 }
 
-/** What the client would do with a script other than its driver does: the name of the method. */
+/** The name of a method that runs scripts and is not the driver's own. */
 function replacedMethod(client: RedisClient): string | undefined {
   if (!isGeneratedMethod(client, "eval", ["get", "set", "del"])) return "eval";
   return throughWhich(client).find(
@@ -54,14 +54,14 @@ function replacedMethod(client: RedisClient): string | undefined {
   );
 }
 
-/** The methods that `eval` goes through. */
+/** The methods that `eval` calls. */
 function throughWhich(client: RedisClient): readonly string[] {
   if (!isNodeRedis(client)) return ["sendCommand"];
-  // In version 4 they cannot be reached from outside.
+  // In version 4 they are not accessible.
   return "_executeCommand" in client ? ["_executeCommand", "sendCommand"] : [];
 }
 
-/** Commands in capitals beside those in small letters: only node-redis has them. */
+/** Only node-redis has its commands in capitals as well as in lower case. */
 export function isNodeRedis(client: RedisClient): boolean {
   return typeof (client as Features).EVAL === "function";
 }

@@ -1,4 +1,4 @@
-/** The client transport: scripts through a client's own `eval`. */
+/** The client transport: runs scripts through a client's own `eval`. */
 
 import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
@@ -7,9 +7,9 @@ import type { RedisClient } from "./types.js";
 type IoredisEval = (script: string, numKeys: number, ...rest: string[]) => unknown;
 type NodeRedisEval = (script: string, options: { keys: string[]; arguments: string[] }) => unknown;
 
-/** How to run a script on `client`. */
+/** The function that runs a script on `client`. */
 export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
-  // Called as a method, and looked up each time: clients need `this`, and tests replace `eval`.
+  // Called as a method, because clients need `this`, and looked up each time, because tests replace `eval`.
   if (isNodeRedis(client)) {
     const target = promising(client) as { eval: NodeRedisEval };
     return async ({ script, keys, args }) =>
@@ -24,31 +24,32 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
   };
 }
 
-/** Whether it is neither ioredis nor anything made like it: a mock, or a wrapper. */
+/** Whether it is a plain object, that is a mock or a wrapper, and not a client of ioredis or the like. */
 function isPlainObject(client: RedisClient): boolean {
   const { sendCommand, isCluster } = client as { sendCommand?: unknown; isCluster?: unknown };
   return typeof sendCommand !== "function" && isCluster === undefined;
 }
 
 /**
- * What a mock means that answers every script with `1`: that it was carried out. Scripts that take a lock or extend it say
- * more than that, and no server says less.
+ * The full reply for a mock that answers every script with `1`, meaning success. A server's reply to the scripts that
+ * acquire or extend a lock has more parts.
  */
 function inFull({ keys, args }: RedisScriptCall): unknown {
-  // As the scripts are called: acquire has three keys; of those with four arguments or more, extend has a number third.
+  // Recognises the scripts by their arguments: only acquire has three keys; of the others with at least four arguments,
+  // only extend has a number in the third place.
   if (keys.length === 3) return [1, 1, Date.now() + Number(args[1])];
   const [, , extendTtlMs = ""] = args;
   const isExtend = args.length > 3 && /^\d+$/.test(extendTtlMs);
   return isExtend ? [1, Date.now() + Number(extendTtlMs)] : 1;
 }
 
-/** In the legacy mode of node-redis 4, what returns promises is under `v4`; elsewhere that getter throws. */
+/** The client whose methods return promises: in node-redis 4's legacy mode it is `v4`, a getter that otherwise throws. */
 function promising(client: RedisClient): RedisClient {
   const { options } = client as { options?: { legacyMode?: boolean } };
   return options?.legacyMode === true ? (client as unknown as { v4: RedisClient }).v4 : client;
 }
 
-/** A reply in the words of JSON: some clients give bytes, or big integers. */
+/** A reply as a JSON value: some clients give bytes or BigInts. */
 function plain(reply: unknown): unknown {
   if (Array.isArray(reply)) return reply.map(plain);
   if (reply instanceof Uint8Array) return Buffer.from(reply).toString();

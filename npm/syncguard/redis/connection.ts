@@ -6,7 +6,7 @@ import { readTls } from "../options/tls.js";
 import { invalid } from "../options/validation.js";
 import type { RedisConnectionOptions } from "./types.js";
 
-/** Settings for a connection that does what a client would, or what stands in the way. */
+/** The settings for a connection equivalent to a client's, or the name of the setting that makes that impossible. */
 export type Reading = { settings: RedisSettings } | { obstacle: string };
 
 /** The type of each option. */
@@ -46,7 +46,7 @@ export function readConnection(given: unknown): RedisSettings {
   checkKnownOptions(given, Object.keys(TYPES), "Redis connection option");
   const settings: Partial<Record<keyof RedisSettings, unknown>> = {};
   for (const [key, option] of Object.entries(given) as [keyof typeof TYPES, unknown][]) {
-    // ioredis, whose words these are, says null as well.
+    // The options are those of ioredis, which also uses null for what is not given.
     if (option === undefined || option === null) continue;
     const value = readOption(key, option);
     if (value !== undefined) settings[key === "connectTimeout" ? "connectTimeoutMs" : key] = value;
@@ -76,7 +76,7 @@ function readTlsOption(value: unknown): RedisSettings["tls"] | undefined {
   throw invalid(`${reading.obstacle} has a wrong type or is not an option`);
 }
 
-/** Sentinels, or `undefined` if they are none. */
+/** A list of Sentinels; `undefined` if the value is not one. */
 export function readNodes(value: unknown): RedisNode[] | undefined {
   if (!Array.isArray(value)) return undefined;
   const nodes: RedisNode[] = [];

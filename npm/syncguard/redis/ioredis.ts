@@ -6,7 +6,7 @@ import { isGiven, isPositive } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
 import { type Reading, readNodes } from "./connection.js";
 
-/** Texts by their names there and here. */
+/** The options that are strings, with their names in ioredis and here. */
 const TEXTS = [
   ["host", "host"],
   ["path", "path"],
@@ -16,14 +16,14 @@ const TEXTS = [
   ["keyPrefix", "clientKeyPrefix"],
 ] as const;
 
-/** Texts that count with Sentinels only. */
+/** The same for options that are only used with Sentinels. */
 const SENTINEL_TEXTS = [
   ["name", "name"],
   ["sentinelUsername", "sentinelUsername"],
   ["sentinelPassword", "sentinelPassword"],
 ] as const;
 
-/** Reads `client.options`. Settings of retries and queues are not carried over: the native connection has its own. */
+/** Reads `client.options`. Settings for retries and queues are not carried over: the native connection has its own rules. */
 export function readIoredis(options: object): Reading {
   const given = options as Record<string, unknown>;
   if (isGiven(given.Connector)) return { obstacle: "the Connector" };
@@ -45,7 +45,7 @@ export function readIoredis(options: object): Reading {
     if (!(db <= 255)) return { obstacle: "db" };
     settings.db = db;
   }
-  // With timers ioredis takes 0 for none.
+  // For timeouts, 0 means none in ioredis.
   if (isPositive(given.connectTimeout)) settings.connectTimeoutMs = given.connectTimeout;
   if (isPositive(given.commandTimeout)) settings.operationTimeoutMs = given.commandTimeout;
 
@@ -70,7 +70,7 @@ function readSentinels(given: Record<string, unknown>, settings: RedisSettings):
   for (const name of ["natMap", "preferredSlaves"]) {
     if (isGiven(given[name])) return { obstacle: name };
   }
-  // The native connection has one TLS setting for the server and the Sentinels.
+  // The native connection uses the same TLS settings for the server and the Sentinels.
   const server = given.enableTLSForSentinelMode === true ? given.tls : undefined;
   const sentinel = given.sentinelTLS;
   if (!isGiven(server) && !isGiven(sentinel)) return { settings };

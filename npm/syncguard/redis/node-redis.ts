@@ -5,7 +5,7 @@ import { isGiven, isPositive } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
 import type { Reading } from "./connection.js";
 
-/** Reads `client.options`. What a URL says, node-redis has put into the other fields. */
+/** Reads `client.options`. node-redis has already put the parts of a URL into the other fields. */
 export function readNodeRedis(options: object): Reading {
   const { socket, username, password, credentialsProvider, name, database, commandOptions } =
     options as Record<string, unknown>;
@@ -20,7 +20,7 @@ export function readNodeRedis(options: object): Reading {
     if (typeof value !== "string") return { obstacle: theirs };
     settings[ours] = value;
   }
-  // node-redis makes a provider of a user name and a password; one of the user's cannot be asked ahead.
+  // node-redis turns a user name and a password into a provider. A provider of the user's cannot be called in advance.
   const hasLogin = isGiven(username) || isGiven(password);
   if (isGiven(credentialsProvider) && !hasLogin) return { obstacle: "credentialsProvider" };
   if (settings.username !== undefined) settings.password ??= "";

@@ -1,4 +1,4 @@
-/** What users see of the Redis backend. */
+/** The public types of the Redis backend. */
 
 import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
 
@@ -10,7 +10,7 @@ export interface RedisCapabilities extends BackendCapabilities {
 }
 
 /**
- * A client of yours: ioredis, node-redis, or anything with their `eval`.
+ * Your client: ioredis, node-redis, or any object with their `eval`.
  *
  * - ioredis and its like: `eval(script, numKeys, ...keys, ...args)`, all but `numKeys` strings
  * - node-redis: `eval(script, { keys, arguments })`
@@ -19,11 +19,11 @@ export interface RedisClient {
   eval: (...args: never[]) => unknown;
 }
 
-/** How to trust a server, and how to be trusted by it. Certificates and keys are PEM. */
+/** Which servers to trust, and how the client identifies itself. Certificates and keys are PEM. */
 export interface RedisTlsOptions {
   /** The certificates to trust. Default: those that Node trusts. */
   ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-  /** The certificate to show, with its chain. */
+  /** The client certificate to present, with its chain. */
   cert?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
   /** Its private key, without a passphrase. */
   key?: string | Uint8Array | undefined;
@@ -33,9 +33,9 @@ export interface RedisTlsOptions {
   rejectUnauthorized?: boolean | undefined;
 }
 
-/** Where a Redis server is, in the words of ioredis. What stands beside `url` overrides it. */
+/** Where a Redis server is, with the option names of ioredis. Options given besides `url` override it. */
 export interface RedisConnectionOptions {
-  /** As {@link createRedisBackend} takes it. */
+  /** A URL as for {@link createRedisBackend}. */
   url?: string | undefined;
   /** A name or an address. Default `"localhost"`. */
   host?: string | undefined;
@@ -51,17 +51,17 @@ export interface RedisConnectionOptions {
   password?: string | undefined;
   /** TLS, or `true` for TLS with the certificates that Node trusts. */
   tls?: RedisTlsOptions | boolean | undefined;
-  /** Sentinels to ask for the primary, instead of host and port. With TLS, they must speak it too. */
+  /** Sentinels to ask for the primary, instead of host and port. With TLS, they must use it too. */
   sentinels?: readonly { host: string; port?: number | undefined }[] | undefined;
-  /** The name under which the Sentinels know the primary. */
+  /** The name that the Sentinels use for the primary. */
   name?: string | undefined;
   /** The ACL user of the Sentinels themselves. */
   sentinelUsername?: string | undefined;
   /** The password of the Sentinels themselves. */
   sentinelPassword?: string | undefined;
-  /** What `CLIENT LIST` calls the connection. */
+  /** The name of the connection in `CLIENT LIST`. */
   connectionName?: string | undefined;
-  /** Stands before every key, as the option `keyPrefix` of ioredis does; not the backend's `keyPrefix`. */
+  /** A prefix of every key, like ioredis' option `keyPrefix`, and not the same as the backend's `keyPrefix`. */
   clientKeyPrefix?: string | undefined;
   /** Milliseconds that making a connection may take. Default 5000. */
   connectTimeout?: number | undefined;
@@ -79,17 +79,17 @@ export interface RedisBackendOptions extends CommonBackendOptions {
   /** Milliseconds that making a connection may take. Default: the client's `connectTimeout`, else 5000. */
   connectTimeoutMs?: number | undefined;
   /**
-   * Who carries operations to the server.
+   * How operations get to the server.
    *
-   * - `"native"`: a connection of this package. From a client only its settings are read.
-   * - `"client"`: the client's own `eval`.
+   * - `"native"`: over a connection of this package. Of a client, only the settings are used.
+   * - `"client"`: through the client's own `eval`.
    *
-   * Default: native wherever all settings that matter can be carried over, else the client.
+   * Default: native if all settings that matter can be carried over, else the client.
    */
   transport?: "native" | "client" | undefined;
 }
 
-/** The options with nothing left open. */
+/** The options, with the defaults filled in. */
 export interface RedisConfig {
   keyPrefix: string;
   cleanupInIsLocked: boolean;

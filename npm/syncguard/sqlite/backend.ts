@@ -6,7 +6,7 @@ import { openStore } from "../native/store.js";
 import { checkKnownOptions } from "../options/known.js";
 import { checkObject, invalid, withoutNulls } from "../options/validation.js";
 
-/** One machine, one clock: `"server"` means the clock of the machine. */
+/** `"server"` means the machine's clock, which all users of the file share. */
 export interface SqliteCapabilities extends BackendCapabilities {
   backend: "sqlite";
   supportsFencing: true;
@@ -15,13 +15,13 @@ export interface SqliteCapabilities extends BackendCapabilities {
 
 /** Options of the SQLite backend. */
 export interface SqliteBackendOptions extends CommonBackendOptions {
-  /** The database file, in a folder that exists; `":memory:"`, the default, for one that ends with the process. */
+  /** The database file, in an existing folder. Default `":memory:"`: a database in memory that ends with the process. */
   path?: string | undefined;
   /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
   operationTimeoutMs?: number | undefined;
   /**
-   * Whether the file may be on a network file system. No other machine may use it then: it would not be excluded.
-   * Without this, such a path is `InvalidArgument`.
+   * Whether the file may be on a network file system. Then no other machine may use the file, because the locks do not
+   * work across machines. Without this option, such a path is an `InvalidArgument`.
    */
   allowNetworkFileSystem?: boolean | undefined;
 }
@@ -38,11 +38,11 @@ const OPTIONS = Object.keys({
 /**
  * A backend that keeps locks in a SQLite database: no server needed.
  *
- * It excludes all processes of one machine that use the same file, and refuses network file systems. Times are the
- * machine's: when its clock is set forward, locks end early; when it is set back, they last longer.
+ * All processes of one machine that use the same file exclude each other; network file systems are refused. Times are
+ * those of the machine's clock: when it is set forward, locks end early; when it is set back, they last longer.
  *
  * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
- * @throws LockError `InvalidArgument` for options that make no sense. The file is opened at the first operation.
+ * @throws LockError `InvalidArgument` for invalid options. The file is opened by the first operation.
  */
 export function createSqliteBackend(
   path: string,
@@ -98,7 +98,7 @@ function mergeOptions(
 /**
  * The file that a `sqlite:` URL names: `sqlite:///absolute/path`, `sqlite:relative/path` or `sqlite::memory:`.
  *
- * @param name - what to call the URL in errors, which do not show it
+ * @param name - the name for the URL in errors, which do not show the URL itself
  * @throws LockError `InvalidArgument`
  */
 export function sqlitePathOfUrl(url: string, name: string): string {

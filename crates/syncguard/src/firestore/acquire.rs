@@ -1,4 +1,4 @@
-//! Taking a lock.
+//! Acquires a lock.
 
 use super::decision::{Decision, Write};
 use super::documents::{CounterDocument, LockDocument, LockState};
@@ -7,8 +7,8 @@ use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
 
-/// Takes the lock if nobody holds it: given the documents of [`DocumentIds`] of the request's key and
-/// the time of the attempt. The fence's limit is checked before anything is to be written.
+/// Takes the lock if nobody holds it. `lock` and `counter` are the documents with the [`DocumentIds`] of the
+/// request's key, `now_ms` is the time of the attempt. The fence limit is checked before any write is decided.
 ///
 /// # Errors
 /// `Internal` when the counter has no fence left to give.

@@ -1,4 +1,4 @@
-//! The connection: Firestore's four calls that locks need.
+//! The connection, and the four calls of Firestore's API that locks need.
 
 use std::fmt;
 use std::pin::Pin;
@@ -32,13 +32,13 @@ use crate::work::Work;
 
 const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
-/// How long to try to end a transaction that nobody waits for.
+/// How long to try to roll back a transaction that nobody waits for.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest time without a word on a connection that is in use.
+/// The longest silence on a connection in use before it is probed.
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
-/// A connection to one database. It connects when it is used, and again after it broke.
+/// A connection to one database. It connects when it is first used, and again after it was lost.
 pub(super) struct Connection {
     grpc: FirestoreClient<Channel>,
     database: String,
@@ -72,7 +72,7 @@ impl Connection {
             routing.insert(name, value);
         }
         if config.emulator_host.is_some() {
-            // Emulators take this for somebody who may do everything.
+            // To emulators, this token means an administrator.
             routing.insert("authorization", MetadataValue::from_static("Bearer owner"));
         }
         Ok(Self {
@@ -93,12 +93,12 @@ impl Connection {
     }
 }
 
-/// The collections of one backend, over a connection.
+/// The transport of one backend: its collections, over a connection.
 #[derive(Clone)]
 pub(super) struct Client {
     connection: Arc<Connection>,
     layout: Arc<Layout>,
-    /// What is under way on the backend.
+    /// The work of the backend, in which rollbacks in the background are counted.
     work: Work,
 }
 
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// Starts a transaction with reads. When they fail, it is ended.
+    /// Starts a transaction with reads. If they fail, the transaction is rolled back.
     async fn start(self, what: ReadSet, repeats: Vec<u8>) -> Result<Reply, Failure> {
         let options = TransactionOptions {
             mode: Some(Mode::ReadWrite(ReadWrite {
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Reads, and starts a transaction if there are options for one.
+    /// Reads. Starts a transaction if options for one are given.
     async fn fetch(
         &self,
         what: &ReadSet,
@@ -198,7 +198,7 @@ impl Client {
         Ok(())
     }
 
-    /// Rolls back, if that works.
+    /// Tries to roll back.
     async fn end(self, transaction: Vec<u8>) {
         let request = RollbackRequest {
             database: self.layout.database().to_owned(),
@@ -210,7 +210,8 @@ impl Client {
     }
 }
 
-/// Does what no operation waits for. Without a runtime, Firestore ends a transaction after a minute.
+/// Runs a task that no operation waits for. Without a runtime it does nothing, and Firestore itself ends the
+/// transaction after a minute.
 fn in_background(work: &Work, task: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         let counted = work.start_in_background();
@@ -221,8 +222,8 @@ fn in_background(work: &Work, task: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// A transaction that is being started. Dropped before that is answered, it waits for the answer in the
-/// background, which alone says what is to be ended.
+/// A transaction that is being started. If it is dropped before the answer, it waits for the answer in the
+/// background, because only the answer has the id that is needed to roll the transaction back.
 struct Starting {
     client: Client,
     reply: Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>,
@@ -298,7 +299,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How long the other side may take to say that it is there.
+/// How long the other side may take to answer a ping.
 fn patience(operation_timeout: Duration) -> Duration {
     (operation_timeout / 4).clamp(Duration::from_millis(100), LONGEST_SILENCE)
 }
@@ -312,13 +313,13 @@ fn channel(config: &FirestoreConfig) -> Result<Channel, Error> {
     let scheme = if tls { "https" } else { "http" };
     let mut endpoint = Channel::from_shared(format!("{scheme}://{host}"))
         .map_err(|_| Error::invalid("host must be host or host:port"))?
-        // Before the operation's own limit, so that the caller hears what took so long.
+        // Less than the operation's own limit, so that the error says what took so long.
         .connect_timeout(config.operation_timeout * 3 / 4)
         .tcp_keepalive(Some(Duration::from_secs(60)))
-        // A call that nothing comes for makes us ask whether the other side is there, and on a
-        // connection that was idle the first call does at once. Without an answer the connection has
-        // ended, before the call's time is over. Servers refuse clients that ask often, or for nothing:
-        // two questions in an operation's time are what they put up with, and none while idle.
+        // HTTP/2 pings find connections that were lost without notice. One is sent when nothing arrives during a
+        // call, and with the first call on a connection that was idle. Without an answer, the connection is closed
+        // before the call's time is over. Servers refuse clients that ping often or while idle; two pings within an
+        // operation's time are tolerated.
         .http2_keep_alive_interval((config.operation_timeout / 2).min(LONGEST_SILENCE))
         .keep_alive_timeout(patience(config.operation_timeout))
         .keep_alive_while_idle(false);

@@ -1,4 +1,4 @@
-//! Settings, and what is wrong with them.
+//! Settings and their validation.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::backend::DEFAULT_OPERATION_TIMEOUT;
 use crate::error::Error;
 use crate::tls::DefaultRoots;
 
-/// Who we are to Firestore.
+/// How the backend authenticates.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub enum Credentials {
     /// Application Default Credentials: the file in `GOOGLE_APPLICATION_CREDENTIALS`, that of `gcloud`,
@@ -35,7 +35,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Another server than Google's public one.
+/// A server other than Google's public one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// `host` or `host:port`.
@@ -44,40 +44,40 @@ pub struct Endpoint {
     pub tls: bool,
 }
 
-/// Who hears of [`Warning`]s. It is called on the thread that drives the backend and must not block.
+/// A callback for [`Warning`]s. It is called on the thread that runs the operation and must not block.
 pub type WarningHook = Arc<dyn Fn(&Warning) + Send + Sync>;
 
-/// What a Firestore backend is to do.
+/// The settings of a Firestore backend.
 ///
-/// What is `None` is looked up in the environment when the backend is made: the emulator in
-/// `FIRESTORE_EMULATOR_HOST`, the project in `GOOGLE_CLOUD_PROJECT` and `GCLOUD_PROJECT`. A project
-/// that is in neither is taken from the credentials' JSON. No server is asked for it.
+/// Settings that are `None` are taken from the environment when the backend is made: the emulator from
+/// `FIRESTORE_EMULATOR_HOST`, the project from `GOOGLE_CLOUD_PROJECT` or `GCLOUD_PROJECT`. If neither names a
+/// project, it is taken from the JSON of the credentials. No server is asked for it.
 #[derive(Clone)]
 pub struct FirestoreConfig {
     /// The Google Cloud project.
     pub project_id: Option<String>,
     /// The database in it: `"(default)"` unless set.
     pub database_id: String,
-    /// Who we are.
+    /// How to authenticate.
     pub credentials: Credentials,
-    /// Another server than Google's.
+    /// A server other than Google's.
     pub endpoint: Option<Endpoint>,
-    /// `host:port` of an emulator, which asks for no credentials.
+    /// `host:port` of an emulator, which needs no credentials.
     pub emulator_host: Option<String>,
-    /// Whom to trust when connecting to Firestore over TLS. Requests for access tokens go by the operating
-    /// system's certificates, as Google's authentication library makes them.
+    /// Which authorities to trust when connecting to Firestore over TLS. Requests for access tokens use the operating
+    /// system's certificates instead, because Google's authentication library makes them.
     pub default_roots: DefaultRoots,
     /// The collection of locks: `"locks"` unless set.
     pub collection: String,
     /// The collection of fence counters: `"fence_counters"` unless set.
     pub fence_collection: String,
-    /// Whether `is_locked` deletes a lock that it finds expired for more than two seconds. The answer is
-    /// the same, but the call may write. `false` unless set.
+    /// Whether `is_locked` deletes a lock that expired more than two seconds ago. The answer is the same, but the call
+    /// may write. `false` unless set.
     pub cleanup_in_is_locked: bool,
-    /// How long one operation may take, its retries after conflicts included:
+    /// How long one operation may take, including its retries after conflicts:
     /// [`DEFAULT_OPERATION_TIMEOUT`] unless set, at most [`MAX_OPERATION_TIMEOUT`](Self::MAX_OPERATION_TIMEOUT).
     pub operation_timeout: Duration,
-    /// Who hears of warnings.
+    /// The callback for warnings.
     pub on_warning: Option<WarningHook>,
 }
 
@@ -111,7 +111,7 @@ impl FirestoreConfig {
         }
     }
 
-    /// The same, with what is missing from `env`, or what is wrong with it.
+    /// The same settings, completed from the environment `env`, or the error that says what is wrong with them.
     pub(super) fn validated(mut self, env: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let env = |name| env(name).filter(|value| !value.is_empty());
         if self.emulator_host.is_none() && self.endpoint.is_none() {
@@ -162,7 +162,7 @@ impl fmt::Debug for FirestoreConfig {
     }
 }
 
-/// A collection's id, by Firestore's rules.
+/// Checks that `name` is a valid id of a collection.
 fn check_collection(field: &str, name: &str) -> Result<(), Error> {
     if name.is_empty() {
         return Err(Error::invalid(format!("{field} must not be empty")));
@@ -183,7 +183,7 @@ fn check_collection(field: &str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A part of a resource name that also goes into a header.
+/// Checks a part of a resource name, which is also sent in a header.
 fn check_segment(field: &str, text: &str) -> Result<(), Error> {
     if text.is_empty() {
         return Err(Error::invalid(format!("{field} must not be empty")));

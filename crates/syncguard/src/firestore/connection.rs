@@ -8,15 +8,15 @@ use super::config::FirestoreConfig;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// A connection to one database. It is made when it is needed, and ends with the last backend on it.
+/// A connection to one database. It is made when it is needed, and closed with the last backend that uses it.
 pub struct FirestoreConnection {
     config: FirestoreConfig,
     current: Shared<Connection>,
 }
 
 impl FirestoreConnection {
-    /// What `config` says of the database and the way to it; of the rest, only the operations' time limit
-    /// counts, for connecting. Nothing is read and nobody is asked yet.
+    /// Uses what `config` says about the database and how to connect to it. Of the other settings it uses only the
+    /// operation timeout, as the limit for connecting. Reads no file and does no I/O yet.
     ///
     /// # Errors
     /// `InvalidArgument` that names the field of the configuration.
@@ -27,7 +27,7 @@ impl FirestoreConnection {
         })
     }
 
-    /// The connection itself; a failure is tried again by the next call.
+    /// The connection itself. After a failure, the next call tries again.
     pub(super) fn shared(&self) -> Result<Arc<Connection>, Error> {
         self.current.get_or_make(|| Connection::new(&self.config))
     }

@@ -1,26 +1,26 @@
-//! What an operation decides: the answer, and what to write for it.
+//! What the pure half of an operation decides: the answer, and what to write.
 
 use super::documents::LockDocument;
 use crate::fence::Fence;
 use crate::key::Key;
 
-/// A write of a transaction. There is none that deletes a counter.
+/// A write in a transaction. No kind of write deletes a counter.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Write {
-    /// Puts the lock in place of whatever the document holds.
+    /// Replaces the whole document with this lock.
     SetLock {
         /// The id of the document.
         document_id: String,
-        /// What it is to hold.
+        /// Its new content.
         lock: LockDocument,
     },
-    /// Puts the counter of `key` at `fence`.
+    /// Sets the counter of `key` to `fence`.
     SetCounter {
         /// The id of the document.
         document_id: String,
-        /// The fence that was given.
+        /// The fence that is granted.
         fence: Fence,
-        /// What the lock is on.
+        /// The key of the lock.
         key: Key,
     },
     /// Changes when the lock ends, and nothing else; the document must exist.
@@ -37,14 +37,14 @@ pub enum Write {
     },
 }
 
-/// What an operation decides from what it has read: pure data, for whatever carries it out.
+/// What an operation has decided from what was read, as data for the transport.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Decision<T> {
     /// The answer to the caller, once the writes are committed.
     pub answer: T,
-    /// What to write in the transaction of the reads; nothing to commit if it is empty.
+    /// What to write in the transaction of the reads. If it is empty, there is nothing to commit.
     pub writes: Vec<Write>,
-    /// What the application should hear of.
+    /// A warning for the application.
     pub warning: Option<Warning>,
 }
 
@@ -59,7 +59,7 @@ impl<T> Decision<T> {
     }
 }
 
-/// Something that no correct client does, and that the store shows.
+/// Something found in the store that no correct client writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
     /// Several documents carry one lock id (docs/format.md, "Duplicate lock ids"). Expired ones are

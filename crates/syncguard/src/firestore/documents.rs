@@ -1,4 +1,4 @@
-//! The documents that locks are made of, and their fields.
+//! The documents of a lock, and their fields.
 
 use crate::backend::{LockRecord, Owner};
 use crate::error::{Error, ErrorKind};
@@ -7,22 +7,22 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
-/// The field that says who owns a lock, by which release and extend find it.
+/// The field with the lock id, by which release and extend find the lock.
 pub const LOCK_ID_FIELD: &str = "lockId";
 
-/// The field that says when a lock ends: all that extend writes.
+/// The field that says when a lock ends: the only one that extend writes.
 pub const EXPIRES_AT_FIELD: &str = "expiresAtMs";
 
-/// The value of a field, as far as locks have such.
+/// The value of a field, of the types that locks use.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Field {
     /// A string.
     Text(String),
-    /// A number; Firestore's integers, and doubles as JavaScript may write them.
+    /// A number: an integer of Firestore, or a double as JavaScript may write it.
     Number(f64),
 }
 
-/// What decides about a lock: who has it and until when.
+/// The part of a lock that decides whether and by whom it is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockState {
     /// The id of the document.
@@ -37,7 +37,7 @@ impl LockState {
     /// Reads it from the document of that id, whose fields `field` gives.
     ///
     /// # Errors
-    /// `Internal` when a field is missing or of another type: such a document is not overwritten.
+    /// `Internal` when a field is missing or has another type. Such a document is not overwritten.
     pub fn read(
         document_id: impl Into<String>,
         field: impl Fn(&str) -> Option<Field>,
@@ -55,7 +55,7 @@ impl LockState {
     }
 }
 
-/// A lock, whole.
+/// A complete lock.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LockDocument {
     /// Who owns it.
@@ -78,7 +78,7 @@ impl LockDocument {
     /// # Errors
     /// `Internal` when a field is missing or makes no sense.
     pub fn read(field: impl Fn(&str) -> Option<Field>) -> Result<Self, Error> {
-        // The reasons of the checks would show the text.
+        // Without the causes, which would show the text.
         Ok(Self {
             lock_id: LockId::parse(&text(&field, LOCK_ID_FIELD)?).map_err(|_| malformed())?,
             expires_at_ms: number(&field, EXPIRES_AT_FIELD)?,
@@ -92,8 +92,8 @@ impl LockDocument {
         })
     }
 
-    /// All its fields (docs/format.md, "Firestore"); `owner` is an addition that other writers drop when
-    /// they write the document anew.
+    /// All its fields (docs/format.md, "Firestore"). `owner` is our addition: writers that do not know it drop it when
+    /// they replace the document.
     pub fn fields(&self) -> Vec<(&'static str, Field)> {
         let mut fields = vec![
             (LOCK_ID_FIELD, Field::Text(self.lock_id.as_str().to_owned())),
@@ -144,7 +144,7 @@ impl CounterDocument {
         })
     }
 
-    /// The fields of a counter that stands at `fence`, which belongs to `key`.
+    /// The fields of the counter of `key` with the value `fence`.
     pub fn fields(fence: Fence, key: &Key) -> Vec<(&'static str, Field)> {
         vec![
             ("fence", Field::Text(fence.to_string())),
@@ -153,7 +153,7 @@ impl CounterDocument {
     }
 }
 
-/// For a stored document that no client of this format writes.
+/// The error for a stored document that no client of this format writes.
 pub(super) fn malformed() -> Error {
     Error::new(
         ErrorKind::Internal,
@@ -168,7 +168,7 @@ fn text(field: &impl Fn(&str) -> Option<Field>, name: &str) -> Result<String, Er
     }
 }
 
-/// Milliseconds that JavaScript writes as an integer or a double; a fraction is cut.
+/// Milliseconds, which JavaScript writes as an integer or a double. A fraction is cut off.
 fn number(field: &impl Fn(&str) -> Option<Field>, name: &str) -> Result<i64, Error> {
     match field(name) {
         Some(Field::Number(number)) if number.is_finite() => Ok(number as i64),

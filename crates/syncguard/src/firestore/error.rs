@@ -1,4 +1,4 @@
-//! From Firestore's failures to ours.
+//! What failures of Firestore mean.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::error::{Error, ErrorKind};
 pub fn classify(code: i32) -> (ErrorKind, bool) {
     use ErrorKind::*;
     match Code::from_i32(code) {
-        // Nobody here cancels a call and waits for its answer: the connection was reset.
+        // We never wait for the answer to a call that we have cancelled, so the connection was reset.
         Code::Cancelled => (ServiceUnavailable, true),
         Code::InvalidArgument | Code::FailedPrecondition => (InvalidArgument, false),
         Code::DeadlineExceeded => (NetworkTimeout, true),
-        // Documents that are not there are no error in the calls made here: it is the database.
+        // A missing document is no error in the calls made here, so the database is missing.
         Code::NotFound => (InvalidArgument, false),
         Code::PermissionDenied | Code::Unauthenticated => (AuthFailed, false),
         Code::ResourceExhausted => (RateLimited, false),
@@ -47,7 +47,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Firestore answered with that gRPC status code. Its own text is left out: it holds names of
+    /// Firestore answered with this gRPC status code. Its own text is left out, because it contains names of
     /// documents, which are keys.
     pub fn from_code(code: i32) -> Self {
         let code = Code::from_i32(code);
@@ -55,8 +55,7 @@ impl Failure {
         Self::new(code, message)
     }
 
-    /// Firestore cannot be reached, for the reason that `source` gives; whether the request was sent is
-    /// not known.
+    /// Firestore cannot be reached, for the reason in `source`. The request may or may not have been sent.
     pub fn unreachable(source: Option<Box<dyn StdError + Send + Sync>>) -> Self {
         let failure = Self::new(Code::Unavailable, "firestore cannot be reached".to_owned());
         match source {
@@ -77,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// Something else went wrong, and nobody knows what was done.
+    /// Another failure, after which it is unknown what was done.
     pub fn other(error: Error) -> Self {
         Self {
             error,
@@ -86,12 +85,12 @@ impl Failure {
         }
     }
 
-    /// Whether another transaction was in the way, and nothing was written.
+    /// Whether the transaction conflicted with another one, so that nothing was written.
     pub(super) fn is_conflict(&self) -> bool {
         self.conflict
     }
 
-    /// What the caller of an operation gets to see, if that is where it ends.
+    /// The error for the caller, if the operation ends with this failure.
     pub(super) fn into_error(self, step: Step) -> Error {
         if self.may_be_done && step == Step::Commit {
             self.error.with_unknown_outcome()
@@ -117,7 +116,7 @@ impl From<Status> for Failure {
         };
         let cause = causes(cause);
         match status.code() {
-            // A status without a server behind it has a source: the connection broke.
+            // A status that did not come from a server has a source: the connection was lost.
             Code::Unknown | Code::Unavailable => Self::unreachable(Some(cause.into())),
             code => {
                 let failure = Self::from_code(code.into());
@@ -130,8 +129,8 @@ impl From<Status> for Failure {
     }
 }
 
-/// The number of a gRPC status code that is given by its name: `PERMISSION_DENIED`, or
-/// `permission-denied` as Firebase writes it.
+/// The number of the gRPC status code with this name: `PERMISSION_DENIED`, or `permission-denied` as Firebase writes
+/// it.
 pub fn code_from_name(text: &str) -> Option<i32> {
     let wanted = text.replace('-', "_").to_ascii_uppercase();
     (1..=16).find(|code| name(Code::from_i32(*code)) == wanted)
@@ -159,7 +158,7 @@ pub(super) fn from_credentials(source: CredentialsError) -> Error {
     Error::new(kind, "no access token for firestore could be obtained").with_source(source)
 }
 
-/// What a chain of transport errors says, e.g. `transport error: tcp connect error: …`.
+/// The messages of a chain of transport errors, e.g. `transport error: tcp connect error: …`.
 fn causes(first: &(dyn StdError + 'static)) -> String {
     let mut text = first.to_string();
     let mut next = first.source();

@@ -1,4 +1,4 @@
-//! Moving the end of a lock.
+//! Extends a lock.
 
 use super::decision::{Decision, Write};
 use super::documents::LockState;
@@ -6,7 +6,7 @@ use super::owned::{Owned, owned};
 use crate::backend::{ExtendOutcome, Ttl};
 use crate::lock_id::LockId;
 
-/// Makes the lock that `lock_id` owns end `ttl` from now: given all documents whose `lockId` is it, and
+/// Makes the lock that `lock_id` owns end `ttl` from now. `found` are all documents with this `lockId`, `now_ms` is
 /// the time of the attempt.
 pub fn decide(
     lock_id: &LockId,

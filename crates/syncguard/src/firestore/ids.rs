@@ -1,9 +1,9 @@
-//! Under which ids Firestore keeps a key's documents.
+//! The ids of a key's documents in Firestore.
 
 use crate::error::Error;
 use crate::key::{Key, KeySpace};
 
-/// Document ids: up to 1500 bytes, and none is derived by appending to another.
+/// Document ids have up to 1500 bytes. No id is derived by appending to another, so nothing is reserved.
 pub const KEYS: KeySpace<'static> = KeySpace {
     prefix: "",
     limit_bytes: 1500,
@@ -20,7 +20,7 @@ pub struct DocumentIds {
 }
 
 impl DocumentIds {
-    /// Those of `key`.
+    /// The ids of `key`.
     ///
     /// # Errors
     /// As [`KeySpace::lock_key`]; keys are short enough never to cause one.
@@ -34,11 +34,11 @@ impl DocumentIds {
     }
 }
 
-/// `id` if Firestore allows it, else one that it allows and that no other key has.
+/// `id` if Firestore allows it, else another id that it allows and that no other key has.
 ///
-/// Two characters mark what was changed, U+037E for each `/` and U+0387 in front of `.`, `..` and
-/// `__…__`. No other id has them: ids are in normalisation form C, which turns the one into `;` and the
-/// other into `·`. Both are two bytes long, so that a key of 512 bytes still fits.
+/// Each `/` becomes U+037E, and U+0387 is put in front of `.`, `..` and `__…__`. No other id contains these two
+/// characters: ids are in normalisation form C, which replaces the first by `;` and the second by `·`. Both are two
+/// bytes long, so a key of 512 bytes still fits.
 fn allowed(id: String) -> String {
     const SLASH: &str = "\u{37e}";
     const RESERVED: char = '\u{387}';
@@ -53,7 +53,7 @@ fn allowed(id: String) -> String {
     id
 }
 
-/// Whether Firestore keeps a name for itself: `.`, `..` and `__…__`.
+/// Whether Firestore reserves a name: `.`, `..` and `__…__`.
 pub(super) fn is_reserved(name: &str) -> bool {
     let underscored = name.len() >= 4 && name.starts_with("__") && name.ends_with("__");
     matches!(name, "." | "..") || underscored

@@ -1,4 +1,4 @@
-//! Asking whether somebody holds a key.
+//! Tells whether somebody holds a key.
 
 use super::decision::Decision;
 use super::documents::LockState;
@@ -9,7 +9,7 @@ use crate::time::TIME_TOLERANCE_MS;
 /// clocks differ, and its owner may be extending it (docs/format.md, "Clean-up of expired locks").
 const GUARD_MS: i64 = 1000;
 
-/// What a key's document says.
+/// What a key's document shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Somebody holds the key.
@@ -20,7 +20,7 @@ pub enum State {
     LeftOver,
 }
 
-/// Whether somebody holds the key: given the lock's document and the time before it was read.
+/// Whether somebody holds the key. `lock` is the lock's document, `now_ms` the time before it was read.
 pub fn decide(lock: Option<&LockState>, now_ms: i64) -> State {
     match lock {
         None => State::Free,
@@ -32,7 +32,7 @@ pub fn decide(lock: Option<&LockState>, now_ms: i64) -> State {
     }
 }
 
-/// Deletes a lock that is left over: given its document and the time of the attempt.
+/// Deletes a lock that is left over. `lock` is its document, `now_ms` the time of the attempt.
 pub(super) fn decide_cleanup(lock: Option<&LockState>, now_ms: i64) -> Decision<()> {
     let writes = match lock {
         Some(found) if decide(lock, now_ms) == State::LeftOver => vec![delete(found)],

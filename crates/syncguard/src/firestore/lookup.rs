@@ -1,4 +1,4 @@
-//! Asking who holds a lock.
+//! Looks up who holds a lock.
 
 use super::decision::Decision;
 use super::documents::{LockDocument, LockState};
@@ -7,14 +7,14 @@ use crate::backend::LockRecord;
 use crate::error::Error;
 use crate::lock_id::LockId;
 
-/// The live lock on a key: given its document, if there is one, and the time before it was read.
+/// The live lock on a key. `lock` is its document, if there is one, `now_ms` the time before it was read.
 pub fn decide_by_key(lock: Option<LockDocument>, now_ms: i64) -> Option<LockRecord> {
     let record = lock?.into_record(now_ms);
     record.is_live().then_some(record)
 }
 
-/// The live lock that `lock_id` owns: given all documents whose `lockId` is it, and the time before
-/// they were read. `document` gives the whole document of that id. Nothing is to be written.
+/// The live lock that `lock_id` owns. `found` are all documents with this `lockId`, `now_ms` is the time before they
+/// were read, and `document` gives the complete document with an id. Decides no writes.
 ///
 /// # Errors
 /// As `document`.

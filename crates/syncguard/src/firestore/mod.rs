@@ -16,23 +16,23 @@
 //!
 //! # What it guarantees
 //!
-//! At most one live lock per key among all clients whose clocks agree, and fences that grow with each
-//! acquisition of a key: lock and counter are written in one serializable transaction.
+//! At most one live lock per key among all clients whose clocks agree, and fences that grow with each acquisition of
+//! a key: the lock and its counter are written in one serializable transaction.
 //!
 //! # What it does not
 //!
-//! - Firestore has no clock to ask, so each client uses its own. Keep them synchronised: a lock counts as
-//!   held for one second past its end, and clocks that differ by more than that can have two holders at
+//! - Firestore has no clock that clients could ask, so each client uses its own. Keep the clocks synchronised: a lock
+//!   counts as held for one second past its end, and if clocks differ by more than that, two clients can hold it at
 //!   once. That is what the fence is for.
-//! - The field `lockId` of the collection of locks needs its index, which Firestore keeps unless told
-//!   otherwise.
+//! - The field `lockId` of the collection of locks needs an index. Firestore has one by default.
 //!
 //! # How it works
 //!
 //! Acquire, release and extend are two round trips: a read that opens the transaction, and the commit.
-//! After a conflict with another transaction they begin again, within the operation's time limit.
-//! `is_locked` and `lookup` are one. What an operation decides is a function of the documents and the
-//! time, in a module of its name, so that another way to reach Firestore can share it.
+//! After a conflict with another transaction they start again, within the operation's time limit.
+//! `is_locked` and `lookup` are one round trip. The pure half of an operation is the function `decide` in the
+//! module of its name: from the documents that were read and the time, it makes the answer and the writes.
+//! Every transport shares it.
 
 pub mod acquire;
 mod client;
@@ -86,7 +86,7 @@ pub struct FirestoreBackend {
     config: FirestoreConfig,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// How many more deletions of expired locks may run; past that, they are left to later calls.
+    /// Limits how many deletions of expired locks run at a time. Further ones are left to later calls.
     cleanups: Arc<Semaphore>,
     work: Work,
 }
@@ -100,8 +100,7 @@ enum State {
 }
 
 impl FirestoreBackend {
-    /// A backend on this machine's clock. Nothing is read and nobody is asked yet: the first operation
-    /// does that.
+    /// A backend on this machine's clock. Reads no file and does no I/O yet: the first operation does that.
     ///
     /// # Errors
     /// `InvalidArgument` that names the field of the configuration.
@@ -109,7 +108,7 @@ impl FirestoreBackend {
         Self::with_clock(config, SystemClock)
     }
 
-    /// A backend that takes its time from `clock`. All clients of a database must share a time.
+    /// A backend that takes its time from `clock`. The clocks of all clients of a database must agree.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -118,8 +117,8 @@ impl FirestoreBackend {
         Self::starting(State::NotStarted(connection), config, clock)
     }
 
-    /// A backend over a connection that it may share: what `config` says of the database and the way to
-    /// it, and the environment, do not count.
+    /// A backend on a connection that other backends may share. It ignores the environment and what `config` says
+    /// about the database and how to connect to it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -130,8 +129,8 @@ impl FirestoreBackend {
         Self::starting(State::NotStarted(connection), config, SystemClock)
     }
 
-    /// A backend over `transport`, which alone decides where to: what `config` says of that, and the
-    /// environment, do not count.
+    /// A backend over `transport`, which determines the database. It ignores the environment and what `config` says
+    /// about the database and how to connect to it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -149,7 +148,7 @@ impl FirestoreBackend {
         })
     }
 
-    /// The connection, prepared by the first operation. A failure is tried again by the next.
+    /// The transport, prepared by the first operation. After a failure, the next operation tries again.
     fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
@@ -181,16 +180,16 @@ impl FirestoreBackend {
     }
 
     async fn read(&self, what: &ReadSet) -> Result<(Documents, i64), Error> {
-        // Before it is asked for: by the time of the answer, a lock that was extended after Firestore had
-        // read it would look expired.
+        // Taken before the request: by the time of the answer, a lock that was extended after Firestore had read it
+        // would look expired.
         let asked_ms = self.clock.now_ms();
         let found = read(&self.transport()?, self.config.operation_timeout, what).await?;
         let now_ms = found.read_at_ms.unwrap_or(asked_ms);
         Ok((found, now_ms))
     }
 
-    /// Deletes a lock that is long over, in the background: nobody waits for it, the answer does not
-    /// depend on it, and who is refused was late. The transaction sees for itself what is there.
+    /// Deletes a lock that expired long enough ago, in the background, because the answer does not depend on it. The
+    /// transaction reads the document again and decides by that.
     fn clean_up(&self, what: ReadSet) {
         let (Ok(permit), Ok(transport)) = (
             Arc::clone(&self.cleanups).try_acquire_owned(),
@@ -303,12 +302,12 @@ impl Backend for FirestoreBackend {
     }
 
     async fn shut_down(&self) {
-        // The connection ends when the last operation that uses it does.
+        // The connection is closed when the last operation that uses it has ended.
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Closed;
     }
 }
 
-/// The time of a decision: the transport's own, where it has a clock, else the backend's, taken now.
+/// The time for a decision: the transport's if it has a clock of its own, else the current time of the backend's.
 fn now_ms(found: &Documents, clock: &dyn Clock) -> i64 {
     found.read_at_ms.unwrap_or_else(|| clock.now_ms())
 }

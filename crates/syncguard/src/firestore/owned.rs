@@ -1,4 +1,4 @@
-//! The lock that a lock id owns: where release and extend begin.
+//! Finds the lock with a lock id: the first step of release and extend.
 
 use super::decision::{Warning, Write};
 use super::documents::LockState;
@@ -6,7 +6,7 @@ use crate::backend::Absence;
 use crate::hash::hash_key;
 use crate::lock_id::LockId;
 
-/// What the documents that a query for a lock id found come to.
+/// What the documents mean that a query for a lock id has found.
 pub(super) struct Owned<'a> {
     /// The one live lock.
     pub(super) lock: Result<&'a LockState, Absence>,
@@ -15,8 +15,8 @@ pub(super) struct Owned<'a> {
     pub(super) warning: Option<Warning>,
 }
 
-/// Finds the live lock that `lock_id` owns among `found`. Ownership is checked again here: the answer
-/// of an index is not proof (docs/format.md, "Ownership").
+/// Finds the live lock that `lock_id` owns among `found`. Checks the ownership again, because the answer of an index
+/// is no proof (docs/format.md, "Ownership").
 pub(super) fn owned<'a>(lock_id: &LockId, found: &'a [LockState], now_ms: i64) -> Owned<'a> {
     let (live, expired): (Vec<_>, Vec<_>) = found
         .iter()
@@ -30,10 +30,10 @@ pub(super) fn owned<'a>(lock_id: &LockId, found: &'a [LockState], now_ms: i64) -
     let lock = match (live.as_slice(), expired.as_slice()) {
         ([lock], _) => Ok(*lock),
         ([], [_, ..]) => Err(Absence::Expired),
-        // Of several live locks, nobody can tell which is the caller's: none is touched.
+        // Nobody can tell which of several live locks is the caller's, so none is touched.
         _ => Err(Absence::NotFound),
     };
-    // An expired lock is of no use to anybody: any acquisition would overwrite it.
+    // Nobody needs an expired lock: any acquisition would overwrite it.
     let cleanup = match live.as_slice() {
         [] | [_] => expired.into_iter().map(delete).collect(),
         _ => Vec::new(),

@@ -1,4 +1,4 @@
-//! Freeing a lock.
+//! Releases a lock.
 
 use super::decision::Decision;
 use super::documents::LockState;
@@ -6,7 +6,7 @@ use super::owned::{Owned, delete, owned};
 use crate::backend::ReleaseOutcome;
 use crate::lock_id::LockId;
 
-/// Frees the lock that `lock_id` owns: given all documents whose `lockId` is it, and the time of the
+/// Releases the lock that `lock_id` owns. `found` are all documents with this `lockId`, `now_ms` is the time of the
 /// attempt.
 pub fn decide(lock_id: &LockId, found: &[LockState], now_ms: i64) -> Decision<ReleaseOutcome> {
     let Owned {

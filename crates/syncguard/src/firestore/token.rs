@@ -15,10 +15,10 @@ use super::config::Credentials;
 use super::error::from_credentials;
 use crate::error::{Error, ErrorKind};
 
-/// What Firestore may be asked with.
+/// The scope that Firestore requires.
 const SCOPES: [&str; 1] = ["https://www.googleapis.com/auth/datastore"];
 
-/// The headers that prove who we are; renewed by the library, in the background.
+/// The headers that authenticate requests. The library renews them in the background.
 pub(super) struct Token {
     source: Source,
     cached: RwLock<Option<(EntityTag, HeaderMap)>>,
@@ -28,7 +28,7 @@ pub(super) struct Token {
 pub(super) struct Key(Option<Value>);
 
 impl Key {
-    /// Reads the JSON or the file. Errors never show what it holds.
+    /// Reads the JSON or the file. Errors never show its contents.
     pub(super) fn load(credentials: &Credentials) -> Result<Self, Error> {
         let text = match credentials {
             Credentials::ApplicationDefault => return Ok(Self(None)),
@@ -43,12 +43,12 @@ impl Key {
         }
     }
 
-    /// The project that they are of.
+    /// The project of the credentials, if they name one.
     pub(super) fn project_id(&self) -> Option<&str> {
         self.0.as_ref()?.get("project_id")?.as_str()
     }
 
-    /// Whether tokens are asked for over the network; a service account signs its own.
+    /// Whether tokens are requested over the network. A service account signs its own.
     fn asks_for_tokens(&self) -> bool {
         let of_default = match self.0 {
             Some(_) => None,
@@ -63,7 +63,7 @@ impl Key {
 
     /// Starts to get tokens.
     pub(super) fn into_token(self) -> Result<Token, Error> {
-        // The library panics where its HTTP client finds none, also for servers without TLS.
+        // The library panics if its HTTP client finds no certificates, even for servers without TLS.
         if self.asks_for_tokens() && !has_certificates() {
             return Err(Error::new(
                 ErrorKind::AuthFailed,
@@ -93,7 +93,7 @@ impl Key {
                 }
             },
         };
-        // The library's reason may quote what it could not read.
+        // Without the library's reason, which may quote what it could not read.
         let source = built.map_err(|_| {
             Error::new(
                 ErrorKind::AuthFailed,
@@ -108,7 +108,7 @@ impl Key {
 }
 
 impl Token {
-    /// The headers of a request made now.
+    /// The headers for a request that is sent now.
     pub(super) async fn headers(&self) -> Result<HeaderMap, Error> {
         let cached = self
             .cached
@@ -137,7 +137,7 @@ impl Token {
     }
 }
 
-/// What the file of Application Default Credentials holds, if there is one.
+/// The contents of the file of Application Default Credentials, if there is one.
 fn default_key(variable: impl Fn(&str) -> Option<OsString>) -> Option<Value> {
     let path = match variable("GOOGLE_APPLICATION_CREDENTIALS") {
         Some(path) => PathBuf::from(path),
@@ -153,14 +153,14 @@ fn has_certificates() -> bool {
     !rustls_native_certs::load_native_certs().certs.is_empty()
 }
 
-/// Whether the library finds authorities to trust: here it asks the operating system about each server.
+/// Whether the library finds authorities to trust. On this platform, the operating system verifies each server.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
 fn has_certificates() -> bool {
     true
 }
 
-/// The members that the library asks for and does not need, and that keys given as
-/// `{ client_email, private_key }` lack.
+/// Adds members that the library requires but does not use, and that keys given as `{ client_email, private_key }`
+/// lack.
 fn completed(mut json: Value) -> Value {
     if let Some(members) = json.as_object_mut() {
         for name in ["private_key_id", "project_id"] {

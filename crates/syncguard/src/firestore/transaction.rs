@@ -1,4 +1,4 @@
-//! Read, decide, write: in one transaction, again after a conflict.
+//! Reads, decides and writes in one transaction, and starts again after a conflict.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use super::transport::{Documents, ReadSet, Transport};
 use crate::error::Error;
 use crate::random;
 
-/// The longest wait after the first conflict. It doubles with each, up to [`LONGEST_WAIT`].
+/// The longest wait after the first conflict. It doubles with each further one, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
 
-/// Reads `what`, lets `decide` decide, and commits what it wants written; all of it again while other
-/// transactions are in the way and `limit` lasts. `decide` sees each attempt's own documents, and must
-/// take the time itself, so that it is the attempt's own too.
+/// Reads `what`, calls `decide`, and commits the writes that it has decided. After a conflict with another
+/// transaction it does all of that again, within `limit`. `decide` gets the documents of each attempt, and must take
+/// the time itself, so that the time too is that of the attempt.
 pub(super) async fn transact<T>(
     transport: &Arc<dyn Transport>,
     limit: Duration,
@@ -36,7 +36,7 @@ pub(super) async fn transact<T>(
         let outcome = match timeout_at(deadline, attempt).await {
             Ok(outcome) => outcome?,
             Err(_) if committing.into_inner() => return Err(timed_out(limit, Step::Commit)),
-            // What used the time up says more than that it is over.
+            // The conflict that used up the time says more than that the time is over.
             Err(_) => return Err(conflict.unwrap_or_else(|| timed_out(limit, Step::Read))),
         };
         let last_conflict = match outcome {
@@ -71,8 +71,8 @@ pub(super) async fn read(
     }
 }
 
-/// One attempt; the inner error is a conflict. `repeated` is the id of the attempt before, and then of
-/// this one: Firestore lets a transaction that says which one it repeats go first.
+/// One attempt. The inner error is a conflict. `repeated` holds the transaction id of the previous attempt, and
+/// afterwards that of this one: Firestore gives precedence to a transaction that names the one it repeats.
 async fn attempt<T>(
     transport: &Arc<dyn Transport>,
     what: &ReadSet,
@@ -114,15 +114,15 @@ fn failed<T>(failure: Failure, step: Step) -> Result<Result<T, Error>, Error> {
     if conflict { Ok(Err(error)) } else { Err(error) }
 }
 
-/// A transaction that is not known to have ended: dropping it abandons it. A commit whose answer nobody
-/// waits for any more, or did not come, is in doubt; if it was carried out, that does nothing.
+/// A transaction that is not known to have ended. Dropping it abandons it, also when the answer to its commit was
+/// lost: if the commit was carried out, abandoning does nothing.
 struct Open<'a> {
     transport: &'a Arc<dyn Transport>,
     id: Vec<u8>,
 }
 
 impl Open<'_> {
-    /// There is nothing to roll back any more; its id.
+    /// Marks the transaction as ended, so that it is not abandoned. Gives its id.
     fn ended(mut self) -> Vec<u8> {
         std::mem::take(&mut self.id)
     }

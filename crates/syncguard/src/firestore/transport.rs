@@ -1,4 +1,4 @@
-//! How an operation reaches Firestore: over a connection of our own, or through somebody else's client.
+//! How operations get to Firestore: over a connection of our own, or through the caller's client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use super::documents::{CounterDocument, Field, LockDocument, LockState, malforme
 use super::error::Failure;
 use crate::error::Error;
 
-/// A way to one database.
+/// Reads and writes in one database.
 ///
-/// Transactions are Firestore's: all reads are of one moment, and a commit fails with `ABORTED` when
-/// something that was read has changed.
+/// Transactions behave as Firestore's do: all reads show one moment, and a commit fails with `ABORTED` when something
+/// that was read has changed.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Reads outside of a transaction.
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure>;
 
-    /// Starts a transaction with these reads. `repeats` is the id of the attempt before, which ended with
-    /// a conflict, or empty. A call that is dropped leaves no transaction open for long.
+    /// Starts a transaction with these reads. `repeats` is the transaction id of the previous attempt, which ended with
+    /// a conflict, or empty. If the future is dropped, no transaction may stay open for long.
     async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<Begun, Failure>;
 
-    /// Commits these writes, all or none, in the transaction of that id.
+    /// Commits these writes, all or none, in the transaction with this id.
     async fn commit(&self, transaction: &[u8], writes: Vec<Write>) -> Result<(), Failure>;
 
-    /// Ends the transaction of that id without writes, in the background: until then Firestore may keep
-    /// others waiting for what it has read. One that has ended already is left alone.
+    /// Rolls back the transaction with this id in the background: until it has ended, Firestore may keep others waiting
+    /// for the documents that it has read. Does nothing if it has ended already.
     fn abandon(self: Arc<Self>, transaction: Vec<u8>);
 }
 
@@ -46,8 +46,8 @@ pub enum ReadSet {
         /// The id of the counter's document.
         counter: String,
     },
-    /// All locks that carry a lock id: without a limit, to see when there are several (docs/format.md,
-    /// "Duplicate lock ids").
+    /// All locks with a lock id, without a limit, to notice when there are several (docs/format.md, "Duplicate lock
+    /// ids").
     Owned {
         /// What [`LOCK_ID_FIELD`](super::LOCK_ID_FIELD) must be.
         lock_id: String,
@@ -56,41 +56,40 @@ pub enum ReadSet {
 
 /// A transaction that has started.
 pub struct Begun {
-    /// What the transport calls it; never empty.
+    /// Its id, which the transport chooses; never empty.
     pub transaction: Vec<u8>,
-    /// What it has read.
+    /// The documents that it has read.
     pub found: Documents,
 }
 
-/// The documents that a read found. Those that do not exist are left out.
+/// The documents that a read has found. Those that do not exist are missing.
 #[derive(Default)]
 pub struct Documents {
-    /// Of the collection of locks.
+    /// From the collection of locks.
     pub locks: Vec<Document>,
-    /// Of the collection of counters.
+    /// From the collection of counters.
     pub counter: Option<Document>,
-    /// The time that decides about them, in milliseconds since the Unix epoch, if the transport has a
-    /// clock of its own; else the backend's decides. Outside of a transaction that is the time before
-    /// they were read, and in one the time after: only there does a change in between make the commit
-    /// fail.
+    /// The time by which to decide, in milliseconds since the Unix epoch, if the transport has a clock of its own; else
+    /// the backend's clock is used. Outside of a transaction it is the time before the read. Inside one it is the time
+    /// after the read, because there the commit fails if something has changed in between.
     pub read_at_ms: Option<i64>,
 }
 
-/// A document as far as locks have use for it.
+/// A document, reduced to what locks use of it.
 pub struct Document {
     /// Its id.
     pub id: String,
-    /// Its fields that are texts or numbers.
+    /// Those of its fields that are texts or numbers.
     pub fields: Vec<(String, Field)>,
 }
 
 impl Documents {
-    /// The one lock that was asked for by name.
+    /// The lock that was read by its id, if it exists.
     pub(super) fn lock(&self) -> Result<Option<LockState>, Error> {
         self.locks.first().map(Document::state).transpose()
     }
 
-    /// The same, whole.
+    /// The same lock, complete.
     pub(super) fn lock_document(&self) -> Result<Option<LockDocument>, Error> {
         self.locks.first().map(Document::lock).transpose()
     }
@@ -100,7 +99,7 @@ impl Documents {
         self.locks.iter().map(Document::state).collect()
     }
 
-    /// One of the locks, whole.
+    /// The complete lock with this document id.
     pub(super) fn lock_document_of(&self, id: &str) -> Result<LockDocument, Error> {
         let found = self.locks.iter().find(|found| found.id == id);
         found.ok_or_else(malformed)?.lock()

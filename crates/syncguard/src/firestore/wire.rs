@@ -1,4 +1,4 @@
-//! Documents and writes as Firestore's messages.
+//! Converts documents and writes to and from Firestore's messages.
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::precondition::ConditionType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::QueryType;
@@ -18,13 +18,13 @@ use super::decision::Write;
 use super::documents::{CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD};
 use super::transport::{self, Documents};
 
-/// Where the documents are.
+/// The resource names of the documents.
 pub(super) struct Layout {
     database: String,
     collection: String,
-    /// The names of all locks start so.
+    /// What the names of all locks start with.
     locks: String,
-    /// The names of all counters start so.
+    /// What the names of all counters start with.
     counters: String,
 }
 
@@ -57,7 +57,7 @@ impl Layout {
         format!("{}{id}", self.counters)
     }
 
-    /// All locks that carry that lock id; without a limit, to see when there are several (docs/format.md,
+    /// The query for all locks with a lock id, without a limit, to notice when there are several (docs/format.md,
     /// "Duplicate lock ids").
     pub(super) fn by_lock_id(&self, lock_id: &str) -> QueryType {
         QueryType::StructuredQuery(StructuredQuery {
@@ -115,7 +115,7 @@ impl Layout {
     }
 }
 
-/// The documents that a read found, and the transaction that it began.
+/// The documents that a read has found, and the transaction that it has started.
 #[derive(Default)]
 pub(super) struct Reply {
     /// Its id; empty if there is none.
@@ -148,7 +148,7 @@ impl Reply {
 fn field(value: Value) -> Option<Field> {
     match value.value_type? {
         ValueType::StringValue(text) => Some(Field::Text(text)),
-        // Exact for all times and fences.
+        // Exact as a double, for all times and fences.
         ValueType::IntegerValue(number) => Some(Field::Number(number as f64)),
         ValueType::DoubleValue(number) => Some(Field::Number(number)),
         _ => None,

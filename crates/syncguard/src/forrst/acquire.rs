@@ -1,4 +1,4 @@
-//! Taking a lock as a request asks for it.
+//! Acquires the lock that a request asks for.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::backend::{Backend, Owner};
 use crate::error::{Error, ErrorKind};
 use crate::lock::{LockGuard, LockOptions, lock};
 
-/// Why there is no lock, or no answer.
+/// Why a request got no lock.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The request cannot be served: answer it with this error.
+    /// The request is refused: answer it with this error.
     #[error(transparent)]
     Refused(#[from] ForrstError),
-    /// The store failed: how that reads in a response is the server's business.
+    /// The store failed. The server decides how to report that in a response.
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -32,7 +32,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Ends the lock after the function, however the function ended: releases it, or keeps it if the
+    /// To be called when the function has ended, whether it succeeded or not. Releases the lock, or keeps it if the
     /// request says so. Gives the extension's data for the response.
     ///
     /// # Errors
@@ -54,9 +54,9 @@ impl Held {
     }
 }
 
-/// Takes the lock that `options` ask for: once, or waiting for as long as they say.
+/// Acquires the lock that `options` ask for: tries once, or waits for as long as they say.
 ///
-/// Dropping the future cancels: what the store may have granted is released in the background.
+/// Dropping the future cancels: a lock that the store may have granted is released in the background.
 ///
 /// # Errors
 /// `LOCK_ACQUISITION_FAILED` or `LOCK_TIMEOUT` when others hold it; what the store failed with.

@@ -10,13 +10,12 @@ use super::owner::owns;
 use crate::backend::Owner;
 use crate::key::Key;
 
-/// What the full key of every lock of the extension begins with.
+/// The first part of the full key of every lock of the extension.
 const PREFIX: &str = "lock:";
 
 /// The full key of a lock: `lock:{function}:{key}` or `lock:{key}`.
 ///
-/// Other keys are refused, so that the functions cannot reach locks in the same store that are not
-/// the extension's.
+/// Other keys are refused, so that the functions cannot reach other locks in the same store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyArgument(Key);
 
@@ -55,12 +54,12 @@ impl KeyArgument {
     }
 }
 
-/// What the release function is called with.
+/// The arguments of the release function.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ReleaseArguments {
     /// The lock.
     pub key: KeyArgument,
-    /// Who the caller says owns it.
+    /// The owner, according to the caller.
     pub owner: Owner,
 }
 
@@ -76,8 +75,8 @@ impl ReleaseArguments {
         })
     }
 
-    /// The lock that was found under the key, if the caller may release it. `owner_of` gives the owner
-    /// that is stored with a lock.
+    /// The lock that was found under the key, if the caller may release it. `owner_of` gives the owner that is stored
+    /// with a lock.
     ///
     /// # Errors
     /// `LOCK_NOT_FOUND` if there is none; `LOCK_OWNERSHIP_MISMATCH` if it has another owner, or none.

@@ -1,4 +1,4 @@
-//! What a server answers.
+//! The extension's data in the answers of a server.
 
 use serde::Serialize;
 
@@ -22,8 +22,8 @@ pub struct AcquiredData {
 impl AcquiredData {
     /// A lock that `owner` holds until `expires_at_ms`, on the store's clock.
     ///
-    /// `lost` says that the server no longer held the lock when the function ended, so that others may
-    /// have held it meanwhile. Only then is the member in the JSON.
+    /// `lost` says that the server no longer held the lock when the function ended, so others may have held it in the
+    /// meantime. The JSON has this member only if it is true.
     pub fn new(options: &Options, owner: &Owner, expires_at_ms: i64, lost: bool) -> Self {
         Self {
             key: options.key.clone(),
@@ -44,8 +44,8 @@ pub struct RefusedData {
 }
 
 impl RefusedData {
-    /// The data that go with `LOCK_ACQUISITION_FAILED`. The specification has none beside
-    /// `LOCK_TIMEOUT`, so there are none if the request waited.
+    /// The data that accompany `LOCK_ACQUISITION_FAILED`. For `LOCK_TIMEOUT` the specification has none, so there are
+    /// none if the request waited.
     pub fn of(options: &Options) -> Option<Self> {
         options.block.is_none().then(|| Self {
             key: options.key.clone(),
@@ -62,7 +62,7 @@ pub struct ReleaseResult {
 }
 
 impl ReleaseResult {
-    /// What became of the lock `key`, which the caller owned when it was looked up.
+    /// The result for the lock `key`, which the caller owned when it was looked up.
     ///
     /// # Errors
     /// `LOCK_NOT_FOUND` when its time ran out in between, `LOCK_ALREADY_RELEASED` when somebody freed it.
@@ -87,7 +87,7 @@ pub struct ForceReleaseResult {
 }
 
 impl ForceReleaseResult {
-    /// What became of the lock `key`: whether there was one to release.
+    /// The result for the lock `key`: whether there was one to release.
     ///
     /// # Errors
     /// `LOCK_NOT_FOUND` if there was none.
@@ -148,13 +148,13 @@ impl StatusResult {
                 owner: owner.map(str::to_owned),
                 acquired_at: iso8601(acquired_at_ms),
                 expires_at: iso8601(expires_at_ms),
-                // A lock counts as held for a moment past its end, so less than nothing may be left.
+                // A lock counts as held for a moment past its end, so the remaining time may be negative.
                 ttl_remaining: left_ms.max(0) / 1000,
             }),
         }
     }
 
-    /// What a lookup of `key` in the store has shown.
+    /// The status that a lookup of `key` has shown.
     pub fn of(key: &str, record: Option<&LockRecord>) -> Self {
         record.map_or_else(
             || Self::free(key),

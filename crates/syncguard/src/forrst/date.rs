@@ -8,9 +8,9 @@ const LATEST_SECOND: i64 = 253_402_300_799;
 
 /// `2024-03-15T10:30:30Z`: in UTC, to the second, rounded down.
 ///
-/// The extension writes whole seconds. Rounding down tells a holder to stop too early rather than
-/// too late. A date outside the years 0 to 9999 becomes the nearest second within them; only other
-/// writers to the store can make such locks.
+/// The extension writes whole seconds. Rounding down makes a holder stop too early rather than too late. A date
+/// outside of the years 0 to 9999 becomes the nearest second within them; only other programs that write to the store
+/// can make such locks.
 pub fn iso8601(ms: i64) -> String {
     const EARLIEST_SECOND: i64 = -62_167_219_200;
     let second = ms.div_euclid(1000).clamp(EARLIEST_SECOND, LATEST_SECOND);

@@ -7,22 +7,22 @@ use serde::{Serialize, Serializer};
 use super::duration::Duration;
 use super::options::Scope;
 
-/// What an error says to a program.
+/// The code of an error, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// The lock is held, and the request does not wait.
     LockAcquisitionFailed,
     /// The lock was held for longer than the request waits.
     LockTimeout,
-    /// There is no such lock.
+    /// The lock does not exist.
     LockNotFound,
-    /// The lock is another's.
+    /// The lock has another owner.
     LockOwnershipMismatch,
-    /// The lock was the caller's when it was looked up, and then somebody else freed it first.
+    /// The caller owned the lock when it was looked up, and then somebody else released it first.
     LockAlreadyReleased,
     /// An option of the extension or an argument of a function is wrong.
     InvalidArguments,
-    /// The request is not as Forrst requires it.
+    /// The request does not follow the Forrst protocol.
     InvalidRequest,
     /// The server does not allow this caller to do that.
     Forbidden,
@@ -67,7 +67,7 @@ impl Serialize for ErrorCode {
     }
 }
 
-/// An error as it stands in a response.
+/// An error in a response.
 #[derive(Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ForrstError {

@@ -11,10 +11,10 @@ use crate::backend::{Backend, LockRecord, Lookup, Owner};
 use crate::error::Error;
 use crate::operation::{self, CallOptions};
 
-/// Frees a lock for its owner.
+/// Releases a lock for its owner.
 ///
-/// The lock is looked up and its owner compared. What is then released is that very lock, by its
-/// id: if somebody else has taken the lock in between, theirs is not touched.
+/// Looks the lock up, compares its owner, and then releases that lock by its lock id. If somebody else has acquired the
+/// key in between, their lock is not touched.
 ///
 /// # Errors
 /// Those of [`ReleaseArguments::owned`] and [`ReleaseResult::of`]; what the store failed with, and
@@ -32,7 +32,7 @@ pub async fn release(
     Ok(ReleaseResult::of(arguments.key.as_str(), outcome)?)
 }
 
-/// Frees a lock whoever owns it. The server must have made sure before that the caller may do that.
+/// Releases a lock, whoever owns it. Before calling this, the server must check that the caller may do that.
 ///
 /// # Errors
 /// `LOCK_NOT_FOUND`; what the store failed with.

@@ -1,4 +1,4 @@
-//! The table of malformed input that the tests here share with those of the npm package.
+//! The table of malformed input, which these tests share with those of the npm package.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ struct Table {
     owners: Vec<Case>,
 }
 
-/// Input, and how the error reads.
+/// Input, and the error that it causes.
 #[derive(Deserialize)]
 struct Case {
     input: Value,

@@ -1,7 +1,7 @@
 //! The atomic-lock extension of the Forrst protocol, `urn:forrst:ext:atomicLock`.
 //!
-//! The rules are pure: [`Options`] are read from JSON, and what a server answers ([`AcquiredData`],
-//! [`ForrstError`], [`StatusResult`], …) serialises to the extension's JSON. [`acquire`], [`release`],
+//! The rules are pure: [`Options`] are parsed from JSON, and the data of the answers ([`AcquiredData`],
+//! [`ForrstError`], [`StatusResult`], …) serialise to the extension's JSON. [`acquire`], [`release`],
 //! [`force_release`] and [`status`] apply them to a [`Backend`](crate::Backend).
 //!
 //! ```

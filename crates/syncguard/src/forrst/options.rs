@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 use super::duration::Duration;
 use super::error::{Details, ErrorCode, ForrstError};
 use super::owner::generate_owner;
-use crate::acquisition::{Backoff, Jitter, RetryPolicy};
 use crate::backend::{Owner, Ttl};
 use crate::error::Error;
 use crate::key::{Key, MAX_KEY_LENGTH_BYTES};
+use crate::retry::{Backoff, Jitter, RetryPolicy};
 
-/// Milliseconds between two attempts of a request that waits; chance takes up to half off. The pause
-/// stays short however long the request waits, so that it notices promptly when the lock is freed.
+/// Milliseconds between two attempts of a request that waits. Jitter takes off up to half of it. The pause does not grow,
+/// so that a request that waits for long still notices promptly when the lock is released.
 const RETRY_DELAY_MS: f64 = 100.0;
 
 /// Which functions share a key.
@@ -48,9 +48,9 @@ pub struct Options {
     pub scope: Scope,
     /// How long the lock lasts.
     pub ttl: Ttl,
-    /// How long to wait for it; `None`: one attempt.
+    /// How long to wait for the lock; `None` for one attempt.
     pub block: Option<Duration>,
-    /// Who may release it from another process; `None`: a token is generated.
+    /// Who may release it from another process; `None` to generate a token.
     pub owner: Option<Owner>,
     /// Whether the server releases it when the function has ended.
     pub auto_release: bool,
@@ -59,8 +59,8 @@ pub struct Options {
 impl Options {
     /// Reads the options of a request that calls `function`.
     ///
-    /// Unknown members are refused. If an option that is misspelt, or that this version does not know,
-    /// were ignored, the lock would not protect as its user thinks.
+    /// Refuses unknown members: if an option that is misspelt, or unknown to this version, were ignored, the lock would
+    /// not protect as its user expects.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` that names the option.
@@ -100,7 +100,7 @@ impl Options {
         self.owner.clone().map_or_else(generate_owner, Ok)
     }
 
-    /// How often to try: once without `block`, else at short intervals until that time has passed.
+    /// How to try: once without `block`, else at short intervals until that time has passed.
     pub fn retry_policy(&self) -> RetryPolicy {
         let policy = RetryPolicy {
             retry_delay_ms: RETRY_DELAY_MS,
@@ -121,8 +121,7 @@ impl Options {
         }
     }
 
-    /// What to answer when the lock stayed held: `LOCK_ACQUISITION_FAILED`, or `LOCK_TIMEOUT` after
-    /// waiting.
+    /// The error for a lock that others kept: `LOCK_ACQUISITION_FAILED`, or `LOCK_TIMEOUT` after waiting.
     pub fn contention(&self) -> ForrstError {
         let (code, message) = match self.block {
             None => (
@@ -198,7 +197,7 @@ fn full_key(scope: Scope, function: &str, key: &str) -> Result<Key, ForrstError>
     checked_key(&text)
 }
 
-/// A full key that every store can keep.
+/// Checks that every store can keep this full key.
 pub(super) fn checked_key(text: &str) -> Result<Key, ForrstError> {
     if text.contains('\0') {
         return Err(ForrstError::invalid("key", "must not contain U+0000"));
@@ -211,7 +210,7 @@ pub(super) fn checked_key(text: &str) -> Result<Key, ForrstError> {
     })
 }
 
-/// The owner as a request gives it.
+/// The owner that a request gives.
 pub(super) fn owner(json: &Value) -> Result<Owner, ForrstError> {
     json.as_str()
         .and_then(|text| Owner::new(text).ok())

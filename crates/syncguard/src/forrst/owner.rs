@@ -16,8 +16,8 @@ pub fn generate_owner() -> Result<Owner, Error> {
     Owner::new(uuid.hyphenated().to_string())
 }
 
-/// Whether `claimed` is the owner stored with a lock. How long the comparison takes does not depend on
-/// where the two differ, so that a token cannot be guessed piece by piece.
+/// Whether `claimed` is the owner stored with a lock. The comparison takes the same time wherever the two differ, so
+/// that a token cannot be guessed piece by piece.
 pub(super) fn owns(stored: Option<&str>, claimed: &str) -> bool {
     stored.is_some_and(|stored| stored.as_bytes().ct_eq(claimed.as_bytes()).into())
 }

@@ -1,4 +1,4 @@
-//! Taking a lock, or several.
+//! Acquires a lock, or several at once.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::group::Work;
 use super::names::Names;
 use super::release::Release;
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
@@ -20,7 +20,7 @@ use crate::time::TIME_TOLERANCE_MS;
 #[derive(Debug)]
 pub struct Acquire {
     plain: Statement,
-    /// Stores a label with it, in a column that older tables do not have.
+    /// Also stores an owner label, in a column that older tables do not have.
     labelled: Statement,
 }
 
@@ -46,14 +46,14 @@ impl Acquire {
         }
     }
 
-    /// The statement that tries to take the lock. With `label`, it stores the owner's label too, which
-    /// takes a table with a column for it.
-    pub fn call<'a>(
+    /// The statement that tries to take the lock. With `label`, it stores the owner label too, for which the
+    /// table must have the column.
+    pub fn plan<'a>(
         &'a self,
         request: &'a AcquireRequest,
         names: &'a Names,
         label: Option<&'a str>,
-    ) -> Call<'a> {
+    ) -> Plan<'a> {
         let mut params = vec![
             Param::Text(&names.lock),
             Param::Text(&names.fence),
@@ -63,10 +63,10 @@ impl Acquire {
             Param::BigInt(TIME_TOLERANCE_MS),
         ];
         match label {
-            None => self.plain.call(params),
+            None => self.plain.bind(params),
             Some(label) => {
                 params.push(Param::Text(label));
-                self.labelled.call(params)
+                self.labelled.bind(params)
             }
         }
     }
@@ -92,7 +92,7 @@ pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOut
     }
 }
 
-/// Acquisitions without a label that go together.
+/// A group of acquisitions without labels, as one statement.
 #[derive(Debug)]
 pub(super) struct Acquisitions {
     statement: Statement,
@@ -109,13 +109,13 @@ impl Acquisitions {
     }
 }
 
-/// One of them.
-pub(super) struct Asked {
+/// One of them: a request and the names under which its lock is stored.
+pub(super) struct NamedRequest {
     request: AcquireRequest,
     names: Names,
 }
 
-impl Asked {
+impl NamedRequest {
     pub(super) fn new(request: &AcquireRequest, names: &Names) -> Self {
         Self {
             request: request.clone(),
@@ -125,20 +125,20 @@ impl Asked {
 }
 
 impl Work for Acquisitions {
-    type Item = Asked;
+    type Item = NamedRequest;
     type Outcome = AcquireOutcome;
 
-    fn lock_id(asked: &Asked) -> &LockId {
-        &asked.request.lock_id
+    fn lock_id(named: &NamedRequest) -> &LockId {
+        &named.request.lock_id
     }
 
-    /// One statement can take a key once.
-    fn agree(one: &Asked, other: &Asked) -> bool {
+    /// One statement can take each key only once.
+    fn agree(one: &NamedRequest, other: &NamedRequest) -> bool {
         one.names.lock != other.names.lock
     }
 
-    fn text<'a>(asked: impl Iterator<Item = &'a Asked>) -> String {
-        let asked = asked.map(|Asked { request, names }| {
+    fn text<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> String {
+        let requests = requests.map(|NamedRequest { request, names }| {
             json!({
                 "lock": names.lock,
                 "fence": names.fence,
@@ -147,12 +147,12 @@ impl Work for Acquisitions {
                 "ttl": request.ttl.as_millis(),
             })
         });
-        Value::Array(asked.collect()).to_string()
+        Value::Array(requests.collect()).to_string()
     }
 
-    fn call<'a>(&'a self, text: &'a str) -> Call<'a> {
+    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
         let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
-        self.statement.call(params)
+        self.statement.bind(params)
     }
 
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
@@ -173,10 +173,10 @@ impl Work for Acquisitions {
         each.collect()
     }
 
-    /// Nobody would ever release it.
-    fn undo<'a>(&'a self, asked: &'a Asked, outcome: &AcquireOutcome) -> Option<Call<'a>> {
+    /// A lock that was granted to a caller who no longer waits would never be released.
+    fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
         match outcome {
-            AcquireOutcome::Acquired(_) => Some(self.release.call(&asked.request.lock_id, false)),
+            AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.request.lock_id, false)),
             AcquireOutcome::Locked => None,
         }
     }

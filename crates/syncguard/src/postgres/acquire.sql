@@ -1,14 +1,14 @@
 -- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms   {owner_param}
 --
 -- The snapshot of a statement is taken before its first wait, so after the wait for the advisory lock
--- no plain SELECT can be trusted. What decides are therefore the two INSERT ... ON CONFLICT DO UPDATE:
--- they work on the last committed version of a row, whatever the snapshot shows, and the clock in
--- their WHERE and SET is read when they have that row. Each step takes rows from the one before it,
--- which fixes their order. Each part more is work for the server before it begins: there are few.
+-- no plain SELECT can be trusted. Therefore the two INSERT ... ON CONFLICT DO UPDATE decide: they work
+-- on the last committed version of a row, whatever the snapshot shows, and the clock in their WHERE and
+-- SET is read when they have that row. Each step takes rows from the one before it, which fixes their
+-- order. There are few parts, because each one costs the server time before the statement starts.
 WITH
--- A snapshot may be believed when it shows a live lock: the key was held after this call began.
--- Otherwise one acquisition of a key at a time, other writers' included. A fence that a crash forgets
--- would be given twice, so this transaction is durable even where the session's transactions are not.
+-- A snapshot that shows a live lock can be trusted: the key was held after this call began. Otherwise
+-- the advisory lock allows one acquisition of a key at a time, also of other writers. A fence that is
+-- lost in a crash would be given twice, so this transaction is durable even if the session's are not.
 call AS MATERIALIZED (
   SELECT
     fence,
@@ -24,7 +24,8 @@ call AS MATERIALIZED (
     SELECT
       coalesce((SELECT fence FROM {fences} WHERE fence_key = $2), 0) AS fence,
       (
-        -- Empty for another's. One's own, from an attempt whose answer was lost, is held as it was granted.
+        -- Empty if somebody else holds it. The caller's own lock, from an attempt whose answer was lost, is
+        -- given as it was granted.
         SELECT CASE WHEN lock_id = $4 THEN fence || ' ' || expires_at_ms ELSE '' END FROM {locks}
         WHERE key = $1
           AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
@@ -32,8 +33,8 @@ call AS MATERIALIZED (
     OFFSET 0
   ) seen
 ),
--- A counter that is not what the snapshot shows was moved by an acquisition during the wait: then the
--- key was held after this call began, and no number is spent.
+-- If the counter differs from the snapshot, an acquisition raised it during the wait: then the key was
+-- held after this call began, and no number is used.
 counted AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug)
   SELECT $2, fence + 1, $3 FROM call WHERE has_turn

@@ -1,13 +1,13 @@
 -- $1 what is asked for, as a JSON array of objects with lock, fence, key, id and ttl   $2 tolerance ms
 --
--- For keys that nobody holds and that nobody else is acquiring: it waits for nobody. The steps and
--- their reasons are those of an acquisition alone. What is neither granted nor seen to be held by
--- somebody else is acquired alone.
+-- For keys that nobody holds and that nobody else is acquiring, so it waits for nothing. The steps and
+-- their reasons are those of acquire.sql. An item that is neither granted nor found to be held by
+-- somebody else is then acquired alone.
 WITH
 call AS MATERIALIZED (
   SELECT
     seen.*,
-    -- One that has a row, if only an expired one, may have to wait for it.
+    -- An item whose key has a row, even an expired one, might have to wait for that row.
     CASE WHEN expires_at_ms IS NULL AND count BETWEEN 0 AND 899999999999999 THEN
       CASE WHEN pg_try_advisory_xact_lock(hashtext(lock)) THEN
         CASE current_setting('synchronous_commit')
@@ -21,7 +21,7 @@ call AS MATERIALIZED (
       asked.*,
       coalesce((SELECT fence FROM {fences} AS last WHERE last.fence_key = asked.fence), 0) AS count,
       (
-        -- One's own, from an attempt whose answer was lost, never counts as held.
+        -- The caller's own lock, from an attempt whose answer was lost, does not count as held.
         SELECT CASE WHEN lock_id = asked.id THEN 0 ELSE expires_at_ms END
         FROM {locks} AS held WHERE held.key = asked.lock
       ) AS expires_at_ms

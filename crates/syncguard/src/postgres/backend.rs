@@ -1,4 +1,4 @@
-//! The backend: calls in, outcomes out.
+//! The backend: runs each operation's plan and gives its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::acquire::{Acquire, Acquisitions, Asked};
+use super::acquire::{Acquire, Acquisitions, NamedRequest};
 use super::config::PostgresConfig;
 use super::connection::{Connections, PostgresConnection};
 use super::extend::Extend;
@@ -14,9 +14,9 @@ use super::force_release::ForceRelease;
 use super::group::Groups;
 use super::is_locked::IsLocked;
 use super::names::{Names, lock_name};
+use super::quota::Subject;
 use super::release::{Release, Releases};
 use super::runner::Runner;
-use super::share::Subject;
 use super::statement::Transport;
 use super::tables::Tables;
 use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};
@@ -30,7 +30,7 @@ use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::work::Work;
 
-/// What the locks are like, whoever talks to the server.
+/// How locks are kept, on whichever connections.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     /// Where the locks are.
@@ -39,10 +39,10 @@ pub struct PostgresOptions {
     pub cleanup_in_is_locked: bool,
     /// How long one operation may take.
     pub operation_timeout: Duration,
-    /// Whether a release is answered only when it is on the server's disk. Without, it does not wait
-    /// for that, and a crash of the server may bring the lock back until its TTL ends it.
+    /// Whether a release is answered only when it is on the server's disk. If `false`, it does not wait for
+    /// the disk, and a crash of the server may bring the lock back until its TTL ends it.
     pub durable_releases: bool,
-    /// Whether tables that are missing are made when an operation needs them.
+    /// Whether missing tables are created when an operation needs them.
     pub creates_tables: bool,
 }
 
@@ -83,7 +83,7 @@ impl Operations {
     }
 }
 
-/// What operations need. Those that run when the backend is closed keep it.
+/// What operations run on. An operation that is running when the backend is closed keeps it until its end.
 #[derive(Debug)]
 struct Executor {
     runner: Arc<Runner>,
@@ -97,7 +97,7 @@ pub struct PostgresBackend {
     executor: Lease<Executor>,
     operations: Operations,
     options: PostgresOptions,
-    /// Set when the table of locks turned out to have no column for labels.
+    /// Set once the table of locks has turned out to have no column for labels.
     unlabelled: AtomicBool,
     work: Work,
 }
@@ -114,7 +114,7 @@ impl PostgresBackend {
         )
     }
 
-    /// A backend over connections that it may share, also with backends on other tables.
+    /// A backend on connections that other backends may share, also backends on other tables.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -157,11 +157,11 @@ impl PostgresBackend {
         }
     }
 
-    /// Makes what is missing of the tables and indexes, and nothing else. May run at any time, in
-    /// several processes at once, and on tables that SyncGuard for TypeScript made.
+    /// Creates the tables and indexes that are missing, and nothing else. May run at any time, in several
+    /// processes at once, and on tables that SyncGuard for TypeScript made.
     ///
-    /// Needs the right to create tables in the schema where they go, and none when all is there. The
-    /// column for labels is added if the tables' owner asks, and left out otherwise.
+    /// Needs the right to create tables in their schema, and no rights if nothing is missing. To older tables
+    /// it adds the column for labels if the role owns them; otherwise it goes without.
     ///
     /// # Errors
     /// `AuthFailed` when rights are missing, `InvalidArgument` for a table name whose index names
@@ -205,21 +205,21 @@ impl Backend for PostgresBackend {
             && !self.unlabelled.load(Ordering::Relaxed)
         {
             let label = owner::stored(&request.lock_id, owner);
-            let call = self.operations.acquire.call(request, &names, Some(&label));
-            match executor.runner.try_run(subject, &call).await {
-                // The table is older than labels. The lock matters more than its label.
+            let plan = self.operations.acquire.plan(request, &names, Some(&label));
+            match executor.runner.try_run(subject, &plan).await {
+                // The table is older than labels: take the lock without one, which is better than no lock.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
                 }
                 answer => return acquire::outcome(request, answer?.as_ref()),
             }
         }
-        let asked = || Asked::new(request, &names);
-        if let Some(outcome) = executor.acquisitions.join(asked).await? {
+        let named = || NamedRequest::new(request, &names);
+        if let Some(outcome) = executor.acquisitions.join(named).await? {
             return Ok(outcome);
         }
-        let call = self.operations.acquire.call(request, &names, None);
-        acquire::outcome(request, executor.runner.run(subject, &call).await?.as_ref())
+        let plan = self.operations.acquire.plan(request, &names, None);
+        acquire::outcome(request, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
@@ -228,24 +228,24 @@ impl Backend for PostgresBackend {
             return Ok(outcome);
         }
         let durable = self.options.durable_releases;
-        let call = self.operations.release.call(lock_id, durable);
+        let plan = self.operations.release.plan(lock_id, durable);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        release::outcome(lock_id, executor.runner.run(subject, &call).await?.as_ref())
+        release::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         let executor = self.executor.get()?;
-        let call = self.operations.extend.call(lock_id, ttl);
+        let plan = self.operations.extend.plan(lock_id, ttl);
         let subject = Some(Subject::Row(lock_id.as_str()));
-        extend::outcome(lock_id, executor.runner.run(subject, &call).await?.as_ref())
+        extend::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
-        let call = self.operations.is_locked.call(&name);
-        // What only reads waits for nobody.
-        is_locked::outcome(executor.runner.run(None, &call).await?.as_ref())
+        let plan = self.operations.is_locked.plan(&name);
+        // Without a subject: a statement that only reads waits for no row lock.
+        is_locked::outcome(executor.runner.run(None, &plan).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
@@ -253,13 +253,13 @@ impl Backend for PostgresBackend {
         match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
-                let call = self.operations.lookup.by_key(&name);
-                let row = executor.runner.run(None, &call).await?;
+                let plan = self.operations.lookup.plan_by_key(&name);
+                let row = executor.runner.run(None, &plan).await?;
                 lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
-                let call = self.operations.lookup.by_lock_id(lock_id);
-                let row = executor.runner.run(None, &call).await?;
+                let plan = self.operations.lookup.plan_by_lock_id(lock_id);
+                let row = executor.runner.run(None, &plan).await?;
                 lookup::outcome(row.as_ref(), Some(lock_id))
             }
         }
@@ -268,10 +268,10 @@ impl Backend for PostgresBackend {
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
-        let call = self.operations.force_release.call(&name);
+        let plan = self.operations.force_release.plan(&name);
         let row = executor
             .runner
-            .run(Some(Subject::Row(&name)), &call)
+            .run(Some(Subject::Row(&name)), &plan)
             .await?;
         force_release::outcome(row.as_ref())
     }

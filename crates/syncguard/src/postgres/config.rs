@@ -1,4 +1,4 @@
-//! Where the server is and how to get in.
+//! Where the server is and how to log in.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::tls::DefaultRoots;
 
-/// The port where nothing else is said.
+/// The port if none is given.
 pub(super) const DEFAULT_PORT: u16 = 5432;
 
-/// Where the server is, who asks, and how many connections there may be.
+/// Where the server is, as whom to log in, and how many connections there may be.
 ///
 /// [`from_url`](Self::from_url) and [`from_env`](Self::from_env) fill it the way `psql` does.
 #[derive(Clone)]
 pub struct PostgresConfig {
-    /// Servers, tried in order until one accepts writes. None stands for this machine.
+    /// Servers, tried in order until one accepts writes. An empty list means this machine.
     pub hosts: Vec<Host>,
-    /// The role; that of the operating system's user by default.
+    /// The role. Default: the name of the operating system's user.
     pub user: Option<String>,
-    /// How the role proves itself.
+    /// How the role authenticates.
     pub password: Password,
-    /// The database; that of the role's name by default.
+    /// The database. Default: the name of the role.
     pub database: Option<String>,
     /// How connections name themselves in `pg_stat_activity`.
     pub application_name: Option<String>,
@@ -34,16 +34,16 @@ pub struct PostgresConfig {
     pub parameters: Vec<(String, String)>,
     /// Encryption.
     pub tls: Tls,
-    /// What the server must be; by default, it must accept writes where there are several to choose from.
+    /// Which kind of server to accept. Default: with several hosts, one that accepts writes.
     pub session_attrs: SessionAttrs,
     /// How long getting a connection may take, with all hosts.
     pub connect_timeout: Duration,
-    /// How the operating system looks after connections.
+    /// TCP settings of the connections.
     pub tcp: TcpSettings,
     /// The most connections at once. They are opened when they are needed.
     pub pool_size: usize,
-    /// Whether statements may be prepared once per connection. It is found out by itself where this
-    /// cannot work, so turning it off is rarely necessary.
+    /// Whether statements may be prepared once per connection. The backend notices where that does not work, so
+    /// turning it off is rarely necessary.
     pub prepare: bool,
 }
 
@@ -105,20 +105,19 @@ impl PostgresConfig {
     }
 }
 
-/// How the operating system looks after TCP connections.
+/// TCP settings, which the operating system carries out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// Whether connections that are not used are kept alive, and found out when they are gone.
+    /// Whether idle connections are kept alive with TCP keepalive, which also finds those that are gone.
     pub keepalive: bool,
-    /// How long a connection may be unused before the other side is asked for a sign of life. A session
-    /// that has been unused for longer has to answer once before it is used again.
+    /// How long a connection may be idle before the first keepalive probe is sent. A session that was idle
+    /// for longer has to answer a query before it is used again.
     pub keepalive_idle: Duration,
-    /// How long to wait before it is asked again.
+    /// The time between two probes.
     pub keepalive_interval: Duration,
-    /// How often it is asked before the connection counts as gone.
+    /// After how many unanswered probes the connection counts as gone.
     pub keepalive_count: u32,
-    /// How long what was sent may stay without an acknowledgement; the operation's limit by default.
-    /// Only for Linux.
+    /// How long sent data may stay unacknowledged. Default: the operation timeout. Linux only.
     pub user_timeout: Option<Duration>,
 }
 
@@ -149,8 +148,8 @@ impl Host {
         self.name.starts_with('/')
     }
 
-    /// Where it listens, as messages name it.
-    pub(super) fn place(&self) -> String {
+    /// Where it listens, as error messages name it.
+    pub(super) fn endpoint(&self) -> String {
         let Self { name, port } = self;
         if self.is_unix_socket() {
             format!("{name}/.s.PGSQL.{port}")
@@ -162,15 +161,15 @@ impl Host {
     }
 }
 
-/// How a role proves itself.
+/// How a role authenticates.
 #[derive(Clone, Default)]
 pub enum Password {
-    /// Not by a password.
+    /// Without a password.
     #[default]
     None,
-    /// By this one.
+    /// With this password.
     Text(String),
-    /// By one that is asked for at each connection, such as a token that expires.
+    /// With a password that is requested for each new connection, such as a token that expires.
     Source(Arc<dyn PasswordSource>),
 }
 
@@ -201,14 +200,14 @@ pub trait PasswordSource: Send + Sync + 'static {
     async fn password(&self) -> Result<String, Error>;
 }
 
-/// Encryption and who must prove what.
+/// Whether to encrypt, and who has to present which certificates.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
     /// Whether to encrypt, and whether to check the server.
     pub mode: SslMode,
     /// Certificates of the authorities to trust, instead of [`default_roots`](Self::default_roots).
     pub root: Option<Pem>,
-    /// Whom to trust without [`root`](Self::root), in the modes that check the server then.
+    /// Which authorities to trust without [`root`](Self::root), in the modes that then check the server.
     pub default_roots: DefaultRoots,
     /// The client's certificate.
     pub certificate: Option<Pem>,
@@ -220,8 +219,7 @@ pub struct Tls {
     pub channel_binding: ChannelBinding,
 }
 
-/// Whether authentication by SCRAM is bound to the encrypted channel, so that nobody in between can
-/// pass it on.
+/// Whether SCRAM authentication is bound to the encrypted channel, so that somebody in between cannot relay it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChannelBinding {
     /// Never.
@@ -229,7 +227,7 @@ pub enum ChannelBinding {
     /// If the server can.
     #[default]
     Prefer,
-    /// In any case.
+    /// Always; a server that cannot do it is refused.
     Require,
 }
 
@@ -257,7 +255,7 @@ pub enum SslMode {
 pub enum Pem {
     /// In a file, read when the first connection is opened.
     File(PathBuf),
-    /// As they are.
+    /// As text.
     Text(String),
 }
 
@@ -270,14 +268,14 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// What the server must be. A lock takes one that accepts writes, so the others are not offered.
+/// Which servers to accept. Locks need one that accepts writes, so libpq's other values are not offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionAttrs {
-    /// It must accept writes where there are several to choose from.
+    /// With several hosts, one that accepts writes; a single host without a check.
     #[default]
     Default,
-    /// Whatever comes first.
+    /// The first one that can be reached.
     Any,
-    /// It must accept writes.
+    /// One that accepts writes.
     ReadWrite,
 }

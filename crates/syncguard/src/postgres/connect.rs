@@ -1,4 +1,4 @@
-//! Opening a session on a server that accepts writes.
+//! Opens sessions on a server that accepts writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,13 +20,13 @@ use super::tls;
 use super::watch::Watch;
 use crate::error::Error;
 
-/// Settings for sessions that are ours alone. Lock tables change so fast that the planner's idea of
-/// them is often wrong: an index is always right.
+/// Settings for sessions that are ours alone. Lock tables change so fast that the planner's statistics are
+/// often out of date, while using an index is always right.
 const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enable_seqscan=off \
                        -c jit=off -c plan_cache_mode=force_generic_plan";
 
-/// Asks for one of the settings above, which a pooler may have dropped, for the server's role, and for
-/// the process that serves the session.
+/// Asks whether one of the settings above is in force (a pooler may have dropped it), whether the server accepts
+/// writes, and which server process serves the session.
 const PROBE: &str = "SELECT current_setting('enable_seqscan') = 'off', \
                      current_setting('transaction_read_only') = 'on', pg_backend_pid()";
 
@@ -35,14 +35,15 @@ type TlsConnect = <tls::Connector as MakeTlsConnect<Stream>>::TlsConnect;
 /// A session.
 pub(super) struct Connection {
     pub(super) client: Client,
-    /// Where it is.
+    /// The server that it is on.
     pub(super) host: Host,
     pub(super) liveness: Arc<Liveness>,
-    /// Moves bytes until the client is dropped and the last answer is there.
+    /// The task that reads and writes the socket. It ends once the client is dropped and the last answer is
+    /// there.
     pub(super) driver: JoinHandle<()>,
     /// Whether statements can be prepared in it.
     pub(super) may_prepare: bool,
-    /// What has been prepared, by the slot of each statement.
+    /// The prepared statements, by their slots.
     pub(super) prepared: Vec<Option<Statement>>,
 }
 
@@ -51,11 +52,11 @@ pub(super) struct Connector {
     config: PostgresConfig,
     operation_timeout: Duration,
     watch: Watch,
-    /// Where to begin: at the host that answered last.
+    /// The index of the host to try first: the one that answered last.
     first: AtomicUsize,
-    /// Whether the last attempt led nowhere.
+    /// Whether the last attempt failed on all hosts.
     is_failing: AtomicBool,
-    /// Set when sessions turned out to be shared, by a pooler that rejects their settings.
+    /// Set once sessions have turned out to be shared: a pooler rejected our settings.
     is_shared: AtomicBool,
     tls: OnceCell<tls::Connector>,
 }
@@ -83,7 +84,7 @@ impl Connector {
         })
     }
 
-    /// A session on the first host that takes us.
+    /// Opens a session on the first host that accepts us.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         let hosts = &self.config.hosts;
         let count = hosts.len();
@@ -93,13 +94,13 @@ impl Connector {
             let Some(host) = hosts.get(index) else {
                 continue;
             };
-            let turn = Turn {
+            let attempt = HostAttempt {
                 connector: self,
                 next: index + 1,
             };
             match timeout(self.time_for_one(), self.open(host)).await {
                 Ok(Ok(connection)) => {
-                    std::mem::forget(turn);
+                    std::mem::forget(attempt);
                     self.first.store(index, Ordering::Relaxed);
                     self.is_failing.store(false, Ordering::Relaxed);
                     return Ok(connection);
@@ -112,12 +113,12 @@ impl Connector {
         Err(last)
     }
 
-    /// Whether the last attempt led nowhere: then it is not for their number that there are no sessions.
+    /// Whether the last attempt failed on all hosts. If so, an empty pool is due to that and not to its size.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// How long a session may be unused before it has to answer once before it is used again.
+    /// A session that was idle for longer has to answer a query before it is used again.
     pub(super) fn most_idle(&self) -> Duration {
         self.config.tcp.keepalive_idle
     }
@@ -131,7 +132,7 @@ impl Connector {
         self.operation_timeout
     }
 
-    /// All hosts must have their turn before the operation that waits for them gives up.
+    /// How long to try one host, so that all of them are tried before the operation that waits gives up.
     fn time_for_one(&self) -> Duration {
         let count = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);
         let all = self
@@ -141,17 +142,17 @@ impl Connector {
         all / count
     }
 
-    /// The host in use does not accept writes any more: begins with another one next time.
+    /// Called when the host in use no longer accepts writes: the next attempt begins with another one.
     pub(super) fn turn_away(&self) {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sessions are not ours alone.
+    /// Called when sessions turn out to be shared with others, by a pooler.
     pub(super) fn share(&self) {
         self.is_shared.store(true, Ordering::Relaxed);
     }
 
-    /// Has the server stop what it does in the session of `connection`. It does not say whether it did.
+    /// Asks the server to cancel what `client`'s session is doing. The server does not say whether it did.
     pub(super) async fn cancel(&self, client: &Client, host: &Host) {
         let liveness = self.watch.add();
         if let (Ok(tls), Ok(stream)) = (self.tls_to(host).await, self.stream(host, liveness).await)
@@ -173,7 +174,7 @@ impl Connector {
             .tls
             .get_or_try_init(|| async { tls::Connector::new(&self.config.tls) });
         let mut connector = connector.await.cloned().map_err(Failure::other)?;
-        // Unix sockets are not encrypted, and folders are no names.
+        // Unix sockets are not encrypted, and a folder is not a name that a certificate could have.
         let name = if host.is_unix_socket() {
             "localhost"
         } else {
@@ -186,7 +187,7 @@ impl Connector {
     async fn open(&self, host: &Host) -> Result<Connection, Failure> {
         let is_own = self.config.prepare && !self.is_shared.load(Ordering::Relaxed);
         match self.open_with(host, is_own).await {
-            // Poolers that do not know the settings of a session refuse it as a violation of the protocol.
+            // A pooler that does not know the settings refuses the session as a protocol violation.
             Err(failure) if is_own && failure.state() == Some("08P01") => {
                 self.share();
                 self.open_with(host, false).await
@@ -237,7 +238,7 @@ impl Connector {
         let refused = |error| failure_to_connect(error, host, liveness.end());
         let (client, connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
         let driver = tokio::spawn(async move {
-            // Whoever waits for an answer hears of the error too.
+            // The error also reaches whoever waits for an answer, so it need not be handled here.
             let _ = connection.await;
         });
         let row = client.query_typed(PROBE, &[]).await.map_err(refused)?;
@@ -249,7 +250,7 @@ impl Connector {
         let (in_force, read_only) = (flag(0)?, flag(1)?);
         let may_prepare = is_own && in_force;
         let process = row.first().and_then(|row| row.try_get(2).ok());
-        // Behind a pooler, it serves others too.
+        // Behind a pooler, the process serves other clients too, so its number says nothing about us.
         liveness.know(process.filter(|_| may_prepare), driver.abort_handle());
         if read_only && self.needs_writes() {
             return Err(Failure::new(Fault::State("25006")));
@@ -289,7 +290,7 @@ impl Connector {
         settings
     }
 
-    /// The last setting of a name counts, so the user's come after what is only a default.
+    /// The last setting of a name wins, so the user's settings come after our defaults.
     fn options(&self, is_own: bool) -> String {
         let mut options = Vec::new();
         if is_own {
@@ -306,20 +307,20 @@ impl Connector {
     }
 }
 
-/// A host's turn. When it ends without a session, because it failed, took too long, or nobody waits
-/// any more, the next attempt begins with the host after it.
-struct Turn<'a> {
+/// An attempt to open a session on one host. When it is dropped without a session, because the host
+/// failed or took too long or nobody waits any more, the next call of `connect` begins with the next host.
+struct HostAttempt<'a> {
     connector: &'a Connector,
     next: usize,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for HostAttempt<'_> {
     fn drop(&mut self) {
         self.connector.first.store(self.next, Ordering::Relaxed);
     }
 }
 
-/// A value within command-line options, where blanks separate.
+/// A value for command-line options, with the blanks escaped, which separate options.
 fn escaped(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     for character in value.chars() {

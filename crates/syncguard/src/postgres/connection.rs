@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::config::PostgresConfig;
 use super::pool::Pool;
-use super::share::Shares;
+use super::quota::Quotas;
 use super::statement::Transport;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// Connections to one server. They are made when they are needed, and end with the last backend on them.
+/// Connections to one server. They are made when they are needed, and closed with the last backend that uses
+/// them.
 pub struct PostgresConnection {
     config: PostgresConfig,
     operation_timeout: Duration,
@@ -20,8 +21,8 @@ pub struct PostgresConnection {
 }
 
 impl PostgresConnection {
-    /// Nothing is opened before the first operation. `operation_timeout` is how long a statement may take
-    /// on these connections.
+    /// Opens nothing before the first operation. `operation_timeout` is how long a statement on these
+    /// connections may take.
     ///
     /// # Errors
     /// `InvalidArgument` for settings that cannot work.
@@ -50,19 +51,19 @@ impl fmt::Debug for PostgresConnection {
     }
 }
 
-/// What statements run on, and how much of it is in use.
+/// The transport that statements run on, and how many operations are using it.
 #[derive(Debug)]
 pub(super) struct Connections {
     pub(super) transport: Arc<dyn Transport>,
-    /// Where statements have connections to themselves.
-    pub(super) shares: Option<Shares>,
+    /// `None` if the transport does not say how many connections it has.
+    pub(super) quotas: Option<Quotas>,
     under_way: AtomicUsize,
 }
 
 impl Connections {
     pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
-            shares: transport.connections().map(Shares::new),
+            quotas: transport.connections().map(Quotas::new),
             transport,
             under_way: AtomicUsize::new(0),
         }

@@ -1,4 +1,4 @@
-//! What transports fail with. Driver errors are taken apart here and nowhere else.
+//! The errors of transports. Driver errors are analysed here and nowhere else.
 
 use std::error::Error as StdError;
 use std::io;
@@ -11,7 +11,7 @@ use super::fault::{Fault, classify};
 use super::liveness::End;
 use crate::error::Error;
 
-/// What a transport fails with: an [`Error`], and what the backend must know to go on.
+/// The error of a transport: an [`Error`] for the caller, and what the backend needs to decide how to go on.
 #[derive(Debug)]
 pub struct Failure {
     error: Error,
@@ -19,11 +19,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What the server, or a pooler in its place, answered a statement through somebody else's client:
-    /// an SQLSTATE, and the severity if the client gives it.
+    /// An error that the server, or a pooler in its place, reported to the caller's client: an SQLSTATE, and the
+    /// severity if the client gives it.
     ///
-    /// Clients may give the severity in the server's language: any word but that of an error that ends
-    /// the session is then trusted for states that only the server itself has, within a transaction.
+    /// Where the severity is missing or a word in the server's language, the error counts as an `ERROR` if its
+    /// state is one that only the server itself reports, and only within a transaction.
     pub fn reported(state: &str, severity: Option<&str>) -> Self {
         let is_error = match severity {
             Some("ERROR") => true,
@@ -56,21 +56,21 @@ impl Failure {
         Self { error, state }
     }
 
-    /// The same, when the statement had left and may have been committed.
+    /// The same failure, for a statement that was sent and may have been committed.
     #[must_use]
     pub fn with_unknown_outcome(mut self) -> Self {
         self.error = self.error.with_unknown_outcome();
         self
     }
 
-    /// The same with a cause, which must show no key and no credentials.
+    /// The same failure with a cause, which must show no key and no credentials.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.error = self.error.with_source(source);
         self
     }
 
-    /// A failure to connect to `host`, in the words of what failed.
+    /// A failure to connect to `host`, with the original words of what failed.
     pub(super) fn to_connect(
         fault: Fault<'_>,
         host: &Host,
@@ -81,17 +81,17 @@ impl Failure {
         while let Some(source) = words.source() {
             words = source;
         }
-        let error = Error::new(kind, format!("{message} ({}: {words})", host.place()));
+        let error = Error::new(kind, format!("{message} ({}: {words})", host.endpoint()));
         Self::other(error.with_source(cause))
     }
 
-    /// No connection to `host` in time.
+    /// The failure for `host` not being connected in time.
     pub(super) fn too_late(host: &Host) -> Self {
         let (kind, message) = classify(Fault::ConnectTimeout);
-        Self::other(Error::new(kind, format!("{message} ({})", host.place())))
+        Self::other(Error::new(kind, format!("{message} ({})", host.endpoint())))
     }
 
-    /// Takes an error from elsewhere as it is.
+    /// A failure with this error, unchanged.
     pub fn other(error: Error) -> Self {
         Self { error, state: None }
     }
@@ -132,12 +132,12 @@ impl From<Failure> for Error {
 #[error("{0}")]
 struct ServerMessage(String);
 
-/// What the server said, and the severity of it.
+/// The error that the server reported, and its severity; `None` for any other error.
 fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)> {
     error.as_db_error().map(|db| {
         let state = db.code().code();
         let failure = Failure::new(Fault::State(state));
-        // Messages of these classes quote values.
+        // The messages of these classes quote values, so their words are left out.
         let failure = match state.get(..2) {
             Some("22" | "23") => failure,
             _ => failure.with_source(ServerMessage(db.message().to_owned())),
@@ -146,8 +146,8 @@ fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)
     })
 }
 
-/// Takes the error of a statement apart that had been handed to the connection; `end` is why the
-/// session was ended from this side.
+/// The failure for the error of a statement that had been handed to the connection. `end` says why the session
+/// was ended, if that was from this side.
 pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failure {
     if let Some((failure, severity)) = reported(error) {
         let state = failure.state().unwrap_or_default();
@@ -167,7 +167,7 @@ pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failur
     Failure::new(fault).with_unknown_outcome()
 }
 
-/// Takes the error of a session apart that was being set up.
+/// The failure for the error of a session that was being set up.
 pub(super) fn failure_to_connect(
     error: tokio_postgres::Error,
     host: &Host,
@@ -176,7 +176,7 @@ pub(super) fn failure_to_connect(
     if let Some((failure, _)) = reported(&error) {
         return failure;
     }
-    // The driver tells these apart by their texts alone.
+    // The driver distinguishes these only by their texts.
     let text = error.source().map(ToString::to_string).unwrap_or_default();
     let fault = match (end, find_io(&error)) {
         (Some(End::Oversized), _) => Fault::Oversized,
@@ -190,7 +190,7 @@ pub(super) fn failure_to_connect(
         (_, Some(io)) if io.kind() == io::ErrorKind::UnexpectedEof => Fault::Closed,
         (_, Some(io)) if io.kind() == io::ErrorKind::InvalidInput => Fault::Foreign,
         (_, Some(io)) if io.kind() == io::ErrorKind::InvalidData => Fault::Foreign,
-        // The driver's own words for a message that cannot be one.
+        // What the driver reports for bytes that are no message of the protocol.
         (_, Some(io)) if io.kind() == io::ErrorKind::Other => Fault::Foreign,
         (_, Some(io)) => Fault::Io(io.kind()),
         _ if error.is_closed() => Fault::Closed,
@@ -202,12 +202,12 @@ pub(super) fn failure_to_connect(
     Failure::to_connect(fault, host, error)
 }
 
-/// Whether a failed statement that was a transaction of its own has left nothing behind. What is not
-/// known counts as left behind.
+/// Whether an error proves that a statement, which was a transaction of its own, was rolled back. In doubt, it
+/// does not.
 ///
-/// An ERROR of the server's ends the transaction. What ends the session may come when it has been
-/// committed already, and so may what a pooler says in the server's place: its messages have no
-/// severity, or are of connections and shutdowns.
+/// The server's own ERROR rolls the transaction back. An error that ends the session may come after the commit.
+/// So may an error that a pooler reports in the server's place: it has no severity, or is about connections and
+/// shutdowns.
 fn proves_rollback(state: &str, is_error: bool) -> bool {
     is_error
         && !["08", "57P", "58", "XX"]

@@ -1,7 +1,7 @@
 //! Extending a lock.
 
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
@@ -20,8 +20,8 @@ impl Extend {
     }
 
     /// The statement that makes the lock of `lock_id` end `ttl` from now, and removes it if it is expired.
-    pub fn call<'a>(&'a self, lock_id: &'a LockId, ttl: Ttl) -> Call<'a> {
-        self.0.call(vec![
+    pub fn plan<'a>(&'a self, lock_id: &'a LockId, ttl: Ttl) -> Plan<'a> {
+        self.0.bind(vec![
             Param::Text(lock_id.as_str()),
             Param::BigInt(TIME_TOLERANCE_MS),
             Param::BigInt(ttl.as_millis()),

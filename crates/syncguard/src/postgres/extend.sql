@@ -1,8 +1,8 @@
 -- $1 lock id   $2 tolerance ms   $3 ttl ms
 --
 -- The row is locked first, and only then is the clock read: an UPDATE alone would use the time from
--- before its wait for another's row lock. A crash that forgets an extension would let somebody else
--- in early, so this transaction is durable even where the session's transactions are not.
+-- before its wait for another's row lock. If a crash lost the extension, somebody else would get the
+-- lock early, so this transaction is durable even if the session's transactions are not.
 WITH
 held AS MATERIALIZED (
   SELECT key, expires_at_ms FROM {locks} WHERE lock_id = $1 FOR UPDATE

@@ -1,4 +1,4 @@
-//! The table of failures: what PostgreSQL and the way to it can fail with, in the words of this crate.
+//! The table of failures: how PostgreSQL, and the connection to it, can fail, and what each failure means.
 
 use std::io;
 
@@ -8,29 +8,29 @@ use crate::error::ErrorKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault<'a> {
-    /// The server said so: five characters of SQLSTATE.
+    /// The server reported an error with this SQLSTATE (five characters).
     State(&'a str),
-    /// The operating system said so.
+    /// The operating system reported an error.
     Io(io::ErrorKind),
     /// The connection ended.
     Closed,
-    /// No connection within the time for connecting.
+    /// No connection within the connect timeout.
     ConnectTimeout,
-    /// TLS failed: a certificate is not trusted, or both sides have nothing in common.
+    /// TLS failed: a certificate is not trusted, or the two sides share no version or cipher.
     Tls,
-    /// The name of the host means nothing.
+    /// The host name cannot be resolved.
     UnknownHost,
     /// The server asks for a password, and there is none.
     NoPassword,
     /// TLS is demanded, and the server does not speak it.
     NoTls,
-    /// What answers is not PostgreSQL.
+    /// Something else than PostgreSQL answers.
     Foreign,
-    /// The session could not be set up for a reason that is none of the above.
+    /// The session could not be set up for another reason.
     Session,
-    /// A session gave no answer, while the server was there and did not know of the statement.
+    /// A session gave no answer, although the server could be reached and was not running its statement.
     Silent,
-    /// A reply without an end.
+    /// A reply that is larger than any that locks need.
     Oversized,
     /// All connections of the pool were busy for too long.
     PoolExhausted,

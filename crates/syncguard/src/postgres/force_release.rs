@@ -1,7 +1,7 @@
 //! Freeing a key, whoever holds it.
 
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::error::Error;
 use crate::time::TIME_TOLERANCE_MS;
@@ -18,9 +18,9 @@ impl ForceRelease {
     }
 
     /// The statement that frees the lock stored as `name`.
-    pub fn call<'a>(&'a self, name: &'a str) -> Call<'a> {
+    pub fn plan<'a>(&'a self, name: &'a str) -> Plan<'a> {
         self.0
-            .call(vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)])
+            .bind(vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)])
     }
 }
 

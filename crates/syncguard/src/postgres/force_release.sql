@@ -1,6 +1,6 @@
 -- $1 storage key   $2 tolerance ms
 --
--- Whoever holds it. RETURNING reads the clock when the row is deleted, after any wait.
+-- Releases the lock, whoever holds it. RETURNING reads the clock when the row is deleted, after any wait.
 DELETE FROM {locks} WHERE key = $1
 RETURNING
   CASE

@@ -1,9 +1,9 @@
-//! Operations that go together.
+//! Group commit: several operations in one statement.
 //!
-//! Where most connections of a pool are in use, acquisitions go one group after the other, and so do
-//! releases: those that come while a group is under way share the next connection, one statement and
-//! one commit. What each hears is its own. A group waits for no lock: what would have to wait goes
-//! alone, and so delays nobody else.
+//! Once most connections of a pool are in use, acquisitions run in groups, one group after the other, and so do
+//! releases. Those that arrive while a group is running form the next one, which is one statement and one
+//! commit on one connection. Each member gets its own outcome. A group never waits for a lock in the server: a
+//! member that would have to wait runs alone instead, and so delays nobody else.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,29 +13,29 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
+use super::quota::Subject;
 use super::runner::Runner;
-use super::share::Subject;
-use super::statement::{Call, Row};
+use super::statement::{Plan, Row};
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::work::Work as OngoingWork;
 
-/// How many go together at most. Their transaction stays short, and the advisory locks of many
-/// processes' groups fit into the server's table of locks, which has some 6,000 places.
+/// The most members of a group. It keeps the transaction short, and the advisory locks of many processes' groups
+/// within the server's lock table, which has some 6,000 entries.
 const MOST: usize = 32;
 
-/// How long a group waits for the one before it: little where the server is far away.
+/// How long a group waits for the one before it, at most: little compared with the round trip to a distant server.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// What goes together.
+/// One kind of operation that can run in groups.
 pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     type Item: Send + Sync + 'static;
     type Outcome: Send + Sync + 'static;
 
-    /// What tells items apart.
+    /// Identifies an item of a group.
     fn lock_id(item: &Self::Item) -> &LockId;
 
-    /// Whether both can go together.
+    /// Whether both can be in one group.
     fn agree(_one: &Self::Item, _other: &Self::Item) -> bool {
         true
     }
@@ -43,13 +43,13 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     /// The items as a parameter of the statement.
     fn text<'a>(items: impl Iterator<Item = &'a Self::Item>) -> String;
 
-    fn call<'a>(&'a self, text: &'a str) -> Call<'a>;
+    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a>;
 
-    /// What the row says of each item that need not go alone, by its lock id.
+    /// What the row says about each item, by its lock id. An item that is missing has to run alone.
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, Self::Outcome>, Error>;
 
-    /// The statement that undoes what nobody waits for any more.
-    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Call<'a>> {
+    /// What to send to undo an outcome whose caller no longer waits, if anything.
+    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Plan<'a>> {
         None
     }
 }
@@ -61,18 +61,18 @@ pub(super) struct Groups<W: Work> {
     runner: Arc<Runner>,
     work: W,
     limit: Duration,
-    /// The group that waits for a connection and takes more.
+    /// The group that waits for a connection and still takes members.
     open: Mutex<Option<Arc<Group<W>>>>,
-    /// Held by the group that is under way.
-    turn: Semaphore,
+    /// Its one permit is held by the group that is under way.
+    running: Semaphore,
 }
 
-/// What a member hears; `None` if it must go alone.
+/// What a member gets; `None` if it has to run alone.
 type Answer<W> = Result<Option<<W as Work>::Outcome>, Error>;
 
 struct Group<W: Work> {
     since: Instant,
-    /// `None` as soon as it has a connection.
+    /// `None` once it has a connection: then it takes no more members.
     members: Mutex<Option<Vec<Member<W>>>>,
 }
 
@@ -89,11 +89,11 @@ impl<W: Work> Groups<W> {
             work,
             limit,
             open: Mutex::new(None),
-            turn: Semaphore::new(1),
+            running: Semaphore::new(1),
         }
     }
 
-    /// Goes with others if that pays; `None` if the item must go alone.
+    /// Runs the item in a group if connections are short; `None` if it has to run alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
         if !self.runner.connections.is_busy() {
             return Ok(None);
@@ -108,7 +108,7 @@ impl<W: Work> Groups<W> {
         })
     }
 
-    /// Joins the group that waits, or opens one; `None` if the item cannot go with those who wait.
+    /// Joins the waiting group, or opens one; `None` if the item cannot be in one group with those that wait.
     fn enter(self: &Arc<Self>, item: W::Item) -> Option<oneshot::Receiver<Answer<W>>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = &*open
@@ -125,7 +125,7 @@ impl<W: Work> Groups<W> {
             members: Mutex::new(Some(members)),
         });
         *open = Some(Arc::clone(&group));
-        // Who waits for the end of all operations waits for what a group does after they are answered.
+        // The group may go on after its members are answered (see `tell`), so closing the backend waits for it.
         let counted = self.counted.start_beside();
         let run = Arc::clone(self).run(group);
         tokio::spawn(async move {
@@ -135,23 +135,24 @@ impl<W: Work> Groups<W> {
         Some(answered)
     }
 
-    /// Waits for a connection, runs the statement for all who have joined until then, and tells each.
-    /// Nobody's cancellation ends it.
+    /// Waits for a connection, runs the statement for all members that have joined by then, and tells each its
+    /// outcome. It does not end when members are cancelled.
     async fn run(self: Arc<Self>, group: Arc<Group<W>>) {
         let begun = OnceLock::new();
-        let call = || {
+        let plan = || {
             let (_, text) = begun.get_or_init(|| group.begin());
-            self.work.call(text)
+            self.work.plan(text)
         };
-        // One after the other, so that there are some to go together; but none waits for one that hangs.
-        let _turn = timeout(PATIENCE, self.turn.acquire()).await;
-        // A member stops waiting after one limit, at the latest.
-        let run = self.runner.connections.transport.run_late(&call);
+        // Waiting for the group before lets members gather; the limit keeps one that hangs from blocking all.
+        let _permit = timeout(PATIENCE, self.running.acquire()).await;
+        // No member waits for longer than one limit, so after two of them nobody does.
+        let run = self.runner.connections.transport.run_late(&plan);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
         let outcomes = match &row {
             Ok(Ok(row)) => W::outcomes(row.as_ref()).map_err(Error::with_unknown_outcome),
-            // It left nothing behind, and it may have been for the sake of one: each hears its own.
+            // Nothing was committed, and a single member may be the cause. So each runs alone and gets its own
+            // error.
             Ok(Err(failure)) if failure.is_refusal() => Ok(HashMap::new()),
             Ok(Err(failure)) => Err(failure.error().clone()),
             Err(_) => Err(timed_out()),
@@ -166,7 +167,7 @@ impl<W: Work> Groups<W> {
         }
     }
 
-    /// Tells each what became of it. Of two with the same lock id, one goes alone.
+    /// Tells each member its outcome. Of two members with the same lock id, one runs alone.
     async fn tell(&self, members: Vec<Member<W>>, mut outcomes: HashMap<&str, W::Outcome>) {
         let mut unheard = Vec::new();
         for Member { item, answer } in members {
@@ -176,10 +177,10 @@ impl<W: Work> Groups<W> {
             }
         }
         for (item, outcome) in &unheard {
-            if let Some(call) = self.work.undo(item, outcome) {
-                // What fails here is left to its TTL.
+            if let Some(plan) = self.work.undo(item, outcome) {
+                // If this fails, the lock ends with its TTL.
                 let subject = Some(Subject::Row(W::lock_id(item).as_str()));
-                let _ = self.runner.run(subject, &call).await;
+                let _ = self.runner.run(subject, &plan).await;
             }
         }
     }
@@ -198,13 +199,13 @@ impl<W: Work> Member<W> {
 }
 
 impl<W: Work> Group<W> {
-    /// A group that has waited for long takes nobody: it may soon give up, and who has just come has
-    /// time left.
+    /// Whether it takes another member. A group that has waited for long does not: it may soon give up, while
+    /// a new member still has time left.
     fn takes_more(&self, members: &[Member<W>], limit: Duration) -> bool {
         members.len() < MOST && self.since.elapsed() < limit / 10
     }
 
-    /// Closes the group: its members that still wait, and the parameter for them.
+    /// Closes the group. Gives the members that still wait, and the parameter of the statement for them.
     fn begin(&self) -> (Vec<Member<W>>, String) {
         let mut members = self.lock().take().unwrap_or_default();
         members.retain(|member| !member.answer.is_closed());

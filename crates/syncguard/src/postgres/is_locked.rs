@@ -1,13 +1,12 @@
 //! Asking whether a key is held.
 
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::error::Error;
 use crate::time::TIME_TOLERANCE_MS;
 
-/// How long past its expiry a lock stays where `is_locked` cleans up (docs/format.md, "Clean-up of expired
-/// locks").
+/// How long after its expiry `is_locked` leaves a lock alone (docs/format.md, "Clean-up of expired locks").
 const CLEANUP_GUARD_MS: i64 = 2000;
 
 /// Asks whether a key is held, and may clean up.
@@ -18,7 +17,7 @@ pub struct IsLocked {
 }
 
 impl IsLocked {
-    /// For the locks in `tables`. With `cleanup`, it removes a lock that is long expired.
+    /// For the locks in `tables`. With `cleanup`, it deletes a lock that expired long enough ago.
     pub fn new(tables: &Tables, cleanup: bool) -> Self {
         let sql = if cleanup {
             include_str!("is_locked_cleanup.sql")
@@ -32,12 +31,12 @@ impl IsLocked {
     }
 
     /// The statement that asks whether the lock stored as `name` is held.
-    pub fn call<'a>(&'a self, name: &'a str) -> Call<'a> {
+    pub fn plan<'a>(&'a self, name: &'a str) -> Plan<'a> {
         let mut params = vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)];
         if self.cleanup {
             params.push(Param::BigInt(CLEANUP_GUARD_MS));
         }
-        self.statement.call(params)
+        self.statement.bind(params)
     }
 }
 

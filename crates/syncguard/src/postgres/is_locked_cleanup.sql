@@ -1,7 +1,7 @@
 -- $1 storage key   $2 tolerance ms   $3 how long past its expiry a lock stays, ms
 --
--- Removes a lock that is long expired, and never waits for it: a row that somebody is working on is
--- left alone. Fence counters are never removed.
+-- Deletes a lock that expired long enough ago, without waiting: a row that somebody else has locked is
+-- left alone. Fence counters are never deleted.
 WITH
 stale AS MATERIALIZED (
   SELECT key FROM {locks}

@@ -1,4 +1,4 @@
-//! When a session was last heard of.
+//! Whether a session still gets answers: when something last arrived on it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -10,30 +10,31 @@ use tokio::time::Instant;
 /// Why a session was ended from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It did not answer while the server was there.
+    /// It got no answer although the server could be reached.
     Silent,
-    /// Its answer had no end.
+    /// A reply was too large.
     Oversized,
 }
 
-/// What is known of one session. Times are milliseconds since the same moment for all sessions.
+/// What is known about one session. Times are milliseconds since one moment, which is the same for all sessions
+/// of a pool.
 pub(super) struct Liveness {
     start: Instant,
-    /// Since when a statement is under way; zero if none is.
+    /// When the current statement was sent; zero if there is none.
     busy_since: AtomicU64,
-    /// When the last bytes came.
+    /// When bytes last arrived.
     heard: AtomicU64,
     end: AtomicU8,
-    /// The server's process, where the session is one's own; zero where it is not.
+    /// The server process of the session if the session is ours alone, else zero.
     process: AtomicI32,
     driver: OnceLock<AbortHandle>,
 }
 
-/// A statement under way, as far as it has got.
+/// A statement without a complete answer, and how long nothing has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Silence {
     pub(super) busy_since: u64,
-    /// Since when nothing has come.
+    /// Since when nothing has arrived.
     pub(super) since: u64,
 }
 
@@ -55,7 +56,7 @@ impl Liveness {
         millis(self.start.elapsed())
     }
 
-    /// Bytes have come.
+    /// Notes that bytes have arrived.
     pub(super) fn hear(&self) {
         self.heard.store(self.now().max(1), Relaxed);
     }
@@ -64,17 +65,17 @@ impl Liveness {
         self.heard.load(Relaxed)
     }
 
-    /// A statement goes out.
+    /// Notes that a statement is sent.
     pub(super) fn begin(&self) {
         self.busy_since.store(self.now().max(1), Relaxed);
     }
 
-    /// Its answer is there, or nobody waits for it.
+    /// Notes that its answer has arrived, or that nobody waits for it any more.
     pub(super) fn rest(&self) {
         self.busy_since.store(0, Relaxed);
     }
 
-    /// The statement under way, if there is one.
+    /// The current statement, if there is one.
     pub(super) fn silence(&self) -> Option<Silence> {
         let busy_since = self.busy_since.load(Relaxed);
         (busy_since > 0).then(|| Silence {
@@ -97,7 +98,7 @@ impl Liveness {
         self.end.store(end as u8 + 1, Relaxed);
     }
 
-    /// Ends the session now: whoever waits for an answer hears that there will be none.
+    /// Ends the session now. Whoever waits for an answer gets an error.
     pub(super) fn cut_off(&self) {
         self.finish(End::Silent);
         if let Some(driver) = self.driver.get() {

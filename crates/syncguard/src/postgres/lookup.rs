@@ -1,6 +1,6 @@
 //! Reading a lock.
 
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use super::{owner, reply};
 use crate::backend::LockRecord;
@@ -19,7 +19,7 @@ const COLUMNS: &[&str] = &[
     "now_ms",
 ];
 
-/// Reads the lock on a key, or an owner's.
+/// Reads the lock on a key, or the lock with a lock id.
 #[derive(Debug)]
 pub struct Lookup {
     by_key: Statement,
@@ -37,17 +37,17 @@ impl Lookup {
     }
 
     /// The statement that reads the lock stored as `name`.
-    pub fn by_key<'a>(&'a self, name: &'a str) -> Call<'a> {
-        self.by_key.call(vec![Param::Text(name)])
+    pub fn plan_by_key<'a>(&'a self, name: &'a str) -> Plan<'a> {
+        self.by_key.bind(vec![Param::Text(name)])
     }
 
-    /// The statement that reads the lock of `lock_id`.
-    pub fn by_lock_id<'a>(&'a self, lock_id: &'a LockId) -> Call<'a> {
-        self.by_lock_id.call(vec![Param::Text(lock_id.as_str())])
+    /// The statement that reads the lock with `lock_id`.
+    pub fn plan_by_lock_id<'a>(&'a self, lock_id: &'a LockId) -> Plan<'a> {
+        self.by_lock_id.bind(vec![Param::Text(lock_id.as_str())])
     }
 }
 
-/// The live lock in its row. With `lock_id`, only if it is that owner's.
+/// The live lock in its row. With `lock_id`, only if the row has that lock id.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense.

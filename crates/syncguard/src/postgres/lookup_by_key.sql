@@ -1,6 +1,6 @@
 -- $1 storage key
 --
--- The label is read through JSON so that tables without its column, made by older versions, will do.
+-- The label is read through JSON, so that this also works on older tables without its column.
 SELECT
   user_key,
   lock_id,

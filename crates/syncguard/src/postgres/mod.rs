@@ -1,34 +1,34 @@
 //! Locks in PostgreSQL.
 //!
-//! Two tables hold them: one row a lock, and one row a key that was ever locked for its fence counter
-//! (docs/format.md, "PostgreSQL"). [`PostgresBackend::setup_schema`] makes them. Each operation is one
-//! statement and one round trip; the statements are the `.sql` files beside the operations. While most
-//! connections of the pool are in use, up to 32 acquisitions or releases share one: a group waits for
-//! no lock of the server's, and what would have to wait goes alone.
+//! Two tables hold them: one with a row for each lock, and one with a row for the fence counter of each key that
+//! was ever locked (docs/format.md, "PostgreSQL"). [`PostgresBackend::setup_schema`] creates them. Each
+//! operation is one statement and one round trip; the statements are the `.sql` files beside the operations.
+//! While most connections of the pool are in use, up to 32 acquisitions or releases run as a group in one
+//! statement. A group never waits for a lock in the server: a member that would have to wait runs alone.
 //!
 //! # Who excludes whom
 //!
-//! An acquisition that does not see a live lock waits for the advisory lock
-//! `pg_advisory_xact_lock(hashtext(storage key))`; in a group it takes it or goes alone. Writers that
-//! read and then write in a transaction, as SyncGuard for TypeScript does, take the same one, so both
-//! may share tables.
+//! An acquisition that sees no live lock waits for the advisory lock
+//! `pg_advisory_xact_lock(hashtext(storage key))`. In a group it does not wait: if the advisory lock is taken, it
+//! runs alone. SyncGuard for TypeScript, which reads and then writes in one transaction, takes the same advisory
+//! lock, so both may share tables.
 //!
-//! An acquisition that is repeated with its lock id, as after an answer that was lost, is answered with
-//! the lock as it was granted: no second fence is spent on it.
+//! An acquisition may be repeated with the same lock id, for example after an answer was lost. Its answer is the
+//! lock as it was granted: no second fence is spent on it.
 //!
 //! # What a crash of the server may forget
 //!
-//! Acquisitions and extensions are answered when they are on disk, also where the session's
-//! `synchronous_commit` is `off`: a fence is never given twice. A release is answered before, unless
-//! [`PostgresOptions::durable_releases`] asks otherwise. A crash within a second of it may bring the
-//! lock back, which then ends with its TTL; it never brings it back after somebody else was granted it.
+//! Acquisitions and extensions are answered once they are on disk, even if the session's `synchronous_commit` is
+//! `off`, so no fence is ever given twice. A release is answered before that, unless
+//! [`PostgresOptions::durable_releases`] is set. A crash within a second after it may bring the lock back, which
+//! then ends with its TTL. It never comes back after somebody else was granted the lock.
 //!
 //! # Poolers
 //!
-//! Named prepared statements and session settings need a session of one's own. Each new connection is
-//! asked whether its settings are in force; where they are not, as behind PgBouncer in transaction
-//! mode, statements go unnamed, with their parameters' types, still in one round trip each. What the
-//! isolation level of such a session then makes fail is tried again.
+//! Named prepared statements and session settings need a session that no other client uses. On each new
+//! connection, the backend checks whether its settings are in force. If not, as behind PgBouncer in transaction
+//! mode, it sends unnamed statements with their parameters' types, still in one round trip each. Such a session
+//! may have a stricter isolation level: what fails because of that is tried again.
 
 mod acquire;
 mod config;
@@ -45,11 +45,11 @@ mod lookup;
 mod names;
 mod owner;
 mod pool;
+mod quota;
 mod release;
 mod reply;
 mod runner;
 mod schema;
-mod share;
 mod statement;
 mod stream;
 mod tables;
@@ -58,7 +58,7 @@ mod url;
 mod url_names;
 mod watch;
 
-/// The pure half of each operation: its statement, and the meaning of its row.
+/// The pure half of each operation: its plan (the statement to send) and its outcome (what the row means).
 pub mod operations {
     pub use super::acquire::{Acquire, outcome as acquire_outcome};
     pub use super::extend::{Extend, outcome as extend_outcome};
@@ -80,5 +80,5 @@ pub use connection::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use names::KEYS;
-pub use statement::{Call, Param, Row, Statement, Transport};
+pub use statement::{Param, Plan, Row, Statement, Transport};
 pub use tables::Tables;

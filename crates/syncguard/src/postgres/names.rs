@@ -1,9 +1,9 @@
-//! Under which names a key is stored.
+//! The names under which a key is stored.
 
 use crate::error::Error;
 use crate::key::{Key, KeySpace};
 
-/// B-tree entries may be 2,704 bytes long; the rest is left to headers and other columns
+/// Entries of a B-tree may have 2,704 bytes. The names take less, to leave room for headers and other columns
 /// (docs/format.md, "Storage keys").
 pub const KEYS: KeySpace<'static> = KeySpace {
     prefix: "",
@@ -21,7 +21,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those of `key`.
+    /// The names of `key`.
     ///
     /// # Errors
     /// As [`KeySpace::lock_key`]; no valid key is too long.

@@ -1,14 +1,14 @@
-//! Owner labels in a column that older writers do not know.
+//! Owner labels, in a column that older writers do not know.
 
 use crate::backend::Owner;
 use crate::error::Error;
 use crate::lock_id::LockId;
 
-/// The label as it is stored: after its owner's lock id.
+/// The label as it is stored: `lock id:label`.
 ///
-/// A writer that does not know the column leaves it as it is when it takes over a row. The lock id
-/// tells such a left-over from the label of the lock. PostgreSQL has no text with U+0000: a label
-/// with one is escaped, and a `%` in place of the `:` says so.
+/// A writer that does not know the column leaves its old value in place when it takes over a row. The lock id
+/// shows whether a label belongs to the current lock or is such a left-over. PostgreSQL's texts cannot hold
+/// U+0000: a label that contains it is escaped, and then has a `%` in place of the `:`.
 pub(super) fn stored(lock_id: &LockId, owner: &Owner) -> String {
     let (lock_id, label) = (lock_id.as_str(), owner.as_str());
     if label.contains('\0') {
@@ -18,7 +18,7 @@ pub(super) fn stored(lock_id: &LockId, owner: &Owner) -> String {
     format!("{lock_id}:{label}")
 }
 
-/// The label in what is stored, if it is that of `lock_id`.
+/// The label in the stored value, if it belongs to `lock_id`.
 pub(super) fn shown(lock_id: &LockId, stored: Option<&str>) -> Result<Option<Owner>, Error> {
     let Some(rest) = stored.and_then(|text| text.strip_prefix(lock_id.as_str())) else {
         return Ok(None);

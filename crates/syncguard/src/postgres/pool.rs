@@ -1,4 +1,4 @@
-//! Connections, opened when they are needed and used again.
+//! The connection pool: sessions are opened when they are needed and reused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use super::connect::{Connection, Connector};
 use super::error::{Failure, failure, leaves_session_usable, pool_failure};
 use super::fault::Fault;
 use super::liveness::End;
-use super::statement::{Call, Param, Row, Transport};
+use super::statement::{Param, Plan, Row, Transport};
 use super::watch::Watch;
 use crate::error::Error;
 
-/// How long a server may take to hear that a statement is not wanted any more, and to end it.
+/// How long to wait for the server to cancel a statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A pool of sessions.
@@ -37,9 +37,9 @@ impl Pool {
         let connector = Connector::new(config, operation_timeout)?;
         let sessions = managed::Pool::builder(Sessions(Arc::new(connector)))
             .max_size(size)
-            // Ahead of the operation's own limit, so that the caller hears what was in short supply.
+            // Before the operation's own limit, so that the error says that connections were short.
             .wait_timeout(Some(operation_timeout * 9 / 10))
-            // Those used last are warm, and those not used for long may go.
+            // The session used last comes first: it is warm, and sessions that are not needed become idle.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
@@ -63,8 +63,8 @@ impl Pool {
         })
     }
 
-    async fn run_in(&self, mut lease: Lease, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        match query(lease.session()?, call).await {
+    async fn run_in(&self, mut lease: Lease, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        match query(lease.session()?, plan).await {
             Ok(rows) => {
                 lease.give_back();
                 rows.first().map(texts).transpose()
@@ -73,7 +73,7 @@ impl Pool {
         }
     }
 
-    /// Draws the consequences of an error for the session and for the others.
+    /// Reacts to an error: keeps or discards the session, and notes what the error says about other sessions.
     fn conclude(&self, lease: Lease, error: &tokio_postgres::Error) -> Failure {
         let failure = failure(error, lease.end());
         if leaves_session_usable(error) {
@@ -106,16 +106,16 @@ impl fmt::Debug for Pool {
 
 #[async_trait]
 impl Transport for Pool {
-    async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure> {
-        self.run_in(self.lease().await?, call).await
+    async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        self.run_in(self.lease().await?, plan).await
     }
 
     async fn run_late<'a>(
         &self,
-        call: &(dyn Fn() -> Call<'a> + Send + Sync),
+        plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
         let lease = self.lease().await?;
-        self.run_in(lease, &call()).await
+        self.run_in(lease, &plan()).await
     }
 
     fn connections(&self) -> Option<usize> {
@@ -137,23 +137,23 @@ impl Transport for Pool {
 /// Sends the statement.
 async fn query(
     session: &mut Connection,
-    call: &Call<'_>,
+    plan: &Plan<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
-    match session.prepared.get(call.statement.slot()) {
+    match session.prepared.get(plan.statement.slot()) {
         Some(Some(statement)) => {
             let params: Vec<&(dyn ToSql + Sync)> =
-                call.params.iter().map(|param| param as _).collect();
+                plan.params.iter().map(|param| param as _).collect();
             session.client.query(statement, &params).await
         }
-        // Boxed: every operation would be as large as this else, and is moved more than once.
-        _ => Box::pin(first_query(session, call)).await,
+        // Boxed because it is large and rare: otherwise the future of every operation would be as large.
+        _ => Box::pin(first_query(session, plan)).await,
     }
 }
 
-/// Sends the statement and, if it may be prepared, its preparation for the next times along.
+/// Sends the statement unnamed and, if statements may be prepared, prepares it for later in the same round trip.
 async fn first_query(
     session: &mut Connection,
-    call: &Call<'_>,
+    plan: &Plan<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
     let Connection {
         client,
@@ -161,19 +161,19 @@ async fn first_query(
         may_prepare,
         ..
     } = session;
-    let params: Vec<_> = call
+    let params: Vec<_> = plan
         .params
         .iter()
         .map(|param| (param as &(dyn ToSql + Sync), param.sql_type()))
         .collect();
-    let sql = call.statement.sql();
+    let sql = plan.statement.sql();
     let now = client.query_typed(sql, &params);
     if !*may_prepare {
         return now.await;
     }
-    let types: Vec<_> = call.params.iter().map(Param::sql_type).collect();
+    let types: Vec<_> = plan.params.iter().map(Param::sql_type).collect();
     let (rows, statement) = tokio::join!(now, client.prepare_typed(sql, &types));
-    let slot = call.statement.slot();
+    let slot = plan.statement.slot();
     if prepared.len() <= slot {
         prepared.resize(slot + 1, None);
     }
@@ -220,8 +220,8 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// A session in use. When it is dropped before its answer is there, as operations that are cancelled
-/// drop it, the server is asked to stop, and nobody else gets the session.
+/// A session in use. If it is dropped before its answer has arrived, as by a cancelled operation, the server is
+/// asked to cancel the statement, and the session does not go back to the pool.
 struct Lease {
     session: Option<Object<Sessions>>,
     connector: Arc<Connector>,
@@ -233,7 +233,7 @@ impl Lease {
         session.ok_or_else(|| Failure::new(Fault::Closed))
     }
 
-    /// Why the session was ended, if it was from this side.
+    /// Why the session was ended, if that was from this side.
     fn end(&self) -> Option<End> {
         self.session.as_ref()?.liveness.end()
     }
@@ -265,10 +265,10 @@ impl Drop for Lease {
     }
 }
 
-/// Has the server stop what it does in the session, then ends the session.
+/// Asks the server to cancel the session's statement, then ends the session.
 ///
-/// A pooler is not asked: PgBouncer 1.18, which Debian 12 has, dies of such a request when its sender
-/// goes. There, the statement comes to its own end.
+/// It does not ask a pooler: PgBouncer 1.18, which is in Debian 12, crashes if the client goes away after such a
+/// request. Behind a pooler, the statement runs to its end.
 async fn abandon(session: Connection, connector: Arc<Connector>) {
     let Connection {
         client,
@@ -278,24 +278,24 @@ async fn abandon(session: Connection, connector: Arc<Connector>) {
         ..
     } = session;
     let patience = if is_own {
-        // The server may be out of reach.
+        // With a time limit, because the server may be unreachable.
         let _ = timeout(CANCEL_TIMEOUT, connector.cancel(&client, &host)).await;
         CANCEL_TIMEOUT
     } else {
         connector.operation_timeout()
     };
-    // The driver waits for outstanding answers before it ends.
+    // Once the client is dropped, the driver waits for outstanding answers and then ends.
     drop(client);
     if timeout(patience, &mut driver).await.is_err() {
         driver.abort();
     }
 }
 
-/// Makes sessions and looks at them before they are used again.
+/// Opens sessions, and checks them before they are reused.
 struct Sessions(Arc<Connector>);
 
 impl Sessions {
-    /// Whether a session that has not been used for long still answers.
+    /// Checks whether a session that was idle for long still answers.
     async fn check(&self, session: &mut Connection) -> RecycleResult<Failure> {
         let watch = self.0.watch();
         let now = watch.now();
@@ -316,7 +316,7 @@ impl Manager for Sessions {
     type Error = Failure;
 
     async fn create(&self) -> Result<Connection, Failure> {
-        // Boxed for the same reason as the first query.
+        // Boxed for the same reason as `first_query`.
         Box::pin(self.0.connect()).await
     }
 
@@ -329,7 +329,7 @@ impl Manager for Sessions {
             return Err(RecycleError::message("lost, as others were"));
         }
         if watch.silence_of(&session.liveness) > self.0.most_idle() {
-            // Boxed, since it is rare and would make every operation larger.
+            // Boxed for the same reason as `first_query`.
             return Box::pin(self.check(session)).await;
         }
         Ok(())

@@ -1,17 +1,17 @@
-//! Freeing a lock, or several.
+//! Releases a lock, or several at once.
 
 use std::collections::HashMap;
 
 use super::group::Work;
 use super::reply;
-use super::statement::{Call, Param, Row, Statement};
+use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-/// Frees an owner's lock.
+/// Releases the lock with a lock id.
 #[derive(Debug)]
 pub struct Release(Statement);
 
@@ -22,10 +22,10 @@ impl Release {
         Self(Statement::new(include_str!("release.sql"), tables, columns))
     }
 
-    /// The statement that frees the lock of `lock_id`. Unless `durable`, it is answered before it is on
-    /// the server's disk.
-    pub fn call<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Call<'a> {
-        self.0.call(params(lock_id.as_str(), durable))
+    /// The statement that releases the lock with `lock_id`. Unless `durable`, the server answers before the
+    /// change is on its disk.
+    pub fn plan<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Plan<'a> {
+        self.0.bind(params(lock_id.as_str(), durable))
     }
 }
 
@@ -57,7 +57,7 @@ fn outcome_of(text: &str) -> Result<ReleaseOutcome, Error> {
     }
 }
 
-/// Releases that go together.
+/// A group of releases, as one statement.
 #[derive(Debug)]
 pub(super) struct Releases {
     statement: Statement,
@@ -87,8 +87,8 @@ impl Work for Releases {
         ids.join(",")
     }
 
-    fn call<'a>(&'a self, text: &'a str) -> Call<'a> {
-        self.statement.call(params(text, self.durable))
+    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
+        self.statement.bind(params(text, self.durable))
     }
 
     fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {

@@ -1,7 +1,7 @@
 -- $1 lock ids with commas between   $2 tolerance ms   $3 'on' if no release may be forgotten in a crash
 --
--- A row that somebody else has locked is left out, so that no release waits for another's wait, and
--- two of these cannot wait for each other. Who is left out is released alone.
+-- A row that somebody else has locked is left out, so that no release waits for another's row, and two
+-- groups cannot wait for each other. A lock that is left out is then released alone.
 WITH
 free AS MATERIALIZED (
   SELECT key, lock_id FROM {locks}
@@ -20,7 +20,7 @@ removed AS (
 )
 SELECT
   string_agg(lock_id || ' ' || outcome, ',') AS outcomes,
-  -- Holds for this transaction alone, and is in force when it commits.
+  -- Applies only to this transaction, and is in force when it commits.
   CASE
     WHEN $3::text <> 'on' THEN set_config('synchronous_commit', 'off', true)
     WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true)

@@ -1,4 +1,4 @@
-//! Reading rows.
+//! Reads rows.
 
 use super::statement::Row;
 use crate::error::{Error, ErrorKind};
@@ -20,14 +20,14 @@ pub(super) fn number(row: Option<&Row>, column: usize) -> Result<i64, Error> {
     text(row, column)?.parse().map_err(|_| malformed())
 }
 
-/// The parts of the text in the first column, which have commas between; none if it is NULL.
+/// The parts of the comma-separated text in the first column; none if it is NULL.
 pub(super) fn list(row: Option<&Row>) -> Result<impl Iterator<Item = &str>, Error> {
     Ok(optional(row, 0)?
         .into_iter()
         .flat_map(|text| text.split(',')))
 }
 
-/// The error for a row that no statement of ours gives.
+/// The error for a row that none of our statements gives.
 pub(super) fn malformed() -> Error {
     Error::new(
         ErrorKind::Internal,
@@ -35,7 +35,7 @@ pub(super) fn malformed() -> Error {
     )
 }
 
-/// Checks that the row, whose first column is a lock id, is the owner's.
+/// Checks that the row's first column is `lock_id`.
 pub(super) fn check_owner(row: Option<&Row>, lock_id: &LockId) -> Result<(), Error> {
     if text(row, 0)? == lock_id.as_str() {
         Ok(())

@@ -1,4 +1,4 @@
-//! Statements until they count.
+//! Runs statements until they are committed or have failed for good.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,26 +9,26 @@ use tokio::time::sleep;
 
 use super::connection::Connections;
 use super::error::Failure;
+use super::quota::Subject;
 use super::schema;
-use super::share::Subject;
-use super::statement::{Call, Row};
+use super::statement::{Plan, Row};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
 use crate::random;
 
-/// How often a transaction that lost against another one is tried again: for some 3 s.
+/// How often a transaction that lost against another one is tried again, which takes about 3 s.
 const MAX_RETRIES: u32 = 100;
 
-/// Runs statements, again where they lost against another transaction: that left nothing behind.
+/// Runs statements. One that lost against another transaction has left nothing behind and is run again.
 #[derive(Debug)]
 pub(super) struct Runner {
     pub(super) connections: Arc<Connections>,
-    /// Where tables that are missing are made.
+    /// Creates missing tables, if this backend does.
     provision: Option<Provision>,
 }
 
 impl Runner {
-    /// With `missing`, those tables are made when they are needed and not there.
+    /// With `missing`, these tables are created when a statement needs them and they do not exist.
     pub(super) fn new(connections: Arc<Connections>, missing: Option<Tables>) -> Self {
         Self {
             connections,
@@ -40,27 +40,27 @@ impl Runner {
     pub(super) async fn run(
         &self,
         subject: Option<Subject<'_>>,
-        call: &Call<'_>,
+        plan: &Plan<'_>,
     ) -> Result<Option<Row>, Error> {
-        self.try_run(subject, call).await.map_err(Error::from)
+        self.try_run(subject, plan).await.map_err(Error::from)
     }
 
     pub(super) async fn try_run(
         &self,
         subject: Option<Subject<'_>>,
-        call: &Call<'_>,
+        plan: &Plan<'_>,
     ) -> Result<Option<Row>, Failure> {
-        let _place = match (&self.connections.shares, subject) {
-            (Some(shares), Some(subject)) => Some(shares.enter(subject).await),
+        let _permit = match (&self.connections.quotas, subject) {
+            (Some(quotas), Some(subject)) => Some(quotas.acquire(subject).await),
             _ => None,
         };
-        // Who waits for a place of its key takes no connection from anybody.
+        // A statement that waits for its key's permit does not count as one that uses a connection.
         let _under_way = self.connections.begin();
         let mut tries = 0;
         let seen = self.provision.as_ref().map(Provision::count);
         let mut may_provide = true;
         loop {
-            match self.connections.transport.run(call).await {
+            match self.connections.transport.run(plan).await {
                 Err(failure)
                     if let (Some(provision), Some(seen), true, Some("42P01")) =
                         (&self.provision, seen, may_provide, failure.state()) =>
@@ -69,9 +69,9 @@ impl Runner {
                     provision.make(self, seen).await.map_err(Failure::other)?;
                 }
                 Err(failure) if failure.is_rolled_back_by_chance() && tries < MAX_RETRIES => {
-                    let share = random::unit().map_err(Failure::other)?;
+                    let scatter = random::unit().map_err(Failure::other)?;
                     let longest_ms = f64::from(1u32 << tries.min(6));
-                    sleep(Duration::from_secs_f64(longest_ms * share / 1000.0)).await;
+                    sleep(Duration::from_secs_f64(longest_ms * scatter / 1000.0)).await;
                     tries += 1;
                 }
                 answer => return answer,
@@ -80,13 +80,13 @@ impl Runner {
     }
 }
 
-/// Makes tables at their first use.
+/// Creates tables at their first use.
 #[derive(Debug)]
 struct Provision {
     tables: Tables,
-    /// One at a time in this process.
-    turn: Mutex<()>,
-    /// How often they have been made.
+    /// Held while the tables are created: one task at a time in this process.
+    making: Mutex<()>,
+    /// How often they have been created.
     made: AtomicUsize,
 }
 
@@ -94,7 +94,7 @@ impl Provision {
     fn new(tables: Tables) -> Self {
         Self {
             tables,
-            turn: Mutex::new(()),
+            making: Mutex::new(()),
             made: AtomicUsize::new(0),
         }
     }
@@ -103,9 +103,9 @@ impl Provision {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Makes the tables, unless that has been done since they were `seen` to have been made.
+    /// Creates the tables, unless another task has done so since the count was `seen`.
     async fn make(&self, runner: &Runner, seen: usize) -> Result<(), Error> {
-        let _turn = self.turn.lock().await;
+        let _making = self.making.lock().await;
         if self.count() > seen {
             return Ok(());
         }

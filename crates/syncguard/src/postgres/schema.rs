@@ -1,4 +1,4 @@
-//! Making the tables.
+//! Creates the tables.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ const SQL: &str = include_str!("schema.sql");
 const NAME_SQL: &str = "ALTER TABLE {fences} ADD COLUMN IF NOT EXISTS key_debug TEXT;";
 const LABEL_SQL: &str = "ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS owner TEXT;";
 
-/// Serialises those who set up. PostgreSQL's own `IF NOT EXISTS` does not hold against a simultaneous
-/// `CREATE`. The number is "syncgrd!" in ASCII.
+/// Serialises set-ups, because `IF NOT EXISTS` does not protect against a simultaneous `CREATE`. The number is
+/// "syncgrd!" in ASCII.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8320803159760069665);";
 
-/// Others who create the same tables without that lock can still get in between.
+/// Programs that create the same tables without that lock can still interfere, so set-up is tried again.
 const MAX_RETRIES: u32 = 10;
 
 /// How long setting up may take: others may have long transactions on the tables.
@@ -30,7 +30,7 @@ pub(super) fn timed_out() -> Error {
     )
 }
 
-/// Makes what is missing; says whether there is a column for labels.
+/// Creates what is missing. Returns whether there is a column for labels.
 pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<bool, Error> {
     let names = Names::new(tables)?;
     let inspection = inspection(tables);
@@ -49,7 +49,7 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
         };
         match transport.batch(&sql).await {
             Ok(()) => {}
-            // Only their owner may alter tables. They do without labels.
+            // Only the tables' owner may alter them. Without that right, locks have no labels.
             Err(failure) if there.complete && there.named && failure.state() == Some("42501") => {
                 return Ok(false);
             }
@@ -66,7 +66,7 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
     }
 }
 
-/// Somebody else made the same thing at the same moment.
+/// Whether somebody else created the same thing at the same moment.
 fn was_made_meanwhile(failure: &Failure) -> bool {
     matches!(
         failure.state(),
@@ -74,7 +74,7 @@ fn was_made_meanwhile(failure: &Failure) -> bool {
     )
 }
 
-/// Asks the catalog what of the schema is there.
+/// The statement that asks the catalog which parts of the schema exist.
 fn inspection(tables: &Tables) -> Statement {
     let columns = &["complete", "named", "labelled"];
     Statement::new(include_str!("schema_inspect.sql"), tables, columns)
@@ -87,8 +87,8 @@ async fn inspect(
 ) -> Result<There, Error> {
     let [locks, fences] = [names.tables.locks(), names.tables.fences()].map(quoted);
     let params = [&locks, &fences, &names.lock_id_index, &names.expires_index];
-    let call = inspection.call(params.map(|name| Param::Text(name)).to_vec());
-    let row = transport.run(&call).await?;
+    let plan = inspection.bind(params.map(|name| Param::Text(name)).to_vec());
+    let row = transport.run(&plan).await?;
     let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
     Ok(There {
         complete: is(0)?,
@@ -97,7 +97,7 @@ async fn inspect(
     })
 }
 
-/// What of the schema is there.
+/// Which parts of the schema exist.
 #[derive(Clone, Copy)]
 struct There {
     /// Both tables and the indexes.
@@ -108,7 +108,7 @@ struct There {
     labelled: bool,
 }
 
-/// The names of the indexes, as they are quoted.
+/// The quoted names of the indexes.
 struct Names<'a> {
     tables: &'a Tables,
     lock_id_index: String,
@@ -119,7 +119,7 @@ impl<'a> Names<'a> {
     fn new(tables: &'a Tables) -> Result<Self, Error> {
         let name = |suffix| {
             let mut name = format!("idx_{}_{suffix}", tables.locks());
-            // As the server does, and so as others that leave it to the server.
+            // The server truncates longer names in the same way, for programs that leave it to the server.
             name.truncate(MAX_NAME_BYTES);
             quoted(&name)
         };

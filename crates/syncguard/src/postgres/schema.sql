@@ -5,12 +5,12 @@ CREATE TABLE IF NOT EXISTS {locks} (
   acquired_at_ms BIGINT NOT NULL,
   fence TEXT NOT NULL,
   user_key TEXT NOT NULL,
-  -- The label after the id of the lock that it belongs to. Writers that do not know it leave it alone.
+  -- The id of the lock that the label belongs to, and the label. Older writers leave it as it is.
   owner TEXT
 );
 CREATE UNIQUE INDEX IF NOT EXISTS {lock_id_index} ON {locks} (lock_id);
 CREATE INDEX IF NOT EXISTS {expires_index} ON {locks} (expires_at_ms);
--- Its rows are never deleted: a fence must not come twice.
+-- Its rows are never deleted, because a fence must not be given twice.
 CREATE TABLE IF NOT EXISTS {fences} (
   fence_key TEXT PRIMARY KEY,
   fence BIGINT NOT NULL DEFAULT 0,

@@ -1,7 +1,7 @@
 //! The statements of this backend as data: their text, their parameters and the rows they give.
 //!
-//! What runs them is a [`Transport`]: the connection pool of this crate, or a client that somebody
-//! else brings. The statements and the meaning of their rows are the same for both.
+//! A [`Transport`] runs them: the connection pool of this crate, or a client that the caller brings. The
+//! statements and the meaning of their rows are the same for both.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -42,14 +42,14 @@ impl Statement {
         self.columns
     }
 
-    /// The place of this text in a cache of prepared statements: the same in the whole process, and small.
+    /// The index of this text in a cache of prepared statements: the same in the whole process, and small.
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// The statement with its parameters.
-    pub(super) fn call<'a>(&'a self, params: Vec<Param<'a>>) -> Call<'a> {
-        Call {
+    /// The statement with these parameters.
+    pub(super) fn bind<'a>(&'a self, params: Vec<Param<'a>>) -> Plan<'a> {
+        Plan {
             statement: self,
             params,
         }
@@ -62,8 +62,7 @@ impl fmt::Debug for Statement {
     }
 }
 
-/// Texts get their slots in the order in which they are declared first. A process knows few tables, so that
-/// there are few.
+/// Each new text gets the next number. There are few, because a process uses few tables.
 fn slot_of(sql: &Arc<str>) -> usize {
     static SLOTS: LazyLock<Mutex<HashMap<Arc<str>, usize>>> = LazyLock::new(Mutex::default);
     // Nothing panics while it is held.
@@ -91,11 +90,11 @@ impl fmt::Debug for Param<'_> {
     }
 }
 
-/// One statement with its parameters, to be run in one round trip, in a transaction of its own at
-/// isolation level READ COMMITTED.
+/// What to send for an operation: one statement with its parameters, to be run in one round trip, in a
+/// transaction of its own at isolation level READ COMMITTED. (The server's own query plan is another thing.)
 #[derive(Debug, Clone)]
-pub struct Call<'a> {
-    /// Its text, and what its row is like.
+pub struct Plan<'a> {
+    /// The statement.
     pub statement: &'a Statement,
     /// Its parameters.
     pub params: Vec<Param<'a>>,
@@ -104,25 +103,25 @@ pub struct Call<'a> {
 /// The row that a statement gave: the columns of [`Statement::columns`] as text, `None` for NULL.
 pub type Row = Vec<Option<String>>;
 
-/// What runs statements. Connections of its own end when it is dropped.
+/// Runs statements. Connections that it has made itself end when it is dropped.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs one statement and gives its only row, if there is one.
     ///
-    /// The row counts only when the transaction has committed. An implementation must bear to have
-    /// the future dropped at any point, and must not hand a connection on whose reply is outstanding.
-    async fn run(&self, call: &Call<'_>) -> Result<Option<Row>, Failure>;
+    /// It must give the row only after the transaction has committed. The future may be dropped at any point:
+    /// a connection whose reply is still outstanding must then not be used for anything else.
+    async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure>;
 
-    /// Runs a statement that is only known when there is a connection for it. A transport in which
-    /// statements wait for connections should override this.
+    /// Runs a statement that is made only once there is a connection for it, so that it can include what
+    /// arrived during the wait. A transport in which statements wait for connections should override this.
     async fn run_late<'a>(
         &self,
-        call: &(dyn Fn() -> Call<'a> + Send + Sync),
+        plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
-        self.run(&call()).await
+        self.run(&plan()).await
     }
 
-    /// How many statements it runs at a time where others wait for them; `None` if that is unknown.
+    /// How many statements it can run at a time, before further ones have to wait; `None` if that is unknown.
     fn connections(&self) -> Option<usize> {
         None
     }

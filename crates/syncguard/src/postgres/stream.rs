@@ -1,4 +1,4 @@
-//! The byte stream of a session: bounded, and listened to.
+//! The byte stream of a session. It limits the size of replies and notes when bytes arrive.
 
 use std::io;
 use std::pin::Pin;
@@ -15,8 +15,8 @@ use tokio::net::UnixStream;
 use super::config::{Host, TcpSettings};
 use super::liveness::{End, Liveness};
 
-/// How much may come in answer to one statement. Ours need a few kilobytes; without a bound, a hostile
-/// or broken server could fill the memory.
+/// The largest reply to one statement. Ours need a few kilobytes; without a limit, a hostile or broken server
+/// could fill the memory.
 const MOST_REPLY_BYTES: usize = 1024 * 1024;
 
 enum Socket {
@@ -25,24 +25,24 @@ enum Socket {
     Unix(UnixStream),
 }
 
-/// A connection on the way to being a session.
+/// The stream of one connection.
 pub(super) struct Stream {
     socket: Socket,
     liveness: Arc<Liveness>,
-    /// What has come since something was sent.
+    /// Bytes received since something was last sent.
     received: usize,
 }
 
 /// Why there is no connection.
 pub(super) enum Refusal {
-    /// The name of the host means nothing.
+    /// The host name cannot be resolved.
     Unknown(io::Error),
-    /// Nobody takes connections there.
+    /// No address of the host accepts a connection.
     Failed(io::Error),
 }
 
 impl Stream {
-    /// Connects to the first of the host's addresses that takes us.
+    /// Connects to the first of the host's addresses that accepts a connection.
     pub(super) async fn open(
         host: &Host,
         settings: &TcpSettings,
@@ -96,7 +96,7 @@ fn set_up(stream: &TcpStream, settings: &TcpSettings, unsent: Duration) -> io::R
         let keepalive = keepalive.with_retries(settings.keepalive_count);
         socket.set_tcp_keepalive(&keepalive)?;
     }
-    // A statement that nobody waits for any more should not arrive late.
+    // A statement should not arrive after everybody has stopped waiting for it.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(settings.user_timeout.unwrap_or(unsent)))?;
     #[cfg(not(target_os = "linux"))]
@@ -109,7 +109,7 @@ impl Drop for Stream {
         if self.liveness.end() == Some(End::Silent)
             && let Socket::Tcp(stream) = &self.socket
         {
-            // What has not arrived is not sent again: the connection is reset.
+            // Resets the connection on close, so that unacknowledged data is not sent again.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 
-/// PostgreSQL cuts longer names off.
+/// PostgreSQL truncates longer names.
 pub(super) const MAX_NAME_BYTES: usize = 63;
 
 /// The table of locks and the table of fence counters. Fence counters are never deleted.

@@ -1,4 +1,4 @@
-//! TLS as libpq's modes want it.
+//! TLS with the modes of libpq.
 
 use rustls::ClientConfig;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -42,7 +42,7 @@ where
 fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     let check = match tls.mode {
         SslMode::Disable | SslMode::Allow | SslMode::Prefer => Check::Nothing,
-        // As libpq: with authorities at hand, "require" checks them.
+        // As in libpq: "require" checks the certificate only if authorities are given.
         SslMode::Require if tls.root.is_none() => Check::Nothing,
         SslMode::Require | SslMode::VerifyCa => Check::Authority,
         SslMode::VerifyFull => Check::AuthorityAndName,

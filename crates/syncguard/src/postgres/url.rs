@@ -13,7 +13,7 @@ use super::config::{
 use super::url_names as names;
 use crate::error::Error;
 
-/// One of libpq's variables, and the parameter it is a default for.
+/// libpq's environment variables, and the URL parameter for which each is the default.
 const VARIABLES: [(&str, &str); 13] = [
     ("PGHOST", "host"),
     ("PGPORT", "port"),
@@ -31,14 +31,14 @@ const VARIABLES: [(&str, &str); 13] = [
 ];
 
 impl PostgresConfig {
-    /// Reads `postgres://user:password@host:port,host2:port2/database?parameter=value`. What it does
-    /// not say is left to the environment, see [`from_env`](Self::from_env).
+    /// Reads `postgres://user:password@host:port,host2:port2/database?parameter=value`. What the URL does not
+    /// say is taken from the environment, see [`from_env`](Self::from_env).
     ///
     /// Parameters: host, port, user, password, dbname, application_name, options, sslmode,
     /// sslrootcert, sslcert, sslkey, channel_binding, connect_timeout (seconds), target_session_attrs,
     /// keepalives, keepalives_idle, keepalives_interval (seconds), keepalives_count,
     /// tcp_user_timeout (milliseconds); statement_timeout, lock_timeout and search_path, for the
-    /// session. What other clients understand is passed over where that does no harm.
+    /// session. Parameters of other clients are ignored where that does no harm.
     ///
     /// # Errors
     /// `InvalidArgument` that names the part that cannot be read, and never quotes its value.
@@ -84,7 +84,7 @@ impl Parts {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode("parameter", name)?;
             let value = decode("parameter", &value.replace('+', "%20"))?;
-            // A question mark in a password that is not encoded begins a query: it must not be shown.
+            // An unencoded question mark in a password starts the query: then its parts must not be shown.
             let may_show = !query.contains('@');
             names::check(&name, &value, may_show)?;
             parts.add(&name, value);
@@ -95,7 +95,7 @@ impl Parts {
     fn add_hosts(&mut self, hosts: &str) -> Result<(), Error> {
         let (mut names, mut ports) = (Vec::new(), Vec::new());
         for host in hosts.split(',') {
-            // The colons of an IPv6 address are within brackets.
+            // The colons of an IPv6 address are inside brackets.
             let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
             let (name, port) = match bracketed {
                 Some((address, rest)) => (address, rest.strip_prefix(':').unwrap_or(rest)),
@@ -109,7 +109,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The last one counts; empty is as good as not there.
+    /// Adds a parameter. The last of several with one name counts, and an empty one counts as absent.
     fn add(&mut self, name: &str, value: String) {
         if value.bytes().any(|byte| byte != b',') {
             self.0.push((name.to_owned(), value));
@@ -147,7 +147,7 @@ impl Parts {
         if let Some(attrs) = self.get("target_session_attrs") {
             config.session_attrs = session_attrs(attrs)?;
         }
-        // libpq: zero waits forever. Here the time limit of the operation remains.
+        // In libpq, zero means to wait forever. Here the time limit of the operation still applies.
         if let Some(seconds) = self.number("connect_timeout", "a number of seconds")? {
             config.connect_timeout = Duration::from_secs(seconds);
         }
@@ -165,7 +165,7 @@ impl Parts {
         if let Some(mode) = self.get("sslmode").or_else(|| self.get("ssl")) {
             tls.mode = ssl_mode(mode)?;
         } else if is_system {
-            // As libpq: public authorities are for many, so that the name has to be checked.
+            // As in libpq: public authorities certify anybody, so the name has to be checked.
             tls.mode = SslMode::VerifyFull;
         }
         if is_system && tls.mode != SslMode::VerifyFull {

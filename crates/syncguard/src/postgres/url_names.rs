@@ -1,9 +1,9 @@
-//! The names of parameters in URLs: those that count, and those that may be passed over.
+//! The names of parameters in URLs: those that are read, and those that may be ignored.
 
 use crate::error::Error;
 use crate::suggest::nearest;
 
-/// What is read.
+/// The parameters that are read.
 const READ: [&str; 26] = [
     "host",
     "port",
@@ -29,15 +29,15 @@ const READ: [&str; 26] = [
     "statement_timeout",
     "lock_timeout",
     "search_path",
-    // Those that may be refused, see below, are no typos.
+    // Known, though refused with some values (see below): they are not typos.
     "sslnegotiation",
     "gssencmode",
 ];
 
-/// What libpq and other clients know and what changes neither where a connection leads, nor who is
-/// trusted, nor what a lock is.
+/// Parameters of libpq and other clients that change neither where a connection leads, nor who is trusted, nor how
+/// locks are kept.
 const PASSED_OVER: [&str; 33] = [
-    // libpq: compression, names and ways of authentications that are not used here, text encoding.
+    // libpq: compression, names, authentication methods that are not used here, text encoding.
     "client_encoding",
     "fallback_application_name",
     "gssdelegation",
@@ -51,7 +51,7 @@ const PASSED_OVER: [&str; 33] = [
     "sslcompression",
     "sslpassword",
     "sslsni",
-    // Pools of other clients.
+    // The pools of other clients.
     "connection_limit",
     "debug",
     "fetch_types",
@@ -69,19 +69,19 @@ const PASSED_OVER: [&str; 33] = [
     "socket_timeout",
     "statement_cache_size",
     "uselibpqcompat",
-    // Marks that hosting services put into URLs.
+    // What hosting services add to URLs for their own use.
     "endpoint",
     "supa",
     "workaround",
 ];
 
-/// Refuses a parameter that is not known, and one that demands what is not done here.
+/// Refuses unknown parameters, and those that demand something that this crate does not do.
 pub(super) fn check(name: &str, value: &str, may_show: bool) -> Result<(), Error> {
     let is_harmless = match name {
         "sslnegotiation" => value == "postgres",
         "gssencmode" => matches!(value, "disable" | "prefer"),
         "sslaccept" => value == "accept_invalid_certs",
-        // Older versions are never spoken.
+        // TLS below 1.2 is never used.
         "ssl_min_protocol_version" => matches!(value, "TLSv1" | "TLSv1.1" | "TLSv1.2"),
         _ => READ.contains(&name) || PASSED_OVER.contains(&name),
     };

@@ -1,11 +1,11 @@
-//! Finds sessions that have gone silent, as when a firewall has forgotten them.
+//! Finds sessions that have gone silent, as when a firewall has dropped them.
 //!
-//! Nothing tells a statement that waits for another's row lock from one whose session is gone, and TCP
-//! takes a quarter of an hour. So a statement that has no answer for a while makes the backend ask the
-//! server over another connection, once a second at most. Where the server does not know of the
-//! statement, the session is cut off, and all that have not been heard of since are replaced before
-//! they are used. No statement is repeated: it may yet arrive. Whoever waits for it hears of the loss
-//! in time for another attempt.
+//! On the client's side, a statement that waits for another's row lock looks the same as one whose session is
+//! gone, and TCP takes a quarter of an hour to notice. So when a statement has had no answer for a while, the
+//! backend asks the server over another connection, at most once a second. If the server is not working on the
+//! statement, its session is cut off. Other sessions on which nothing has arrived since then are replaced before
+//! they are used. No statement is repeated, because it may still arrive. Whoever waits for it gets an error early
+//! enough for another attempt.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,25 +17,25 @@ use tokio_postgres::types::{ToSql, Type};
 use super::connect::{Connection, Connector};
 use super::liveness::{Liveness, Silence, millis};
 
-/// How long a statement may go without an answer before the server is asked about it, at most.
+/// The longest time that a statement may go without an answer before the server is asked about it.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Which of these processes are at work, as far as it is known.
+/// Asks which of these server processes are running a statement.
 const WORKING: &str =
     "SELECT pid FROM pg_stat_activity WHERE pid = ANY ($1) AND state IS DISTINCT FROM 'idle'";
 
-/// What is known of all sessions of a pool.
+/// Watches all sessions of a pool.
 pub(super) struct Watch {
     start: Instant,
     /// How long one operation may take.
     limit: Duration,
     sessions: Mutex<Vec<Weak<Liveness>>>,
-    /// Sessions that have not been heard of since then may be gone.
+    /// Sessions on which nothing has arrived since then may be gone.
     suspect_before: AtomicU64,
     is_running: AtomicBool,
 }
 
-/// A statement that has had no answer for too long.
+/// A session whose statement has had no answer for too long.
 struct Suspect {
     session: Arc<Liveness>,
     silence: Silence,
@@ -52,12 +52,12 @@ impl Watch {
         }
     }
 
-    /// How long a session may take to answer.
+    /// How long a session may be silent before it is suspected.
     pub(super) fn patience(&self) -> Duration {
         (self.limit / 5).min(MOST_PATIENCE)
     }
 
-    /// A session to be watched.
+    /// Adds a session to be watched.
     pub(super) fn add(&self) -> Arc<Liveness> {
         let session = Arc::new(Liveness::new(self.start));
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,17 +66,18 @@ impl Watch {
         session
     }
 
-    /// Whether a session that is not in use has to be replaced, since others were found gone.
+    /// Whether an idle session has to be replaced, because others were found gone.
     pub(super) fn is_suspect(&self, session: &Liveness) -> bool {
         session.heard() <= self.suspect_before.load(Ordering::Relaxed)
     }
 
-    /// How long a session has not been heard of.
+    /// For how long nothing has arrived on a session.
     pub(super) fn silence_of(&self, session: &Liveness) -> Duration {
         Duration::from_millis(self.now().saturating_sub(session.heard()))
     }
 
-    /// A session was found gone: those that were last heard of before now are suspected too.
+    /// Called when a session was found gone: sessions on which nothing has arrived since `before` are suspected
+    /// too.
     pub(super) fn suspect(&self, before: u64) {
         self.suspect_before.fetch_max(before, Ordering::Relaxed);
     }
@@ -85,7 +86,7 @@ impl Watch {
         millis(self.start.elapsed())
     }
 
-    /// Sees to it that statements which are under way now are watched.
+    /// Makes sure that a task watches the current statements.
     pub(super) fn run(connector: &Arc<Connector>) {
         let running = &connector.watch().is_running;
         if running.load(Ordering::SeqCst) || running.swap(true, Ordering::SeqCst) {
@@ -109,7 +110,7 @@ impl Watch {
     }
 }
 
-/// Looks at the statements under way, until there are none.
+/// Watches the current statements until there are none.
 async fn watch(connector: Weak<Connector>) {
     let mut witness = None;
     // When the server was last asked.
@@ -126,7 +127,7 @@ async fn watch(connector: Weak<Connector>) {
         let mut suspects = watch.busy();
         if suspects.is_empty() {
             watch.is_running.store(false, Ordering::SeqCst);
-            // One that began just before that relies on this task.
+            // A statement that began just before that line relies on this task.
             if watch.busy().is_empty() || watch.is_running.swap(true, Ordering::SeqCst) {
                 return;
             }
@@ -142,21 +143,22 @@ async fn watch(connector: Weak<Connector>) {
     }
 }
 
-/// Asks the server about statements that have no answer, and cuts off those that it does not know of.
+/// Asks the server about statements that have no answer, and cuts off the sessions of those it is not running.
 async fn judge(connector: &Connector, witness: &mut Option<Connection>, suspects: &[Suspect]) {
     let watch = connector.watch();
     let Some(working) = ask(connector, witness, suspects).await else {
-        // Where the server does not answer at all, no other connection would fare better.
+        // The server does not answer on another connection either, so replacing the sessions would not help.
         return;
     };
     for Suspect { session, silence } in suspects {
         let is_lost = match (session.process(), &working) {
             (Some(process), Some(working)) => !working.contains(&process),
-            // Behind a pooler nobody can tell. Half of the time is left for another attempt.
+            // Behind a pooler, the server cannot tell. Give up at half of the limit, to leave the other half for
+            // another attempt.
             (None, _) => silence.since + millis(watch.limit / 2) <= watch.now(),
             (Some(_), None) => false,
         };
-        // Unless something has come while the server was asked.
+        // Only if nothing has arrived while the server was asked.
         if is_lost && session.silence() == Some(*silence) {
             watch.suspect(silence.busy_since);
             session.cut_off();
@@ -164,8 +166,8 @@ async fn judge(connector: &Connector, witness: &mut Option<Connection>, suspects
     }
 }
 
-/// The processes of `suspects` that are at work, `Some(None)` if the server answers and cannot tell,
-/// and `None` if it does not answer.
+/// The processes of `suspects` that are running a statement; `Some(None)` if the server answers and cannot tell,
+/// `None` if it does not answer.
 async fn ask(
     connector: &Connector,
     witness: &mut Option<Connection>,

@@ -9,7 +9,7 @@ local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 
 if stored then
-  -- Exactly the start that this script writes. Nothing that users name stands before it.
+  -- Exactly the beginning that this script writes. Nothing that users choose comes before it.
   local expires = string.match(stored, '^{"lockId":"[%w_-]+","expiresAtMs":(%d+),"')
   if not expires then
     local ok, lock = pcall(cjson.decode, stored)
@@ -23,14 +23,14 @@ if stored then
   end
 end
 
--- Before anything is written: a counter at its limit must leave nothing behind.
+-- Checked before anything is written: a counter at its limit must leave nothing behind.
 local counter = call('GET', KEYS[3])
 if counter and tonumber(counter) and tonumber(counter) >= 900000000000000 then
   return -3
 end
 local fence = call('INCR', KEYS[3])
 local expires = now + ARGV[2]
--- Mocks run a Lua 5.3 whose integers have 32 bits; the server's %d takes all and is faster.
+-- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
 local form = math.type
   and '{"lockId":"%s","expiresAtMs":%.0f,"acquiredAtMs":%.0f,"fence":"%015.0f",%s'
   or '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s'

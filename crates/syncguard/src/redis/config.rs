@@ -29,14 +29,14 @@ pub struct RedisConfig {
     pub username: Option<String>,
     /// The password.
     pub password: Option<String>,
-    /// TLS; `None` for none. It is used with Sentinels too.
+    /// TLS settings; `None` for no TLS. They apply to Sentinels too.
     pub tls: Option<RedisTls>,
     /// What `CLIENT LIST` calls the connection.
     pub connection_name: Option<String>,
     /// How long making a connection may take.
     pub connect_timeout: Duration,
-    /// A prefix that stands before every key of this client, as ioredis' option `keyPrefix` does:
-    /// before the lock's own prefix, and with no colon between. Empty for none.
+    /// A prefix that the client puts before every key it sends, as ioredis does with its option `keyPrefix`:
+    /// before the locks' own prefix, and with no colon between the two. Empty for none.
     pub client_key_prefix: String,
     /// How locks are kept.
     pub locks: RedisLocks,
@@ -74,7 +74,7 @@ pub struct RedisSentinel {
 /// How locks are kept, on whichever connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisLocks {
-    /// Stands before every name, with a colon.
+    /// The first part of every name, followed by a colon.
     pub key_prefix: String,
     /// Whether `is_locked` removes what expired more than two seconds ago.
     pub cleanup_in_is_locked: bool,

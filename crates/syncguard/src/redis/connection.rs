@@ -4,20 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::config::RedisConfig;
-use super::native::NativeTransport;
+use super::direct::DirectTransport;
 use super::plan::ClientPrefix;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// A connection to one server. It is made when it is needed, and ends with the last backend on it.
+/// A connection to one server. It is made when it is needed, and closed with the last backend that uses it.
 pub struct RedisConnection {
     config: RedisConfig,
-    transport: Shared<NativeTransport>,
+    transport: Shared<DirectTransport>,
 }
 
 impl RedisConnection {
-    /// What `config` says of the server and the way to it; of the rest, only the operations' time limit
-    /// counts, for whatever goes over the connection. Does no I/O.
+    /// Uses what `config` says about the server and how to connect to it. Of [`RedisConfig::locks`] it uses
+    /// only the operation timeout, for everything that is sent over the connection. Does no I/O.
     ///
     /// # Errors
     /// `InvalidArgument` that names the setting.
@@ -29,9 +29,9 @@ impl RedisConnection {
         })
     }
 
-    pub(super) fn transport(&self) -> Result<Arc<NativeTransport>, Error> {
+    pub(super) fn transport(&self) -> Result<Arc<DirectTransport>, Error> {
         self.transport
-            .get_or_make(|| NativeTransport::new(&self.config))
+            .get_or_make(|| DirectTransport::new(&self.config))
     }
 
     pub(super) fn client_prefix(&self) -> ClientPrefix {

@@ -1,10 +1,10 @@
-//! What a server speaks that does not answer as Redis does: for the text of the error, on a connection of
-//! its own. Nothing secret is sent.
+//! Finds out which protocol a server speaks that does not answer as Redis does, to say so in the error. It
+//! opens a connection of its own for that, and sends nothing secret.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The shortest ClientHello of TLS 1.2. Whoever speaks TLS answers it, if only with an alert.
+/// The shortest ClientHello of TLS 1.2. A server that speaks TLS answers it, if only with an alert.
 const CLIENT_HELLO: [u8; 52] = {
     let mut hello = [0; 52];
     let head = [
@@ -29,11 +29,11 @@ const CLIENT_HELLO: [u8; 52] = {
 
 /// Whether the server speaks TLS.
 pub(super) async fn speaks_tls(host: &str, port: u16) -> bool {
-    // The kinds of records with which a server may answer: an alert, or its part of the start.
+    // The types of the TLS records with which a server may answer: 21 is an alert, 22 a handshake.
     matches!(first_byte(host, port, &CLIENT_HELLO).await, Some(21 | 22))
 }
 
-/// Whether the server speaks Redis' protocol without TLS.
+/// Whether the server speaks the Redis protocol without TLS.
 pub(super) async fn speaks_plainly(host: &str, port: u16) -> bool {
     matches!(first_byte(host, port, b"PING\r\n").await, Some(b'+' | b'-'))
 }

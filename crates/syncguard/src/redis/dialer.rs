@@ -22,7 +22,7 @@ use super::link::{Connection, Dial};
 use super::pipeline::{Answer, Pipeline, Waiting};
 use super::plan::{Form, Plan};
 use super::session;
-use super::tls::Trust;
+use super::tls::TlsContext;
 use crate::error::Error;
 
 /// The shortest and the longest silence that makes a connection suspect.
@@ -34,7 +34,7 @@ pub(super) struct Dialer(Arc<Target>);
 /// What to connect to.
 struct Target {
     config: RedisConfig,
-    trust: Option<Trust>,
+    trust: Option<TlsContext>,
 }
 
 impl Dialer {
@@ -103,7 +103,7 @@ impl ScriptConnection {
         let suspicion = (limit / 8).clamp(SUSPICION[0], SUSPICION[1]);
         let watch = tokio::spawn(async move {
             let is_alive = || is_alive(&watched, suspicion, limit, &target);
-            watched.pulse().stops(suspicion, is_alive).await;
+            watched.liveness().stops(suspicion, is_alive).await;
             watched.end(&lost());
         });
         Self {

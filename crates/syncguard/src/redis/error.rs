@@ -1,4 +1,4 @@
-//! What failures of Redis and of its drivers mean. Driver error types end here.
+//! What failures of Redis and of its drivers mean. No type of the driver's errors is used outside this file.
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
 use super::limited::TooLong;
-use super::stream::Place;
+use super::stream::Endpoint;
 use crate::error::{Error, ErrorKind};
 use crate::redact;
 
-/// A failure, in words that belong to no driver.
+/// A failure, independent of any driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause<'a> {
     /// The server replied with this error.
@@ -20,7 +20,7 @@ pub enum Cause<'a> {
     Unreachable {
         /// The host and the port, or the socket in the file system.
         at: &'a str,
-        /// Such as that it was refused, or that there is no such host.
+        /// The reason, such as that the connection was refused or that there is no such host.
         why: &'a str,
     },
     /// Making a connection took too long.
@@ -37,11 +37,11 @@ pub enum Cause<'a> {
     Oversized,
     /// The driver refused its settings.
     Settings,
-    /// A client that somebody else keeps failed, in a way that its [`Transport`](super::Transport) knows.
+    /// The caller's own client failed, in a way that its [`Transport`](super::Transport) recognises.
     Client {
         /// What kind of failure that is.
         kind: ErrorKind,
-        /// What happened, in words of ours.
+        /// What happened, in our own words.
         what: &'static str,
         /// Whether a request that was sent may have been done.
         may_be_done: bool,
@@ -50,8 +50,8 @@ pub enum Cause<'a> {
     },
 }
 
-/// What a failure means: the kind, the message, and whether the server may have done what was asked,
-/// given whether the request may have been sent.
+/// What a failure means: the kind, the message, and whether the server may have done what was asked. `sent`
+/// says whether the request may have been sent.
 pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, bool) {
     use ErrorKind::{Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
     let (kind, message, lost) = match cause {
@@ -101,12 +101,13 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
     (kind, message.into(), lost && sent)
 }
 
-/// The error of a failure. It ends with the words of whoever told it, if there are any.
+/// The error for a failure. Its message ends with the original words of the server, driver or client, if
+/// there are any.
 pub fn to_error(cause: Cause<'_>, sent: bool) -> Error {
     to_error_hiding(cause, sent, [])
 }
 
-/// The same with `secrets` left out of those words: they may quote what was sent.
+/// The same, with `secrets` removed from the original words, which may quote what was sent.
 pub fn to_error_hiding<'a>(
     cause: Cause<'_>,
     sent: bool,
@@ -133,17 +134,17 @@ fn with_words(message: &str, words: &str) -> String {
     }
 }
 
-/// A connection that could not be made.
-pub(super) fn cannot_connect(at: &Place, why: &str) -> Error {
+/// The error for a connection that could not be made.
+pub(super) fn cannot_connect(at: &Endpoint, why: &str) -> Error {
     let at = at.to_string();
     to_error(Cause::Unreachable { at: &at, why }, false)
 }
 
-/// The error of the driver, on a connection that was made.
+/// The error for an error of the driver on an established connection.
 pub(super) fn driver_error(error: &RedisError, sent: bool) -> Error {
     let cause = describe(error);
     let plain = to_error(cause, sent);
-    // The words of other errors quote replies.
+    // Only I/O errors: the words of other errors quote replies.
     let Some(io) = io_error(error).filter(|_| cause == Cause::Closed) else {
         return plain;
     };
@@ -156,12 +157,12 @@ pub(super) fn driver_error(error: &RedisError, sent: bool) -> Error {
     }
 }
 
-/// The code of an error reply: its first word, or that of the error that a script met. `None` for a text
-/// that is no error reply with a code.
+/// The code of an error reply: its first word. Where a command failed inside a script, it is the code of that
+/// error. `None` for a text that has no code.
 pub fn reply_code(text: &str) -> Option<&str> {
     let met = met_by_script(text);
     let bare = met.or(text.strip_prefix("ERR ")).unwrap_or(text);
-    // Redis has no code for this: up to 7.0 the first, then the second.
+    // Redis has no code for these: the first text is that of versions up to 7.0, the second that of later ones.
     if bare.starts_with("The user executing the script can't ")
         || bare.starts_with("ACL failure in script: ")
     {
@@ -179,10 +180,10 @@ fn first_word(text: &str) -> Option<&str> {
     is_code.then_some(word)
 }
 
-/// The error that a command met inside a script, without what Redis before 7 puts around it:
+/// The error of a command inside a script, without what Redis before version 7 puts around it:
 /// `ERR Error running script (call to f_<sha>): @user_script:25: @user_script: 25: -READONLY …`.
-/// The second place and the `-` are there for what was refused before it ran. Since 7 the error itself
-/// comes first.
+/// The second `@user_script` and the `-` are there only if the command was refused before it ran. From version 7
+/// on, the text begins with the error itself.
 fn met_by_script(text: &str) -> Option<&str> {
     let text = text.strip_prefix("ERR Error running script (call to f_")?;
     let (sha, text) = text.split_at_checked(40)?;
@@ -267,7 +268,7 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
     (kind, format!("redis answered {code}: {hint}").into(), false)
 }
 
-/// What the server said, which the driver takes apart.
+/// The server's error as one text again: the driver splits it into parts.
 pub(super) fn error_text(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
@@ -275,7 +276,7 @@ pub(super) fn error_text(error: &ServerError) -> String {
     }
 }
 
-/// The driver's error in our words. Error replies of a server are no errors to it.
+/// The cause behind an error of the driver. (Error replies of a server are values to the driver, not errors.)
 pub(super) fn describe(error: &RedisError) -> Cause<'static> {
     match error.kind() {
         RedisKind::Parse | RedisKind::UnexpectedReturnType => Cause::Unreadable,
@@ -291,7 +292,7 @@ fn is_too_long(error: &RedisError) -> bool {
         .is_some_and(|inner| inner.is::<TooLong>())
 }
 
-/// The stream's own error, which the driver shares among those who waited.
+/// The error of the stream, which the driver wraps in an `Arc`.
 fn io_error(error: &RedisError) -> Option<&std::io::Error> {
     type Shared = Arc<dyn std::error::Error + Send + Sync>;
     let shared: &Shared = error.source()?.downcast_ref()?;

@@ -9,7 +9,7 @@ if not lock_key then
   return -1
 end
 local stored = call('GET', lock_key)
--- An index written by a client that prefixes names, and knows nothing of it here, lacks that prefix.
+-- A library that does not know its client's prefix writes index entries whose lock name lacks it.
 if ARGV[5] and #ARGV[5] < #KEYS[1] and not (stored and string.find(stored, ARGV[1], 1, true)) then
   lock_key = string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[5]) .. lock_key
   stored = call('GET', lock_key)
@@ -42,11 +42,11 @@ if tonumber(expires) <= now - ARGV[2] then
 end
 
 expires = now + ARGV[3]
--- Mocks run a Lua 5.3 whose integers have 32 bits.
+-- Some mocks run a Lua 5.3 whose integers have 32 bits.
 local digits = string.format(math.type and '%.0f' or '%d', expires)
 if not head then
   -- A quote inside a JSON string has a backslash before it, so this text can only be a member's
-  -- name. When it stands there once, it is the member to change, and all else stays as it is.
+  -- name. If it occurs exactly once, it is the member to change, and everything else stays as it is.
   local _, count = string.gsub(stored, '"expiresAtMs"%s*:', '')
   local before, number, after =
     string.match(stored, '^(.-"expiresAtMs"%s*:%s*)(%-?%d[%d.eE+-]*)(.*)$')

@@ -22,7 +22,7 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 if tonumber(expires) > now - ARGV[2] then
   return 1
 end
--- Twice the tolerance, so that no clock step makes this meet an extension. The fence counter stays.
+-- Twice the tolerance, so that an adjusted clock does not make this collide with an extension. The fence counter stays.
 if ARGV[3] == 'true' and now - expires > 2000 then
   call('DEL', KEYS[1])
   if type(id) == 'string' then

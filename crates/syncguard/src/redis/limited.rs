@@ -1,9 +1,8 @@
-//! A stream that ends with an error, and that does not go on for ever.
+//! A stream with a limit on the size of a reply, whose end is an error.
 //!
-//! The driver's parser keeps what it has of a reply until the reply is complete. Replies here are small, so
-//! more than a limit is a server that is broken or hostile, or a value that is no lock. And a connection that
-//! ends within a reply looks to the parser like a reply that makes no sense, unless reading says that it has
-//! ended.
+//! The driver's parser buffers a reply until it is complete. Replies here are small: one that exceeds the limit
+//! comes from a broken or hostile server, or is a value that is no lock. And where a connection ends in the
+//! middle of a reply, the parser would report a malformed reply, unless the stream reports its end as an error.
 
 use std::io;
 use std::pin::Pin;
@@ -11,12 +10,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stream::{Place, Stream};
+use super::stream::{Endpoint, Stream};
 
-/// How many bytes are read while no reply is complete.
+/// The largest reply, in bytes.
 const LIMIT: usize = 1024 * 1024;
 
-/// What reading says when the limit is reached.
+/// The error of a read past the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("a reply is longer than {LIMIT} bytes")]
 pub(super) struct TooLong;
@@ -24,26 +23,26 @@ pub(super) struct TooLong;
 /// A stream of replies.
 pub(super) struct Limited {
     stream: Box<dyn Stream>,
-    place: Place,
-    /// Since the last reply was complete.
+    endpoint: Endpoint,
+    /// Bytes read since the last complete reply.
     read: usize,
 }
 
 impl Limited {
-    pub(super) fn new(stream: Box<dyn Stream>, place: Place) -> Self {
+    pub(super) fn new(stream: Box<dyn Stream>, endpoint: Endpoint) -> Self {
         Self {
             stream,
-            place,
+            endpoint,
             read: 0,
         }
     }
 
-    /// Where it leads.
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    /// What it is connected to.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    /// To be called after each reply.
+    /// Starts counting anew; to be called after each reply.
     pub(super) fn reply_is_complete(&mut self) {
         self.read = 0;
     }
@@ -104,14 +103,14 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    fn place() -> Place {
-        Place::Unix("here".to_owned())
+    fn endpoint() -> Endpoint {
+        Endpoint::Unix("here".to_owned())
     }
 
     #[tokio::test]
     async fn a_complete_reply_makes_room() {
         let (mut server, client) = duplex(4096);
-        let mut limited = Limited::new(Box::new(client), place());
+        let mut limited = Limited::new(Box::new(client), endpoint());
         tokio::spawn(async move { while server.write_all(&[0; 4096]).await.is_ok() {} });
         let mut buffer = vec![0; LIMIT];
         limited.read_exact(&mut buffer).await.unwrap();
@@ -125,7 +124,7 @@ mod tests {
     async fn the_end_is_an_error() {
         let (server, client) = duplex(16);
         drop(server);
-        let mut limited = Limited::new(Box::new(client), place());
+        let mut limited = Limited::new(Box::new(client), endpoint());
         let error = limited.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }

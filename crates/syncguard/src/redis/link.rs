@@ -11,10 +11,10 @@ use super::error::{Cause, to_error};
 use crate::error::{Error, ErrorKind};
 use crate::random;
 
-/// The wait after the first failed attempt; it doubles with each that follows.
+/// The wait after the first failed attempt to connect. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// What lasted less was no use.
+/// A connection that ends sooner than this counts as a failed attempt.
 const STABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Makes connections.
@@ -24,7 +24,7 @@ pub(super) trait Dial: Send + Sync + 'static {
     async fn dial(&self) -> Result<Self::Connection, Error>;
 }
 
-/// One that was made.
+/// A connection that was made.
 pub(super) trait Connection: Send + Sync + 'static {
     fn is_open(&self) -> bool;
     fn close(&self);
@@ -33,13 +33,13 @@ pub(super) trait Connection: Send + Sync + 'static {
 /// Shares one connection among all callers.
 pub(super) struct Link<D: Dial> {
     dial: Arc<D>,
-    /// How long a call waits for a server that refuses connections: it may be restarting.
+    /// How long a call waits while the server refuses connections, because it may be restarting.
     patience: Duration,
     state: Arc<Mutex<State<D::Connection>>>,
 }
 
 enum State<C> {
-    Down(Rest),
+    Down(ReconnectBackoff),
     Dialing(watch::Receiver<Progress<C>>),
     Up {
         connection: Arc<C>,
@@ -49,20 +49,25 @@ enum State<C> {
     Closed,
 }
 
-/// Between attempts.
+/// The wait before the next attempt to connect.
 #[derive(Clone)]
-struct Rest {
+struct ReconnectBackoff {
+    /// How many attempts in a row have failed.
     attempts: u32,
-    /// The end of the first of them.
+    /// When the first of them had failed.
     since: Instant,
+    /// When the next attempt may start.
     until: Instant,
+    /// Why the last attempt failed.
     refusal: Option<Error>,
 }
 
+/// What callers that wait for a connection can see of the attempts to make it.
 struct Progress<C> {
+    /// Why the last attempt failed.
     refusal: Option<Error>,
-    /// When the first attempt failed, while it is between attempts.
-    resting_since: Option<Instant>,
+    /// Set between two attempts: when the first one failed.
+    waiting_since: Option<Instant>,
     connection: Option<Arc<C>>,
 }
 
@@ -71,7 +76,7 @@ impl<D: Dial> Link<D> {
         Self {
             dial: Arc::new(dial),
             patience,
-            state: Arc::new(Mutex::new(State::Down(Rest {
+            state: Arc::new(Mutex::new(State::Down(ReconnectBackoff {
                 attempts: 0,
                 since: Instant::now(),
                 until: Instant::now(),
@@ -80,7 +85,7 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// The connection. Waits for it to be made; nothing has been sent when this fails.
+    /// The connection. Waits for it to be made. When this fails, nothing has been sent.
     pub(super) async fn get(&self) -> Result<Arc<D::Connection>, Error> {
         let deadline = Instant::now() + self.patience;
         loop {
@@ -91,7 +96,7 @@ impl<D: Dial> Link<D> {
             if let Some(answer) = wait(&mut progress, deadline, self.patience).await {
                 return answer;
             }
-            // The attempts ended without a word: their runtime was shut down. Start over.
+            // The task that tries was dropped, because its runtime was shut down. Start over.
             self.forget(&progress);
         }
     }
@@ -102,36 +107,37 @@ impl<D: Dial> Link<D> {
         &self,
     ) -> Result<Result<Arc<D::Connection>, watch::Receiver<Progress<D::Connection>>>, Error> {
         let mut state = lock(&self.state);
-        let rest = match &*state {
+        let backoff = match &*state {
             State::Up { connection, .. } if connection.is_open() => {
                 return Ok(Ok(Arc::clone(connection)));
             }
             State::Up {
                 since, attempts, ..
-            } => Rest::after_connection(*since, *attempts),
+            } => ReconnectBackoff::after_connection(*since, *attempts),
             State::Dialing(progress) => return Ok(Err(progress.clone())),
-            State::Down(rest) => match &rest.refusal {
+            State::Down(backoff) => match &backoff.refusal {
                 Some(refusal)
-                    if Instant::now() < rest.until
-                        && (!may_pass(refusal) || rest.since.elapsed() >= self.patience) =>
+                    if Instant::now() < backoff.until
+                        && (!may_pass(refusal) || backoff.since.elapsed() >= self.patience) =>
                 {
                     return Err(refusal.clone());
                 }
-                _ => rest.clone(),
+                _ => backoff.clone(),
             },
             State::Closed => return Err(closed()),
         };
         let (sender, progress) = watch::channel(Progress {
-            // One that cannot pass is asked about anew: that its time is over is why we are here.
-            refusal: rest.refusal.clone().filter(may_pass),
-            resting_since: (Instant::now() < rest.until).then_some(rest.since),
+            // An error that does not pass by itself was the answer until the backoff was over. Now a new
+            // attempt decides, so it is not passed on.
+            refusal: backoff.refusal.clone().filter(may_pass),
+            waiting_since: (Instant::now() < backoff.until).then_some(backoff.since),
             connection: None,
         });
         *state = State::Dialing(progress.clone());
         let attempts = dial(
             Arc::clone(&self.dial),
             Arc::clone(&self.state),
-            rest,
+            backoff,
             sender,
         );
         tokio::spawn(attempts);
@@ -141,14 +147,14 @@ impl<D: Dial> Link<D> {
     fn forget(&self, progress: &watch::Receiver<Progress<D::Connection>>) {
         let mut state = lock(&self.state);
         if matches!(&*state, State::Dialing(current) if current.same_channel(progress)) {
-            *state = State::Down(Rest::after(0, None, Instant::now()));
+            *state = State::Down(ReconnectBackoff::after(0, None, Instant::now()));
         }
     }
 
     /// Why there is no connection, if the last attempt to make one failed.
     pub(super) fn trouble(&self) -> Option<Error> {
         match &*lock(&self.state) {
-            State::Down(rest) => rest.refusal.clone(),
+            State::Down(backoff) => backoff.refusal.clone(),
             State::Dialing(progress) => progress.borrow().refusal.clone(),
             State::Up { .. } | State::Closed => None,
         }
@@ -171,8 +177,8 @@ impl<D: Dial> Link<D> {
     }
 }
 
-impl Rest {
-    /// After a connection that was lost: one that was of no use counts as a failed attempt.
+impl ReconnectBackoff {
+    /// After a connection was lost: one that did not last counts as a failed attempt.
     fn after_connection(since: Instant, attempts: u32) -> Self {
         if since.elapsed() < STABLE_AFTER {
             let refusal = to_error(Cause::Closed, false);
@@ -190,7 +196,7 @@ impl Rest {
                 .saturating_mul(1 << more.min(10).saturating_sub(1))
                 .min(LONGEST_WAIT),
         };
-        // Clients that lost the same server must not come back all at once.
+        // Jitter, so that clients that lost the same server do not all come back at once.
         let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
         Self {
             attempts,
@@ -201,17 +207,17 @@ impl Rest {
     }
 }
 
-/// Tries until it works, nobody waits any more, or it cannot work.
+/// Tries to connect until that works, nobody waits any more, or the error is one that does not pass by itself.
 async fn dial<D: Dial>(
     dialer: Arc<D>,
     state: Arc<Mutex<State<D::Connection>>>,
-    mut rest: Rest,
+    mut backoff: ReconnectBackoff,
     progress: watch::Sender<Progress<D::Connection>>,
 ) {
     loop {
-        sleep_until(rest.until).await;
+        sleep_until(backoff.until).await;
         progress.send_if_modified(|now| {
-            now.resting_since = None;
+            now.waiting_since = None;
             false
         });
         let refusal = match dialer.dial().await {
@@ -225,19 +231,19 @@ async fn dial<D: Dial>(
                 *state = State::Up {
                     connection: Arc::clone(&connection),
                     since: Instant::now(),
-                    attempts: rest.attempts,
+                    attempts: backoff.attempts,
                 };
                 progress.send_modify(|now| now.connection = Some(connection));
                 return;
             }
             Err(refusal) => refusal,
         };
-        let since = match rest.refusal {
-            Some(_) => rest.since,
+        let since = match backoff.refusal {
+            Some(_) => backoff.since,
             None => Instant::now(),
         };
-        rest = Rest::after(
-            rest.attempts.saturating_add(1),
+        backoff = ReconnectBackoff::after(
+            backoff.attempts.saturating_add(1),
             Some(refusal.clone()),
             since,
         );
@@ -246,20 +252,20 @@ async fn dial<D: Dial>(
         if matches!(&*state, State::Closed) {
             return;
         }
-        // One receiver is the state's own.
+        // One of the receivers is in the state itself; nobody waits if it is the only one.
         if give_up || progress.receiver_count() <= 1 {
-            *state = State::Down(rest);
+            *state = State::Down(backoff);
             progress.send_modify(|now| now.refusal = Some(refusal));
             return;
         }
         progress.send_modify(|now| {
             now.refusal = Some(refusal);
-            now.resting_since = Some(since);
+            now.waiting_since = Some(since);
         });
     }
 }
 
-/// Waits for an answer; `None` when there will be none.
+/// Waits for the connection or the error; `None` if the task that tries has gone without either.
 async fn wait<C>(
     progress: &mut watch::Receiver<Progress<C>>,
     deadline: Instant,
@@ -270,8 +276,8 @@ async fn wait<C>(
         let mut late = Instant::now() >= end;
         {
             let now = progress.borrow_and_update();
-            // Nothing is tried at the moment, and others have waited already.
-            if let Some(since) = now.resting_since {
+            // Between attempts: whoever comes now waits only for the rest of the time since the first failure.
+            if let Some(since) = now.waiting_since {
                 end = end.min(since + patience);
                 late = Instant::now() >= end;
             }
@@ -298,13 +304,13 @@ async fn wait<C>(
     }
 }
 
-/// Whether another attempt may end otherwise.
+/// Whether another attempt may succeed after this error.
 fn may_pass(refusal: &Error) -> bool {
     refusal.kind().is_transient() || refusal.kind() == ErrorKind::RateLimited
 }
 
 fn lock<C>(state: &Mutex<State<C>>) -> MutexGuard<'_, State<C>> {
-    // Nothing panics while it is held, and every value it can hold is valid.
+    // A panic elsewhere cannot leave the state half-changed: each change is one assignment.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,30 +1,28 @@
 //! Locks in a Redis server.
 //!
-//! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`,
-//! and beside it, in Rust, what to send ([`plan`](acquire::plan)) and what the reply means
-//! ([`outcome`](acquire::outcome)), both without I/O. [`RedisBackend::new`] brings a connection,
-//! [`RedisBackend::on`] shares one with other backends, and
-//! [`RedisBackend::over`] takes any [`Transport`].
+//! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`. Beside
+//! it, in Rust, is the pure half of the operation: what to send ([`plan`](acquire::plan)) and what the reply
+//! means ([`outcome`](acquire::outcome)). [`RedisBackend::new`] makes a connection of its own,
+//! [`RedisBackend::on`] shares one with other backends, and [`RedisBackend::over`] takes any [`Transport`].
 //!
-//! Stored are, under names that start with the key prefix: the lock as a JSON object, an entry that
-//! leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
-//! keys, so that the store must be one server with or without replicas, not a Redis Cluster.
+//! Under names that start with the key prefix, three things are stored: the lock as a JSON object, an index
+//! entry that leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
+//! keys, so the store must be one server, with or without replicas, and not a Redis Cluster.
 //!
-//! An ACL user needs the keys that start with the prefix, and
-//! `+eval +evalsha +get +set +del +incr +time +ping`, with a database number `+select` and with
-//! Sentinels `+role`.
+//! An ACL user needs access to the keys that start with the prefix, and the commands
+//! `+eval +evalsha +get +set +del +incr +time +ping`; with a database number also `+select`, with Sentinels
+//! also `+role`.
 //!
-//! While the server refuses connections, a call waits for up to a second, in case it is restarting,
-//! and fails with `ServiceUnavailable`; while it does not answer, with `NetworkTimeout` when
-//! [`RedisLocks::operation_timeout`] is over. A password, a user's rights or a database number that is
-//! wrong fails at once. A connection that falls silent is tried by another beside it, and replaced if
-//! that one gets answers: within about a second, else after one and a half timeouts. An idle backend
-//! does nothing.
+//! While the server refuses connections, a call waits for up to a second, in case it is restarting, and then
+//! fails with `ServiceUnavailable`. While the server does not answer, a call fails with `NetworkTimeout` when
+//! [`RedisLocks::operation_timeout`] is over. A wrong password, missing rights or a wrong database number
+//! fails at once. When a connection falls silent, a second one is opened to test the server. If only the second
+//! gets answers, the first is replaced, within about a second; if neither does, after one and a half
+//! timeouts. An idle backend does nothing.
 //!
-//! Two libraries that share a store through clients with a prefix of their own
-//! ([`RedisConfig::client_key_prefix`], ioredis' `keyPrefix`) exclude each other: the prefix stands
-//! before every key that is sent. Entries that lead to locks hold the name with the prefix; those of a
-//! library that leaves it out are understood too.
+//! A client may put a prefix of its own before every key that it sends ([`RedisConfig::client_key_prefix`],
+//! ioredis' `keyPrefix`). Libraries that share a store through such clients exclude each other. Our index
+//! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
 pub mod acquire;
 mod call;
@@ -32,18 +30,18 @@ mod config;
 mod connection;
 mod diagnosis;
 mod dialer;
+mod direct;
 mod error;
 pub mod extend;
 pub mod force_release;
 pub mod is_locked;
 mod limited;
 mod link;
+mod liveness;
 pub mod lookup_key;
 pub mod lookup_lock_id;
-mod native;
 mod pipeline;
 mod plan;
-mod pulse;
 mod race;
 pub mod record;
 pub mod release;
@@ -81,7 +79,7 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::work::Work;
-use native::NativeTransport;
+use direct::DirectTransport;
 use scripts::Scripts;
 
 /// Locks in a Redis server.
@@ -93,18 +91,18 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Locks over a connection of its own. Connects at the first operation, and again when the
+    /// A backend with a connection of its own. It connects at the first operation, and again when the
     /// connection is lost.
     ///
     /// # Errors
     /// `InvalidArgument` that names the setting.
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
-        let transport = Arc::new(NativeTransport::new(&config)?);
+        let transport = Arc::new(DirectTransport::new(&config)?);
         Ok(Self::with(transport, names, &config.locks))
     }
 
-    /// Locks over a connection that it may share.
+    /// A backend on a connection that other backends may share.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -113,7 +111,7 @@ impl RedisBackend {
         Ok(Self::with(connection.transport()?, names, locks))
     }
 
-    /// Locks over a connection that somebody else keeps.
+    /// A backend over any transport, such as the caller's own client.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -176,7 +174,7 @@ impl Backend for RedisBackend {
     fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
         let plan = self.scripts.plan(&operation);
         let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
-        // Whatever is wrong is told by the operation itself.
+        // After `not_sent` the caller runs the operation in the ordinary way, which reports what is wrong.
         match (plan, self.transport.get()) {
             (Ok(plan), Ok(transport)) => transport.send(&plan, call),
             _ => {

@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::call::Call;
 use super::error::{Cause, driver_error, error_text, reply_code, to_error};
 use super::limited::Limited;
-use super::pulse::Pulse;
+use super::liveness::Liveness;
 use super::reply::Reply;
 use crate::error::Error;
 use crate::redact;
@@ -59,7 +59,7 @@ impl Waiting {
 pub(super) struct Pipeline {
     /// `None` after the end.
     state: Mutex<Option<State>>,
-    pulse: Pulse,
+    liveness: Liveness,
     /// The user's name and password, which servers may quote.
     login: Vec<String>,
 }
@@ -95,13 +95,13 @@ impl Pipeline {
         };
         Self {
             state: Mutex::new(Some(state)),
-            pulse: Pulse::default(),
+            liveness: Liveness::default(),
             login,
         }
     }
 
-    pub(super) fn pulse(&self) -> &Pulse {
-        &self.pulse
+    pub(super) fn liveness(&self) -> &Liveness {
+        &self.liveness
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -128,7 +128,7 @@ impl Pipeline {
             }
         };
         state.waiting.push_back(waiting);
-        self.pulse.sent();
+        self.liveness.sent();
         let is_kept = state.write_or_keep();
         if is_kept && is_task {
             // The reader runs after the tasks that are ready now, which may call as well.
@@ -196,7 +196,7 @@ impl Pipeline {
             }
             state.waiting.pop_front()
         };
-        self.pulse.answered();
+        self.liveness.answered();
         waiting.map(|waiting| waiting.end(answer)).is_some()
     }
 

@@ -1,10 +1,10 @@
-//! Several attempts side by side.
+//! Attempts that run concurrently.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Attempts that run while somebody waits for [`next`](Self::next), and end when this is dropped.
+/// A set of attempts. They make progress while somebody awaits [`next`](Self::next), and are dropped with it.
 pub(super) struct Race<'a, T>(Vec<Pin<Box<dyn Future<Output = T> + Send + 'a>>>);
 
 impl<'a, T> Race<'a, T> {
@@ -16,7 +16,7 @@ impl<'a, T> Race<'a, T> {
         self.0.push(Box::pin(attempt));
     }
 
-    /// What the first to end came to; `None` when none is left.
+    /// The result of the attempt that ends next; `None` when none is left.
     pub(super) async fn next(&mut self) -> Option<T> {
         poll_fn(|cx| {
             for (index, attempt) in self.0.iter_mut().enumerate() {

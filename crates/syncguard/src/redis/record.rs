@@ -1,5 +1,5 @@
-//! The stored form of a lock: a JSON object with lockId, expiresAtMs, acquiredAtMs, fence, key and
-//! perhaps owner, in any order, and whatever else its writer put there.
+//! The stored form of a lock: a JSON object with lockId, expiresAtMs, acquiredAtMs, fence, key and perhaps
+//! owner, in any order, and any other members that its writer added.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,8 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{Clock as _, SystemClock, TIME_TOLERANCE_MS, is_live};
 
-/// The end of the object that acquire writes: what users name, behind all that scripts look for.
+/// The end of the object that acquire writes. What users choose, the key and the owner, comes after everything
+/// that the scripts' patterns look for, so it cannot imitate that.
 pub(super) fn tail(key: &Key, owner: Option<&Owner>) -> String {
     let mut json = format!("\"key\":{}", Value::from(key.as_str()));
     if let Some(owner) = owner {
@@ -53,8 +54,8 @@ fn read(json: &[u8], now_ms: Option<i64>) -> Option<LockRecord> {
     })
 }
 
-/// A time at which the lock is live, for a reply that says so and does not say when: now, if that
-/// fits.
+/// A time of reading for a reply that says that the lock is live but not what time it is on the server: now if
+/// the lock is live by our clock, else a time at which it is.
 fn told_live(expires_at_ms: i64) -> i64 {
     let now = SystemClock.now_ms();
     if is_live(expires_at_ms, now, TIME_TOLERANCE_MS) {
@@ -64,7 +65,7 @@ fn told_live(expires_at_ms: i64) -> i64 {
     }
 }
 
-/// A whole number, also in the form 1.7e+12.
+/// A whole number, also one written as 1.7e+12.
 fn whole(value: &Value) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     value.as_i64().or_else(|| {

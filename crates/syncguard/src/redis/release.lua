@@ -8,7 +8,7 @@ if not lock_key then
   return -1
 end
 local stored = call('GET', lock_key)
--- An index written by a client that prefixes names, and knows nothing of it here, lacks that prefix.
+-- A library that does not know its client's prefix writes index entries whose lock name lacks it.
 if ARGV[3] and #ARGV[3] < #KEYS[1] and not (stored and string.find(stored, ARGV[1], 1, true)) then
   lock_key = string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[3]) .. lock_key
   stored = call('GET', lock_key)

@@ -1,10 +1,10 @@
-//! What a server answers, whoever carried it here.
+//! The server's replies, in one form for all transports.
 
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
-/// A reply. Transports turn theirs into this; a number may come as text.
+/// A reply. Each transport converts its own replies into this. Numbers may also come as text.
 #[derive(Clone, PartialEq)]
 pub enum Reply {
     /// Nothing: nil, null, or Lua's `false`.
@@ -25,7 +25,7 @@ impl Reply {
             Self::Bulk(bytes) => {
                 let text = std::str::from_utf8(bytes).ok()?;
                 let digits = text.strip_prefix('-').unwrap_or(text);
-                // No other forms that Rust would read: "+1" is not a number of Redis.
+                // Only what Redis writes: Rust would also parse "+1".
                 let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
                 plain.then(|| text.parse().ok()).flatten()
             }
@@ -45,7 +45,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// The error for a reply that the script of `operation` cannot have given.
+/// The error for a reply that the script of `operation` never gives.
 pub(super) fn malformed(operation: &str) -> Error {
     Error::new(
         ErrorKind::Internal,

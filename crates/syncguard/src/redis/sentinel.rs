@@ -9,23 +9,23 @@ use super::limited::Limited;
 use super::race::Race;
 use super::session::{Step, ask, auth, late, login, name};
 use super::stream;
-use super::tls::Trust;
+use super::tls::TlsContext;
 use crate::error::Error;
 
-/// What one attempt has led to.
+/// The result of one attempt.
 enum Found {
     /// Where a Sentinel says that the primary is.
     Address((String, u16)),
     Primary(Limited),
 }
 
-/// A stream to the primary that is ready for scripts. Asks all Sentinels side by side, and tries each
-/// address that they name: neither a Sentinel that is silent nor one that was cut off and names a former
-/// primary keeps the others from being heard.
+/// A stream to the primary that is ready for scripts. Asks all Sentinels at once and tries each address that
+/// they give. So neither a silent Sentinel nor one that was cut off and names a former primary delays the
+/// others.
 pub(super) async fn open(
     config: &RedisConfig,
     set: &RedisSentinel,
-    tls: Option<&Trust>,
+    tls: Option<&TlsContext>,
 ) -> Result<Limited, Error> {
     let limit = config.connect_timeout;
     let mut race = Race::new();
@@ -49,7 +49,7 @@ pub(super) async fn open(
                 });
             }
             Ok(Found::Address(_)) => {}
-            // Such as a wrong password: that is what to tell.
+            // Such as a wrong password: more useful to report than that no primary was found.
             Err(error) if !error.kind().is_transient() => refusal = Some(error),
             Err(error) => last = Some(error),
         }
@@ -61,7 +61,7 @@ async fn ask_for_primary(
     host: &str,
     port: u16,
     set: &RedisSentinel,
-    tls: Option<&Trust>,
+    tls: Option<&TlsContext>,
 ) -> Result<(String, u16), Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut question = cmd("SENTINEL");
@@ -90,11 +90,11 @@ async fn open_primary(
     host: &str,
     port: u16,
     config: &RedisConfig,
-    tls: Option<&Trust>,
+    tls: Option<&TlsContext>,
 ) -> Result<Limited, Error> {
     let mut stream = stream::tcp(host, port, tls).await?;
     let mut steps = login(config);
-    // A Sentinel that was cut off may lead to one that is no longer the primary.
+    // A Sentinel that was cut off may name a server that is no longer the primary.
     steps.push(Step::required(cmd("ROLE")));
     steps.extend(name(config));
     let answers = ask(&mut stream, &steps).await?;
@@ -110,7 +110,7 @@ fn is_primary(role: &Value) -> bool {
         if matches!(items.first(), Some(Value::BulkString(name)) if name == b"master"))
 }
 
-/// The last that was tried is the nearest to the primary.
+/// The error that says that no primary was found, with the last failure as its cause.
 fn no_primary_because(error: Error) -> Error {
     let none = no_primary();
     let message = format!("{}: {}", none.message(), error.message());

@@ -1,4 +1,4 @@
-//! The start of a connection: logging in, and whether this is the server to talk to.
+//! The start of a connection: logs in, and checks that this is a usable server.
 
 use redis::{Cmd, RedisError, Value, cmd, parse_redis_value_async};
 use tokio::io::AsyncWriteExt;
@@ -12,19 +12,19 @@ use super::error::{
 };
 use super::limited::Limited;
 use super::sentinel;
-use super::stream::{self, Place};
-use super::tls::Trust;
+use super::stream::{self, Endpoint};
+use super::tls::TlsContext;
 use crate::error::Error;
 
-/// A question at the start.
+/// A command at the start of a connection.
 pub(super) struct Step {
     command: Cmd,
-    /// Whether the connection is of use though the server answers with an error of this code.
+    /// Whether the connection is usable although the server answers with an error of this code.
     tolerates: fn(Option<&str>) -> bool,
 }
 
 impl Step {
-    /// One without which the connection is of no use.
+    /// A command that must succeed.
     pub(super) fn required(command: Cmd) -> Self {
         Self {
             command,
@@ -34,7 +34,7 @@ impl Step {
 }
 
 /// A stream to the configured server that is ready for scripts.
-pub(super) async fn open(config: &RedisConfig, tls: Option<&Trust>) -> Result<Limited, Error> {
+pub(super) async fn open(config: &RedisConfig, tls: Option<&TlsContext>) -> Result<Limited, Error> {
     let limit = config.connect_timeout;
     match &config.server {
         RedisServer::Sentinel(set) => sentinel::open(config, set, tls).await,
@@ -56,7 +56,7 @@ async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Err
     let mut steps = login(config);
     steps.push(Step {
         command: cmd("PING"),
-        // Whether the user may run scripts is what matters, and scripts will tell.
+        // A user without the right to PING may still run scripts, and that is what matters.
         tolerates: |code| code == Some("NOPERM"),
     });
     steps.extend(name(config));
@@ -64,7 +64,7 @@ async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Err
     Ok(stream)
 }
 
-/// Becoming the user, in the database.
+/// The commands that log in and select the database.
 pub(super) fn login(config: &RedisConfig) -> Vec<Step> {
     let mut steps = Vec::with_capacity(4);
     steps.extend(auth(config.username.as_deref(), config.password.as_deref()));
@@ -76,32 +76,32 @@ pub(super) fn login(config: &RedisConfig) -> Vec<Step> {
     steps
 }
 
-/// Becoming the user.
+/// The command that logs in, if there is a password.
 pub(super) fn auth(username: Option<&str>, password: Option<&str>) -> Option<Step> {
     let mut auth = cmd("AUTH");
     auth.arg(username).arg(password?);
     Some(Step::required(auth))
 }
 
-/// Telling the connection's name, if it has one. Not to be asked first: a server that refuses all
-/// clients says so in its first answer.
+/// The command that names the connection, if it has a name. It must not be the first, because its errors are
+/// ignored, and a server that refuses all clients says so in its first answer.
 pub(super) fn name(config: &RedisConfig) -> Option<Step> {
     let mut command = cmd("CLIENT");
     command.arg("SETNAME").arg(config.connection_name.as_ref()?);
     Some(Step {
         command,
-        // A refusal, as of a user who may not, is no reason not to serve.
+        // The name is only for people: a connection without it works as well.
         tolerates: |_| true,
     })
 }
 
-/// Asks all at once and gives the answers, or the first refusal that matters.
+/// Sends all commands at once and gives their answers, or the first error that matters.
 pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Value>, Error> {
     let mut request = Vec::new();
     for step in steps {
         step.command.write_packed_command(&mut request);
     }
-    // A server that ends the connection may have said why: that comes first.
+    // Errors of writing are ignored: a server that closed the connection may have said why, so read first.
     let _ = stream.write_all(&request).await;
     let _ = stream.flush().await;
     let mut decoder = Default::default();
@@ -111,7 +111,7 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Valu
         let value = match value {
             Ok(value) => value,
             Err(error) if answers.is_empty() => {
-                return Err(no_answer(stream.place(), error).await);
+                return Err(no_answer(stream.endpoint(), error).await);
             }
             Err(error) => return Err(driver_error(&error, false)),
         };
@@ -122,7 +122,7 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Valu
                     redis::Arg::Simple(word) => std::str::from_utf8(word).ok(),
                     _ => None,
                 });
-                // The first is the command's name.
+                // The first word is the command's name and no secret.
                 return Err(to_error_hiding(Cause::Reply(&text), false, words.skip(1)));
             }
         }
@@ -131,10 +131,11 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Valu
     Ok(answers)
 }
 
-/// Why a server may have ended the connection instead of answering, or have answered something else.
-async fn no_answer(place: &Place, error: RedisError) -> Error {
-    let why = match place {
-        Place::Tcp {
+/// The error for a server that closed the connection instead of answering, or whose answer is not of the Redis
+/// protocol.
+async fn no_answer(endpoint: &Endpoint, error: RedisError) -> Error {
+    let why = match endpoint {
+        Endpoint::Tcp {
             host,
             port,
             has_tls: false,
@@ -144,7 +145,7 @@ async fn no_answer(place: &Place, error: RedisError) -> Error {
         _ if describe(&error) != Cause::Closed => return driver_error(&error, false),
         _ => "the server ended the connection without an answer; is it a Redis server?",
     };
-    cannot_connect(place, why).with_source(error)
+    cannot_connect(endpoint, why).with_source(error)
 }
 
 pub(super) fn late() -> Error {

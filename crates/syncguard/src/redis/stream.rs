@@ -14,12 +14,12 @@ use super::diagnosis;
 use super::error::cannot_connect;
 use super::limited::Limited;
 use super::race::Race;
-use super::tls::Trust;
+use super::tls::TlsContext;
 use crate::error::Error;
 
-/// How long one address of a host is tried before the next is tried beside it.
+/// How long to try one address of a host before the next one is tried concurrently.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// How long the start of TLS may take before it is asked whether the server speaks TLS at all.
+/// How long the TLS handshake may take before we check whether the server speaks TLS at all.
 const TLS_DOUBT: Duration = Duration::from_millis(500);
 
 /// A stream of any kind.
@@ -27,9 +27,9 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Where a stream leads.
+/// What a stream is connected to, as error messages name it.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     Tcp {
         host: String,
         port: u16,
@@ -39,7 +39,7 @@ pub(super) enum Place {
     Unix(String),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -50,23 +50,23 @@ impl std::fmt::Display for Place {
 }
 
 /// Connects to a host.
-pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Trust>) -> Result<Limited, Error> {
-    let place = Place::Tcp {
+pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Result<Limited, Error> {
+    let endpoint = Endpoint::Tcp {
         host: host.to_owned(),
         port,
         has_tls: tls.is_some(),
     };
-    let stream = any_address(host, port, &place).await?;
-    // The driver writes what is ready at once; there is nothing to wait for.
+    let stream = any_address(host, port, &endpoint).await?;
+    // No delay for small packets: everything that is ready is written at once.
     stream
         .set_nodelay(true)
-        .map_err(|error| cannot_connect(&place, &error.to_string()).with_source(error))?;
+        .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
     let Some(tls) = tls else {
-        return Ok(Limited::new(Box::new(stream), place));
+        return Ok(Limited::new(Box::new(stream), endpoint));
     };
     let name = tls.name_of(host).ok_or_else(|| {
         cannot_connect(
-            &place,
+            &endpoint,
             "TLS needs a host name or an address, and host is neither",
         )
     })?;
@@ -75,26 +75,27 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&Trust>) -> Result<Li
     let doubt = async {
         sleep(TLS_DOUBT).await;
         if !diagnosis::speaks_plainly(host, port).await {
-            // It is slow.
+            // Nothing shows that the server is without TLS, so it may only be slow: let the handshake go on.
             std::future::pending::<()>().await;
         }
     };
     tokio::select! {
         stream = &mut handshake => match stream {
-            Ok(stream) => Ok(Limited::new(Box::new(stream), place)),
-            Err(error) => Err(no_tls(&place, error)),
+            Ok(stream) => Ok(Limited::new(Box::new(stream), endpoint)),
+            Err(error) => Err(no_tls(&endpoint, error)),
         },
-        () = doubt => Err(cannot_connect(&place, SPEAKS_NO_TLS)),
+        () = doubt => Err(cannot_connect(&endpoint, SPEAKS_NO_TLS)),
     }
 }
 
 const SPEAKS_NO_TLS: &str = "the server does not speak TLS: use redis:// instead of rediss://";
 
-/// Tries all addresses of a host: one that packets do not reach must not keep the next from being tried.
-async fn any_address(host: &str, port: u16, place: &Place) -> Result<TcpStream, Error> {
+/// Connects to any address of a host. Tries the next one before the first has failed, because an address that
+/// packets do not reach fails only after a long time.
+async fn any_address(host: &str, port: u16, endpoint: &Endpoint) -> Result<TcpStream, Error> {
     let addresses = lookup_host((host, port)).await.map_err(|error| {
         let why = format!("the host name cannot be resolved: {error}");
-        cannot_connect(place, &why).with_source(error)
+        cannot_connect(endpoint, &why).with_source(error)
     })?;
     let mut addresses = addresses.peekable();
     let mut race = Race::new();
@@ -113,32 +114,32 @@ async fn any_address(host: &str, port: u16, place: &Place) -> Result<TcpStream, 
         }
     }
     let error = failure.unwrap_or_else(|| io::Error::other("the host name has no address"));
-    Err(cannot_connect(place, &error.to_string()).with_source(error))
+    Err(cannot_connect(endpoint, &error.to_string()).with_source(error))
 }
 
-/// Why the start of TLS failed.
-fn no_tls(place: &Place, error: io::Error) -> Error {
+/// The error for a TLS handshake that failed.
+fn no_tls(endpoint: &Endpoint, error: io::Error) -> Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     let why = match tls {
         Some(rustls::Error::InvalidMessage(_)) => SPEAKS_NO_TLS.to_owned(),
-        // Such as a certificate that is not trusted.
+        // The TLS library's own reason, such as a certificate that is not trusted.
         Some(error) => format!("TLS failed: {error}"),
         None => format!("the server ended the TLS handshake: {error}"),
     };
-    cannot_connect(place, &why).with_source(error)
+    cannot_connect(endpoint, &why).with_source(error)
 }
 
 /// Connects to a socket in the file system.
 #[cfg(unix)]
 pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
-    let place = Place::Unix(path.display().to_string());
+    let endpoint = Endpoint::Unix(path.display().to_string());
     let stream = tokio::net::UnixStream::connect(path)
         .await
-        .map_err(|error| cannot_connect(&place, &error.to_string()).with_source(error))?;
-    Ok(Limited::new(Box::new(stream), place))
+        .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
+    Ok(Limited::new(Box::new(stream), endpoint))
 }
 
-/// Fails: there are none here.
+/// Fails: this platform has no such sockets.
 #[cfg(not(unix))]
 pub(super) async fn unix(_: &Path) -> Result<Limited, Error> {
     Err(Error::invalid(

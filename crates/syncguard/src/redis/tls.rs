@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use crate::error::Error;
 use crate::tls::{Check, DefaultRoots, Given, Pem, client_config};
 
-/// How to trust the server, and how to be trusted by it. All files are PEM.
+/// Which servers to trust, and how the client identifies itself. All contents are PEM.
 ///
 /// `Debug` shows no contents.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,14 +18,14 @@ pub struct RedisTls {
     pub ca: Option<Vec<u8>>,
     /// Whom to trust without [`ca`](Self::ca).
     pub default_roots: DefaultRoots,
-    /// The certificate to show, with those that vouch for it.
+    /// The client certificate to present, followed by its chain.
     pub cert: Option<Vec<u8>>,
     /// Its private key.
     pub key: Option<Vec<u8>>,
     /// The name that the server's certificate must have, instead of the host.
     pub servername: Option<String>,
-    /// Whether a certificate that cannot be trusted ends the connection. `false` protects from
-    /// nobody who can be in between.
+    /// Whether a certificate that cannot be trusted ends the connection. With `false`, the connection is not
+    /// protected from anybody in between.
     pub reject_unauthorized: bool,
 }
 
@@ -51,16 +51,16 @@ impl fmt::Debug for RedisTls {
     }
 }
 
-/// Settings that were read.
+/// The settings once they are read: what every TLS connection of a backend starts from.
 #[derive(Clone)]
-pub(super) struct Trust {
+pub(super) struct TlsContext {
     config: Arc<ClientConfig>,
     servername: Option<ServerName<'static>>,
 }
 
 impl RedisTls {
     /// Reads the PEM texts; no I/O.
-    pub(super) fn read(&self) -> Result<Trust, Error> {
+    pub(super) fn read(&self) -> Result<TlsContext, Error> {
         let roots = match &self.ca {
             Some(ca) => given("tls.ca", ca).roots()?,
             None => self.default_roots.read(),
@@ -81,18 +81,18 @@ impl RedisTls {
         } else {
             Check::Nothing
         };
-        Ok(Trust {
+        Ok(TlsContext {
             config: Arc::new(client_config(check, roots, identity)?),
             servername,
         })
     }
 }
 
-impl Trust {
+impl TlsContext {
     /// The name that the certificate of the server at `host` must have; `None` if there is no such
     /// name.
     pub(super) fn name_of(&self, host: &str) -> Option<ServerName<'static>> {
-        // Wherever the server is: Sentinels tell addresses.
+        // The configured name counts for any host: Sentinels give bare addresses.
         self.servername
             .clone()
             .or_else(|| ServerName::try_from(host.to_owned()).ok())

@@ -1,4 +1,4 @@
-//! The way to a server, whoever drives it.
+//! How scripts get to a server: over a connection of our own, or through the caller's client.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use crate::error::Error;
 
 /// Runs scripts in a Redis server.
 ///
-/// An implementation sends a plan at most once. When it may have reached the server and its answer
-/// is lost, the error says so ([`Error::with_unknown_outcome`]). Futures may be dropped at any point.
-/// Connections of its own end when it is dropped.
+/// An implementation sends a plan at most once. When a plan may have reached the server and its answer is lost,
+/// the error says so ([`Error::with_unknown_outcome`]). Futures may be dropped at any point. Connections that
+/// the transport has made itself end when it is dropped.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
-    /// Runs it and gives the server's reply.
+    /// Runs the script and gives the server's reply.
     async fn run(&self, plan: Plan) -> Result<Reply, Error>;
 
-    /// Sends it from the calling thread, if that needs no waiting, and tells `call` how that went. Gives
-    /// whether it is kept until more is sent, or until [`flush`](Self::flush).
+    /// Sends the plan from the calling thread, if that is possible without waiting, and later tells `call` how
+    /// that went. Returns whether the plan is buffered: then [`flush`](Self::flush) must follow.
     fn send(&self, plan: &Plan, call: Call) -> bool {
         let _ = plan;
         call.not_sent();
         false
     }
 
-    /// Sends what is kept.
+    /// Sends what is buffered.
     fn flush(&self) {}
 
-    /// Why calls cannot be carried to the server at this moment, if that is known.
+    /// Why nothing can be sent to the server at this moment, if that is known.
     fn trouble(&self) -> Option<Error> {
         None
     }

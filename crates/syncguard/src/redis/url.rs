@@ -51,13 +51,13 @@ fn split(rest: &str) -> Parts<'_> {
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    // The last one: people forget to encode it in passwords.
+    // The last `@`: people forget to encode it in passwords.
     let (login, hosts) = authority
         .rsplit_once('@')
         .map_or((None, authority), |(login, hosts)| (Some(login), hosts));
     let (user, password) = match login.map(|login| login.split_once(':')) {
         Some(Some((user, password))) => (Some(user), Some(password)),
-        // As the servers' own tools read it: a lone word is the user.
+        // A lone word is the user, as Redis' own tools read it.
         Some(None) => (login, None),
         None => (None, None),
     };
@@ -143,7 +143,7 @@ fn query(config: &mut RedisConfig, query: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The parameters of every URL, then those with Sentinels. The order is that of `query`.
+/// The parameters of every URL, then those of URLs with Sentinels, in the order in which `query` reads them.
 const PARAMETERS: [&str; 11] = [
     "db",
     "username",
@@ -163,7 +163,7 @@ fn unknown(name: &str, server: &RedisServer) -> Error {
         RedisServer::Sentinel(_) => &PARAMETERS[..],
         _ => &PARAMETERS[..5],
     };
-    // The name is not quoted: what stands there by mistake may be a secret.
+    // The name is not quoted: it may be a secret that got there by mistake.
     let unknown = "the url's query holds an unknown parameter";
     match suggest::nearest(name, known) {
         Some(near) => Error::invalid(format!("{unknown}: did you mean {near}?")),
@@ -202,7 +202,7 @@ fn database(text: &str) -> Result<u8, Error> {
         .map_err(|_| Error::invalid("db must be a number from 0 to 255"))
 }
 
-/// The text, or nothing where it is empty, as in `redis://:password@host`.
+/// The decoded text; `None` if it is empty, as the user in `redis://:password@host`.
 fn decoded(text: Option<&str>) -> Result<Option<String>, Error> {
     text.filter(|text| !text.is_empty()).map(decode).transpose()
 }

@@ -12,11 +12,11 @@ const READ: &str = include_str!("acquire_read.sql");
 const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
 
-/// Takes the lock unless somebody holds it. All that can be refused is refused before the first write.
+/// Takes the lock unless somebody holds it. Every check comes before the first write.
 pub(super) fn acquire(store: &Store, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
     let lock_key = KEYS.lock_key(&request.key)?;
     let fence_key = KEYS.fence_key(&lock_key)?;
-    // Within the transaction: the write lock is ours, whatever it took to get it.
+    // Read inside the transaction, so that the time does not include the wait for the write lock.
     let now_ms = store.now_ms();
     let (expires_at_ms, counter) = read(store.connection(), &lock_key, &fence_key)?;
     if expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)) {

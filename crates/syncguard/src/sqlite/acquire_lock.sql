@@ -1,4 +1,4 @@
--- The expired lock of another, if there is one, gives way.
+-- Replaces an expired lock, if there is one.
 INSERT INTO syncguard_locks
   (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key, owner)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)

@@ -8,8 +8,8 @@ use crate::error::Error;
 /// Where the locks are kept.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// In this file. It is made, readable and writable by its owner only, when it is missing; its
-    /// folder must exist. SQLite keeps two more files beside it, `-wal` and `-shm`.
+    /// In this file. If it is missing it is created, readable and writable by its owner only; its folder must
+    /// exist. SQLite keeps two more files beside it, `-wal` and `-shm`.
     File(PathBuf),
     /// In this backend's memory: no other backend sees them, and they end with it.
     Memory,
@@ -24,18 +24,18 @@ impl fmt::Debug for Location {
     }
 }
 
-/// What an SQLite backend is to do.
+/// The settings of an SQLite backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteConfig {
     /// Where the locks are kept.
     pub location: Location,
-    /// Whether `is_locked` deletes a lock that it finds expired for more than two seconds. The answer
-    /// is the same, but the call may write. `false` unless set.
+    /// Whether `is_locked` deletes a lock that expired more than two seconds ago. The answer is the same, but the
+    /// call may write. `false` unless set.
     pub cleanup_in_is_locked: bool,
-    /// How long one operation may take, waiting for other processes included:
+    /// How long one operation may take, including the wait for other processes:
     /// [`DEFAULT_OPERATION_TIMEOUT`] unless set, at most [`MAX_OPERATION_TIMEOUT`](Self::MAX_OPERATION_TIMEOUT).
     pub operation_timeout: Duration,
-    /// Whether the file may be on a network file system, where it excludes nobody on other machines.
+    /// Whether the file may be on a network file system, where locks do not exclude processes on other machines.
     /// `false` unless set: such a path is refused.
     pub allow_network_file_system: bool,
 }
@@ -49,7 +49,7 @@ impl SqliteConfig {
         Self::new(Location::File(path.into()))
     }
 
-    /// Locks in memory, for one process and for tests.
+    /// Locks in the memory of this backend alone, for example for tests.
     pub fn in_memory() -> Self {
         Self::new(Location::Memory)
     }
@@ -79,8 +79,8 @@ impl SqliteConfig {
     }
 }
 
-/// Absolute, so that a later change of the working directory changes nothing, and so that SQLite
-/// takes no path for one of its special names (`:memory:`, `file:…`).
+/// The absolute path, so that a later change of the working directory does not matter, and so that SQLite does not
+/// mistake the path for one of its special names (`:memory:`, `file:…`).
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     let text = path.as_os_str().as_encoded_bytes();
     if text.is_empty() {

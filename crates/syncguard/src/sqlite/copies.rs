@@ -1,25 +1,24 @@
 //! Other copies of this library in the same process.
 //!
-//! An application and one of its dependencies may each bring a copy, each with an SQLite of its own.
-//! POSIX locks belong to the process, so that neither SQLite sees the locks of the other; and when one
-//! of them closes a file, the locks of both are gone. Two such copies on one file would both grant the
-//! same lock. So the second must not open it, and must know before it does: even closing it again
-//! would do harm.
+//! An application and one of its dependencies may each bring a copy of this library, each with its own SQLite.
+//! POSIX locks belong to the process, so neither SQLite sees the locks of the other; and when one of them closes a
+//! file, the locks of both are gone. Two such copies on one file would both grant the same lock. So the second copy
+//! must find out about the first before it opens the file: even opening and closing it would do harm.
 //!
-//! On Linux the process's table of descriptors shows who has the file open, whatever library that is.
-//! Two that look at the same time would both see nothing, so each first opens a descriptor that
-//! only marks the file (`O_PATH`: closing one releases no locks). Then at least one sees the other,
-//! gives way, and looks again a little later. Nothing of this is on the disk: a process that is
-//! killed leaves no trace, and other processes, forked ones too, have tables of their own.
+//! On Linux, the process's table of descriptors shows whether the file is open, by whatever library. Two copies that
+//! look at the same time would both see nothing. So each first opens a descriptor that only marks the file
+//! (`O_PATH`: closing it releases no locks). Then at least one sees the other, gives way, and looks again a little
+//! later. None of this is on the disk: a process that is killed leaves no trace, and other processes, including
+//! forked ones, have tables of their own.
 //!
-//! On other Unix systems each copy holds an `flock`, which belongs to the descriptor, on a temporary
-//! file that bears the number of the process. It sees copies of this library alone.
+//! On other Unix systems, each copy holds an `flock`, which belongs to the descriptor, on a temporary file that is
+//! named after the process. This finds only copies of this library.
 //!
-//! On Windows, locks belong to handles, and copies exclude each other as processes do.
+//! On Windows, locks belong to handles, so copies exclude each other as processes do.
 
 use crate::error::Error;
 
-/// A file that this copy alone has open in this process.
+/// Proof that, in this process, only this copy of the library has the file open.
 #[derive(Debug)]
 pub(super) struct Claim {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -28,7 +27,7 @@ pub(super) struct Claim {
     _lock: flock::ProcessLock,
 }
 
-/// What a copy is told that comes second.
+/// The error for the copy that comes second.
 pub(super) fn held_by_another_copy() -> Error {
     Error::invalid(
         "another copy of SyncGuard, or another SQLite library, has the lock file open in this \
@@ -51,7 +50,7 @@ mod linux {
     use super::super::file_id::FileId;
     use super::Claim;
 
-    /// The table of this thread is that of the process, also when the first thread has ended.
+    /// All threads share the process's table. This path also works after the first thread has ended.
     const DESCRIPTORS: &str = "/proc/thread-self/fd";
 
     /// Claims the file, a path without links, if nothing else in this process has it open.
@@ -67,7 +66,7 @@ mod linux {
             Ok(descriptors) => descriptors,
             Err(error) => {
                 return match error.kind() {
-                    // A system without /proc, or one that hides it: there is nowhere to look.
+                    // The system has no /proc or hides it, so there is nothing to check.
                     io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(false),
                     _ => Err(error),
                 };
@@ -80,7 +79,7 @@ mod linux {
                 continue;
             }
             let path = descriptor.path();
-            // Descriptors that are closed meanwhile are in nobody's way.
+            // A descriptor that was closed in the meantime does not matter.
             if let Ok(metadata) = std::fs::metadata(&path)
                 && FileId::new(&path, &metadata) == *id
             {
@@ -128,7 +127,7 @@ mod flock {
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             let lock = Self { file, path };
-            // Whoever had it before may have removed it meanwhile.
+            // The copy that held it before may have removed the file in the meantime.
             let in_place =
                 std::fs::metadata(&lock.path).is_ok_and(|metadata| is_same(&metadata, &lock.file));
             Ok(in_place.then_some(lock))
@@ -145,10 +144,10 @@ mod flock {
             let is_ours =
                 std::fs::metadata(&self.path).is_ok_and(|metadata| is_same(&metadata, &self.file));
             if is_ours {
-                // What stays is an empty file, which is in nobody's way.
+                // If this fails, an empty file remains, which does no harm.
                 let _ = std::fs::remove_file(&self.path);
             }
-            // A child that is forked meanwhile has a copy of the descriptor: closing ours would not do.
+            // A child process that was forked has a copy of the descriptor, so closing ours would not unlock it.
             let _ = self.file.unlock();
         }
     }

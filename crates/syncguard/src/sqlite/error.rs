@@ -1,4 +1,5 @@
-//! What SQLite and the file system report, as errors of this crate. Driver types end here.
+//! Errors of SQLite and of the file system, as errors of this crate. No type of the driver's errors is used outside
+//! this file.
 
 use std::io;
 
@@ -11,20 +12,20 @@ const DAMAGED: &str = "the lock file is damaged: stop the processes that use it,
 
 const MOVED: &str = "the lock file was moved, replaced or deleted while it was in use";
 
-/// What the caller gets for a failure of SQLite.
+/// The error for a failure of SQLite.
 pub(super) fn from_sqlite(error: rusqlite::Error) -> Error {
     match error {
         rusqlite::Error::SqliteFailure(code, _) => {
             let (kind, message) = classify(code.extended_code);
-            // The code alone: the text that comes with it may hold the path.
+            // Only the code: SQLite's text may contain the path.
             Error::new(kind, message).with_source(code)
         }
-        // Columns that cannot be read: somebody else wrote them.
+        // Columns that cannot be read: another program wrote them.
         other => malformed().with_source(other),
     }
 }
 
-/// Whether another connection is in the way, and waiting helps.
+/// Whether another connection holds a lock in the database, so that waiting helps.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code & 0xff);
     matches!(
@@ -33,17 +34,17 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// A row that no operation of this crate can have written.
+/// The error for a row that no operation of this crate writes.
 pub(super) fn malformed() -> Error {
     Error::new(ErrorKind::Internal, "a stored lock is malformed")
 }
 
-/// A file that has the right header and lacks the rest.
+/// The error for a file with the right header whose contents are damaged.
 pub(super) fn damaged() -> Error {
     Error::new(ErrorKind::Internal, DAMAGED)
 }
 
-/// A path that leads to another file than before, or to none.
+/// The error for a path that leads to another file than before, or to none.
 pub(super) fn moved() -> Error {
     Error::new(ErrorKind::ServiceUnavailable, MOVED)
 }
@@ -99,7 +100,7 @@ pub(super) enum Subject {
     Folder,
 }
 
-/// What the caller gets for a failure of the file system.
+/// The error for a failure of the file system.
 pub(super) fn from_io(error: io::Error, subject: Subject) -> Error {
     let (kind, message) = classify_io(error.kind(), subject);
     Error::new(kind, message).with_source(error)

@@ -1,4 +1,4 @@
-//! The lock file before SQLite sees it: it is made, or it is refused and stays as it was.
+//! Prepares the lock file before SQLite opens it: creates it, or checks it and refuses it unchanged.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io;
@@ -14,22 +14,20 @@ use super::open_files::{self, OpenFile};
 use crate::error::Error;
 use crate::random;
 
-/// How long another copy of the library in this process may be about to close the file.
+/// How long to wait for another copy of the library in this process to close the file.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A lock file that is open.
 pub(super) struct LockFile {
-    /// As the user names it.
+    /// The path as the user gave it.
     path: PathBuf,
     id: FileId,
     entry: OpenFile,
 }
 
 impl LockFile {
-    /// Opens the file with `connect` once it is known to be ours or new.
-    ///
-    /// Nothing is written to a file that is neither. The checks and `connect` are one step for all
-    /// threads of this process: see [`open_files`].
+    /// Opens the file with `connect`, once it is known to be a lock file or new. Nothing is written to any other
+    /// file. For the threads of this process, the checks and `connect` are one step: see [`open_files`].
     pub(super) fn open<C>(
         path: &Path,
         allow_network_file_system: bool,
@@ -43,7 +41,7 @@ impl LockFile {
         )
     }
 
-    /// The same; `network_file_system` says of a folder what network file system it is on.
+    /// The same; `network_file_system` gives the network file system that a folder is on, if any.
     fn open_where<C>(
         path: &Path,
         allow_network_file_system: bool,
@@ -65,14 +63,14 @@ impl LockFile {
             if Instant::now() >= until {
                 return Err(held_by_another_copy());
             }
-            // Two that came at once gave way to each other.
+            // Two copies that came at the same moment gave way to each other: wait for different times.
             let step = Duration::from_millis(5).mul_f64(random::unit().unwrap_or(0.5));
             std::thread::sleep(step);
         }
     }
 
-    /// Whether the path still leads to this file, and no other does: what is written to a file that
-    /// was replaced meanwhile, those who use its successor do not see.
+    /// Checks that the path still leads to this file, and that the file has no other name. If the file was
+    /// replaced, those who use the new file would not see what is written to the old one.
     pub(super) fn check_is_in_place(&self) -> Result<(), Error> {
         let metadata = match std::fs::metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error::moved()),
@@ -90,7 +88,7 @@ impl LockFile {
         }
     }
 
-    /// What [`open_files`] has of it, when the connection is closed.
+    /// The file's entry in [`open_files`], to be removed once the connection is closed.
     pub(super) fn into_entry(self) -> OpenFile {
         self.entry
     }
@@ -111,19 +109,19 @@ fn attempt<C>(
     let Some(claim) = copies::attempt(path, &id).map_err(failed)? else {
         return Ok(None);
     };
-    // From here on, opening and closing it takes no locks away from others.
+    // Nothing else in this process has the file open, so opening and closing it cannot release anybody's locks.
     let file = OpenOptions::new().read(true).write(true).open(path);
     header::check(file.map_err(failed)?)?;
     let connection = connect(path)?;
     Ok(Some((id.clone(), open_files.add(id, claim), connection)))
 }
 
-/// The path of the same file that leads through no link, so that all that is checked is checked
-/// where SQLite works: it follows links to the file and keeps its other files there.
+/// The path to the same file without symbolic links. SQLite follows links and keeps its other files where they lead,
+/// so that is where everything has to be checked.
 fn without_links(path: &Path) -> Result<PathBuf, Error> {
     let failed = |error| error::from_io(error, Subject::Folder);
     let mut path = path.to_owned();
-    // As many as systems allow.
+    // As many links as operating systems follow.
     for _ in 0..40 {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return path.canonicalize().map_err(failed);
@@ -132,14 +130,14 @@ fn without_links(path: &Path) -> Result<PathBuf, Error> {
         let here = folder.join(name);
         match std::fs::read_link(&here) {
             Ok(target) => path = folder.join(target),
-            // Not a link, or not there yet.
+            // Not a link, or the file does not exist yet.
             Err(_) => return Ok(here),
         }
     }
     Err(Error::invalid("path leads through too many symbolic links"))
 }
 
-/// SQLite makes and removes files beside the lock file, so the folder must be writable.
+/// SQLite creates and removes files beside the lock file, so the folder must be writable.
 fn check_folder(folder: &Path) -> Result<(), Error> {
     let metadata =
         std::fs::metadata(folder).map_err(|error| error::from_io(error, Subject::Folder))?;
@@ -173,7 +171,7 @@ fn check_is_local(
     }
 }
 
-/// Which file it is, one that may be opened as a lock file or that has just been made.
+/// Checks that the file may be used as a lock file, or creates it. Gives its id.
 fn make_or_check(path: &Path) -> Result<FileId, Error> {
     let failed = |error| error::from_io(error, Subject::File);
     let metadata = match std::fs::metadata(path) {
@@ -187,7 +185,7 @@ fn make_or_check(path: &Path) -> Result<FileId, Error> {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
     if !metadata.is_file() {
-        // Opening a pipe or a device could block or do harm.
+        // Opening a pipe or a device could block or have side effects.
         return Err(Error::invalid("path is not a regular file; choose another"));
     }
     check_has_one_name(&metadata)?;
@@ -195,11 +193,11 @@ fn make_or_check(path: &Path) -> Result<FileId, Error> {
     Ok(FileId::new(path, &metadata))
 }
 
-/// Makes an empty file, unless somebody else is quicker. It belongs to its maker alone: lock ids are
+/// Creates an empty file, unless somebody else has just done so. Only its owner may read it, because lock ids are
 /// secrets. SQLite gives its other files the same mode.
 ///
-/// Not by opening it: to close it could take away locks of another copy of the library, which may
-/// have opened it meanwhile.
+/// The file is not opened for this: another copy of the library may have opened it in the meantime, and closing a
+/// descriptor would release that copy's locks.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn make(path: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -210,7 +208,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// As above, where files can be made only by opening them.
+/// The same where files can only be created by opening them.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn make(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
@@ -223,7 +221,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// SQLite's other files go by the name, and so would not be the same for users of another name.
+/// SQLite names its other files after the lock file, so users of a second name would not share them.
 fn check_has_one_name(metadata: &Metadata) -> Result<(), Error> {
     #[cfg(unix)]
     if std::os::unix::fs::MetadataExt::nlink(metadata) > 1 {
@@ -237,12 +235,12 @@ fn check_has_one_name(metadata: &Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// A mount of the file alone, as containers have, is another name for it.
+/// A mount of the file alone, as in containers, is also a second name.
 fn check_is_not_mounted(path: &Path) -> Result<(), Error> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-        // Older systems do not say.
+        // Older kernels do not tell whether a file is a mount point.
         if let Ok(status) = statx(CWD, path, AtFlags::empty(), StatxFlags::empty())
             && status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
         {

@@ -1,15 +1,15 @@
-//! Which file a path leads to.
+//! The identity of a file, whatever path leads to it.
 
 use std::fs::Metadata;
 use std::path::Path;
 
-/// What tells a file from all others, whatever its path.
+/// Identifies a file independently of its path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct FileId(Inner);
 
 #[cfg(unix)]
 type Inner = (u64, u64);
-/// Elsewhere no number can be had, and none is needed: locks belong to handles.
+/// Other systems give no number, and none is needed: their locks belong to handles.
 #[cfg(not(unix))]
 type Inner = std::path::PathBuf;
 
@@ -21,7 +21,7 @@ impl FileId {
         Self((metadata.dev(), metadata.ino()))
     }
 
-    /// A name for what this process has of the file alone.
+    /// A name for this process's own files about it.
     #[cfg(all(unix, any(test, not(any(target_os = "linux", target_os = "android")))))]
     pub(super) fn name_in_process(&self) -> String {
         let (device, number) = self.0;

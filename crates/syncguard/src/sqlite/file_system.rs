@@ -1,14 +1,14 @@
 //! What kind of file system a folder is on.
 //!
-//! Over a network, SQLite's shared memory does not reach the other machines, and file locks often do
-//! not either: processes there would hold the same lock.
+//! On a network file system, processes on other machines do not see SQLite's shared memory and often not the file
+//! locks either, so they would get the same lock.
 
 use std::io;
 use std::path::Path;
 
 /// The name of the network file system that `folder` (a path without links) is on, if it is on one.
 ///
-/// A FUSE file system has a network behind it or not: those that are known for one are named.
+/// A FUSE file system may have a network behind it. Only those that are known to have one are reported.
 pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
     kind::network_file_system(folder)
 }
@@ -20,13 +20,13 @@ mod kind {
     use std::path::Path;
 
     pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
-        // The type has other widths on other architectures; the numbers have 32 bits.
+        // The type of this field differs between architectures; the numbers have 32 bits.
         let number = rustix::fs::statfs(folder)?.f_type as u32;
         if number != FUSE {
             return Ok(name_of(number).map(str::to_owned));
         }
         let device = std::fs::metadata(folder)?.dev();
-        // Without /proc nothing more can be known.
+        // Without /proc, nothing more can be found out.
         let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         let device = (rustix::fs::major(device), rustix::fs::minor(device));
         Ok(name_of_fuse(&String::from_utf8_lossy(&mounts), device))
@@ -34,7 +34,7 @@ mod kind {
 
     const FUSE: u32 = 0x6573_5546;
 
-    /// As in the kernel's `linux/magic.h` and in the sources of the file systems that it lacks.
+    /// The names by magic number, from the kernel's `linux/magic.h` and, for others, from their own sources.
     fn name_of(number: u32) -> Option<&'static str> {
         Some(match number {
             0x6969 => "NFS",
@@ -87,7 +87,7 @@ mod kind {
         "weed",
     ];
 
-    /// What `/proc/self/mountinfo` says of the FUSE file system on a device, if it is a known one.
+    /// The name of the FUSE file system on a device, from `/proc/self/mountinfo`, if it is a known network file system.
     fn name_of_fuse(mounts: &str, (major, minor): (u32, u32)) -> Option<String> {
         let device = format!("{major}:{minor}");
         let line = mounts
@@ -181,7 +181,7 @@ mod kind {
     use std::io;
     use std::path::{Component, Path, Prefix};
 
-    /// Without links, a path on a drive that stands for a share begins with the share.
+    /// Once links are resolved, a path on a mapped network drive begins with the share.
     pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
         let is_share = match folder.components().next() {
             Some(Component::Prefix(prefix)) => {
@@ -204,7 +204,7 @@ mod kind {
     use std::io;
     use std::path::Path;
 
-    /// There is no way to know.
+    /// On other systems this cannot be found out.
     pub(super) fn network_file_system(_: &Path) -> io::Result<Option<String>> {
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! The first bytes of the lock file, which say whose it is.
+//! The first bytes of the lock file, which say which application it belongs to.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use crate::error::Error;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
 
-/// Whether a file is new or one of ours.
+/// Checks that a file is new or a lock file.
 pub(super) fn check(file: File) -> Result<(), Error> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     file.take(HEADER_BYTES as u64)

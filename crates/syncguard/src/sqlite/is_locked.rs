@@ -10,11 +10,10 @@ use crate::time::{TIME_TOLERANCE_MS, is_live};
 const READ: &str = include_str!("is_locked.sql");
 const CLEAN_UP: &str = include_str!("is_locked_cleanup.sql");
 
-/// How long a lock must have been expired before it is cleaned up (docs/format.md, "Clean-up of expired
-/// locks").
+/// How long after its expiry a lock may be cleaned up (docs/format.md, "Clean-up of expired locks").
 const CLEANUP_GUARD_MS: i64 = 2000;
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Locked,
@@ -26,7 +25,7 @@ pub(super) enum State {
 /// Whether somebody holds `key`.
 pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
     let lock_key = KEYS.lock_key(key)?;
-    // Before reading: afterwards, a lock that was extended meanwhile would look expired.
+    // Taken before the read: with a later time, a lock that was extended just after the read would look expired.
     let now_ms = store.now_ms();
     let expires_at_ms: Option<i64> = store
         .connection()
@@ -41,7 +40,7 @@ pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
     })
 }
 
-/// Deletes the row of a lock that is long expired; never the fence counter.
+/// Deletes the row of a lock that expired long enough ago; never the fence counter.
 pub(super) fn clean_up(store: &Store, key: &Key) -> Result<(), Error> {
     let lock_key = KEYS.lock_key(key)?;
     let before_ms = store.now_ms() - CLEANUP_GUARD_MS;

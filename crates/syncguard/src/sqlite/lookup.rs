@@ -18,7 +18,7 @@ pub(super) fn lookup(store: &Store, lookup: &Lookup) -> Result<Option<LockRecord
         Lookup::Key(key) => (BY_KEY, KEYS.lock_key(key)?),
         Lookup::LockId(lock_id) => (BY_LOCK_ID, lock_id.as_str().to_owned()),
     };
-    // Before reading: afterwards, a lock that was extended meanwhile would look expired.
+    // Taken before the read: with a later time, a lock that was extended just after the read would look expired.
     let now_ms = store.now_ms();
     let columns = store
         .connection()
@@ -60,7 +60,7 @@ impl Columns {
     fn into_record(self, read_at_ms: i64) -> Result<LockRecord, Error> {
         Ok(LockRecord {
             key: Key::new(&self.user_key).map_err(|_| malformed())?,
-            // The reason would show the text.
+            // Without the cause, which would show the text.
             lock_id: LockId::parse(&self.lock_id).map_err(|_| malformed())?,
             expires_at_ms: self.expires_at_ms,
             acquired_at_ms: self.acquired_at_ms,

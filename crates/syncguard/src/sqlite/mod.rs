@@ -22,27 +22,26 @@
 //! At most one live lock per key among all processes that use the same file, and fences that grow
 //! with each acquisition of a key: over restarts, over kill -9, over the loss of power.
 //!
-//! An acquisition is on the disk before it is answered (`synchronous = FULL`), so that its fence is
-//! never given twice. A transaction of releases, extensions and forced releases alone is safe from the
-//! death of processes, not from the loss of power (`synchronous = NORMAL`). That costs no safety: when
-//! the machine stops, all holders stop with it, and a lock whose release was lost ends with its TTL.
+//! An acquisition is on the disk before it is answered (`synchronous = FULL`), so its fence is never given twice. A
+//! transaction with only releases, extensions and forced releases survives the death of processes, but not a loss
+//! of power (`synchronous = NORMAL`). That is safe: when the machine stops, all holders stop with it, and a lock
+//! whose release was lost ends with its TTL.
 //!
 //! # What it does not
 //!
-//! - It excludes processes on one machine only. SQLite needs memory shared between the processes and
+//! - Processes on different machines do not exclude each other. SQLite needs memory that the processes share, and
 //!   dependable file locks. A file on NFS, SMB or another network file system is refused, unless
-//!   [`allow_network_file_system`](SqliteConfig::allow_network_file_system) is set. What a FUSE file
-//!   system is made of cannot be seen: those that are known for a network are refused, others are not.
-//! - Two copies of this library in one process (two versions, two addons) cannot share a file: the locks
-//!   of SQLite belong to the process. The one that comes second gets `InvalidArgument` until the first
-//!   has closed its backends.
-//! - Time is the machine's clock, one for all processes. When the clock is set forward, locks expire
-//!   early by as much, and a holder may find another beside it: that is what the fence is for. When it
-//!   is set back, locks that are not released last longer by as much.
-//! - The file, and `-wal` and `-shm` beside it, must not be deleted or replaced while any process has
-//!   them open. Each write looks whether the path still leads to the file, and fails if it does not.
-//! - The file must have one name, because `-wal` and `-shm` go by the name: a hard link to it, or a mount
-//!   of the file without its folder, is refused. Symbolic links are followed.
+//!   [`allow_network_file_system`](SqliteConfig::allow_network_file_system) is set. Whether a FUSE file system
+//!   uses a network cannot be seen: those that are known to do so are refused, others are not.
+//! - Two copies of this library in one process (two versions, two addons) cannot share a file, because SQLite's
+//!   locks belong to the process. The second copy gets `InvalidArgument` until the first has closed its backends.
+//! - Time is the machine's clock, which all processes share. When the clock is set forward, locks expire early by as
+//!   much, and two processes may both believe that they hold a lock: that is what the fence is for. When it is set
+//!   back, locks that are not released last longer by as much.
+//! - The file, and `-wal` and `-shm` beside it, must not be deleted or replaced while any process has them open.
+//!   Each write checks whether the path still leads to the file, and fails if it does not.
+//! - The file must have only one name, because SQLite names `-wal` and `-shm` after it: a file with a hard link, or
+//!   one that is mounted without its folder, is refused. Symbolic links are followed.
 //!
 //! # How it works
 //!
@@ -90,7 +89,7 @@ use crate::lock_id::LockId;
 use crate::time::{Clock, SystemClock};
 use crate::work::Work;
 
-/// Names as in PostgreSQL: up to 1700 bytes, so that no key is ever cut.
+/// The same limit as in PostgreSQL: 1700 bytes, so that no key has to be hashed.
 const KEYS: KeySpace<'static> = KeySpace {
     prefix: "",
     limit_bytes: 1700,
@@ -109,15 +108,14 @@ enum Worker {
     NotStarted,
     Running {
         jobs: Sender<Job>,
-        /// Changes no more once the thread has closed the file.
+        /// Closed once the thread has closed the file.
         ended: watch::Receiver<()>,
     },
     Closed(Option<watch::Receiver<()>>),
 }
 
 impl SqliteBackend {
-    /// A backend on the machine's clock. Nothing is opened yet: the first operation does that, and a
-    /// failure to open is tried again by the next.
+    /// A backend on the machine's clock. The first operation opens the file. If that fails, the next one tries again.
     ///
     /// # Errors
     /// `InvalidArgument` that names the field of the configuration.
@@ -157,15 +155,15 @@ impl SqliteBackend {
         Ok(answer)
     }
 
-    /// How long to wait for other processes: somewhat less than the caller waits, who then learns
-    /// what was in the way.
+    /// How long to wait for other processes: a little less than the operation timeout, so that the caller gets the
+    /// error that says what it waited for.
     fn patience(&self) -> Duration {
         const MARGIN: Duration = Duration::from_millis(250);
         let timeout = self.config.operation_timeout;
         timeout - MARGIN.min(timeout / 10)
     }
 
-    /// The way to the worker, which is started if need be.
+    /// The sender of jobs to the worker, which is started if necessary.
     fn jobs(&self) -> Result<Sender<Job>, Error> {
         let mut worker = self.lock_worker();
         match &*worker {
@@ -179,7 +177,7 @@ impl SqliteBackend {
                 std::thread::Builder::new()
                     .name("syncguard-sqlite".to_owned())
                     .spawn(move || {
-                        // Dropped last, also when the thread panics.
+                        // Dropped when the thread ends, also by a panic.
                         let _alive = alive;
                         worker::serve(&config, &clock, &queue);
                     })
@@ -197,7 +195,7 @@ impl SqliteBackend {
     }
 
     fn lock_worker(&self) -> MutexGuard<'_, Worker> {
-        // Each change is one assignment: a panic elsewhere cannot have left it half-done.
+        // Each change is one assignment, so a panic elsewhere cannot have left it half-done.
         self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -253,7 +251,7 @@ impl Backend for SqliteBackend {
             .await?;
         if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
             let key = key.clone();
-            // Nobody waits for it, and the answer does not depend on it.
+            // In the background: the answer does not depend on the clean-up.
             let _ = self.submit(Effect::Write(Durability::UntilPowerLoss), move |store| {
                 is_locked::clean_up(store, &key)
             });
@@ -283,7 +281,7 @@ impl Backend for SqliteBackend {
                 Worker::Running { ended, .. } => Some(ended.clone()),
                 Worker::Closed(ended) => ended.clone(),
             };
-            // The sender goes; what is queued is still done.
+            // Dropping the sender ends the thread once it has done the jobs that are queued.
             *worker = Worker::Closed(ended.clone());
             ended
         };

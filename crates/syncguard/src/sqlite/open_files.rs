@@ -1,12 +1,12 @@
-//! Which lock files this copy of the library has open.
+//! The list of lock files that this copy of the library has open.
 //!
-//! POSIX drops all locks of a process on a file when the process closes *any* descriptor of it, so
-//! reading the header of a file that another backend of this process has open would take away the
-//! locks of that backend's connection. SQLite knows this about its own descriptors; this list is for
-//! ours. A file on it was checked when it was put there.
+//! POSIX drops all locks of a process on a file when the process closes *any* descriptor of it. So if another
+//! backend of this process has a file open, reading the file's header would release that backend's locks. SQLite
+//! takes care of this for its own descriptors; this list does so for ours. A file on the list has been checked
+//! already.
 //!
-//! Files are opened and closed while the list is locked: a file that is gone from the disk has its
-//! number on the list as long as it is open, and no other file can have that number until then.
+//! Files are opened and closed while the list is locked. A deleted file keeps its number as long as it is open, and
+//! for that long it is on the list, so no other file can have the same number.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::file_id::FileId;
 
 struct Entry {
     connections: usize,
-    /// Goes when the last connection is closed.
+    /// Dropped with the entry, when the last connection is closed.
     _claim: Claim,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn lock() -> OpenFiles {
 }
 
 fn guard() -> MutexGuard<'static, HashMap<FileId, Entry>> {
-    // The map is whole between any two statements: a panic elsewhere cannot have left it half-done.
+    // Each statement leaves the map consistent, so a panic elsewhere cannot have left it half-changed.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -39,7 +39,7 @@ impl OpenFiles {
         self.0.contains_key(id)
     }
 
-    /// Enters a connection to a file that is not on the list.
+    /// Adds a connection to a file that is not on the list.
     pub(super) fn add(&mut self, id: FileId, claim: Claim) -> OpenFile {
         let entry = Entry {
             connections: 1,
@@ -49,7 +49,7 @@ impl OpenFiles {
         OpenFile(Some(id))
     }
 
-    /// Enters another connection to a file that is on the list.
+    /// Adds another connection to a file that is on the list.
     pub(super) fn add_again(&mut self, id: FileId) -> OpenFile {
         let entry = self.0.get_mut(&id);
         let id = entry.map(|entry| {
@@ -59,7 +59,7 @@ impl OpenFiles {
         OpenFile(id)
     }
 
-    /// Takes an entry off the list; the connection must be closed.
+    /// Removes a connection, which must be closed already.
     pub(super) fn remove(&mut self, mut file: OpenFile) {
         if let Some(id) = file.0.take() {
             remove(&mut self.0, &id);
@@ -70,7 +70,7 @@ impl OpenFiles {
 /// A connection on the list.
 pub(super) struct OpenFile(Option<FileId>);
 
-/// For a thread that panics; everybody else uses [`OpenFiles::remove`].
+/// Only for threads that panic; otherwise [`OpenFiles::remove`] is used.
 impl Drop for OpenFile {
     fn drop(&mut self) {
         if let Some(id) = self.0.take() {

@@ -1,4 +1,4 @@
-//! The lock that a lock id owns: where release and extend begin.
+//! Finds the lock with a lock id: the first step of release and extend.
 
 use rusqlite::OptionalExtension;
 

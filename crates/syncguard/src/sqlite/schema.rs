@@ -1,4 +1,4 @@
-//! The tables, and the marks by which a file is known to have them.
+//! The tables, and the two numbers in the file's header that identify a lock file.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -12,7 +12,7 @@ pub(super) const VERSION: i32 = 1;
 
 const TABLES: &str = include_str!("schema.sql");
 
-/// Whether a file with these marks is one to work with.
+/// Checks that a file with these two numbers can be used.
 pub(super) fn check_version(application_id: i32, version: i32) -> Result<(), Error> {
     if application_id != APPLICATION_ID {
         return Err(Error::invalid(
@@ -30,7 +30,7 @@ pub(super) fn check_version(application_id: i32, version: i32) -> Result<(), Err
     Ok(())
 }
 
-/// Why a database could not be made ready.
+/// Why a database could not be prepared.
 pub(super) enum Failure {
     Sqlite(rusqlite::Error),
     Refused(Error),
@@ -42,11 +42,11 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// Makes the tables unless they are there. Any number of processes may do this at once.
+/// Creates the tables unless they exist. Any number of processes may do this at once.
 pub(super) fn ensure(connection: &mut Connection) -> Result<(), Failure> {
     if is_empty(connection)? {
-        // The marks are in the transaction that makes the tables: no file ever has one without the
-        // other, and whoever comes second finds both.
+        // The numbers are written in the transaction that creates the tables, so no file ever has one
+        // without the other, and a second process finds both.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if is_empty(&transaction)? {
             transaction.execute_batch(TABLES)?;

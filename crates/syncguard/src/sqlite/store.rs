@@ -15,15 +15,15 @@ use crate::error::{Error, ErrorKind};
 use crate::random;
 use crate::time::Clock;
 
-/// Statements that are kept prepared: all that the operations have, and some to spare.
+/// How many statements are kept prepared: all that the operations use, and a few more.
 const STATEMENTS: usize = 32;
 
-/// How long a transaction must last once it is committed.
+/// What a committed transaction must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Durability {
-    /// As long as the machine runs, whatever happens to processes.
+    /// The death of processes, but not a loss of power.
     UntilPowerLoss,
-    /// For good.
+    /// A loss of power too.
     ForGood,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Durability {
 pub(super) struct Store {
     connection: Connection,
     clock: Arc<dyn Clock>,
-    /// Until when to wait for other processes; the busy handler reads it.
+    /// How long to wait for other processes. The busy handler reads it.
     deadline: Arc<Mutex<Instant>>,
     durability: Durability,
     /// `None` in memory.
@@ -39,7 +39,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens the database, and makes it when it is new.
+    /// Opens the database, and creates the tables if it is new.
     pub(super) fn open(
         config: &SqliteConfig,
         clock: Arc<dyn Clock>,
@@ -78,19 +78,19 @@ impl Store {
         Ok(())
     }
 
-    /// For statements of an operation.
+    /// The connection, for the statements of an operation.
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Milliseconds since the Unix epoch, within bounds in which no sum of times can overflow.
+    /// Milliseconds since the Unix epoch, clamped so that no sum of times can overflow.
     pub(super) fn now_ms(&self) -> i64 {
         const LATEST: i64 = 8_000_000_000_000_000;
         self.clock.now_ms().clamp(0, LATEST)
     }
 
-    /// Starts a transaction that writes, waiting for other processes until `deadline`; `false` when
-    /// they were in the way all the time. After an error the store is to be abandoned.
+    /// Starts a transaction that writes. Waits for other processes until `deadline`; `false` if they held the write
+    /// lock until then. After an error, the store must be abandoned.
     pub(super) fn begin(
         &mut self,
         durability: Durability,
@@ -110,22 +110,22 @@ impl Store {
         Ok(true)
     }
 
-    /// Ends the transaction. Until this has returned, nothing may be told to anybody.
+    /// Commits the transaction. No result may be told to anybody before this has returned.
     pub(super) fn commit(&mut self) -> Result<(), Error> {
         let committed = self.execute("COMMIT").map_err(from_sqlite);
         if committed.is_err() && self.in_transaction() {
             let _ = self.execute("ROLLBACK");
         }
-        // The write may have reached the disk before what failed.
+        // The write may have reached the disk before the failure.
         committed.map_err(Error::with_unknown_outcome)
     }
 
-    /// Whether a transaction is open: SQLite itself ends one that it cannot go on with.
+    /// Whether a transaction is open. After some errors, SQLite rolls it back by itself.
     pub(super) fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
     }
 
-    /// Runs `write` so that it happens whole or not at all, and the rest of the transaction goes on.
+    /// Runs `write` completely or not at all, without affecting the rest of the transaction.
     pub(super) fn whole<T>(
         &self,
         write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -141,12 +141,12 @@ impl Store {
         result.map_err(from_sqlite)
     }
 
-    /// Whether opening again gives the same locks.
+    /// Whether the locks are in a file, so that they are still there after opening it again.
     pub(super) fn is_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Closes a connection that has failed without a last write to the file.
+    /// Closes a connection that has failed. Writes nothing more to the file.
     pub(super) fn abandon(self) {
         let _ = self
             .connection
@@ -154,7 +154,7 @@ impl Store {
         self.close();
     }
 
-    /// Closes the connection. The last one on a file brings all of it into the one file.
+    /// Closes the connection. The last one on a file moves everything from the `-wal` file into the main file.
     pub(super) fn close(self) {
         let mut open_files = open_files::lock();
         drop(self.connection);
@@ -182,12 +182,12 @@ impl Store {
 }
 
 fn connect(path: &Path) -> Result<Connection, Error> {
-    // Neither CREATE nor URI: the file is there, and its name is a name.
+    // Without CREATE, because the file exists, and without URI, because its name is not one.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags).map_err(from_sqlite)
 }
 
-/// Makes the tables and sets what a connection needs. May fail because of others, and be repeated.
+/// Creates the tables and configures the connection. May fail because of other processes, and can be repeated.
 fn prepare(connection: &mut Connection, is_file: bool) -> Result<(), schema::Failure> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "trusted_schema", false)?;
@@ -195,8 +195,8 @@ fn prepare(connection: &mut Connection, is_file: bool) -> Result<(), schema::Fai
     if !is_file {
         return Ok(());
     }
-    // After the tables: the file's own header then has its marks even if all processes are killed
-    // before the first checkpoint.
+    // After the tables, so that the main file's header has its two numbers even if all processes are killed before
+    // the first checkpoint.
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
@@ -209,7 +209,7 @@ fn prepare(connection: &mut Connection, is_file: bool) -> Result<(), schema::Fai
 
 /// Sets a busy handler that waits until the deadline.
 ///
-/// SQLite's own sleeps up to 100 ms at a time, and so loses against processes that come back sooner.
+/// SQLite's own handler sleeps up to 100 ms at a time, and so loses against processes that try more often.
 fn wait_for_others(
     connection: &mut Connection,
     deadline: &Arc<Mutex<Instant>>,
@@ -218,8 +218,8 @@ fn wait_for_others(
     connection.busy_handler(Some(move |_| pause(&deadline)))
 }
 
-/// Repeats `step` while others are in the way and time is left: some steps fail at once without
-/// asking the busy handler.
+/// Repeats `step` while the database is busy and time is left: some steps fail at once, without calling the busy
+/// handler.
 fn until_free(
     deadline: &Mutex<Instant>,
     mut step: impl FnMut() -> Result<(), schema::Failure>,
@@ -234,14 +234,14 @@ fn until_free(
     }
 }
 
-/// Sleeps for 0.1 to 2 ms; `false` when the time is over.
+/// Sleeps for 0.1 to 2 ms; `false` after the deadline.
 fn pause(deadline: &Mutex<Instant>) -> bool {
     let deadline = *lock(deadline);
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return false;
     }
-    // Without random numbers the waiters still wait, only less well spread.
+    // Without random numbers the waits are less evenly spread, which does no harm.
     let share = random::unit().unwrap_or(0.5);
     let step = Duration::from_micros(100) + Duration::from_micros(1900).mul_f64(share);
     std::thread::sleep(step.min(left));
@@ -252,7 +252,7 @@ fn lock(deadline: &Mutex<Instant>) -> std::sync::MutexGuard<'_, Instant> {
     deadline.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an operation gets that waited for other processes until its deadline.
+/// The error of an operation that waited for other processes until its deadline.
 pub(super) fn held_by_others() -> Error {
     Error::new(
         ErrorKind::ServiceUnavailable,

@@ -12,18 +12,18 @@ use super::store::{Durability, Store, held_by_others};
 use crate::error::{Error, ErrorKind};
 use crate::time::Clock;
 
-/// The most operations in one transaction: a bound for how long other processes wait.
+/// The most operations in one transaction, to limit how long other processes wait.
 const LARGEST_BATCH: usize = 512;
 
 /// What an operation does to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Nothing; it needs no transaction.
+    /// Only reads, without a transaction.
     Read,
-    /// It writes what need not outlive the machine.
+    /// Writes, with this durability.
     ///
-    /// When the machine stops, all holders stop with it. A release, an extension or a clean-up that
-    /// is lost then leaves a lock that nobody uses, which ends with its TTL.
+    /// When the machine stops, all holders stop with it. If a release, an extension or a clean-up is lost then, what
+    /// remains is a lock that nobody uses and that ends with its TTL.
     Write(Durability),
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// `operation`, and where its answer is to be sent.
+    /// A job that runs `operation` and sends its answer.
     pub(super) fn new<T: Send + 'static>(
         effect: Effect,
         deadline: Instant,
@@ -61,7 +61,7 @@ impl Job {
 }
 
 trait Work: Send {
-    /// Does it; the error says whether something is wrong with the database.
+    /// Runs the operation. The error shows whether something is wrong with the database.
     fn run(&mut self, store: &Store) -> Result<(), Error>;
     /// Sends the result, or the error when the transaction failed.
     fn settle(self: Box<Self>, end: Result<(), Error>);
@@ -91,12 +91,12 @@ where
 
     fn settle(self: Box<Self>, end: Result<(), Error>) {
         let answer = match (self.result, end) {
-            // What failed by itself has its own reason.
+            // An operation that failed keeps its own error.
             (Some(Err(error)), _) | (_, Err(error)) => Err(error),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (None, Ok(())) => Err(Error::new(ErrorKind::Internal, "operation was not run")),
         };
-        // Nobody waits any more: an acquisition then is undone by who gave it up.
+        // Fails if nobody waits any more: whoever gave an acquisition up also undoes it.
         let _ = self.reply.send(answer);
     }
 
@@ -105,8 +105,8 @@ where
     }
 }
 
-/// Runs jobs until all senders are gone. What has queued up while one transaction was written to the
-/// disk shares the next: that is what makes many locks at a time cheap.
+/// Runs jobs until all senders are gone. Jobs that queue up while one transaction is written to the disk share the
+/// next one, which makes many locks at a time cheap.
 pub(super) fn serve(config: &SqliteConfig, clock: &Arc<dyn Clock>, jobs: &Receiver<Job>) {
     let mut store = None;
     while let Ok(first) = jobs.recv() {
@@ -121,7 +121,7 @@ pub(super) fn serve(config: &SqliteConfig, clock: &Arc<dyn Clock>, jobs: &Receiv
         if sound || !open.store.is_file() {
             store = Some(open.store);
         } else {
-            // The next operation opens the file again and sees what has become of it.
+            // The next operation opens the file again, and reports what is wrong with it.
             open.store.abandon();
         }
     }
@@ -135,7 +135,7 @@ struct Open {
     batch: Vec<Job>,
 }
 
-/// The store that is open, or a new one; when there is none to have, the batch gets the error.
+/// The open store, or a newly opened one. If it cannot be opened, all jobs of the batch get the error.
 fn open(
     config: &SqliteConfig,
     clock: &Arc<dyn Clock>,
@@ -155,7 +155,7 @@ fn open(
     }
 }
 
-/// Runs the reads, then the writes in one transaction. `false` if the connection should not be used again.
+/// Runs the reads, then the writes in one transaction. `false` if the connection must not be used again.
 fn run(store: &mut Store, batch: Vec<Job>) -> bool {
     let (reads, writes): (Vec<_>, Vec<_>) = batch
         .into_iter()
@@ -191,7 +191,7 @@ fn write(store: &mut Store, mut jobs: Vec<Job>) -> bool {
         let done = job.work.run(store);
         sound &= is_sound(&done);
         if let (Err(error), false) = (done, store.in_transaction()) {
-            // SQLite has rolled back what the others did, too.
+            // SQLite has rolled back the other jobs' writes too.
             fail_all(jobs, &error);
             return false;
         }
@@ -204,7 +204,7 @@ fn write(store: &mut Store, mut jobs: Vec<Job>) -> bool {
     sound & committed
 }
 
-/// Whether the database is fine: errors of the caller's making say nothing about it.
+/// Whether the database is fine: errors that the caller caused say nothing about it.
 fn is_sound(done: &Result<(), Error>) -> bool {
     done.as_ref().map_or_else(
         |error| error.kind() == ErrorKind::InvalidArgument,

@@ -20,9 +20,9 @@ mod limits;
 mod load;
 mod lost;
 mod mediator;
+mod quota;
 mod races;
 mod schema;
-mod share;
 mod silence;
 mod stage;
 #[path = "../support/mod.rs"]
@@ -41,9 +41,9 @@ fn main() -> ExitCode {
         ("labels", labels::TESTS),
         ("limits", limits::TESTS),
         ("lost", lost::TESTS),
+        ("quota", quota::TESTS),
         ("races", races::TESTS),
         ("schema", schema::TESTS),
-        ("share", share::TESTS),
         ("silence", silence::TESTS),
         ("texts", texts::TESTS),
         ("waits", waits::TESTS),

@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::lock_id::LockId;
 use crate::redis::plan::{ClientPrefix, Form, Names};
 use crate::redis::scripts::Scripts;
-use crate::redis::stream::Place;
+use crate::redis::stream::Endpoint;
 
 const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 const LIMIT: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ impl Stage {
     /// The stream takes `capacity` bytes before the server reads.
     fn new(capacity: usize) -> Self {
         let (server, client) = duplex(capacity);
-        let stream = Limited::new(Box::new(client), Place::Unix("here".to_owned()));
+        let stream = Limited::new(Box::new(client), Endpoint::Unix("here".to_owned()));
         let pipeline = Arc::new(Pipeline::new(stream, vec!["password".to_owned()]));
         let read = Arc::clone(&pipeline);
         let reader = tokio::spawn(async move {

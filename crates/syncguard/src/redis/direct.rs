@@ -1,4 +1,4 @@
-//! Scripts over a connection of our own.
+//! The transport over a connection of our own, not through somebody else's client.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;
 
-/// The longest that calls wait for a server that refuses connections: it may be restarting.
+/// How long calls wait, at most, while the server refuses connections, because it may be restarting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Scripts over one connection, which is made when it is needed.
-pub(super) struct NativeTransport {
+/// Runs scripts over one connection, which is made when it is needed.
+pub(super) struct DirectTransport {
     link: Link<Dialer>,
 }
 
-impl NativeTransport {
+impl DirectTransport {
     /// Does no I/O.
     pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
         let operation_timeout = config.locks.operation_timeout;
@@ -39,7 +39,7 @@ impl NativeTransport {
 }
 
 #[async_trait]
-impl Transport for NativeTransport {
+impl Transport for DirectTransport {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
         let mut answer = self.call(Form::Hash, &plan).await?;
         if let Answer::NoScript = answer {
@@ -76,14 +76,14 @@ impl Transport for NativeTransport {
     }
 }
 
-impl Drop for NativeTransport {
+impl Drop for DirectTransport {
     fn drop(&mut self) {
         self.link.close();
     }
 }
 
-impl fmt::Debug for NativeTransport {
+impl fmt::Debug for DirectTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NativeTransport").finish_non_exhaustive()
+        f.debug_struct("DirectTransport").finish_non_exhaustive()
     }
 }

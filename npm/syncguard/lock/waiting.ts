@@ -1,4 +1,4 @@
-/** Waiting for a lock, on any backend: the core decides, this drives. */
+/** Waits for a lock, on any backend. The core decides when to try again; the loop is here. */
 
 import { core } from "../native/core.js";
 import { addContext, LockError } from "../native/errors.js";
@@ -30,7 +30,7 @@ export type AcquisitionRequest = {
 };
 
 type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & { owner?: string };
-type Rules = ReturnType<typeof core.createAcquisition>;
+type RetryState = ReturnType<typeof core.createRetryState>;
 
 const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
 
@@ -45,16 +45,16 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
 ): Promise<AcquireOk<C>> {
   const acquisition = request.acquisition ?? undefined;
   const user = readSignal(request.signal);
-  // Rules of its own only where something differs from the defaults, or once there is something to decide.
-  let rules: Rules | undefined;
+  // Most locks are granted at the first attempt with the default options: these need no state in the core.
+  let retry: RetryState | undefined;
   let acquisitionSignal: AbortSignal | undefined;
   if (acquisition !== undefined) {
     checkObject(acquisition, "acquisition");
     warnOfUnknown(acquisition, OPTIONS);
     acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
-    if (differsFromDefaults(acquisition)) rules = createRules(acquisition, request.key);
+    if (differsFromDefaults(acquisition)) retry = createRetryState(acquisition, request.key);
   }
-  // Whoever does not check keys need not normalise them either: two spellings of a key are one lock.
+  // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
   const key = checksKeys(backend) ? request.key : core.normalizeAndValidateKey(request.key);
 
   const cancellation = watchSignals(user, acquisitionSignal, key);
@@ -62,11 +62,11 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     cancellation?.check();
     const startMs = Date.now();
     let elapsedMs = 0;
-    // The last that says something of the store.
+    // The last failure that was more than an attempt cut short by its time limit.
     let remembered: LockError | undefined;
     for (;;) {
       const limitMs =
-        rules === undefined ? LOCK_DEFAULTS.timeoutMs : rules.attemptTimeoutMs(elapsedMs);
+        retry === undefined ? LOCK_DEFAULTS.timeoutMs : retry.attemptTimeoutMs(elapsedMs);
       let failure: LockError | null = null;
       try {
         const result = await attempt(backend, key, request, cancellation, limitMs);
@@ -75,12 +75,12 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
         cancellation?.check();
         failure = toLockError(error, key);
       }
-      rules ??= createRules(undefined, key);
+      retry ??= createRetryState(undefined, key);
       elapsedMs = Date.now() - startMs;
-      if (failure !== null && (remembered === undefined || !rules.isCut(failure.code, elapsedMs))) {
+      if (failure !== null && (remembered === undefined || !retry.isCut(failure.code, elapsedMs))) {
         remembered = failure;
       }
-      const delayMs = decide(rules, failure, remembered, elapsedMs, key);
+      const delayMs = decide(retry, failure, remembered, elapsedMs, key);
       if (cancellation === undefined) await sleep(delayMs);
       else await cancellation.sleep(delayMs);
       cancellation?.check();
@@ -91,7 +91,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   }
 }
 
-/** Tries once. A lock that is granted after the cancellation is released. */
+/** Tries once. If the lock is granted after the cancellation, it is released. */
 async function attempt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   key: string,
@@ -122,7 +122,7 @@ async function attempt<C extends BackendCapabilities>(
 }
 
 function decide(
-  rules: Rules,
+  retry: RetryState,
   failure: LockError | null,
   remembered: LockError | undefined,
   elapsedMs: number,
@@ -130,19 +130,19 @@ function decide(
 ): number {
   let decision: number | string;
   try {
-    decision = rules.after(failure && failure.code, elapsedMs, Math.random());
+    decision = retry.after(failure && failure.code, elapsedMs, Math.random());
   } catch (error) {
     throw addContext(error, key);
   }
   if (typeof decision === "number") return decision;
-  // Waiting on does not help.
+  // The core gives up because the store failed.
   if (remembered === undefined) throw new LockError("Internal", "no attempt has failed", { key });
   if (decision === "") throw remembered;
   const { code, message, context, cause } = remembered;
   throw new LockError(code, decision + message, { key, ...context, cause });
 }
 
-function createRules(acquisition: AcquisitionOptions | undefined, key: string): Rules {
+function createRetryState(acquisition: AcquisitionOptions | undefined, key: string): RetryState {
   const policy = mergeAcquisitionConfig(acquisition);
   for (const name of ["maxRetries", "retryDelayMs", "timeoutMs"] as const) {
     if (typeof policy[name] !== "number") throw invalid(`${name} must be a number`);
@@ -151,7 +151,7 @@ function createRules(acquisition: AcquisitionOptions | undefined, key: string): 
     if (typeof policy[name] !== "string") throw invalid(`${name} must be a string`);
   }
   try {
-    return core.createAcquisition(policy);
+    return core.createRetryState(policy);
   } catch (error) {
     throw addContext(error, key);
   }
@@ -167,7 +167,7 @@ function sleep(delayMs: number): Promise<void> {
   });
 }
 
-/** The result, if it has the form that the contract asks for: backends may be written by anyone. */
+/** The result if it is well-formed, else an error: anyone may have written the backend. */
 function checkResult<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   result: AcquireResult<C>,
@@ -190,7 +190,7 @@ function checkResult<C extends BackendCapabilities>(
   throw new LockError("Internal", "the backend returned a malformed acquire result", { key });
 }
 
-/** What a backend fails with as a LockError. An error of its own keeps its words: they are its author's. */
+/** A backend's failure as a LockError. The message of a foreign error is kept. */
 function toLockError(error: unknown, key: string): LockError {
   if (error instanceof LockError) return error;
   const message =
@@ -202,21 +202,21 @@ function toLockError(error: unknown, key: string): LockError {
   return new LockError("Internal", message, { key, cause: error });
 }
 
-// What lock() and the backends of this package tell each other out of users' sight.
+// What lock() and the backends of this package tell each other, hidden from users.
 
 type LimitedAttempt = { readonly "syncguard.attemptTimeoutMs"?: number };
 
 /**
- * Tells how long an attempt may take, in milliseconds, so that it ends in time when the store hangs. Not enumerable:
- * backends that do not know it see `{ key, ttlMs, signal }`.
+ * Tells the backend how long the attempt may take, in milliseconds, so that it ends in time when the store hangs. Not
+ * enumerable: other backends see `{ key, ttlMs, signal }`.
  */
 function limitAttempt(args: object, limitMs: number): void {
   Object.defineProperty(args, "syncguard.attemptTimeoutMs", { value: limitMs });
 }
 
 /**
- * How long an attempt may take, if that was told. Under a name and not under a symbol: V8 caches that most arguments do
- * not have it only for names.
+ * How long an attempt may take, if `lock()` has set a limit. The property has a string name and not a symbol, because only
+ * for string names does V8 cache that most arguments lack it.
  */
 export function attemptTimeoutMs(args: object): number | undefined {
   return (args as LimitedAttempt)["syncguard.attemptTimeoutMs"];

@@ -1,24 +1,23 @@
 //! When to try again: the one set of rules for waiting on a lock.
 //!
-//! [`Acquisition`] decides and does nothing else. It has no clock, no random numbers and no timer:
-//! whoever drives it brings them, so that [`lock`](crate::lock) and a loop in another language follow
-//! the same rules.
+//! [`RetryState`] only decides. It has no clock, no random numbers and no timer: the loop that waits passes
+//! them in. So [`lock`](crate::lock) and the loop in JavaScript follow the same rules.
 
 use crate::error::{Error, ErrorKind};
 
-/// The longest wait that every timer can take, in milliseconds: 2³¹ - 1.
+/// The longest wait that every timer supports, in milliseconds: 2³¹ - 1.
 const LONGEST_WAIT_MS: f64 = 2_147_483_647.0;
 
-/// How the wait between two attempts grows.
+/// How the wait between two attempts changes from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backoff {
     /// It doubles each time.
     Exponential,
-    /// It stays.
+    /// It stays the same.
     Fixed,
 }
 
-/// How much of a wait is left to chance, so that waiters do not come back all at once.
+/// How much of a wait is random, so that waiters do not all try again at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jitter {
     /// Half of it.
@@ -29,16 +28,16 @@ pub enum Jitter {
     None,
 }
 
-/// How long and how often to try, as the option `acquisition` in JavaScript. Times in milliseconds.
+/// How long and how often to try: the option `acquisition` in JavaScript. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
     /// Attempts after the first; infinity for no limit.
     pub max_retries: f64,
-    /// The wait before the first of them.
+    /// The wait before the first retry.
     pub retry_delay_ms: f64,
-    /// How it grows.
+    /// How the wait grows.
     pub backoff: Backoff,
-    /// How it scatters.
+    /// How much of the wait is random.
     pub jitter: Jitter,
     /// How long to wait in all; infinity for no limit.
     pub timeout_ms: f64,
@@ -75,11 +74,11 @@ impl RetryPolicy {
         Ok(())
     }
 
-    /// The wait before retry `number` (from 1), scattered by `random` in [0, 1).
+    /// The wait before retry `number` (from 1), with `random` from [0, 1) for the jitter.
     fn delay_ms(&self, number: u32, random: f64) -> f64 {
         let delay = match self.backoff {
             Backoff::Fixed => self.retry_delay_ms,
-            // Infinity after many retries is as good as any other wait past the time left.
+            // May become infinity after many retries. That is fine: `after` cuts it to the time left.
             Backoff::Exponential => self.retry_delay_ms * f64::from(number - 1).exp2(),
         };
         match self.jitter {
@@ -90,24 +89,24 @@ impl RetryPolicy {
     }
 }
 
-/// What an attempt came to, other than a lock.
+/// Why an attempt gave no lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setback {
+pub enum FailedAttempt {
     /// Somebody holds it.
     Locked,
-    /// The store failed.
-    Failed(ErrorKind),
+    /// The store failed with an error of this kind.
+    Error(ErrorKind),
 }
 
 /// What to do next.
 #[derive(Debug)]
 pub enum Step {
-    /// Wait that long, or until something says that the lock may be free, then try again.
+    /// Wait that long, or until a hint that the lock may be free, then try again.
     Wait {
         /// Milliseconds.
         delay_ms: f64,
     },
-    /// Stop: waiting on is pointless or takes too long.
+    /// Stop trying: it is pointless, or takes too long.
     GiveUp(GiveUp),
 }
 
@@ -116,63 +115,64 @@ pub enum Step {
 pub enum GiveUp {
     /// Others held the lock for too long: report this error.
     Contention(Error),
-    /// The store failed: report the last failure that was [worth remembering](Acquisition::is_cut).
+    /// The store failed: report the last failure that was not [cut short](RetryState::is_cut).
     Failed {
-        /// What to put before its message: how long it was tried and how often. Empty when that says nothing.
+        /// What to put before its message: for how long and how often it was tried. Empty after a single
+        /// attempt, and after an error that is not worth a retry.
         effort: String,
     },
 }
 
-/// One acquisition: at most `max_retries` retries while `timeout_ms` lasts.
+/// How far the waiting for one lock has come: at most `max_retries` retries within `timeout_ms`.
 ///
-/// The first attempt is made at once. After each that gave no lock, [`after`](Self::after) says
-/// whether to wait and for how long; after the wait, or when woken before, comes the next attempt.
-/// A wait never reaches past the time limit, and an attempt follows each wait.
+/// The first attempt is made at once. After each attempt that gave no lock, [`after`](Self::after) says
+/// whether to wait and for how long. The next attempt follows the wait, or ends it early if something hints
+/// that the lock may be free. No wait goes past the time limit, and an attempt follows every wait.
 #[derive(Debug)]
-pub struct Acquisition {
+pub struct RetryState {
     policy: RetryPolicy,
     retries: u32,
-    /// When the attempt under way is to end, at the latest.
+    /// When the current attempt reaches its own time limit, in milliseconds after the start.
     attempt_ends_ms: f64,
-    known: Known,
+    last_seen: LastSeen,
 }
 
-/// What the last attempt that was not cut short showed.
+/// What the last attempt that was not cut short has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum LastSeen {
     Nothing,
     Contention,
     Failure,
 }
 
-impl Acquisition {
-    /// Starts one.
+impl RetryState {
+    /// The state before the first attempt.
     ///
     /// # Errors
     /// As [`RetryPolicy::validate`].
     pub fn new(policy: RetryPolicy) -> Result<Self, Error> {
         policy.validate()?;
-        let mut acquisition = Self {
+        let mut state = Self {
             policy,
             retries: 0,
             attempt_ends_ms: 0.0,
-            known: Known::Nothing,
+            last_seen: LastSeen::Nothing,
         };
-        acquisition.attempt_timeout_ms(0.0);
-        Ok(acquisition)
+        state.attempt_timeout_ms(0.0);
+        Ok(state)
     }
 
     /// Decides after an attempt that gave no lock, `elapsed_ms` after the start, with `random` from [0, 1).
     ///
-    /// Only errors of kinds that can pass by themselves are worth another attempt
+    /// After an error, it tries again only if the kind of error can pass by itself
     /// ([`ErrorKind::is_transient`]).
-    pub fn after(&mut self, setback: Setback, elapsed_ms: f64, random: f64) -> Step {
-        self.known = match setback {
-            Setback::Locked => Known::Contention,
-            Setback::Failed(kind) if !self.is_cut(kind, elapsed_ms) => Known::Failure,
-            Setback::Failed(_) => self.known,
+    pub fn after(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
+        self.last_seen = match attempt {
+            FailedAttempt::Locked => LastSeen::Contention,
+            FailedAttempt::Error(kind) if !self.is_cut(kind, elapsed_ms) => LastSeen::Failure,
+            FailedAttempt::Error(_) => self.last_seen,
         };
-        if let Setback::Failed(kind) = setback
+        if let FailedAttempt::Error(kind) = attempt
             && !kind.is_transient()
         {
             let effort = String::new();
@@ -181,15 +181,15 @@ impl Acquisition {
         let left_ms = self.policy.timeout_ms - elapsed_ms;
         let is_last = f64::from(self.retries) >= self.policy.max_retries;
         if is_last || left_ms <= 0.0 {
-            return Step::GiveUp(match self.known {
-                Known::Contention if is_last => {
+            return Step::GiveUp(match self.last_seen {
+                LastSeen::Contention if is_last => {
                     GiveUp::Contention(too_often(self.effort(elapsed_ms)))
                 }
-                Known::Contention => GiveUp::Contention(too_late(elapsed_ms)),
-                Known::Failure | Known::Nothing if self.retries == 0 => GiveUp::Failed {
+                LastSeen::Contention => GiveUp::Contention(too_late(elapsed_ms)),
+                LastSeen::Failure | LastSeen::Nothing if self.retries == 0 => GiveUp::Failed {
                     effort: String::new(),
                 },
-                Known::Failure | Known::Nothing => GiveUp::Failed {
+                LastSeen::Failure | LastSeen::Nothing => GiveUp::Failed {
                     effort: format!("gave up after {}: ", self.effort(elapsed_ms)),
                 },
             });
@@ -202,7 +202,7 @@ impl Acquisition {
     }
 
     /// How long the next attempt may take, `elapsed_ms` after the start: the time left, and never
-    /// less than it takes to ask a store that is near.
+    /// less than a nearby store needs to answer.
     pub fn attempt_timeout_ms(&mut self, elapsed_ms: f64) -> f64 {
         const SHORTEST_MS: f64 = 100.0;
         let limit_ms = (self.policy.timeout_ms - elapsed_ms).max(SHORTEST_MS);
@@ -210,11 +210,11 @@ impl Acquisition {
         limit_ms
     }
 
-    /// Whether an attempt that failed so, `elapsed_ms` after the start, was cut short by
-    /// [its own limit](Self::attempt_timeout_ms). Such a failure says nothing of the store: whoever
-    /// remembers one from before reports that.
+    /// Whether an attempt that failed with this kind of error, `elapsed_ms` after the start, was cut short
+    /// by [its own time limit](Self::attempt_timeout_ms). Such a failure says nothing about the store, so
+    /// callers report an earlier failure instead, if there was one.
     pub fn is_cut(&self, kind: ErrorKind, elapsed_ms: f64) -> bool {
-        // Timers may be early by a part of a millisecond, and clocks show whole ones.
+        // Timers may fire a fraction of a millisecond early, and clocks in JavaScript show whole ones.
         kind == ErrorKind::NetworkTimeout && elapsed_ms + 1.0 >= self.attempt_ends_ms
     }
 
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LOCKED: Setback = Setback::Locked;
+    const LOCKED: FailedAttempt = FailedAttempt::Locked;
 
     fn policy(backoff: Backoff, jitter: Jitter) -> RetryPolicy {
         RetryPolicy {
@@ -255,9 +255,9 @@ mod tests {
     }
 
     fn waits(policy: RetryPolicy, random: f64, count: usize) -> Vec<f64> {
-        let mut acquisition = Acquisition::new(policy).unwrap();
+        let mut state = RetryState::new(policy).unwrap();
         (0..count)
-            .map(|_| match acquisition.after(LOCKED, 0.0, random) {
+            .map(|_| match state.after(LOCKED, 0.0, random) {
                 Step::Wait { delay_ms } => delay_ms,
                 Step::GiveUp(_) => panic!("gave up"),
             })
@@ -285,16 +285,13 @@ mod tests {
 
     #[test]
     fn retries_are_counted() {
-        let mut acquisition = Acquisition::new(RetryPolicy {
+        let mut state = RetryState::new(RetryPolicy {
             max_retries: 1.0,
             ..RetryPolicy::default()
         })
         .unwrap();
-        assert!(matches!(
-            acquisition.after(LOCKED, 0.0, 0.0),
-            Step::Wait { .. }
-        ));
-        let Step::GiveUp(GiveUp::Contention(error)) = acquisition.after(LOCKED, 70.2, 0.0) else {
+        assert!(matches!(state.after(LOCKED, 0.0, 0.0), Step::Wait { .. }));
+        let Step::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 70.2, 0.0) else {
             panic!("expected contention");
         };
         assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
@@ -306,12 +303,12 @@ mod tests {
 
     #[test]
     fn time_runs_out() {
-        let mut acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
-        let Step::Wait { delay_ms } = acquisition.after(LOCKED, 4990.0, 0.0) else {
+        let mut state = RetryState::new(RetryPolicy::default()).unwrap();
+        let Step::Wait { delay_ms } = state.after(LOCKED, 4990.0, 0.0) else {
             panic!("expected a wait");
         };
         assert_eq!(delay_ms, 10.0);
-        let Step::GiveUp(GiveUp::Contention(error)) = acquisition.after(LOCKED, 5000.4, 0.0) else {
+        let Step::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 5000.4, 0.0) else {
             panic!("expected contention");
         };
         assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
@@ -324,14 +321,10 @@ mod tests {
     #[test]
     fn passing_failures_are_retried_and_the_effort_is_told() {
         for kind in [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout] {
-            let mut acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
-            let failed = Setback::Failed(kind);
-            assert!(matches!(
-                acquisition.after(failed, 0.0, 0.0),
-                Step::Wait { .. }
-            ));
-            let Step::GiveUp(GiveUp::Failed { effort }) = acquisition.after(failed, 5012.0, 0.0)
-            else {
+            let mut state = RetryState::new(RetryPolicy::default()).unwrap();
+            let failed = FailedAttempt::Error(kind);
+            assert!(matches!(state.after(failed, 0.0, 0.0), Step::Wait { .. }));
+            let Step::GiveUp(GiveUp::Failed { effort }) = state.after(failed, 5012.0, 0.0) else {
                 panic!("expected a failure");
             };
             assert_eq!(effort, "gave up after 5012 ms and 2 attempts: ");
@@ -341,9 +334,9 @@ mod tests {
             ErrorKind::Internal,
             ErrorKind::Aborted,
         ] {
-            let mut acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
+            let mut state = RetryState::new(RetryPolicy::default()).unwrap();
             let Step::GiveUp(GiveUp::Failed { effort }) =
-                acquisition.after(Setback::Failed(kind), 0.0, 0.0)
+                state.after(FailedAttempt::Error(kind), 0.0, 0.0)
             else {
                 panic!("expected a failure");
             };
@@ -353,8 +346,8 @@ mod tests {
 
     #[test]
     fn an_attempt_cut_short_hides_nothing() {
-        let refused = Setback::Failed(ErrorKind::ServiceUnavailable);
-        let timed_out = Setback::Failed(ErrorKind::NetworkTimeout);
+        let refused = FailedAttempt::Error(ErrorKind::ServiceUnavailable);
+        let timed_out = FailedAttempt::Error(ErrorKind::NetworkTimeout);
         // What came before, and whether the end is contention.
         for (before, is_contention) in [
             (vec![], false),
@@ -364,16 +357,16 @@ mod tests {
             (vec![refused, LOCKED], true),
             (vec![timed_out], false),
         ] {
-            let mut acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
-            for setback in &before {
-                assert_eq!(acquisition.attempt_timeout_ms(1000.0), 4000.0);
-                acquisition.after(*setback, 1000.0, 0.0);
+            let mut state = RetryState::new(RetryPolicy::default()).unwrap();
+            for attempt in &before {
+                assert_eq!(state.attempt_timeout_ms(1000.0), 4000.0);
+                state.after(*attempt, 1000.0, 0.0);
             }
-            assert_eq!(acquisition.attempt_timeout_ms(4950.0), 100.0);
-            assert!(acquisition.is_cut(ErrorKind::NetworkTimeout, 5049.5));
-            assert!(!acquisition.is_cut(ErrorKind::NetworkTimeout, 5000.0));
-            assert!(!acquisition.is_cut(ErrorKind::ServiceUnavailable, 5051.0));
-            let Step::GiveUp(end) = acquisition.after(timed_out, 5050.0, 0.0) else {
+            assert_eq!(state.attempt_timeout_ms(4950.0), 100.0);
+            assert!(state.is_cut(ErrorKind::NetworkTimeout, 5049.5));
+            assert!(!state.is_cut(ErrorKind::NetworkTimeout, 5000.0));
+            assert!(!state.is_cut(ErrorKind::ServiceUnavailable, 5051.0));
+            let Step::GiveUp(end) = state.after(timed_out, 5050.0, 0.0) else {
                 panic!("expected an end");
             };
             assert_eq!(
@@ -383,8 +376,8 @@ mod tests {
             );
         }
         // The first attempt has a limit that nobody need ask for.
-        let acquisition = Acquisition::new(RetryPolicy::default()).unwrap();
-        assert!(acquisition.is_cut(ErrorKind::NetworkTimeout, 5000.0));
+        let state = RetryState::new(RetryPolicy::default()).unwrap();
+        assert!(state.is_cut(ErrorKind::NetworkTimeout, 5000.0));
     }
 
     #[test]
@@ -442,7 +435,7 @@ mod tests {
             ),
         ];
         for (policy, field) in bad {
-            let error = Acquisition::new(policy).unwrap_err();
+            let error = RetryState::new(policy).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.message().starts_with(field), "{error}");
         }
@@ -456,7 +449,7 @@ mod tests {
             retries in 0u32..2000,
             timeout in prop_oneof![0.0..10_000.0f64, Just(f64::INFINITY)],
         ) {
-            let mut acquisition = Acquisition {
+            let mut state = RetryState {
                 policy: RetryPolicy {
                     max_retries: f64::INFINITY,
                     timeout_ms: timeout,
@@ -464,9 +457,9 @@ mod tests {
                 },
                 retries,
                 attempt_ends_ms: 0.0,
-                known: Known::Nothing,
+                last_seen: LastSeen::Nothing,
             };
-            match acquisition.after(LOCKED, elapsed, random) {
+            match state.after(LOCKED, elapsed, random) {
                 Step::Wait { delay_ms } => {
                     prop_assert!((0.0..=LONGEST_WAIT_MS).contains(&delay_ms));
                     prop_assert!(elapsed + delay_ms <= timeout + 1e-9);

@@ -1,6 +1,6 @@
-//! Whether a connection still gives answers.
+//! Whether a connection still gets answers.
 //!
-//! A server that vanished without a word would keep calls waiting for as long as TCP does, which is
+//! If a server vanished without closing the connection, calls would wait until TCP gives up, which takes
 //! many minutes.
 
 use std::future::Future;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// What goes over a connection, counted.
+/// Counts the calls and the answers of one connection.
 #[derive(Default)]
-pub(super) struct Pulse {
+pub(super) struct Liveness {
     sent: AtomicU64,
     answered: AtomicU64,
     watched: AtomicBool,
     wake: Notify,
 }
 
-impl Pulse {
+impl Liveness {
     pub(super) fn sent(&self) {
         self.sent.fetch_add(1, SeqCst);
         if !self.watched.load(SeqCst) && !self.watched.swap(true, SeqCst) {
@@ -39,8 +39,8 @@ impl Pulse {
         (self.sent.load(SeqCst), self.answered.load(Relaxed))
     }
 
-    /// Completes when there are calls, but no answers for `patience`, and `is_alive` does not hold
-    /// either. Sleeps for as long as nothing is sent.
+    /// Completes when the connection is lost: calls wait, no answer has come for `patience`, and `is_alive`
+    /// says no as well. While nothing is sent, it sleeps and costs nothing.
     pub(super) async fn stops<F: Future<Output = bool>>(
         &self,
         patience: Duration,
@@ -52,7 +52,8 @@ impl Pulse {
                 let (sent, answered) = self.read();
                 sleep(patience).await;
                 let now = self.read();
-                // Calls that were given up are never counted as answered: ask before judging.
+                // Calls whose callers gave up are never counted as answered, and a server may be slow, so
+                // silence alone proves nothing: ask.
                 if now.1 == answered
                     && sent > answered
                     && !is_alive().await
@@ -62,7 +63,7 @@ impl Pulse {
                 }
                 if now == (sent, answered) {
                     self.watched.store(false, SeqCst);
-                    // A call that came just before that has not woken anybody.
+                    // A call that was sent just before this line has not notified anybody.
                     if self.read().0 == sent {
                         break;
                     }
@@ -81,40 +82,40 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    async fn stops_within(pulse: &Pulse, limit: Duration, alive: bool) -> bool {
-        let stops = pulse.stops(PATIENCE, || async move { alive });
+    async fn stops_within(liveness: &Liveness, limit: Duration, alive: bool) -> bool {
+        let stops = liveness.stops(PATIENCE, || async move { alive });
         timeout(limit, stops).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unanswered_call_tells() {
-        let pulse = Pulse::default();
-        pulse.sent();
+        let liveness = Liveness::default();
+        liveness.sent();
         let start = Instant::now();
-        assert!(stops_within(&pulse, PATIENCE * 9, false).await);
+        assert!(stops_within(&liveness, PATIENCE * 9, false).await);
         assert!(start.elapsed() <= PATIENCE * 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_connection_with_nothing_to_say_is_left_alone() {
-        let pulse = Pulse::default();
-        assert!(!stops_within(&pulse, PATIENCE * 9, false).await);
-        pulse.sent();
-        pulse.answered();
-        assert!(!stops_within(&pulse, PATIENCE * 9, false).await);
+        let liveness = Liveness::default();
+        assert!(!stops_within(&liveness, PATIENCE * 9, false).await);
+        liveness.sent();
+        liveness.answered();
+        assert!(!stops_within(&liveness, PATIENCE * 9, false).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_answers_when_asked_is_slow_and_not_gone() {
-        let pulse = Pulse::default();
-        pulse.sent();
-        assert!(!stops_within(&pulse, PATIENCE * 9, true).await);
+        let liveness = Liveness::default();
+        liveness.sent();
+        assert!(!stops_within(&liveness, PATIENCE * 9, true).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_after_many_answers_tells() {
-        let pulse = Arc::new(Pulse::default());
-        let busy = Arc::clone(&pulse);
+        let liveness = Arc::new(Liveness::default());
+        let busy = Arc::clone(&liveness);
         let load = tokio::spawn(async move {
             for _ in 0..50 {
                 busy.sent();
@@ -124,7 +125,7 @@ mod tests {
             // Given up by their callers, which is no answer.
             busy.sent();
         });
-        let stops = pulse.stops(PATIENCE, || async { false });
+        let stops = liveness.stops(PATIENCE, || async { false });
         let start = Instant::now();
         timeout(PATIENCE * 20, stops).await.unwrap();
         let silent_for = start.elapsed() - PATIENCE * 5;

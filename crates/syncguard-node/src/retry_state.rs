@@ -1,18 +1,18 @@
-//! The rules of waiting, driven by a loop in JavaScript.
+//! The retry rules of the core, for the loop in JavaScript that waits for a lock.
 
 use napi::Either;
 use napi_derive::napi;
 use syncguard::{
-    Acquisition as Core, Backoff, Error, ErrorKind, GiveUp, Jitter, RetryPolicy, Setback, Step,
+    Backoff, Error, ErrorKind, FailedAttempt, GiveUp, Jitter, RetryPolicy, RetryState as Core, Step,
 };
 
 use crate::error::{Code, thrown};
 
 #[napi]
-pub struct Acquisition(Core);
+pub struct RetryState(Core);
 
 #[napi]
-impl Acquisition {
+impl RetryState {
     #[napi(constructor)]
     pub fn new(
         max_retries: f64,
@@ -31,9 +31,9 @@ impl Acquisition {
         Core::new(policy).map(Self).map_err(thrown)
     }
 
-    /// After an attempt that gave no lock: the milliseconds to wait; or, when a failure is to be
-    /// reported, what to put before its message. Throws `AcquisitionTimeout` when others held the lock for
-    /// too long.
+    /// Decides after an attempt that gave no lock. A number is how many milliseconds to wait before the next
+    /// one. A text means to give up and report the failure, with this text before its message. Throws
+    /// `AcquisitionTimeout` when others held the lock for too long.
     #[napi]
     pub fn after(
         &mut self,
@@ -41,11 +41,11 @@ impl Acquisition {
         elapsed_ms: f64,
         random: f64,
     ) -> napi::Result<Either<f64, String>, Code> {
-        let setback = match failed_with {
-            None => Setback::Locked,
-            Some(code) => Setback::Failed(kind(&code)),
+        let attempt = match failed_with {
+            None => FailedAttempt::Locked,
+            Some(code) => FailedAttempt::Error(kind(&code)),
         };
-        match self.0.after(setback, elapsed_ms, random) {
+        match self.0.after(attempt, elapsed_ms, random) {
             Step::Wait { delay_ms } => Ok(Either::A(delay_ms)),
             Step::GiveUp(GiveUp::Contention(error)) => Err(thrown(error)),
             Step::GiveUp(GiveUp::Failed { effort }) => Ok(Either::B(effort)),
@@ -57,14 +57,15 @@ impl Acquisition {
         self.0.attempt_timeout_ms(elapsed_ms)
     }
 
-    /// Whether a failure says less than one before it, which is then to be reported.
+    /// Whether an attempt that failed so was only cut short by its own time limit. An earlier failure says
+    /// more and is to be reported instead.
     #[napi]
     pub fn is_cut(&self, failed_with: String, elapsed_ms: f64) -> bool {
         self.0.is_cut(kind(&failed_with), elapsed_ms)
     }
 }
 
-/// A code that the core does not know is nothing that passes by itself.
+/// The kind of a code. One that the core does not know counts as `Internal`, which is not tried again.
 fn kind(code: &str) -> ErrorKind {
     ErrorKind::from_name(code).unwrap_or(ErrorKind::Internal)
 }

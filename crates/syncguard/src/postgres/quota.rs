@@ -1,0 +1,143 @@
+//! How many connections one key may use at a time.
+//!
+//! Statements that wait for the same row in the server each hold a connection while they wait. Without
+//! a quota, a row that somebody's idle transaction has locked would use up the whole pool and so block
+//! every other key too.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What a statement may have to wait for in the server. Statements on different subjects do not wait for
+/// each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Subject<'a> {
+    /// Acquiring the lock on this storage key.
+    Key(&'a str),
+    /// Changing an existing lock, named by its lock id or storage key. An acquisition of the key may wait
+    /// for the same row, so one row can use up both quotas.
+    Row(&'a str),
+}
+
+/// The quotas of one pool: one for each subject in use.
+#[derive(Debug)]
+pub(super) struct Quotas {
+    per_key: usize,
+    per_row: usize,
+    hasher: RandomState,
+    /// By the hash of the subject. Two of the few subjects in use at a time hardly ever have the same; if
+    /// they do, they share a quota.
+    in_use: Mutex<HashMap<u64, Quota>>,
+}
+
+#[derive(Debug)]
+struct Quota {
+    permits: Arc<Semaphore>,
+    /// How many statements have a permit or wait for one.
+    users: usize,
+}
+
+/// Permission to use a connection for one statement on a subject, until this is dropped.
+pub(super) struct Permit<'a> {
+    quotas: &'a Quotas,
+    hash: u64,
+    _semaphore_permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Quotas {
+    /// For a pool of that many connections. A key may use half of them and a row another quarter, so a
+    /// locked row leaves a quarter to all other keys.
+    pub(super) fn new(connections: usize) -> Self {
+        Self {
+            per_key: (connections / 2).max(1),
+            per_row: (connections / 4).max(1),
+            hasher: RandomState::new(),
+            in_use: Mutex::default(),
+        }
+    }
+
+    /// Waits for a permit.
+    pub(super) async fn acquire(&self, subject: Subject<'_>) -> Permit<'_> {
+        let hash = self.hasher.hash_one(subject);
+        let most = match subject {
+            Subject::Key(_) => self.per_key,
+            Subject::Row(_) => self.per_row,
+        };
+        let permits = {
+            let mut in_use = self.lock();
+            let quota = in_use.entry(hash).or_insert_with(|| Quota {
+                permits: Arc::new(Semaphore::new(most)),
+                users: 0,
+            });
+            quota.users += 1;
+            Arc::clone(&quota.permits)
+        };
+        // Made before the wait, so that `users` is also right when this future is dropped while it waits.
+        let mut permit = Permit {
+            quotas: self,
+            hash,
+            _semaphore_permit: None,
+        };
+        permit._semaphore_permit = permits.acquire_owned().await.ok();
+        permit
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Quota>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut quota) = self.quotas.lock().entry(self.hash) {
+            quota.get_mut().users -= 1;
+            if quota.get().users == 0 {
+                quota.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    async fn waits(future: &mut std::pin::Pin<&mut impl Future<Output = Permit<'_>>>) -> bool {
+        poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
+    }
+
+    #[tokio::test]
+    async fn one_key_gets_its_quota_and_leaves_the_rest() {
+        let quotas = Quotas::new(4);
+        let first = quotas.acquire(Subject::Key("a")).await;
+        let _second = quotas.acquire(Subject::Key("a")).await;
+        let mut third = pin!(quotas.acquire(Subject::Key("a")));
+        assert!(waits(&mut third).await);
+        let _other = quotas.acquire(Subject::Key("b")).await;
+        let _row = quotas.acquire(Subject::Row("a")).await;
+        let mut second_per_row = pin!(quotas.acquire(Subject::Row("a")));
+        assert!(waits(&mut second_per_row).await);
+        drop(first);
+        third.await;
+    }
+
+    #[tokio::test]
+    async fn no_quota_is_kept_that_nobody_uses_or_waits_for() {
+        let quotas = Quotas::new(1);
+        let first = quotas.acquire(Subject::Key("a")).await;
+        {
+            let mut second = pin!(quotas.acquire(Subject::Key("a")));
+            assert!(waits(&mut second).await);
+        }
+        drop(first);
+        assert!(quotas.lock().is_empty());
+        drop(quotas.acquire(Subject::Key("a")).await);
+        assert!(quotas.lock().is_empty());
+    }
+}
