@@ -144,7 +144,7 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        self.environment.mailbox.abandon();
+        self.environment.end();
     }
 }
 

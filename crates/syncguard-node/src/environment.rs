@@ -40,6 +40,13 @@ impl Environment {
         self.mailbox.hand_over();
     }
 
+    /// Gives back what nobody will fetch any more. What was not handed over is dropped; what a backend has
+    /// kept goes out, so that its answer comes and is given back as well.
+    pub(crate) fn end(&self) {
+        self.mailbox.abandon();
+        self.flush();
+    }
+
     /// Counts an operation that starts; the process stays alive until it is drained, and what it leaves
     /// to be done in the background is done.
     pub(crate) fn begin(&self, env: &Env) -> Result<(), Error> {

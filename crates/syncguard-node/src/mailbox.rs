@@ -153,8 +153,10 @@ impl Mailbox {
         lock(&self.finished).abandoned || self.wake.aborted()
     }
 
-    /// Gives back what nobody will fetch.
+    /// Gives back what nobody will fetch, and drops what was not handed over.
     pub(crate) fn abandon(&self) {
+        let unstarted = mem::take(&mut *lock(&self.kept));
+        drop(unstarted);
         let left = {
             let mut finished = lock(&self.finished);
             finished.abandoned = true;

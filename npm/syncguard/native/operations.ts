@@ -250,13 +250,16 @@ function begin<T extends Result>(
     waiting[operation] = resolve as (result: Result) => void;
     if (isKept && !willFlush) {
       willFlush = true;
-      // After what else this turn of the event loop starts.
-      process.nextTick(flush);
+      // After what else starts now: the continuations of one batch of completions are queued already.
+      void NOW.then(flush);
     }
   });
 }
 
 let willFlush = false;
+
+/** A promise and not `process.nextTick`, which users' tests may have replaced by a fake one. */
+const NOW = Promise.resolve();
 
 function flush(): void {
   willFlush = false;

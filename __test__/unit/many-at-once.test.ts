@@ -1,4 +1,4 @@
-// Many operations at once: they cross between the threads in portions.
+// Many operations at once: they cross between the threads in batches.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { getByKeyRaw, type SyncGuardBackend } from "syncguard";
@@ -24,7 +24,7 @@ test.each([5, 16, 64, 300, 1_000])("%i at once are all carried out", async (coun
       results.map(async (result) => (result.ok ? await result.release() : undefined)),
     );
     expect(released).toEqual(released.map(() => ({ ok: true })));
-    // A lone one after a crowd waits for nobody.
+    // A lone one after many waits for nobody.
     expect(await backend.isLocked({ key: "key:0" })).toBe(false);
   }
 });
@@ -59,4 +59,23 @@ test("bad input among them fails alone", async () => {
   const failure = await lockError(acquire("ü".repeat(257)));
   expect(failure.code).toBe("InvalidArgument");
   expect(failure.message).toContain("512 bytes");
+});
+
+test("operations that start together need nothing that users' tests replace", async () => {
+  const { nextTick } = process;
+  const { setImmediate, setTimeout, queueMicrotask } = globalThis;
+  const never = () => undefined;
+  let results: Promise<boolean[]>;
+  try {
+    process.nextTick = never;
+    Object.assign(globalThis, { setImmediate: never, setTimeout: never, queueMicrotask: never });
+    const keys = Array.from({ length: 20 }, (_, index) => `key:${index}`);
+    results = Promise.all(
+      keys.map(async (key) => (await backend.acquire({ key, ttlMs: 5_000 })).ok),
+    );
+  } finally {
+    process.nextTick = nextTick;
+    Object.assign(globalThis, { setImmediate, setTimeout, queueMicrotask });
+  }
+  expect(await results).toEqual(Array.from({ length: 20 }, () => true));
 });
