@@ -108,8 +108,8 @@ impl Pipeline {
         self.lock().as_ref().is_some_and(|state| !state.is_retired)
     }
 
-    /// Sends the call that `write` appends, or keeps it for [`flush`](Self::flush), and says which: see [`State::write_or_keep`].
-    /// Gives `waiting` back when the stream is no longer to be used.
+    /// Sends the call that `write` appends, or keeps it for [`flush`](Self::flush), and says which: see
+    /// [`State::write_or_keep`]. Gives `waiting` back when the stream is no longer to be used.
     pub(super) fn call(
         &self,
         write: impl FnOnce(&mut Vec<u8>),
@@ -182,7 +182,7 @@ impl Pipeline {
         }
     }
 
-    /// Tells whoever has waited longest; `false` if nobody waits.
+    /// Tells whoever has waited longest; `false` if the server was not asked.
     fn answer(&self, value: Value) -> bool {
         let answer = self.understand(value);
         let waiting = {
@@ -190,6 +190,9 @@ impl Pipeline {
             let Some(state) = state.as_mut() else {
                 return false;
             };
+            if state.on_their_way() == 0 {
+                return false;
+            }
             state.stream.reply_is_complete();
             if let Ok(Answer::Refused(text)) = &answer {
                 state.is_retired |= matches!(reply_code(text), Some("READONLY" | "NOAUTH"));
@@ -243,12 +246,17 @@ impl State {
     /// something to do while the next come. Else what comes together goes out together.
     fn write_or_keep(&mut self) -> bool {
         self.kept += 1;
-        let on_their_way = self.waiting.len() - self.kept;
+        let on_their_way = self.on_their_way();
         if on_their_way > 0 && self.kept < on_their_way.max(FEW) {
             return true;
         }
         self.write();
         false
+    }
+
+    /// How many calls were given to the socket and wait for an answer.
+    fn on_their_way(&self) -> usize {
+        self.waiting.len().saturating_sub(self.kept)
     }
 
     /// Gives the socket what it takes. The reader is woken when it takes more.
@@ -302,7 +310,7 @@ impl State {
     }
 }
 
-/// What the server sends. What was kept is written when there is nothing to read.
+/// What the server sends. What is the reader's to write is written when there is nothing to read.
 struct Answers<'a>(&'a Pipeline);
 
 impl AsyncRead for Answers<'_> {

@@ -117,6 +117,7 @@ fn released(outcome: Outcome) -> ReleaseOutcome {
 async fn answers_come_to_calls_in_their_order() {
     let mut stage = Stage::new(4096);
     let told = [(); 3].map(|()| stage.call().1);
+    stage.pipeline.flush();
     stage.reply(":1\r\n:0\r\n:-2\r\n").await;
     let [first, second, third] = told;
     assert_eq!(answer(first).await.unwrap(), ReleaseOutcome::Released);
@@ -191,6 +192,7 @@ async fn a_call_whose_time_is_over_keeps_its_place() {
     let (_, late) = stage.call();
     tokio::time::sleep(LIMIT / 2).await;
     let (_, punctual) = stage.call();
+    stage.pipeline.flush();
     let Told::Late(to_come) = late.await.unwrap() else {
         panic!("it was answered");
     };
@@ -248,6 +250,7 @@ async fn nothing_new_goes_to_a_server_that_has_become_another() {
     for reply in ["-READONLY You can't write.\r\n", "-NOAUTH Who are you?\r\n"] {
         let mut stage = Stage::new(4096);
         let ((_, first), (_, second)) = (stage.call(), stage.call());
+        stage.pipeline.flush();
         stage.reply(reply).await;
         assert!(answer(first).await.is_err());
         assert!(!stage.pipeline.is_open());
@@ -290,6 +293,17 @@ async fn an_answer_that_nobody_asked_for_ends_it() {
     stage.reply(":1\r\n").await;
     let reason = stage.reader.await.unwrap();
     assert_eq!(reason.kind(), ErrorKind::Internal);
+    assert!(!stage.pipeline.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_not_sent_has_no_answer() {
+    let mut stage = Stage::new(4096);
+    let ((_, lone), (is_kept, kept)) = (stage.call(), stage.call());
+    assert!(is_kept);
+    stage.reply(":1\r\n:1\r\n").await;
+    assert_eq!(answer(lone).await.unwrap(), ReleaseOutcome::Released);
+    assert_eq!(answer(kept).await.unwrap_err().kind(), ErrorKind::Internal);
     assert!(!stage.pipeline.is_open());
 }
 
