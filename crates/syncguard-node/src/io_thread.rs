@@ -10,30 +10,37 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-use crate::spin::Spin;
+use crate::spin::{Recent, Spin};
 
-/// With more operations than these under way there is hardly ever nothing to do.
-const FEW: usize = 2;
+/// With more operations in flight there is hardly ever nothing to do.
+const FEW: usize = 1;
 
-/// The operations that run on the thread.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-/// Tells that one has started or ended.
+/// The operations in flight, of all environments.
+static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+/// Tells that one has come to the thread, or has ended.
 static CHANGED: Notify = Notify::const_new();
 
-/// An operation that runs on the thread, until it is dropped.
-pub(crate) struct Running(());
+/// An operation in flight, until it is dropped.
+pub(crate) struct InFlight(());
 
-impl Running {
-    pub(crate) fn start() -> Self {
-        RUNNING.fetch_add(1, Relaxed);
-        CHANGED.notify_one();
+impl InFlight {
+    /// One that JavaScript sends by itself: the thread hears of it when its answer comes.
+    pub(crate) fn sent() -> Self {
+        IN_FLIGHT.fetch_add(1, Relaxed);
         Self(())
+    }
+
+    /// One that has come to the thread.
+    pub(crate) fn arrived() -> Self {
+        let in_flight = Self::sent();
+        CHANGED.notify_one();
+        in_flight
     }
 }
 
-impl Drop for Running {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Relaxed);
+        IN_FLIGHT.fetch_sub(1, Relaxed);
         CHANGED.notify_one();
     }
 }
@@ -69,21 +76,30 @@ fn start() -> Result<Handle, Error> {
     Ok(handle)
 }
 
-/// Looks for what is about to come, while few operations are under way and that pays: see [`Spin`].
+/// Looks for what is about to come, while few operations are in flight and that pays: see [`Spin`].
 async fn stay_awake() {
     // Whoever has one core needs it for others while this waits.
     let may_spin = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
     let mut spin = Spin::default();
+    let mut most = Recent::default();
     loop {
         CHANGED.notified().await;
-        spin.came(Instant::now());
-        let mut running = RUNNING.load(Relaxed);
-        while may_spin && running <= FEW && spin.goes_on(Instant::now()) {
-            // Lets all that is ready run, and looks at the sockets.
-            yield_now().await;
-            let before = std::mem::replace(&mut running, RUNNING.load(Relaxed));
-            if running != before {
-                spin.came(Instant::now());
+        let mut in_flight = IN_FLIGHT.load(Relaxed);
+        loop {
+            spin.came(Instant::now());
+            most.saw(in_flight);
+            let before = in_flight;
+            while in_flight == before
+                && may_spin
+                && most.get() <= FEW
+                && spin.goes_on(Instant::now())
+            {
+                // Lets all that is ready run, and looks at the sockets.
+                yield_now().await;
+                in_flight = IN_FLIGHT.load(Relaxed);
+            }
+            if in_flight == before {
+                break;
             }
         }
     }

@@ -14,7 +14,7 @@ use syncguard::{
 use crate::cancel::Cancels;
 use crate::completion::Completion;
 use crate::granted::Granted;
-use crate::io_thread::Running;
+use crate::io_thread::InFlight;
 use crate::mailbox::Mailbox;
 
 /// An operation that JavaScript has given a number. It is completed once.
@@ -30,8 +30,12 @@ impl Pending {
     pub(crate) fn send(self, operation: Operation, options: CallOptions) -> bool {
         let backend = Arc::clone(&self.backend);
         let ttl = ttl_of(&operation);
+        let in_flight = InFlight::sent();
         operation::send(&backend, operation, options, move |ended| match ended {
-            Ended::Done(answer) => self.complete(answer, ttl),
+            Ended::Done(answer) => {
+                self.complete(answer, ttl);
+                drop(in_flight);
+            }
             Ended::NotSent(operation) => {
                 let never = self.cancelled(false);
                 self.run(operation, options, never);
@@ -64,7 +68,7 @@ impl Pending {
     ) {
         let mailbox = Arc::clone(&self.mailbox);
         mailbox.start(Box::pin(async move {
-            let _running = Running::start();
+            let _in_flight = InFlight::arrived();
             let ended = AssertUnwindSafe(running).catch_unwind().await;
             self.put(ended.unwrap_or_else(|_| Err(panicked())));
         }));

@@ -1,7 +1,7 @@
 //! Whether to stay awake for what is about to come.
 //!
-//! Waking a sleeping thread takes 25 to 40 µs on common machines, and a lone operation that passes through
-//! the I/O thread waits for it twice: when it is handed over, and when its answer arrives. A thread that
+//! Waking a sleeping thread takes 25 to 40 µs on common machines, and a lone operation waits for the I/O
+//! thread when its answer arrives, and if it is handed over to the thread, then as well. A thread that
 //! looks again and again instead is there at once, and burns CPU meanwhile. So it looks for a limited time,
 //! and only while that has paid of late: where the store is further away, or operations come with pauses, it
 //! does not, and one wait in [`PROBE`] is tried. Nor does it pay where the thread is interrupted while it
@@ -77,6 +77,37 @@ impl Spin {
     }
 }
 
+/// The most operations that were in flight of late.
+///
+/// A moment with few between two moments with many is no time to stay awake: the threads that are about to bring more
+/// need the core.
+#[derive(Default)]
+pub(crate) struct Recent {
+    now: usize,
+    before: usize,
+    seen: u32,
+}
+
+impl Recent {
+    /// So many looks are remembered, at least.
+    const MEMORY: u32 = 32;
+
+    pub(crate) fn saw(&mut self, in_flight: usize) {
+        if self.seen == Self::MEMORY {
+            *self = Self {
+                before: self.now,
+                ..Self::default()
+            };
+        }
+        self.seen += 1;
+        self.now = self.now.max(in_flight);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.now.max(self.before)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +173,19 @@ mod tests {
         let mut spin = Spin::default();
         let longest = (0..PROBE * 2).map(|_| wait(&mut spin, None)).max();
         assert_eq!(longest, Some(LIMIT));
+    }
+
+    #[test]
+    fn many_are_remembered_for_a_while() {
+        let mut recent = Recent::default();
+        recent.saw(64);
+        for _ in 1..Recent::MEMORY {
+            recent.saw(1);
+            assert_eq!(recent.get(), 64);
+        }
+        for _ in 0..=Recent::MEMORY {
+            recent.saw(1);
+        }
+        assert_eq!(recent.get(), 1);
     }
 }
