@@ -1,33 +1,33 @@
 // The whole public API, made by `npm run build:api`. Which entry point exports what:
 //
 // syncguard
-//   AcquireOk AcquireResult AcquisitionOptions AsyncLock BACKEND_DEFAULTS BACKEND_LIMITS
-//   BackendCapabilities BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult
-//   DisposableLockHandle ExtendResult FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock
-//   KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike LockConfig LockError LockErrorCode
-//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
-//   MAX_KEY_LENGTH_BYTES OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData ReleaseResult
-//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
-//   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
-//   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
-//   isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   AcquireOk AcquireResult AcquisitionOptions AsyncLock AutoExtend AutoExtendOptions
+//   BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions BoundLock
+//   CommonBackendOptions DecoratedAcquireResult DisposableLockHandle ExtendResult FENCE_THRESHOLDS
+//   Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS LockBackend
+//   LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent LockHandle
+//   LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES OnReleaseError OwnershipLookup
+//   RESERVE_BYTES RawLockData ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions
+//   acquireHandle calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend
+//   createRedisBackend createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw
+//   getByKey getByKeyRaw hasFence hashKey isLive lock makeStorageKey normalizeAndValidateKey owns
+//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/common
-//   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock BACKEND_DEFAULTS
-//   BACKEND_LIMITS BackendCapabilities BackendConfig BackendLockOptions BoundLock
-//   CommonBackendOptions DecoratedAcquireResult DisposableLockHandle ExtendResult FAILURE_REASON
-//   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
-//   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
-//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition
-//   MutationReason MutationResult OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers
-//   RawLockData ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
-//   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
-//   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
-//   hasFence hashKey isLive lock logFenceWarning makeStorageKey mapBackendObservation
-//   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
-//   mergeBackendConfig normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
+//   AutoExtendOptions BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendConfig
+//   BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult DisposableLockHandle
+//   ExtendResult FAILURE_REASON FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup
+//   KeyOp LOCK_DEFAULTS LockBackend LockBackendLike LockConfig LockError LockErrorCode
+//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
+//   MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnReleaseError
+//   OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseResult SyncGuardBackend
+//   TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs
+//   checkAborted createAutoLock createDisposableHandle decorateAcquireResult delay formatFence
+//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lock
+//   logFenceWarning makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
+//   mapToMutationResult mergeAcquisitionConfig mergeBackendConfig normalizeAndValidateKey owns
+//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/redis
 //   LockData RedisBackendOptions RedisCapabilities RedisClient RedisConfig RedisConnectionOptions
@@ -179,7 +179,7 @@ type OnReleaseError = (error: Error, context: {
     key: string;
     source: "disposal";
 }) => void;
-/** What a granted lock can do. The functions need no `this` and may be destructured. */
+/** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 interface DisposableLockHandle {
     /**
      * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws the store's error. With a
@@ -193,16 +193,43 @@ interface DisposableLockHandle {
      * if it comes after `disposeTimeoutMs`.
      */
     [Symbol.asyncDispose](): Promise<void>;
+    /**
+     * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
+     * its time is over. A lock that was released is not lost.
+     *
+     * Every handle of this package has it, and it is not enumerable. Results without a lock have none, and those that a backend
+     * of your own makes by itself need none.
+     */
+    readonly signal?: AbortSignal;
 }
-/** A lock that is held: the result of an acquisition with the methods of a handle. `extend` updates its `expiresAtMs`. */
+/**
+ * A lock that is held: the result of an acquisition with the members of a handle. `extend` and heartbeats update its
+ * `expiresAtMs`.
+ */
 type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
-/** What `backend.lock()` resolves to: the same as {@link AsyncLock}. */
-type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C>;
+/** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
+type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C> & {
+    readonly signal: AbortSignal;
+};
 /** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
 type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
     ok: false;
     reason: "locked";
 } & DisposableLockHandle);
+/** Whether and how a lock extends itself while it is held; `true` for the defaults. */
+type AutoExtend = true | AutoExtendOptions;
+/** How a lock extends itself. Heartbeats that fail are tried again until the lock ends. */
+interface AutoExtendOptions {
+    /** Milliseconds from one heartbeat to the next, less than the TTL. Default: a third of the TTL. */
+    everyMs?: number | undefined;
+    /** Milliseconds after which the lock is lost although it could be extended. Default: no limit. */
+    maxMs?: number | undefined;
+    /**
+     * Milliseconds for which the event loop may hang: after that the lock is not extended until it turns again. Default
+     * 30000.
+     */
+    maxStallMs?: number | undefined;
+}
 /** How long and how often to try. */
 interface AcquisitionOptions {
     /** Attempts after the first. Default 10. */
@@ -215,6 +242,11 @@ interface AcquisitionOptions {
     jitter?: "equal" | "full" | "none" | undefined;
     /** Milliseconds to wait in all. Default 5000. */
     timeoutMs?: number | undefined;
+    /**
+     * What ends the wait between two attempts: `"notify"`, the default, when the store tells that the lock was freed, and in
+     * any case when the next retry is due; `"poll"` only the latter. An attempt that follows a message is not a retry.
+     */
+    wait?: "notify" | "poll" | undefined;
     /** Ends the waiting; has no effect once the lock is held. */
     signal?: AbortSignal | undefined;
 }
@@ -224,23 +256,31 @@ interface LockConfig {
     key: string;
     /** Milliseconds after which the lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
-    /** Cancels the waiting, and is passed to the callback. It does not affect the release. */
+    /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
     signal?: AbortSignal | undefined;
+    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+    autoExtend?: AutoExtend | undefined;
     /** Called when the release fails. A failed release never replaces what the callback returned or threw. */
     onReleaseError?: OnReleaseError | undefined;
     /** How long and how often to try. */
     acquisition?: AcquisitionOptions | undefined;
 }
 /** The handle that `lock()` passes to its callback. */
-type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
+type LockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandleMembers<C> & {
+    /**
+     * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
+     * reason. Without `autoExtend` the lock is lost when its time is over.
+     */
+    readonly signal: AbortSignal;
+};
+/** What the handles of callbacks have in common. */
+type LockHandleMembers<C extends BackendCapabilities = BackendCapabilities> = {
     /** The key as given. */
     readonly key: string;
     /** Proof of ownership. */
     readonly lockId: string;
-    /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend`. */
+    /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend` and by heartbeats. */
     readonly expiresAtMs: number;
-    /** `config.signal` */
-    readonly signal: AbortSignal | undefined;
     /** Makes the lock end `ttlMs` milliseconds from now. */
     readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
 } & (C["supportsFencing"] extends true ? {
@@ -258,6 +298,8 @@ interface BackendLockOptions {
     ttlMs?: number | undefined;
     /** Cancels the waiting. */
     signal?: AbortSignal | undefined;
+    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+    autoExtend?: AutoExtend | undefined;
     /** How long and how often to try. */
     acquisition?: AcquisitionOptions | undefined;
     /** Called when the release at disposal fails. Default: the backend's. */
@@ -282,7 +324,10 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
     acquire: (opts: KeyOp & {
         ttlMs: number;
         owner?: string | undefined;
-    }) => Promise<DecoratedAcquireResult<C>>;
+        autoExtend?: AutoExtend | undefined;
+    }) => Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, {
+        ok: false;
+    }>>;
     /**
      * Waits for the lock and resolves once it is held.
      *
@@ -298,10 +343,10 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
     /** As `close()`. */
     [Symbol.asyncDispose](): Promise<void>;
 }
-/** An event of telemetry, which reports one operation. */
+/** An event of telemetry, which reports one operation, or the loss of a lock. */
 type LockEvent = {
-    /** Which operation. */
-    type: "acquire" | "release" | "extend" | "isLocked" | "lookup";
+    /** Which operation; `"lost"` when a lock was lost. */
+    type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "lost";
     /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
     result: "ok" | "fail";
     /** `hashKey(key)`, when the operation has a key. */
@@ -310,6 +355,18 @@ type LockEvent = {
     lockIdHash?: HashId;
     /** Why an acquisition, release or extension did nothing, when known. */
     reason?: "locked" | "expired" | "not-found";
+    /** How long `lock()` has waited until the end of this attempt to acquire, in milliseconds; only for its attempts. */
+    waitMs?: number;
+    /** How many attempts it has made, with this one. */
+    attempts?: number;
+    /** How many times it was told that the lock may be free. */
+    wakeups?: number;
+    /** Milliseconds for which the lock was held. Only for `"lost"` and for what releases a lock by its handle. */
+    heldMs?: number;
+    /** How many heartbeats have extended the lock. Only beside `heldMs`, for a lock that extends itself. */
+    extends?: number;
+    /** Whether the lock was lost before it was released, as its handle knew. Only beside `heldMs`. */
+    lost?: boolean;
     /** The key; only if `includeRaw` allows. */
     key?: string;
     /** The lock id; only if `includeRaw` allows. */
@@ -483,7 +540,7 @@ declare const RESERVE_BYTES: Readonly<{
 }>;
 /** How to wait: every setting has a value, except that there may be no signal. */
 type AcquisitionPolicy = {
-    [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<AcquisitionOptions[Option]>;
+    [Option in Exclude<keyof AcquisitionOptions, "signal" | "wait">]-?: NonNullable<AcquisitionOptions[Option]>;
 } & Pick<AcquisitionOptions, "signal">;
 /** The options that override the defaults of a backend. */
 interface BackendConfig {
@@ -536,6 +593,51 @@ declare function owns<C extends BackendCapabilities>(backend: LockBackendLike<C>
 declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLockData, capabilities: Readonly<C>): LockInfo<C>;
 /** Attaches the raw identifiers to `info`, visible only to `getByKeyRaw` and `getByIdRaw`. */
 declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
+
+/**
+ * What went wrong: one of nine codes that mean the same on every backend
+ * (README.md, "Errors").
+ *
+ * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
+ * - `AuthFailed`: credentials or access refused
+ * - `InvalidArgument`: the input or the configuration is wrong
+ * - `RateLimited`: the store or the connection pool is overloaded
+ * - `NetworkTimeout`: no answer in time; the store may have done what was asked
+ * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
+ * - `LockLost`: a lock that was held has ended, or somebody has put it out; the reason of a handle's `signal`
+ * - `Aborted`: an `AbortSignal` cancelled the operation
+ * - `Internal`: anything else
+ */
+type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "LockLost" | "Aborted" | "Internal";
+/** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
+interface LockErrorContext {
+    /** The lock's key. */
+    key?: string | undefined;
+    /** The lock's id. */
+    lockId?: string | undefined;
+    /** The error underneath. */
+    cause?: unknown;
+}
+/**
+ * The error type of this package: every rejection that is not an error of your own callback has it.
+ *
+ * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy. The key
+ * and the lock id are in `context`, and neither in the message nor in what `console.log` prints.
+ */
+declare class LockError extends Error {
+    /** What went wrong. */
+    code: LockErrorCode;
+    /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
+    context?: LockErrorContext | undefined;
+    /**
+     * @param code - what went wrong
+     * @param message - for people; the code by default
+     * @param context - what the error is about; `context.cause` also becomes the error's `cause`
+     */
+    constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
+    /** Recognises the errors of other copies of this class. Subclasses behave as usual. */
+    static [Symbol.hasInstance](value: unknown): boolean;
+}
 
 /** Handles: the methods of a granted lock, and its release at the end of a block. */
 
@@ -634,50 +736,6 @@ declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C
 declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
 /** Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings. */
 declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
-
-/**
- * What went wrong: one of eight codes that mean the same on every backend
- * (README.md, "Errors").
- *
- * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
- * - `AuthFailed`: credentials or access refused
- * - `InvalidArgument`: the input or the configuration is wrong
- * - `RateLimited`: the store or the connection pool is overloaded
- * - `NetworkTimeout`: no answer in time; the store may have done what was asked
- * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
- * - `Aborted`: an `AbortSignal` cancelled the operation
- * - `Internal`: anything else
- */
-type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "Aborted" | "Internal";
-/** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
-interface LockErrorContext {
-    /** The lock's key. */
-    key?: string | undefined;
-    /** The lock's id. */
-    lockId?: string | undefined;
-    /** The error underneath. */
-    cause?: unknown;
-}
-/**
- * The error type of this package: every rejection that is not an error of your own callback has it.
- *
- * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy. The key
- * and the lock id are in `context`, and neither in the message nor in what `console.log` prints.
- */
-declare class LockError extends Error {
-    /** What went wrong. */
-    code: LockErrorCode;
-    /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
-    context?: LockErrorContext | undefined;
-    /**
-     * @param code - what went wrong
-     * @param message - for people; the code by default
-     * @param context - what the error is about; `context.cause` also becomes the error's `cause`
-     */
-    constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
-    /** Recognises the errors of other copies of this class. Subclasses behave as usual. */
-    static [Symbol.hasInstance](value: unknown): boolean;
-}
 
 /** The public types of the PostgreSQL backend. */
 
@@ -1160,7 +1218,9 @@ interface ForrstResponse {
     readonly extensions?: readonly ForrstExtension[] | undefined;
 }
 /** The lock that a function runs under. */
-type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandle<C> & {
+type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandleMembers<C> & {
+    /** The signal that the call was given. */
+    readonly signal: AbortSignal | undefined;
     /** Who may release it from another process. */
     readonly owner: string;
 };
@@ -1237,4 +1297,4 @@ declare namespace forrst {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, validateLockId, withTelemetry };
-export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, CommonBackendOptions, DecoratedAcquireResult, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseResult, SyncGuardBackend, TelemetryOptions };
+export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, CommonBackendOptions, DecoratedAcquireResult, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseResult, SyncGuardBackend, TelemetryOptions };

@@ -8,8 +8,10 @@ import { needServers } from "../scripts/lib/servers.mjs";
 
 const suites = {
   firestore: () => import("./firestore/suite.mjs"),
+  holding: () => import("./holding/suite.mjs"),
   postgres: () => import("./postgres/suite.mjs"),
   redis: () => import("./redis/suite.mjs"),
+  waiting: () => import("./waiting/suite.mjs"),
 };
 
 await main(async () => {

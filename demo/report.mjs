@@ -7,6 +7,7 @@ export function report({ ledger, store, tally, seconds, withoutLocks }) {
   const books = audit(ledger, store);
   const stale = tally.refused.find(({ worker }) => worker === tally.stopped?.worker);
   const staleDone = stale && books.payersOf(stale.id).some((worker) => worker !== stale.worker);
+  const told = tally.told.find(({ worker }) => worker === tally.stopped?.worker);
   const takeover = tally.killed?.takenOver;
   const rows = [
     ["payments in the ledger", books.payments],
@@ -18,7 +19,9 @@ export function report({ ledger, store, tally, seconds, withoutLocks }) {
     ["writes under a fence out of order", books.fencesBack],
     ["locks taken", tally.locks],
     ["waits for a lock", waits(tally.waits)],
+    ["waiters woken by a release", tally.wakeups],
     ["takeover after kill -9", takeover ? tookOver(takeover) : "none"],
+    ["its signal after SIGSTOP", told ? `worker ${told.worker} told: ${told.code}` : "none"],
     ["stale write after SIGSTOP", stale ? refusal(stale) : "none"],
     ["its payment done by another process", staleDone ? "yes" : "no"],
     ["time", `${seconds.toFixed(1)} s`],
@@ -30,6 +33,8 @@ export function report({ ledger, store, tally, seconds, withoutLocks }) {
     [books.wrongBalances > 0, "balances are wrong"],
     [!withoutLocks && books.fencesBack > 0, "fences went back"],
     [!withoutLocks && !takeover, "nobody took over from the killed process"],
+    [!withoutLocks && tally.wakeups === 0, "nobody was woken by a release"],
+    [!withoutLocks && !told, "the stopped process was not told that its lock was lost"],
     [!withoutLocks && !stale, "the stale write was not refused"],
     [!withoutLocks && stale && !staleDone, "nobody made the payment of the stopped process"],
   ].flatMap(([is, text]) => (is ? [text] : []));
@@ -41,6 +46,8 @@ const OF_LOCKS = new Set([
   "writes under a fence out of order",
   "locks taken",
   "waits for a lock",
+  "waiters woken by a release",
+  "its signal after SIGSTOP",
   "takeover after kill -9",
   "stale write after SIGSTOP",
   "its payment done by another process",

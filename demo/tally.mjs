@@ -13,6 +13,8 @@ export function createTally(workers) {
     paid: 0,
     locks: 0,
     waits: [],
+    wakeups: 0,
+    told: [],
     refused: [],
     killed: undefined,
     stopped: undefined,
@@ -23,12 +25,14 @@ export function createTally(workers) {
       if (message.account) entry.account = message.account;
       if (message.type === "locked") {
         tally.locks += 1;
+        tally.wakeups += message.wakeups;
         if (message.waitedMs !== null) tally.waits.push(message.waitedMs);
       }
       if (message.type === "paid") {
         entry.paid += 1;
         tally.paid += 1;
       }
+      if (message.type === "lost") tally.told.push({ worker, ...message });
       if (message.type === "refused") tally.refused.push({ worker, ...message });
       // A copy, because a watch that has fired goes away.
       for (const watch of [...watches]) watch(worker, message);

@@ -11,9 +11,13 @@ const { locks, folder, worker, workers, ttlMs, withoutLocks } = JSON.parse(proce
 
 const store = openStore(folder);
 let contended = 0;
+/** How many times the wait for the last lock was ended by the message that the lock was freed. */
+let wakeups = 0;
 const backend = withTelemetry(createSqliteBackend(locks), {
-  onEvent: ({ type, reason }) => {
-    if (type === "acquire" && reason === "locked") contended += 1;
+  onEvent: (event) => {
+    if (event.type !== "acquire") return;
+    if (event.reason === "locked") contended += 1;
+    wakeups = event.wakeups;
   },
 });
 
@@ -47,6 +51,10 @@ async function payOnce(payment) {
   const { id, account } = payment;
   if (isPaid(store.read(account), id)) return;
   const held = withoutLocks ? unlocked() : await take(account);
+  // A careful worker would stop here. This one goes on, and the fence refuses what it writes.
+  held.signal?.addEventListener("abort", () => {
+    tell({ type: "lost", id, account, fence: held.fence, code: held.signal.reason.code });
+  });
   try {
     const state = store.read(account);
     if (isPaid(state, id)) return;
@@ -76,6 +84,7 @@ async function take(account) {
     account,
     fence: held.fence,
     waitedMs: contended > contendedBefore ? waitedMs : null,
+    wakeups,
   });
   return held;
 }

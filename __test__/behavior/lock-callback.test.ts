@@ -41,7 +41,7 @@ onEveryStore("lock()", (connect) => {
         expect(handle.key).toBe(key);
         expect(handle.fence).toBe(info?.fence);
         expect(handle.expiresAtMs).toBe(info?.expiresAtMs);
-        expect(handle.signal).toBeUndefined();
+        expect(handle.signal.aborted).toBe(false);
         const { extend } = handle;
         const extended = await extend(90_000);
         expect(extended).toEqual({ ok: true, expiresAtMs: handle.expiresAtMs });

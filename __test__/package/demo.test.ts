@@ -73,6 +73,8 @@ it("pays everything once, through a kill and a stop", async () => {
   expect(cell("account balances wrong")).toBe("0");
   expect(Number(cell("locks taken"))).toBeGreaterThanOrEqual(payments);
   expect(cell("waits for a lock")).toMatch(/^[1-9]\d* \(median \d+ ms, longest \d+ ms\)$/);
+  expect(Number(cell("waiters woken by a release"))).toBeGreaterThan(0);
+  expect(cell("its signal after SIGSTOP")).toBe("worker 3 told: LockLost");
   expect(cell("takeover after kill -9")).toMatch(/^by worker [134] after \d+\.\d\d s$/);
   const refused = /refused, fence (\d+) < (\d+)$/.exec(cell("stale write after SIGSTOP"));
   expect(Number(refused?.[1])).toBeLessThan(Number(refused?.[2]));

@@ -74,7 +74,7 @@ describe("the lists", () => {
     const codes = [...readme.matchAll(/^\| `([A-Z]\w+)` +\|/gm)].map(([, code]) => code);
     expect(codes.sort()).toEqual([
       ...["Aborted", "AcquisitionTimeout", "AuthFailed", "Internal"],
-      ...["InvalidArgument", "NetworkTimeout", "RateLimited", "ServiceUnavailable"],
+      ...["InvalidArgument", "LockLost", "NetworkTimeout", "RateLimited", "ServiceUnavailable"],
     ]);
   });
 });

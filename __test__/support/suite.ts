@@ -6,9 +6,12 @@ import { type BehaviorOptions, type Store, stores } from "./backends";
 export type Backend = SyncGuardBackend<FencingCapabilities>;
 export type Connect = (options?: BehaviorOptions) => Backend;
 
-/** Defines the tests of one behaviour for every store. */
-export function onEveryStore(behavior: string, define: (connect: Connect) => void): void {
-  describe.each(Object.entries(stores))(`${behavior} on %s`, (_, open) => {
+/** Defines the tests of one behaviour for every store. `define` gets the store's name, too. */
+export function onEveryStore(
+  behavior: string,
+  define: (connect: Connect, name: string) => void,
+): void {
+  describe.each(Object.entries(stores))(`${behavior} on %s`, (name, open) => {
     let store: Store;
     beforeAll(async () => {
       store = await open();
@@ -16,7 +19,7 @@ export function onEveryStore(behavior: string, define: (connect: Connect) => voi
     afterAll(async () => {
       await store.close();
     });
-    define((options) => store.connect(options));
+    define((options) => store.connect(options), name);
   });
 }
 

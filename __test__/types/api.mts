@@ -7,6 +7,8 @@ import {
   type AcquireResult,
   type AcquisitionOptions,
   type AsyncLock,
+  type AutoExtend,
+  type AutoExtendOptions,
   BACKEND_DEFAULTS,
   BACKEND_LIMITS,
   type BackendCapabilities,
@@ -166,7 +168,15 @@ if (hasFence(generic)) expectTypeOf(generic.fence).toEqualTypeOf<Fence>();
   await using disposable = await sqlite.acquire({ key: "k", ttlMs: 1, owner: "me" });
   await using held = await sqlite.lock("k", { ttlMs: 5, acquisition: { timeoutMs: 5 } });
   await using handle = await acquireHandle(any, { key: "k", ttlMs: 1 });
+  await using extending = await sqlite.acquire({ key: "k", ttlMs: 5, autoExtend: true });
+  if (extending.ok) expectTypeOf(extending.signal).toEqualTypeOf<AbortSignal>();
   expectTypeOf(held).toExtend<HeldLock<SqliteCapabilities>>();
+  expectTypeOf<Parameters<typeof sqlite.lock>[1]>().toExtend<
+    { autoExtend?: AutoExtend | undefined } | undefined
+  >();
+  await using _limited = await sqlite.lock("k", {
+    autoExtend: { everyMs: 1, maxMs: 2, maxStallMs: 3 } satisfies AutoExtendOptions,
+  });
   expectTypeOf(held.fence).toEqualTypeOf<Fence>();
   expectTypeOf(handle.ok).toBeBoolean();
   expectTypeOf(disposable.release).returns.resolves.toEqualTypeOf<ReleaseResult>();
@@ -185,7 +195,8 @@ expectTypeOf(sqlite.forceRelease).parameter(0).toBeString();
 
 // A held lock is the grant with its methods.
 expectTypeOf<AsyncLock<Fencing>>().toEqualTypeOf<AcquireOk<Fencing> & DisposableLockHandle>();
-expectTypeOf<HeldLock<Fencing>>().toEqualTypeOf<AsyncLock<Fencing>>();
+expectTypeOf<HeldLock<Fencing>>().toExtend<AsyncLock<Fencing>>();
+expectTypeOf<HeldLock<Fencing>["signal"]>().toEqualTypeOf<AbortSignal>();
 declare const granted: AcquireOk<Fencing>;
 const mutations = {
   release: async () => ({ ok: true }) as const,
@@ -207,6 +218,7 @@ await lock(sqlite, ({ fence, extend, signal }) => [fence satisfies Fence, extend
   key: "k",
 });
 await lock(({ fence }) => fence satisfies Fence, { key: "k" });
+await lock(({ signal }) => signal satisfies AbortSignal, { key: "k", autoExtend: true });
 await lock(
   plain,
   (handle) => {

@@ -34,11 +34,12 @@ function storeDouble(fenceNearLimit = false) {
         _ttlMs: number,
         _owner?: string,
         timeoutMs?: number,
-      ): Promise<typeof grant | null> => {
+      ): Promise<typeof grant | number> => {
         limits.push(timeoutMs);
         return grant;
       },
     ),
+    watch: () => undefined,
     release: async (lockId: string) => {
       released.push(lockId);
       return true;
@@ -67,7 +68,7 @@ describe("the limit of an attempt", () => {
       store.acquire.mockImplementation(async (_key, _ttlMs, _owner, timeoutMs) => {
         limits.push(timeoutMs);
         vi.setSystemTime(Date.now() + 300);
-        return null;
+        return 0;
       });
       const result = lockError(
         lock(

@@ -135,10 +135,10 @@ describe("signals", () => {
       fakeBackend(),
       (handle) => {
         controller.abort();
-        return handle.signal;
+        return handle.signal.aborted;
       },
       { key: KEY, acquisition: { signal: controller.signal } },
     );
-    expect(result).toBeUndefined();
+    expect(result).toBe(false);
   });
 });

@@ -16,7 +16,7 @@ import {
   withTelemetry,
 } from "syncguard/common";
 import { rejection } from "../support/errors";
-import { fakeBackend } from "../support/fake-backend";
+import { deferred, fakeBackend, grant, LOCKED, scripted } from "../support/fake-backend";
 import { settle } from "../support/until";
 
 const KEY = "some:key";
@@ -33,6 +33,51 @@ function observed(options: Partial<TelemetryOptions> = {}, backend = fakeBackend
 function failed(reason: "expired" | "not-found"): ReleaseResult & { ok: false } {
   return Object.defineProperty({ ok: false }, FAILURE_REASON, { value: { reason } });
 }
+
+describe("waiting", () => {
+  test("is told with each attempt of lock(), and with no other", async () => {
+    vi.useFakeTimers();
+    try {
+      const { events, wrapped } = observed({}, scripted(LOCKED, LOCKED, grant()));
+      const acquisition = { jitter: "none" } as const;
+      const held = lock(wrapped, () => 1, { key: KEY, acquisition });
+      await vi.runAllTimersAsync();
+      await held;
+      await wrapped.acquire({ key: KEY, ttlMs: 5 });
+      await settle();
+      const acquisitions = events.filter(({ type }) => type === "acquire");
+      expect(acquisitions).toEqual([
+        ...[0, 100, 300].map((waitMs, index) => ({
+          type: "acquire",
+          result: index < 2 ? "fail" : "ok",
+          keyHash: hashKey(KEY),
+          ...(index < 2 && { reason: "locked" }),
+          waitMs,
+          attempts: index + 1,
+          wakeups: 0,
+        })),
+        { type: "acquire", result: "ok", keyHash: hashKey(KEY) },
+      ]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("counts wake-ups", async () => {
+    const { events, wrapped } = observed();
+    const end = deferred<null>();
+    const first = lock(wrapped, () => end.promise, { key: KEY });
+    const acquisition = { retryDelayMs: 60_000, timeoutMs: 60_000 };
+    await settle();
+    const second = lock(wrapped, () => 1, { key: KEY, acquisition });
+    await settle();
+    end.resolve(null);
+    await Promise.all([first, second]);
+    await settle();
+    const counts = events.filter(({ type }) => type === "acquire").map(({ wakeups }) => wakeups);
+    expect(counts).toEqual([0, 0, 1]);
+  });
+});
 
 describe("withTelemetry over a backend of one's own", () => {
   test("works with every helper", async () => {

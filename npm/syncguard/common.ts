@@ -45,6 +45,8 @@ export type {
   AcquireResult,
   AcquisitionOptions,
   AsyncLock,
+  AutoExtend,
+  AutoExtendOptions,
   BackendCapabilities,
   BackendLockOptions,
   BoundLock,

@@ -29,6 +29,8 @@ export type {
   AcquireResult,
   AcquisitionOptions,
   AsyncLock,
+  AutoExtend,
+  AutoExtendOptions,
   BackendCapabilities,
   BackendLockOptions,
   BoundLock,

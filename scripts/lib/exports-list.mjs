@@ -11,7 +11,8 @@ const helperValues = words(`
 `);
 
 const helperTypes = words(`
-  AcquireOk AcquireResult AcquisitionOptions AsyncLock BackendCapabilities DisposableLockHandle
+  AcquireOk AcquireResult AcquisitionOptions AsyncLock AutoExtend AutoExtendOptions BackendCapabilities
+  DisposableLockHandle
   ExtendResult Fence HashId KeyLookup KeyOp LockBackend LockConfig LockEvent LockInfo LockInfoDebug
   LockOp OnReleaseError OwnershipLookup ReleaseResult TelemetryOptions
   BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult FencingCapabilities HeldLock

@@ -7,7 +7,8 @@ impl Emulator {
     /// Carries out one order and returns the answer, one line without its end.
     ///
     /// `faults JSON` sets the list of [`Fault`]s; `calls` answers the count of calls as JSON;
-    /// `reset-calls` starts counting anew; `clear` deletes all documents. Answers are `ok`, JSON, or
+    /// `reset-calls` starts counting anew; `clear` deletes all documents; `listeners` answers how many Listen streams
+    /// there are and how many targets they have, as JSON; `end-listeners` ends them. Answers are `ok`, JSON, or
     /// `error` and why.
     pub fn order(&self, line: &str) -> String {
         let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
@@ -31,7 +32,17 @@ impl Emulator {
                 self.clear();
                 "ok".to_owned()
             }
-            _ => "error expected faults, calls, reset-calls or clear".to_owned(),
+            "listeners" => format!(
+                r#"{{"streams":{},"targets":{}}}"#,
+                self.listeners(),
+                self.targets()
+            ),
+            "end-listeners" => {
+                self.end_listeners();
+                "ok".to_owned()
+            }
+            _ => "error expected faults, calls, reset-calls, clear, listeners or end-listeners"
+                .to_owned(),
         }
     }
 }
@@ -51,5 +62,7 @@ mod tests {
         assert!(emulator.order("faults {}").starts_with("error "));
         assert!(emulator.order("dance").starts_with("error "));
         assert_eq!(emulator.order("clear"), "ok");
+        assert_eq!(emulator.order("listeners"), r#"{"streams":0,"targets":0}"#);
+        assert_eq!(emulator.order("end-listeners"), "ok");
     }
 }

@@ -11,6 +11,7 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::faults::Faults;
 use crate::generated::firestore_server::FirestoreServer;
+use crate::listen::Streams;
 use crate::service::Service;
 use crate::store::Store;
 use crate::transactions::IDLE_LIMIT;
@@ -41,6 +42,7 @@ pub struct Emulator {
     address: SocketAddr,
     store: Arc<Store>,
     faults: Arc<Faults>,
+    streams: Arc<Streams>,
     runtime: Option<Runtime>,
 }
 
@@ -60,9 +62,11 @@ impl Emulator {
             .build()?;
         let store = Arc::new(Store::new(options.transaction_idle_limit));
         let faults = Arc::new(Faults::new(options.seed));
+        let streams = Arc::new(Streams::new(Arc::clone(&faults)));
         let service = Service {
             store: Arc::clone(&store),
             faults: Arc::clone(&faults),
+            streams: Arc::clone(&streams),
         };
         let incoming = {
             let _context = runtime.enter();
@@ -74,6 +78,7 @@ impl Emulator {
             address,
             store,
             faults,
+            streams,
             runtime: Some(runtime),
         })
     }
@@ -91,6 +96,21 @@ impl Emulator {
     /// Deletes all documents of all databases.
     pub fn clear(&self) {
         self.store.clear();
+    }
+
+    /// How many Listen streams are open.
+    pub fn listeners(&self) -> usize {
+        self.streams.count()
+    }
+
+    /// How many targets all Listen streams have together.
+    pub fn targets(&self) -> usize {
+        self.streams.targets()
+    }
+
+    /// Ends all Listen streams, without a failure, as Firestore does from time to time.
+    pub fn end_listeners(&self) {
+        self.streams.end();
     }
 
     /// How many transactions were begun and not yet committed, rolled back or forgotten.

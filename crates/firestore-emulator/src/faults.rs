@@ -16,7 +16,8 @@ use tonic::{Code, Status};
 pub struct Fault {
     /// What happens.
     pub effect: Effect,
-    /// The RPC it happens to, e.g. `"Commit"`; to all if none.
+    /// The RPC it happens to, e.g. `"Commit"`; to all if none. `"ListenResponse"` is each message on a Listen stream
+    /// that tells of a document: it can be dropped, or the stream can end with a status in its place.
     #[serde(default)]
     pub method: Option<String>,
     /// How likely it happens to a call, from 0 to 1.

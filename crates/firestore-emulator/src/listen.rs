@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use futures::stream::BoxStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
+use crate::faults::Faults;
 use crate::path::check_document_name;
 use crate::proto::listen_request::TargetChange as Asked;
 use crate::proto::listen_response::ResponseType;
@@ -23,26 +26,75 @@ use crate::store::{Committed, Store};
 use crate::time::timestamp;
 use crate::transactions::Snapshot;
 
-/// Answers `requests` until the client ends them.
-pub(crate) fn start(
-    store: &Store,
-    requests: Streaming<ListenRequest>,
-) -> BoxStream<'static, Result<ListenResponse, Status>> {
-    let (snapshot, commits) = store.listen();
-    let (replies, receiver) = unbounded_channel();
-    let listener = Listener {
-        snapshot,
-        watched: BTreeMap::new(),
-        replies,
-    };
-    tokio::spawn(listener.run(requests, commits));
-    Box::pin(UnboundedReceiverStream::new(receiver))
+/// The method by which faults hit what is told of documents.
+const RESPONSE: &str = "ListenResponse";
+
+/// All streams that are open.
+pub(crate) struct Streams {
+    faults: Arc<Faults>,
+    count: AtomicUsize,
+    targets: AtomicUsize,
+    /// Changes when all are to end.
+    ends: watch::Sender<()>,
+}
+
+impl Streams {
+    pub(crate) fn new(faults: Arc<Faults>) -> Self {
+        Self {
+            faults,
+            count: AtomicUsize::new(0),
+            targets: AtomicUsize::new(0),
+            ends: watch::Sender::new(()),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    /// How many targets they have in all.
+    pub(crate) fn targets(&self) -> usize {
+        self.targets.load(SeqCst)
+    }
+
+    /// Ends all, as a server does that goes down for maintenance.
+    pub(crate) fn end(&self) {
+        self.ends.send_replace(());
+    }
+
+    /// Answers `requests` until the client ends them.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        store: &Store,
+        requests: Streaming<ListenRequest>,
+    ) -> BoxStream<'static, Result<ListenResponse, Status>> {
+        let (snapshot, commits) = store.listen();
+        let (replies, receiver) = unbounded_channel();
+        self.count.fetch_add(1, SeqCst);
+        let listener = Listener {
+            streams: Arc::clone(self),
+            snapshot,
+            watched: BTreeMap::new(),
+            replies,
+        };
+        tokio::spawn(listener.run(requests, commits, self.ends.subscribe()));
+        Box::pin(UnboundedReceiverStream::new(receiver))
+    }
 }
 
 struct Listener {
+    streams: Arc<Streams>,
     snapshot: Snapshot,
     watched: BTreeMap<i32, Watched>,
     replies: UnboundedSender<Result<ListenResponse, Status>>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.streams.count.fetch_sub(1, SeqCst);
+        self.streams.targets.fetch_sub(self.watched.len(), SeqCst);
+    }
 }
 
 /// One target and what its client has been shown of it.
@@ -56,7 +108,7 @@ enum What {
     Query(Query),
 }
 
-/// The client is gone.
+/// The client is gone, or is to be left.
 struct Gone;
 
 impl Listener {
@@ -64,6 +116,7 @@ impl Listener {
         mut self,
         mut requests: Streaming<ListenRequest>,
         mut commits: UnboundedReceiver<Committed>,
+        mut end: watch::Receiver<()>,
     ) {
         loop {
             let done = tokio::select! {
@@ -74,6 +127,7 @@ impl Listener {
                     Ok(None) | Err(_) => Err(Gone),
                 },
                 () = self.replies.closed() => Err(Gone),
+                _ = end.changed() => Err(Gone),
             };
             if done.is_err() {
                 return;
@@ -99,7 +153,9 @@ impl Listener {
                 }
             },
             Some(Asked::RemoveTarget(id)) => {
-                self.watched.remove(&id);
+                if self.watched.remove(&id).is_some() {
+                    self.streams.targets.fetch_sub(1, SeqCst);
+                }
                 self.target(TargetChangeType::Remove, vec![id])
             }
             None => Ok(()),
@@ -134,7 +190,9 @@ impl Listener {
         for change in watched.advance(id, &self.snapshot) {
             self.send(change)?;
         }
-        self.watched.insert(id, watched);
+        if self.watched.insert(id, watched).is_none() {
+            self.streams.targets.fetch_add(1, SeqCst);
+        }
         self.target(TargetChangeType::Current, vec![id])?;
         self.target(TargetChangeType::NoChange, Vec::new())
     }
@@ -167,6 +225,16 @@ impl Listener {
     }
 
     fn send(&self, response: ResponseType) -> Result<(), Gone> {
+        if !matches!(response, ResponseType::TargetChange(_)) {
+            let fate = self.streams.faults.draw(RESPONSE);
+            if let Some(refusal) = fate.refusal {
+                let _ = self.replies.send(Err(refusal.into()));
+                return Err(Gone);
+            }
+            if fate.lost.is_some() {
+                return Ok(());
+            }
+        }
         let response = ListenResponse {
             response_type: Some(response),
         };

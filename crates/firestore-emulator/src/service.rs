@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::faults::{Faults, Lost};
 use crate::generated::firestore_server::Firestore;
-use crate::listen;
+use crate::listen::Streams;
 use crate::path::check_id;
 use crate::proto::batch_get_documents_request::ConsistencySelector as BatchFrom;
 use crate::proto::batch_get_documents_response::Result as Got;
@@ -30,6 +30,7 @@ type Replies<T> = BoxStream<'static, Result<T, Status>>;
 pub(crate) struct Service {
     pub(crate) store: Arc<Store>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) streams: Arc<Streams>,
 }
 
 impl Service {
@@ -165,7 +166,7 @@ impl Firestore for Service {
         request: Request<Streaming<ListenRequest>>,
     ) -> Reply<Self::ListenStream> {
         let requests = request.into_inner();
-        self.answer("Listen", |store| Ok(listen::start(store, requests)))
+        self.answer("Listen", |store| Ok(self.streams.start(store, requests)))
             .await
     }
 

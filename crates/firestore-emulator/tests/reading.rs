@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use firestore_emulator::{Emulator, Options};
+use firestore_emulator::{Effect, Emulator, Fault, Lost, Options, Refusal};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::listen_response::ResponseType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::field_filter::Operator;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::{
@@ -291,4 +291,51 @@ async fn a_document_can_be_listened_to_before_it_is_there() {
     delete(client, "a").await;
     assert_eq!(step(&mut replies).await, ["set a"]);
     assert_eq!(step(&mut replies).await, ["deleted a"]);
+}
+
+#[tokio::test]
+async fn listeners_are_counted_hit_by_faults_and_ended() {
+    let emulator = Emulator::start(Options::default()).unwrap();
+    let client = &mut connect(&emulator);
+    let target = |target_id| Target {
+        target_id,
+        target_type: Some(TargetType::Documents(DocumentsTarget {
+            documents: vec![format!("{ROOT}/c/a")],
+        })),
+        ..Target::default()
+    };
+    let (mut replies, open) = listen(client, target(1)).await;
+    step(&mut replies).await;
+    assert_eq!((emulator.listeners(), emulator.targets()), (1, 1));
+    let dropped = Effect::DropReply(Lost::Silence);
+    let drop_one = Fault::new(dropped).on("ListenResponse").times(1);
+    emulator.faults().set([drop_one]);
+    put(client, "a", &[]).await;
+    delete(client, "a").await;
+    // The first step is empty.
+    assert!(step(&mut replies).await.is_empty());
+    assert_eq!(step(&mut replies).await, ["deleted a"]);
+    let request = ListenRequest {
+        target_change: Some(listen_request::TargetChange::RemoveTarget(1)),
+        ..ListenRequest::default()
+    };
+    open.send(request).unwrap();
+    let removed = replies.message().await.unwrap().unwrap();
+    assert!(matches!(
+        removed.response_type,
+        Some(ResponseType::TargetChange(change)) if change.target_change_type == 2
+    ));
+    assert_eq!((emulator.listeners(), emulator.targets()), (1, 0));
+    emulator.end_listeners();
+    assert!(replies.message().await.unwrap().is_none());
+    while emulator.listeners() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let (mut replies, _open) = listen(client, target(1)).await;
+    step(&mut replies).await;
+    let refused = Fault::new(Effect::Status(Refusal::Unavailable));
+    emulator.faults().set([refused.on("ListenResponse")]);
+    put(client, "a", &[]).await;
+    let status = replies.message().await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
 }

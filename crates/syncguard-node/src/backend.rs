@@ -9,10 +9,11 @@ use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-use syncguard::{AcquireRequest, Backend, Key, LockId, Lookup, Operation, Owner, Ttl};
+use syncguard::{AcquireRequest, Backend, Error, Key, LockId, Lookup, Operation, Owner, Ttl};
 
 use crate::completion::{Completion, Completions};
 use crate::error::{Code, thrown};
+use crate::holder::HoldSettings;
 use crate::operations::Operations;
 use crate::options::SqliteOptions;
 
@@ -86,16 +87,36 @@ impl NativeBackend {
         env.create_function_from_closure("acquire", move |call| {
             let (number, cancellable, key, ttl_ms, timeout_ms, owner) =
                 call.args::<(u32, bool, String, f64, Option<f64>, Option<String>)>()?;
-            let request = || {
-                let mut request = AcquireRequest::new(Key::new(&key)?, Ttl::from_f64(ttl_ms)?)?;
-                request.owner = owner.map(Owner::new).transpose()?;
-                Ok(Operation::Acquire(request))
-            };
-            let options = CallOptions {
-                timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
-            };
-            Ok(operations.submit(call.env, number, cancellable, request(), options))
+            let operation = request(&key, ttl_ms, owner).map(Operation::Acquire);
+            let options = limited(timeout_ms);
+            Ok(operations.submit(call.env, number, cancellable, operation, options))
         })
+    }
+
+    /// [`acquire`](Self::acquire) for a lock that extends itself from the moment it is granted, whatever JavaScript
+    /// does meanwhile.
+    #[napi]
+    #[allow(clippy::too_many_arguments, reason = "they are those of `acquire`")]
+    pub fn acquire_and_hold(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        key: String,
+        ttl_ms: f64,
+        timeout_ms: Option<f64>,
+        owner: Option<String>,
+        hold: HoldSettings,
+    ) -> bool {
+        let request = || {
+            let mut request = request(&key, ttl_ms, owner)?;
+            let hold = hold.for_ttl(request.ttl, self.operations.mailbox())?;
+            request.hold = Some(Box::new(hold));
+            Ok(Operation::Acquire(request))
+        };
+        let options = limited(timeout_ms);
+        self.operations
+            .submit(&env, operation, cancellable, request(), options)
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
@@ -185,6 +206,18 @@ impl NativeBackend {
             operations: Operations::new(Arc::new(backend), completions),
             postgres: None,
         }
+    }
+}
+
+fn request(key: &str, ttl_ms: f64, owner: Option<String>) -> Result<AcquireRequest, Error> {
+    let mut request = AcquireRequest::new(Key::new(key)?, Ttl::from_f64(ttl_ms)?)?;
+    request.owner = owner.map(Owner::new).transpose()?;
+    Ok(request)
+}
+
+fn limited(timeout_ms: Option<f64>) -> CallOptions {
+    CallOptions {
+        timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
     }
 }
 

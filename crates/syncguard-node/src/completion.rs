@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::time::Duration;
 
 use napi::Env;
 use napi::bindgen_prelude::{Float64Array, Function};
@@ -18,7 +19,10 @@ use crate::mailbox::Mailbox;
 /// What an operation came to.
 pub(crate) enum Completion {
     Acquired(Granted),
-    Locked,
+    Locked {
+        /// When it ends by itself, if that is known.
+        free_in: Option<Duration>,
+    },
     Done,
     Extended {
         expires_at_ms: i64,
@@ -28,16 +32,28 @@ pub(crate) enum Completion {
     Found(Box<LockRecord>),
     NotFound,
     Failed(Error),
+    /// Not an outcome: a lock that extends itself ends at this time now. The number is the hold's.
+    Held {
+        expires_at_ms: i64,
+    },
+    /// Not an outcome: such a lock is lost.
+    Lost(Error),
     /// Not an outcome: a question to a client in JavaScript. Its number is its own.
     Ask {
         client: u32,
         text: String,
     },
+    /// Not an outcome: a lock may have been freed. Its number is that of a watch.
+    Freed,
 }
 
 impl Completion {
-    pub(crate) fn is_question(&self) -> bool {
-        matches!(self, Self::Ask { .. })
+    /// Whether an operation ends with it.
+    pub(crate) fn is_outcome(&self) -> bool {
+        !matches!(
+            self,
+            Self::Ask { .. } | Self::Freed | Self::Held { .. } | Self::Lost(_)
+        )
     }
 }
 
@@ -55,8 +71,14 @@ pub enum Tag {
     Found,
     Nothing,
     Failed,
+    /// Not an outcome: a lock that extends itself ends later now.
+    Held,
+    /// Not an outcome: a lock that extends itself is lost.
+    Lost,
     /// Not an outcome: a question to a client.
     Ask,
+    /// Not an outcome: a watched lock may have been freed.
+    Freed,
 }
 
 /// Numbers of one finished operation: its own, the tag of its outcome, and its values.
@@ -178,7 +200,10 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
             values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
             Tag::Acquired
         }
-        Completion::Locked => Tag::Locked,
+        Completion::Locked { free_in } => {
+            values[0] = free_in.map_or(0.0, |free_in| free_in.as_secs_f64() * 1000.0);
+            Tag::Locked
+        }
         Completion::Done => Tag::Done,
         Completion::Extended { expires_at_ms } => {
             values[0] = expires_at_ms as f64;
@@ -203,17 +228,23 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
         }
         Completion::NotFound => Tag::Nothing,
         Completion::Failed(error) => {
-            let mut parts = vec![error.kind().as_str().to_owned(), error.message().to_owned()];
-            parts.extend(causes(&error));
-            // Texts are always JSON.
-            values[0] = push(texts, &serde_json::to_string(&parts).unwrap_or_default());
+            values[0] = push_error(texts, &error);
             Tag::Failed
+        }
+        Completion::Held { expires_at_ms } => {
+            values[0] = expires_at_ms as f64;
+            Tag::Held
+        }
+        Completion::Lost(error) => {
+            values[0] = push_error(texts, &error);
+            Tag::Lost
         }
         Completion::Ask { client, text } => {
             values[0] = f64::from(client);
             values[1] = push(texts, &text);
             Tag::Ask
         }
+        Completion::Freed => Tag::Freed,
     };
     (tag, values)
 }
@@ -223,6 +254,14 @@ fn push_grant(texts: &mut String, lock_id: &LockId, fence: Fence) {
     texts.push_str(lock_id.as_str());
     // Writing to a string cannot fail.
     let _ = write!(texts, "{fence}");
+}
+
+/// An error as JSON: its code, its message, and those of its causes.
+fn push_error(texts: &mut String, error: &Error) -> f64 {
+    let mut parts = vec![error.kind().as_str().to_owned(), error.message().to_owned()];
+    parts.extend(causes(error));
+    // Texts are always JSON.
+    push(texts, &serde_json::to_string(&parts).unwrap_or_default())
 }
 
 /// Adds `text` and gives the length that JavaScript sees: in UTF-16 code units.

@@ -85,8 +85,8 @@ impl Environment {
     /// The finished operations, at most `room` of them.
     pub(crate) fn take(&self, env: &Env, room: usize) -> Vec<(u32, Completion)> {
         let batch = self.mailbox.take(room);
-        let questions = batch.iter().filter(|(_, one)| one.is_question()).count();
-        let left = self.in_flight.get().saturating_sub(batch.len() - questions);
+        let outcomes = batch.iter().filter(|(_, one)| one.is_outcome()).count();
+        let left = self.in_flight.get().saturating_sub(outcomes);
         self.in_flight.set(left);
         let is_idle = left == 0 && !self.mailbox.busy.any();
         if is_idle && self.is_held.replace(false) {

@@ -24,17 +24,15 @@ static CHANGED: Notify = Notify::const_new();
 pub(crate) struct InFlight(());
 
 impl InFlight {
-    /// One that JavaScript sends by itself: the thread hears of it when its answer comes.
-    pub(crate) fn sent() -> Self {
+    /// One that starts. The thread need not hear of it: if it is sent by JavaScript, its answer will tell.
+    pub(crate) fn start() -> Self {
         IN_FLIGHT.fetch_add(1, Relaxed);
         Self(())
     }
 
-    /// One that has come to the thread.
-    pub(crate) fn arrived() -> Self {
-        let in_flight = Self::sent();
+    /// Tells that it has come to the thread.
+    pub(crate) fn arrived(&self) {
         CHANGED.notify_one();
-        in_flight
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
@@ -22,6 +23,8 @@ struct Finished {
     operations: Vec<(u32, Completion)>,
     /// Whether JavaScript has been woken and has not looked yet.
     is_announced: bool,
+    /// When JavaScript has looked last.
+    looked: Option<Instant>,
     /// Set when JavaScript has lost its side: nobody will fetch anything any more.
     abandoned: bool,
 }
@@ -64,6 +67,7 @@ impl Mailbox {
     /// The finished operations, at most `room` of them.
     pub(crate) fn take(&self, room: usize) -> Vec<(u32, Completion)> {
         let mut finished = lock(&self.finished);
+        finished.looked = Some(Instant::now());
         if finished.operations.len() > room {
             return finished.operations.drain(..room).collect();
         }
@@ -123,8 +127,13 @@ impl Mailbox {
         self.announce();
     }
 
+    /// When JavaScript has looked last. It looks when its event loop turns after [`announce`](Self::announce).
+    pub(crate) fn looked(&self) -> Option<Instant> {
+        lock(&self.finished).looked
+    }
+
     /// Wakes JavaScript, unless it has been woken.
-    fn announce(&self) {
+    pub(crate) fn announce(&self) {
         let was_announced = mem::replace(&mut lock(&self.finished).is_announced, true);
         if !was_announced {
             self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
@@ -149,7 +158,7 @@ impl Mailbox {
     }
 
     /// Whether the environment has ended, so that nobody will fetch anything any more.
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         lock(&self.finished).abandoned || self.wake.aborted()
     }
 

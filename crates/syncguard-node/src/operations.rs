@@ -11,6 +11,8 @@ use syncguard::{Backend, BoxFuture, Error, Operation};
 
 use crate::completion::{Completion, Completions};
 use crate::environment::Environment;
+use crate::io_thread::InFlight;
+use crate::mailbox::Mailbox;
 use crate::pending::{Pending, panicked};
 
 /// A backend in one environment.
@@ -26,6 +28,11 @@ impl Operations {
             backend,
             environment: Rc::clone(&completions.environment),
         }
+    }
+
+    /// What lies between JavaScript and the I/O thread.
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.environment.mailbox
     }
 
     /// Carries out an operation. Gives whether [`Completions::flush`] must be called soon.
@@ -79,6 +86,7 @@ impl Operations {
             number,
             mailbox: Arc::clone(&environment.mailbox),
             backend: Arc::clone(&self.backend),
+            in_flight: InFlight::start(),
         };
         let started = environment.begin(env).and_then(|()| {
             // A defect must not end the user's process.

@@ -22,6 +22,7 @@ pub(crate) struct Pending {
     pub(crate) number: u32,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) in_flight: InFlight,
 }
 
 impl Pending {
@@ -30,12 +31,8 @@ impl Pending {
     pub(crate) fn send(self, operation: Operation, options: CallOptions) -> bool {
         let backend = Arc::clone(&self.backend);
         let ttl = ttl_of(&operation);
-        let in_flight = InFlight::sent();
         operation::send(&backend, operation, options, move |ended| match ended {
-            Ended::Done(answer) => {
-                self.complete(answer, ttl);
-                drop(in_flight);
-            }
+            Ended::Done(answer) => self.complete(answer, ttl),
             Ended::NotSent(operation) => {
                 let never = self.cancelled(false);
                 self.run(operation, options, never);
@@ -68,7 +65,7 @@ impl Pending {
     ) {
         let mailbox = Arc::clone(&self.mailbox);
         mailbox.start(Box::pin(async move {
-            let _in_flight = InFlight::arrived();
+            self.in_flight.arrived();
             let ended = AssertUnwindSafe(running).catch_unwind().await;
             self.put(ended.unwrap_or_else(|_| Err(panicked())));
         }));
@@ -100,7 +97,7 @@ fn completion(outcome: Outcome, ttl: Option<Ttl>, backend: Arc<dyn Backend>) -> 
         Outcome::Acquire(AcquireOutcome::Acquired(grant)) => {
             Completion::Acquired(Granted::new(grant, ttl.unwrap_or(Ttl::DEFAULT), backend))
         }
-        Outcome::Acquire(AcquireOutcome::Locked) => Completion::Locked,
+        Outcome::Acquire(AcquireOutcome::Locked { free_in }) => Completion::Locked { free_in },
         Outcome::Release(ReleaseOutcome::Released) => Completion::Done,
         Outcome::Extend(ExtendOutcome::Extended { expires_at_ms }) => {
             Completion::Extended { expires_at_ms }

@@ -27,11 +27,14 @@ impl RetryState {
             backoff: parse_backoff(&backoff).map_err(thrown)?,
             jitter: parse_jitter(&jitter).map_err(thrown)?,
             timeout_ms,
+            // The loop in JavaScript sees to that.
+            ..RetryPolicy::default()
         };
         Core::new(policy).map(Self).map_err(thrown)
     }
 
-    /// Decides after an attempt that gave no lock. A number is how many milliseconds to wait before the next
+    /// Decides after an attempt that gave no lock; `is_hinted` if it was made before its time, because the lock
+    /// may have been freed. A number is how many milliseconds to wait before the next
     /// one. A text means to give up and report the failure, with this text before its message. Throws
     /// `AcquisitionTimeout` when others held the lock for too long.
     #[napi]
@@ -40,12 +43,17 @@ impl RetryState {
         failed_with: Option<String>,
         elapsed_ms: f64,
         random: f64,
+        is_hinted: bool,
     ) -> napi::Result<Either<f64, String>, Code> {
         let attempt = match failed_with {
             None => FailedAttempt::Locked,
             Some(code) => FailedAttempt::Error(kind(&code)),
         };
-        match self.0.after(attempt, elapsed_ms, random) {
+        let step = match is_hinted {
+            true => self.0.after_hint(attempt, elapsed_ms, random),
+            false => self.0.after(attempt, elapsed_ms, random),
+        };
+        match step {
             Step::Wait { delay_ms } => Ok(Either::A(delay_ms)),
             Step::GiveUp(GiveUp::Contention(error)) => Err(thrown(error)),
             Step::GiveUp(GiveUp::Failed { effort }) => Ok(Either::B(effort)),

@@ -9,9 +9,11 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::holding::Hold;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 
 /// How long a lock lasts unless it is extended: whole milliseconds, at least one.
@@ -58,6 +60,10 @@ impl Ttl {
     pub fn as_millis(self) -> i64 {
         self.0
     }
+
+    pub(crate) fn as_duration(self) -> Duration {
+        Duration::from_millis(self.0.unsigned_abs())
+    }
 }
 
 fn not_a_ttl() -> Error {
@@ -67,7 +73,7 @@ fn not_a_ttl() -> Error {
 /// A label stored with a lock for people and other systems to read: up to 255 bytes of UTF-8.
 /// It proves nothing; only the lock id does.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Owner(String);
+pub struct Owner(Box<str>);
 
 impl Owner {
     /// The longest label, in bytes.
@@ -88,7 +94,7 @@ impl Owner {
                 Self::MAX_BYTES
             )));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// The label.
@@ -115,6 +121,9 @@ pub struct AcquireRequest {
     pub lock_id: LockId,
     /// A label to store with it.
     pub owner: Option<Owner>,
+    /// Extends it once it is granted. That is the part of the functions in [`operation`](crate::operation), and
+    /// not of backends.
+    pub hold: Option<Box<Hold>>,
 }
 
 impl AcquireRequest {
@@ -128,6 +137,7 @@ impl AcquireRequest {
             ttl,
             lock_id: LockId::generate()?,
             owner: None,
+            hold: None,
         })
     }
 }
@@ -149,7 +159,18 @@ pub enum AcquireOutcome {
     /// The lock was granted to the caller.
     Acquired(Grant),
     /// Somebody holds it.
-    Locked,
+    Locked {
+        /// How long until it ends by itself and somebody else can have it, if the store has said so. Its
+        /// holder may release it before, or extend it.
+        free_in: Option<Duration>,
+    },
+}
+
+impl AcquireOutcome {
+    /// Whether somebody holds it.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Locked { .. })
+    }
 }
 
 /// Why there was nothing to release or extend. Only telemetry shows it: callers get the same answer for both.
@@ -318,6 +339,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         DEFAULT_OPERATION_TIMEOUT
     }
 
+    /// How many locks that extend themselves it extends at a time. Those that come together should go to the store
+    /// together where they can. Whoever wraps a backend gives that of the backend inside.
+    fn heartbeats_at_once(&self) -> usize {
+        64
+    }
+
     /// Takes the lock if nobody holds it. The fence is counted in the same step, and its limit is
     /// checked before anything is written.
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error>;
@@ -327,6 +354,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Makes the lock that `lock_id` owns end `ttl` from now. An expired lock stays expired.
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error>;
+
+    /// [`extend`](Self::extend) for a lock that extends itself. Many are due together, and this one may wait a moment
+    /// to go to the store with others.
+    async fn extend_with_others(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        self.extend(lock_id, ttl).await
+    }
 
     /// Whether somebody holds the key.
     async fn is_locked(&self, key: &Key) -> Result<bool, Error>;
@@ -348,6 +381,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         let _ = deadline;
         on_sent(Sent::NotSent(operation));
         false
+    }
+
+    /// Hears when the lock on `key` may have been freed. `None`: this store cannot tell of it.
+    fn watch(&self, key: &Key) -> Option<Watch> {
+        let _ = key;
+        None
     }
 
     /// Sends what [`send`](Self::send) has kept.

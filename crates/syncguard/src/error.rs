@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong: one of the eight kinds that all backends share (README.md, "Errors").
+/// What went wrong: one of the nine kinds that all backends share (README.md, "Errors").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The store cannot be reached or cannot serve now; trying again later may work.
@@ -19,6 +19,8 @@ pub enum ErrorKind {
     NetworkTimeout,
     /// Waiting for a lock took longer than the caller allowed.
     AcquisitionTimeout,
+    /// A lock that was held is lost: it has ended, or somebody has put it out.
+    LockLost,
     /// The caller cancelled.
     Aborted,
     /// Anything else: a reply that makes no sense, an overflow, a defect.
@@ -27,13 +29,14 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ServiceUnavailable,
         Self::AuthFailed,
         Self::InvalidArgument,
         Self::RateLimited,
         Self::NetworkTimeout,
         Self::AcquisitionTimeout,
+        Self::LockLost,
         Self::Aborted,
         Self::Internal,
     ];
@@ -47,6 +50,7 @@ impl ErrorKind {
             Self::RateLimited => "RateLimited",
             Self::NetworkTimeout => "NetworkTimeout",
             Self::AcquisitionTimeout => "AcquisitionTimeout",
+            Self::LockLost => "LockLost",
             Self::Aborted => "Aborted",
             Self::Internal => "Internal",
         }

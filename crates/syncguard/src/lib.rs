@@ -31,10 +31,13 @@ mod fence;
 pub mod firestore;
 #[cfg(feature = "forrst")]
 pub mod forrst;
+mod guard;
 mod hash;
+mod holding;
 mod key;
 mod lock;
 mod lock_id;
+mod mutex;
 pub mod operation;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -43,7 +46,6 @@ mod random;
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
-mod retry;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
 #[cfg(feature = "sqlite")]
@@ -54,6 +56,7 @@ mod time;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod tls;
 mod undo;
+mod waiting;
 mod work;
 
 pub use backend::{
@@ -63,12 +66,17 @@ pub use backend::{
 };
 pub use error::{Error, ErrorKind};
 pub use fence::{Fence, format_fence};
+pub use guard::LockGuard;
 pub use hash::{hash_key, hash_key_utf16};
+pub use holding::{AutoExtend, Hold, Holder, Presence};
 pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
-pub use lock::{LockGuard, LockOptions, lock};
+pub use lock::{LockOptions, lock};
 pub use lock_id::LockId;
-pub use retry::{Backoff, FailedAttempt, GiveUp, Jitter, RetryPolicy, RetryState, Step};
 pub use time::{Clock, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms};
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 pub use tls::DefaultRoots;
+pub use waiting::retry::{
+    Backoff, FailedAttempt, GiveUp, Jitter, RetryPolicy, RetryState, Step, Wait,
+};
+pub use waiting::wakeups::Watch;
 pub use work::Work;

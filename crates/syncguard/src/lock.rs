@@ -1,21 +1,21 @@
-//! Waiting for a lock, and holding it.
+//! Waiting for a lock.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Grant, Owner, ReleaseOutcome, Ttl,
-};
+use crate::backend::{AcquireOutcome, AcquireRequest, Backend, Owner, Ttl};
 use crate::error::{Error, ErrorKind};
-use crate::fence::Fence;
+use crate::guard::{Guarded, LockGuard};
+use crate::holding::{AutoExtend, Hold};
 use crate::key::Key;
-use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
 use crate::random;
-use crate::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step};
+use crate::time::TIME_TOLERANCE_MS;
+use crate::waiting::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step, Wait};
+use crate::waiting::turns::Turn;
 
 /// How to take a lock and how to wait for it.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub struct LockOptions {
     pub retry: RetryPolicy,
     /// A label to store with it.
     pub owner: Option<Owner>,
+    /// Extends the lock by itself while it is held. Default: it ends with its TTL.
+    pub auto_extend: Option<AutoExtend>,
 }
 
 impl Default for LockOptions {
@@ -34,11 +36,15 @@ impl Default for LockOptions {
             ttl: Ttl::DEFAULT,
             retry: RetryPolicy::default(),
             owner: None,
+            auto_extend: None,
         }
     }
 }
 
 /// Takes the lock on `key`, waiting as `options` say while others hold it.
+///
+/// Those in this process who wait for the same key on the same backend are served in the order in which they
+/// came. Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue either.
 ///
 /// Dropping the future cancels: what the store may have granted is released in the background.
 ///
@@ -51,117 +57,173 @@ pub async fn lock(
     key: &Key,
     options: &LockOptions,
 ) -> Result<LockGuard, Error> {
-    let start = Instant::now();
-    let elapsed_ms = || start.elapsed().as_secs_f64() * 1000.0;
-    let mut retry = RetryState::new(options.retry)?;
-    let mut failure: Option<Error> = None;
+    let (state, hold) = Guarded::new(options.auto_extend, options.ttl)?;
+    let mut waiter = Waiter {
+        backend,
+        key,
+        options,
+        start: Instant::now(),
+        retry: RetryState::new(options.retry)?,
+        state,
+        hold,
+        failure: None,
+    };
+    let mut turn = match options.retry.waits() {
+        true => Some(waiter.turn().await?),
+        false => None,
+    };
+    let taken = turn.as_mut().and_then(|turn| turn.known.taken.take());
+    let mut found = match taken {
+        // Whoever was first before has it, so there is no need to ask.
+        Some(free_at) => Found::NotYet {
+            attempt: FailedAttempt::Locked,
+            free_at: Some(free_at),
+        },
+        None => waiter.attempt().await?,
+    };
+    let mut is_hinted = false;
     loop {
-        let mut request = AcquireRequest::new(key.clone(), options.ttl)?;
-        request.owner.clone_from(&options.owner);
-        let limit_ms = retry.attempt_timeout_ms(elapsed_ms());
+        let (attempt, free_at) = match found {
+            Found::Granted(guard) => {
+                if let Some(turn) = &mut turn {
+                    turn.known.taken = Some(ends_by(options.ttl));
+                }
+                return Ok(guard);
+            }
+            Found::NotYet { attempt, free_at } => (attempt, free_at),
+        };
+        if let Some(turn) = &turn {
+            turn.tell(
+                waiter
+                    .failure
+                    .as_ref()
+                    .filter(|_| attempt != FailedAttempt::Locked),
+            );
+        }
+        let retry_at = Instant::now() + waiter.decide(attempt, is_hinted)?;
+        let until = free_at.map_or(retry_at, |free_at| free_at.min(retry_at));
+        let was_freed = match &mut turn {
+            Some(turn) => timeout_at(until, waiter.freed(turn)).await.is_ok(),
+            None => false,
+        };
+        is_hinted = was_freed || until < retry_at;
+        found = waiter.attempt().await?;
+    }
+}
+
+/// One who wants the lock.
+struct Waiter<'a> {
+    backend: &'a Arc<dyn Backend>,
+    key: &'a Key,
+    options: &'a LockOptions,
+    start: Instant,
+    retry: RetryState,
+    /// What becomes of the lock, and who is to extend it.
+    state: Arc<Guarded>,
+    hold: Option<Box<Hold>>,
+    /// The last failure of the store that was more than an attempt cut short by its time limit.
+    failure: Option<Error>,
+}
+
+/// What an attempt has come to.
+enum Found {
+    Granted(LockGuard),
+    NotYet {
+        attempt: FailedAttempt,
+        /// When the lock ends by itself, if that is known.
+        free_at: Option<Instant>,
+    },
+}
+
+impl Waiter<'_> {
+    /// Waits for the turn, at most for as long as the lock is waited for.
+    async fn turn(&mut self) -> Result<Turn, Error> {
+        let place = self.backend.work().turns().enter(self.key.as_str());
+        let Ok(limit) = Duration::try_from_secs_f64(self.options.retry.timeout_ms / 1000.0) else {
+            return Ok(place.first().await);
+        };
+        match timeout(limit, place.first()).await {
+            Ok(turn) => Ok(turn),
+            Err(_) => {
+                self.failure = place.failure();
+                let attempt = match &self.failure {
+                    Some(error) => FailedAttempt::Error(error.kind()),
+                    None => FailedAttempt::Locked,
+                };
+                match self.decide(attempt, false) {
+                    Err(error) => Err(error),
+                    Ok(_) => Err(Error::new(ErrorKind::Internal, "a wait has ended early")),
+                }
+            }
+        }
+    }
+
+    /// Asks the store.
+    async fn attempt(&mut self) -> Result<Found, Error> {
+        let mut request = AcquireRequest::new(self.key.clone(), self.options.ttl)?;
+        request.owner.clone_from(&self.options.owner);
+        request.hold.clone_from(&self.hold);
+        let limit_ms = self.retry.attempt_timeout_ms(self.elapsed_ms());
         let call = CallOptions {
             timeout: Duration::try_from_secs_f64(limit_ms / 1000.0).ok(),
         };
-        let outcome = operation::acquire(backend, request, call, pending()).await;
-        let now_ms = elapsed_ms();
-        let attempt = match outcome {
-            Ok(AcquireOutcome::Acquired(grant)) => {
-                return Ok(LockGuard {
-                    backend: Arc::clone(backend),
-                    grant,
-                    ttl: options.ttl,
-                    held: true,
-                });
-            }
-            Ok(AcquireOutcome::Locked) => FailedAttempt::Locked,
-            Err(error) => {
-                let kind = error.kind();
-                if failure.is_none() || !retry.is_cut(kind, now_ms) {
-                    failure = Some(error);
+        let sent = Instant::now();
+        let (attempt, free_in) =
+            match operation::acquire(self.backend, request, call, pending()).await {
+                Ok(AcquireOutcome::Acquired(grant)) => {
+                    let (key, ttl) = (self.key, self.options.ttl);
+                    let state = Arc::clone(&self.state);
+                    let guard = LockGuard::new(self.backend, key, grant, ttl, sent, state);
+                    return Ok(Found::Granted(guard));
                 }
-                FailedAttempt::Error(kind)
-            }
+                Ok(AcquireOutcome::Locked { free_in }) => (FailedAttempt::Locked, free_in),
+                Err(error) => {
+                    let kind = error.kind();
+                    if self.failure.is_none() || !self.retry.is_cut(kind, self.elapsed_ms()) {
+                        self.failure = Some(error);
+                    }
+                    (FailedAttempt::Error(kind), None)
+                }
+            };
+        let free_at = free_in.and_then(|free_in| Instant::now().checked_add(free_in));
+        Ok(Found::NotYet { attempt, free_at })
+    }
+
+    /// How long to wait for the next retry, else the error to give up with.
+    fn decide(&mut self, attempt: FailedAttempt, is_hinted: bool) -> Result<Duration, Error> {
+        let (elapsed_ms, random) = (self.elapsed_ms(), random::unit()?);
+        let step = match is_hinted {
+            true => self.retry.after_hint(attempt, elapsed_ms, random),
+            false => self.retry.after(attempt, elapsed_ms, random),
         };
-        match retry.after(attempt, now_ms, random::unit()?) {
-            Step::Wait { delay_ms } => sleep(Duration::from_secs_f64(delay_ms / 1000.0)).await,
-            Step::GiveUp(GiveUp::Contention(error)) => return Err(error),
+        match step {
+            Step::Wait { delay_ms } => Ok(Duration::from_secs_f64(delay_ms / 1000.0)),
+            Step::GiveUp(GiveUp::Contention(error)) => Err(error),
             Step::GiveUp(GiveUp::Failed { effort }) => {
+                let failure = self.failure.take();
                 let failure = failure
                     .unwrap_or_else(|| Error::new(ErrorKind::Internal, "no attempt has failed"));
-                return Err(failure.after(&effort));
+                Err(failure.after(&effort))
             }
         }
     }
-}
 
-/// A lock that is held until it is released, dropped or expired.
-///
-/// Dropping releases in the background, as [`operation::release_in_background`] says.
-/// [`release`](Self::release) waits for the store and reports errors.
-#[derive(Debug)]
-pub struct LockGuard {
-    backend: Arc<dyn Backend>,
-    grant: Grant,
-    ttl: Ttl,
-    held: bool,
-}
-
-impl LockGuard {
-    /// Proof of ownership.
-    pub fn lock_id(&self) -> &LockId {
-        &self.grant.lock_id
-    }
-
-    /// The fencing token: give it to whatever the lock protects, and let that refuse smaller ones.
-    pub fn fence(&self) -> Fence {
-        self.grant.fence
-    }
-
-    /// When the lock ends, on the store's clock, in milliseconds since the Unix epoch.
-    pub fn expires_at_ms(&self) -> i64 {
-        self.grant.expires_at_ms
-    }
-
-    /// Makes the lock end `ttl` from now; `false` if it is lost already.
-    ///
-    /// # Errors
-    /// What the store failed with. The lock may or may not have been extended.
-    pub async fn extend(&mut self, ttl: Ttl) -> Result<bool, Error> {
-        let call = CallOptions::default();
-        match operation::extend(&self.backend, &self.grant.lock_id, ttl, call, pending()).await? {
-            ExtendOutcome::Extended { expires_at_ms } => {
-                self.grant.expires_at_ms = expires_at_ms;
-                self.ttl = ttl;
-                Ok(true)
-            }
-            ExtendOutcome::Absent(_) => Ok(false),
+    /// Completes when the lock may have been freed, if anybody tells.
+    async fn freed(&self, turn: &mut Turn) {
+        let listens = self.options.retry.wait == Wait::Notify;
+        if listens && turn.known.watch.is_none() {
+            turn.known.watch = self.backend.watch(self.key);
         }
+        turn.freed(listens).await;
     }
 
-    /// Ends the guard without releasing the lock: it ends with its TTL, or when somebody releases it by its
-    /// [`lock_id`](Self::lock_id).
-    pub fn keep(mut self) -> Grant {
-        self.held = false;
-        self.grant.clone()
-    }
-
-    /// Frees the lock; `false` if it was lost before.
-    ///
-    /// # Errors
-    /// What the store failed with. If the lock was not freed, it ends with its TTL.
-    pub async fn release(mut self) -> Result<bool, Error> {
-        let call = CallOptions::default();
-        let outcome = operation::release(&self.backend, &self.grant.lock_id, call, pending()).await;
-        self.held = false;
-        Ok(outcome? == ReleaseOutcome::Released)
+    fn elapsed_ms(&self) -> f64 {
+        self.start.elapsed().as_secs_f64() * 1000.0
     }
 }
 
-impl Drop for LockGuard {
-    fn drop(&mut self) {
-        if !self.held {
-            return;
-        }
-        operation::release_in_background(&self.backend, &self.grant.lock_id, self.ttl);
-    }
+/// When a lock that was just granted has ended, also on a store whose clock lags a little.
+fn ends_by(ttl: Ttl) -> Instant {
+    let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
+    Instant::now() + Duration::from_millis(ms.unsigned_abs())
 }

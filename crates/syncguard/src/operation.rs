@@ -1,6 +1,6 @@
 //! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use crate::backend::{
     ReleaseOutcome, Sent, Ttl,
 };
 use crate::error::{Error, ErrorKind};
+use crate::holding::Hold;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::undo::{self, Answer, Lock};
@@ -40,11 +41,12 @@ impl CallOptions {
 /// being closed, else as the backend says.
 pub async fn acquire(
     backend: &Arc<dyn Backend>,
-    request: AcquireRequest,
+    mut request: AcquireRequest,
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<AcquireOutcome, Error> {
     let _running = backend.work().start()?;
+    let wanted = Wanted::of(&mut request);
     let limit = options.limit(backend.as_ref());
     let mut attempt = Attempt::start(backend, request);
     let answer = bounded(backend, &mut attempt.running, limit, cancelled).await?;
@@ -52,10 +54,13 @@ pub async fn acquire(
         Err(error) if error.is_outcome_unknown() => State::AnswerLost,
         _ => State::Answered,
     };
+    if let (Some(wanted), Ok(AcquireOutcome::Acquired(grant))) = (wanted, &answer) {
+        wanted.start(backend, &grant.lock_id);
+    }
     answer
 }
 
-/// Frees the lock that `lock_id` owns.
+/// Frees the lock that `lock_id` owns. From the call on, the lock does not extend itself any more.
 ///
 /// # Errors
 /// As [`acquire`].
@@ -65,6 +70,7 @@ pub async fn release(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ReleaseOutcome, Error> {
+    backend.work().heartbeats().stop(lock_id);
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     bounded(backend, &mut backend.release(lock_id), limit, cancelled).await?
@@ -81,9 +87,27 @@ pub async fn extend(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ExtendOutcome, Error> {
+    let extending = backend.work().heartbeats().extending(lock_id, ttl);
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
-    bounded(backend, &mut backend.extend(lock_id, ttl), limit, cancelled).await?
+    let answer = bounded(backend, &mut backend.extend(lock_id, ttl), limit, cancelled).await?;
+    if let (Some(extending), Ok(outcome)) = (extending, &answer) {
+        extending.done(&Ok(*outcome));
+    }
+    answer
+}
+
+/// [`extend`] for a heartbeat, within `limit`.
+pub(crate) async fn extend_with_others(
+    backend: &Arc<dyn Backend>,
+    lock_id: &LockId,
+    ttl: Ttl,
+    limit: Duration,
+) -> Result<ExtendOutcome, Error> {
+    let _running = backend.work().start()?;
+    let limit = limit.min(backend.operation_timeout());
+    let mut extension = backend.extend_with_others(lock_id, ttl);
+    bounded(backend, &mut extension, limit, pending()).await?
 }
 
 /// Whether somebody holds the key.
@@ -177,10 +201,21 @@ pub enum Ended {
 /// Gives whether [`Backend::flush`] must be called soon: see [`Backend::send`].
 pub fn send(
     backend: &Arc<dyn Backend>,
-    operation: Operation,
+    mut operation: Operation,
     options: CallOptions,
     on_end: impl FnOnce(Ended) + Send + 'static,
 ) -> bool {
+    let heartbeats = backend.work().heartbeats();
+    let (mut granted, mut wanted, mut extending) = (None, None, None);
+    match &mut operation {
+        Operation::Acquire(request) => {
+            granted = Some((request.lock_id.clone(), request.ttl));
+            wanted = Wanted::of(request);
+        }
+        Operation::Release(lock_id) => heartbeats.stop(lock_id),
+        Operation::Extend(lock_id, ttl) => extending = heartbeats.extending(lock_id, *ttl),
+        _ => {}
+    }
     let running = match backend.work().start() {
         Ok(running) => running,
         Err(closed) => {
@@ -189,10 +224,6 @@ pub fn send(
         }
     };
     let limit = options.limit(backend.as_ref());
-    let granted = match &operation {
-        Operation::Acquire(request) => Some((request.lock_id.clone(), request.ttl)),
-        _ => None,
-    };
     let store = Arc::clone(backend);
     let on_sent = move |sent| {
         let undo = |lock| {
@@ -201,8 +232,11 @@ pub fn send(
             }
         };
         let answer = match sent {
-            Sent::NotSent(operation) => {
-                drop(running);
+            Sent::NotSent(mut operation) => {
+                if let (Operation::Acquire(request), Some(wanted)) = (&mut operation, wanted) {
+                    request.hold = Some(wanted.hold);
+                }
+                drop((running, extending));
                 return on_end(Ended::NotSent(operation));
             }
             Sent::Answered(answer) => {
@@ -215,12 +249,19 @@ pub fn send(
                 undo(Lock::Awaited(Box::pin(async {
                     match answer.await? {
                         Outcome::Acquire(outcome) => Ok(outcome),
-                        _ => Ok(AcquireOutcome::Locked),
+                        _ => Ok(AcquireOutcome::Locked { free_in: None }),
                     }
                 })));
                 Err(timed_out(store.as_ref(), limit))
             }
         };
+        match (&answer, wanted, extending) {
+            (Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant))), Some(wanted), _) => {
+                wanted.start(&store, &grant.lock_id);
+            }
+            (Ok(Outcome::Extend(outcome)), _, Some(extending)) => extending.done(&Ok(*outcome)),
+            _ => {}
+        }
         on_end(Ended::Done(answer));
         drop(running);
     };
@@ -260,6 +301,30 @@ fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
             Error::new(trouble.kind(), message).with_source(trouble)
         }
         None => Error::new(ErrorKind::NetworkTimeout, message),
+    }
+}
+
+/// A lock that is to extend itself once it is granted.
+struct Wanted {
+    hold: Box<Hold>,
+    ttl: Ttl,
+    sent: Instant,
+}
+
+impl Wanted {
+    /// What `request`, which is about to be sent, asks for. The backend need not know.
+    fn of(request: &mut AcquireRequest) -> Option<Self> {
+        let hold = request.hold.take()?;
+        Some(Self {
+            hold,
+            ttl: request.ttl,
+            sent: Instant::now(),
+        })
+    }
+
+    fn start(self, backend: &Arc<dyn Backend>, lock_id: &LockId) {
+        let heartbeats = backend.work().heartbeats();
+        heartbeats.start(backend, lock_id, &self.hold, self.ttl, self.sent);
     }
 }
 

@@ -2,9 +2,10 @@
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::error::Error;
+use crate::mutex::lock;
 
 /// A connection that is made for the first backend that needs it. It is dropped once all backends have given it
 /// back and no operation runs on it; after that, the next backend makes a new one.
@@ -63,11 +64,6 @@ impl<C: ?Sized + fmt::Debug> fmt::Debug for Lease<C> {
         let leased = lock(&self.0).clone();
         f.debug_tuple("Lease").field(&leased).finish()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere cannot leave the value half-changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(all(test, any(feature = "redis", feature = "postgres")))]

@@ -1,6 +1,8 @@
 //! The liveness predicate, its tolerance, and the clock.
 
 use std::ops::Sub;
+#[cfg(any(feature = "sqlite", feature = "firestore"))]
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long past its expiry a lock still counts as held, in milliseconds
@@ -22,6 +24,15 @@ pub fn is_live<T: PartialOrd + Sub<Output = T>>(
     tolerance_ms: T,
 ) -> bool {
     expires_at_ms > now_ms - tolerance_ms
+}
+
+/// How much longer a lock that expires at `expires_at_ms` counts as held, the tolerance included.
+#[cfg(any(feature = "sqlite", feature = "firestore"))]
+pub(crate) fn held_for(expires_at_ms: i64, now_ms: i64) -> Duration {
+    let left_ms = expires_at_ms
+        .saturating_sub(now_ms)
+        .saturating_add(TIME_TOLERANCE_MS);
+    Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
 }
 
 /// Milliseconds since the Unix epoch from the reply of Redis' `TIME`: seconds and microseconds.
@@ -60,6 +71,17 @@ mod tests {
         assert!(is_live(1000, 1999, TIME_TOLERANCE_MS));
         assert!(!is_live(1000, 2000, TIME_TOLERANCE_MS));
         assert!(!is_live(f64::NAN, 0.0, 1000.0));
+    }
+
+    #[test]
+    #[cfg(any(feature = "sqlite", feature = "firestore"))]
+    fn a_lock_is_held_for_as_long_as_it_is_live() {
+        let ms = |expires_at_ms, now_ms| held_for(expires_at_ms, now_ms).as_millis();
+        assert_eq!(ms(10_000, 9_700), 1300);
+        assert_eq!(ms(10_000, 10_999), 1);
+        assert_eq!(ms(10_000, 11_000), 0);
+        assert_eq!(ms(10_000, 60_000), 0);
+        assert_eq!(ms(i64::MAX, i64::MIN), i64::MAX.unsigned_abs().into());
     }
 
     #[test]

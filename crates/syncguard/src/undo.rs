@@ -51,6 +51,7 @@ pub(crate) fn release_in_background(
     ttl: Ttl,
     lock: Lock,
 ) {
+    backend.work().heartbeats().stop(lock_id);
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return;
     };
@@ -172,7 +173,7 @@ fn rate_limited_pause(releasing: &Releasing) -> Duration {
 fn end_of(answer: Option<Result<AcquireOutcome, Error>>) -> End {
     match answer {
         Some(Ok(AcquireOutcome::Acquired(_))) => End::Granted,
-        Some(Ok(AcquireOutcome::Locked)) => End::NotGranted,
+        Some(Ok(AcquireOutcome::Locked { .. })) => End::NotGranted,
         Some(Err(error)) if !error.is_outcome_unknown() => End::NotGranted,
         Some(Err(_)) | None => End::Unknown,
     }

@@ -1,4 +1,4 @@
-//! Counts what is running on a backend, so that closing it can wait for that.
+//! What is running on a backend: it is counted, so that closing the backend can wait for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::error::Error;
+use crate::holding::Heartbeats;
+use crate::waiting::turns::Turns;
 
 /// The bit that is set when no operation may start any more. The other bits count the running operations.
 const CLOSING: usize = 1 << (usize::BITS - 1);
@@ -41,6 +43,8 @@ struct Shared {
     done: Notify,
     releases: Semaphore,
     releasing: AtomicUsize,
+    turns: Turns,
+    heartbeats: Heartbeats,
 }
 
 /// Counts as a running operation until it is dropped.
@@ -61,6 +65,8 @@ impl Default for Work {
             done: Notify::new(),
             releases: Semaphore::new(RELEASES_AT_ONCE),
             releasing: AtomicUsize::new(0),
+            turns: Turns::default(),
+            heartbeats: Heartbeats::default(),
         }))
     }
 }
@@ -95,6 +101,16 @@ impl Work {
     pub(crate) fn start_releasing(&self) -> Releasing {
         self.0.releasing.fetch_add(1, Relaxed);
         Releasing(Arc::clone(&self.0))
+    }
+
+    /// Who waits for which lock.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.0.turns
+    }
+
+    /// The locks that extend themselves.
+    pub(crate) fn heartbeats(&self) -> &Heartbeats {
+        &self.0.heartbeats
     }
 
     /// Whether something runs in the background that is worth waiting for.

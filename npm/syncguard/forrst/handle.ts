@@ -1,7 +1,8 @@
 /** Serves a request while holding the lock that it asks for. */
 
 import { acquireUntilHeld } from "../lock/waiting.js";
-import { createLockHandle } from "../lock/lock.js";
+import { termOf } from "../lock/keeping.js";
+import { lockHandleMembers } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/release.js";
 import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
@@ -60,9 +61,8 @@ export function createHandle<C extends BackendCapabilities>(
         return false;
       }
     };
-    const lock: AtomicLockHandle<C> = Object.assign(createLockHandle(backend, held, key, signal), {
-      owner,
-    });
+    const members = lockHandleMembers(backend, held, key, termOf(held, key));
+    const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {
       response = await next(request, lock);

@@ -1,6 +1,6 @@
 /** The parts of the Forrst protocol's requests and responses that the atomic-lock extension uses. */
 
-import type { BackendCapabilities, LockHandle, OnReleaseError } from "../lock/types.js";
+import type { BackendCapabilities, LockHandleMembers, OnReleaseError } from "../lock/types.js";
 
 /** An extension in a request (`options`) or in a response (`data`). */
 export interface ForrstExtension {
@@ -59,7 +59,9 @@ export interface ForrstResponse {
 
 /** The lock that a function runs under. */
 export type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> =
-  LockHandle<C> & {
+  LockHandleMembers<C> & {
+    /** The signal that the call was given. */
+    readonly signal: AbortSignal | undefined;
     /** Who may release it from another process. */
     readonly owner: string;
   };

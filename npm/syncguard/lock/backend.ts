@@ -7,8 +7,9 @@ import { checkAborted, readSignal } from "../native/signal.js";
 import type { Store } from "../native/store.js";
 import { invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/warnings.js";
-import { attemptTimeoutMs, markChecksKeys } from "./waiting.js";
+import { attemptOf } from "./waiting.js";
 import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
+import { markExtending, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { allowDirect, type Direct } from "./direct.js";
 import {
@@ -18,9 +19,13 @@ import {
   readDisposal,
   rememberDisposal,
 } from "./handle.js";
+import { Handle } from "./held.js";
+import { endById, movedById } from "./holding.js";
+import { NativeKeeper } from "./keeping.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
 import { releaseInBackground } from "./release.js";
+import { waitAs } from "./turns.js";
 import type {
   BackendCapabilities,
   HeldLock,
@@ -33,7 +38,7 @@ import { hashKey, logFenceWarning } from "./values.js";
 /** Read when this module is loaded, so that fake timers in users' tests cannot delay closing a backend. */
 const afterMicrotasks = setImmediate;
 
-const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner"]);
+const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner", "autoExtend"]);
 
 /**
  * Puts the public interface around a store. Asynchronous methods reject and never throw. Wrong arguments are found before
@@ -90,10 +95,12 @@ export function createBackend<C extends BackendCapabilities>(
     acquire: async (opts) => {
       const { key, ttlMs } = given(opts);
       let isCounted = false;
+      let keeper: NativeKeeper | undefined;
       try {
         checkKey(key);
         checkTtl(ttlMs);
         const owner = readOwner(opts.owner);
+        const heartbeats = readAutoExtend(opts.autoExtend, ttlMs);
         const signal = startingSignal(opts);
         checkOpen();
         warnOfUnknown(opts, ACQUIRE_OPTIONS);
@@ -101,9 +108,16 @@ export function createBackend<C extends BackendCapabilities>(
           running += 1;
           isCounted = true;
         }
-        const timeoutMs = attemptTimeoutMs(opts);
-        const grant = settle(await store.acquire(key, ttlMs, owner, timeoutMs, signal));
-        if (grant === null) return noLock();
+        const one = attemptOf(opts);
+        const startedMs = performance.now();
+        if (heartbeats !== undefined) keeper = new NativeKeeper(heartbeats);
+        const hold = keeper?.settings;
+        const grant = settle(await store.acquire(key, ttlMs, owner, one?.limitMs, signal, hold));
+        if (typeof grant === "number") {
+          keeper?.stop();
+          if (one !== undefined && grant > 0) one.freeInMs = grant;
+          return noLock();
+        }
         const { lockId, fence, expiresAtMs } = grant;
         if (signal?.aborted === true) {
           // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
@@ -111,11 +125,17 @@ export function createBackend<C extends BackendCapabilities>(
           checkAborted(signal);
         }
         if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
-        const granted = { ok: true, lockId, expiresAtMs, fence };
-        const held = addHandle(granted, backend, lockId, key, disposal) as HeldLock<C>;
+        const handle = new Handle(key, startedMs + ttlMs);
+        handle.ok = true;
+        handle.lockId = lockId;
+        handle.expiresAtMs = expiresAtMs;
+        handle.fence = fence;
+        const held = addHandle(handle, backend, lockId, key, disposal) as unknown as HeldLock<C>;
         rememberDisposal(held, disposal);
+        if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));
         return held;
       } catch (error) {
+        keeper?.stop();
         throw addContext(error, key);
       } finally {
         if (isCounted) ended();
@@ -132,6 +152,7 @@ export function createBackend<C extends BackendCapabilities>(
             "the backend is closed: nothing was released, and a lock that is held ends with its TTL",
           );
         }
+        endById(lockId);
         running += 1;
         try {
           const outcome = settle(await store.release(lockId, signal));
@@ -151,8 +172,11 @@ export function createBackend<C extends BackendCapabilities>(
         checkTtl(ttlMs);
         const signal = startingSignal(opts);
         checkOpen();
+        const startedMs = performance.now();
         const outcome = settle(await store.extend(lockId, ttlMs, signal));
-        return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
+        const isHeld = typeof outcome === "number";
+        movedById(lockId, isHeld ? startedMs + ttlMs : undefined);
+        return isHeld ? { ok: true, expiresAtMs: outcome } : failure(outcome);
       } catch (error) {
         throw addContext(error, undefined, lockId);
       }
@@ -227,7 +251,13 @@ export function createBackend<C extends BackendCapabilities>(
       throw addContext(error, key);
     }
   };
-  return markChecksKeys(allowDirect(backend, direct));
+  const watch = (key: string, onFreed: () => void) => store.watch(key, onFreed);
+  // One connection, or one thread. Through a user's client there is no watch, and nothing is handed over.
+  const isInOrder = declared.backend === "redis" || declared.backend === "sqlite";
+  // On SQLite, others look each millisecond or so whether something was freed.
+  const othersLagMs = declared.backend === "sqlite" ? 3 : 0;
+  waitAs(backend, { checksKeys: true, isInOrder, othersLagMs, watch, queues: new Map() });
+  return markExtending(allowDirect(backend, direct));
 }
 
 /** The signal of an operation that is about to start, if there is one. */

@@ -16,8 +16,6 @@ export interface Cancellation {
   error(): LockError;
   /** The promise, or `CANCELLED` if a signal comes first. */
   race<T>(promise: Promise<T>): Promise<T | typeof CANCELLED>;
-  /** Resolves after that many milliseconds, or as soon as a signal is aborted. */
-  sleep(delayMs: number): Promise<void>;
   /** Removes the listeners from the signals. */
   stop(): void;
 }
@@ -64,14 +62,6 @@ export function watchSignals(
       if (signal.aborted) return CANCELLED;
       return await Promise.race([promise, cancelled]);
     },
-    sleep: (delayMs) =>
-      new Promise((resolve) => {
-        const timer = setTimeout(resolve, delayMs);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      }),
     stop: () => {
       wake = undefined;
       for (const stop of stops) stop();

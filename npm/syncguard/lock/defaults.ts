@@ -37,7 +37,7 @@ export const RESERVE_BYTES = Object.freeze({
 
 /** How to wait: every setting has a value, except that there may be no signal. */
 export type AcquisitionPolicy = {
-  [Option in Exclude<keyof AcquisitionOptions, "signal">]-?: NonNullable<
+  [Option in Exclude<keyof AcquisitionOptions, "signal" | "wait">]-?: NonNullable<
     AcquisitionOptions[Option]
   >;
 } & Pick<AcquisitionOptions, "signal">;

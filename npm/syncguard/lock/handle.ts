@@ -3,7 +3,11 @@
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import { checkDisposal } from "./arguments.js";
+import { Handle } from "./held.js";
+import { isObserved, releaseArguments } from "./observed.js";
 import { callRelease, releaseInBackground, reportReleaseError } from "./release.js";
+import { LONGEST_TIMER_MS } from "./timers.js";
+import { releasing as tellWaiters } from "./turns.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -21,9 +25,6 @@ import type {
 type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
   readonly capabilities?: Readonly<C>;
 };
-
-/** The longest wait that setTimeout supports: it does not wait at all for longer ones. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** How a handle is disposed of. */
 export type DisposalOptions = {
@@ -55,7 +56,7 @@ export function rememberDisposal(result: object, options: DisposalOptions): void
 }
 
 /** The result of an acquisition that found the lock held by somebody. */
-export function noLock<C extends BackendCapabilities>(): DecoratedAcquireResult<C> {
+export function noLock(): { ok: false; reason: "locked" } & DisposableLockHandle {
   return { ok: false, reason: "locked", ...NO_LOCK };
 }
 
@@ -95,41 +96,45 @@ export function createDisposableHandle<C extends BackendCapabilities>(
 ): DecoratedAcquireResult<C> {
   const options = readDisposal({ onReleaseError, disposeTimeoutMs });
   if (!result.ok) return { ...result, ...NO_LOCK };
-  // Only the members: the result may already have methods of these names that are bound to another backend.
-  const { lockId } = result;
-  const held = addHandle({ ...result }, backend, lockId, key, options) as unknown as AsyncLock<C>;
+  const handle = Handle.over(result, key, isObserved(backend));
+  const held = addHandle(handle, backend, result.lockId, key, options) as unknown as AsyncLock<C>;
   rememberDisposal(held, options);
   return held;
 }
 
 /**
- * Gives `target` the methods of {@link createDisposableHandle} for a lock that is held. The options must be checked.
+ * Gives `held` the methods of {@link createDisposableHandle} for a lock that is held. The options must be checked.
  *
  * The methods are assigned one by one, because every acquisition comes through here, and an object literal with a computed
  * name or a spread takes V8 several times as long.
  */
-export function addHandle<Target extends { expiresAtMs: number }>(
-  target: Target,
+export function addHandle(
+  handle: Handle,
   backend: Pick<LockBackend, "release" | "extend">,
   lockId: string,
   key: string,
   options: DisposalOptions,
-): Target & DisposableLockHandle {
+): Handle & DisposableLockHandle {
   // There is only one release, started either by the holder or by the end of the block.
   let releasing: Promise<unknown> | undefined;
-  const held = target as Target & Mutable<DisposableLockHandle>;
+  const held = handle as Handle & Mutable<DisposableLockHandle>;
   held.release = async (signal) => {
     if (releasing !== undefined) return { ok: false };
     // Checked first: an unusable signal must not use up the only release.
     if (signal !== undefined) checkAborted(readSignal(signal));
-    const release = callRelease(backend, lockId, signal);
+    Handle.end(held);
+    const release = callRelease(backend, lockId, signal, held);
     releasing = release;
-    return await release;
+    tellWaiters(backend, key, false);
+    const result = await release;
+    tellWaiters(backend, key, true);
+    return result;
   };
-  held.extend = extendMethod(held, backend, lockId);
+  held.extend = extendMethod(held, backend, lockId, (endMs) => Handle.moved(held, endMs));
   held[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
-      releasing = dispose(backend, lockId, key, options);
+      Handle.end(held);
+      releasing = dispose(backend, lockId, key, options, held);
       await releasing;
     } else {
       // Its error goes to whoever started the release.
@@ -139,15 +144,26 @@ export function addHandle<Target extends { expiresAtMs: number }>(
   return held;
 }
 
-/** The `extend` method of a handle, which also updates its `expiresAtMs`. */
+/**
+ * The `extend` method of a handle, which also updates its `expiresAtMs`.
+ *
+ * @param moved - told when the lock ends then, of `performance.now()`; `undefined` if it is gone
+ */
 export function extendMethod(
   handle: { expiresAtMs: number },
   backend: Pick<LockBackend, "extend">,
   lockId: string,
+  moved: (endMs: number | undefined) => void,
 ): DisposableLockHandle["extend"] {
   return async (ttlMs, signal) => {
+    const startedMs = performance.now();
     const result = await backend.extend({ lockId, ttlMs, signal });
-    if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
+    if (result?.ok) {
+      handle.expiresAtMs = result.expiresAtMs;
+      moved(startedMs + ttlMs);
+    } else {
+      moved(undefined);
+    }
     return result;
   };
 }
@@ -212,10 +228,15 @@ async function dispose(
   lockId: string,
   key: string,
   { onReleaseError, disposeTimeoutMs }: DisposalOptions,
+  held: Handle,
 ): Promise<void> {
   const release = async (signal?: AbortSignal): Promise<void> => {
     try {
-      await backend.release(signal === undefined ? { lockId } : { lockId, signal });
+      const args = signal === undefined ? { lockId } : { lockId, signal };
+      const released = backend.release(releaseArguments(backend, args, held));
+      tellWaiters(backend, key, false);
+      await released;
+      tellWaiters(backend, key, true);
     } catch (error) {
       reportReleaseError(error, lockId, key, onReleaseError);
     }

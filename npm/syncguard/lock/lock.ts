@@ -4,6 +4,7 @@ import { checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
 import { acquireUntilHeld } from "./waiting.js";
 import { checkBackend, resolveTtl } from "./arguments.js";
+import { readAutoExtend } from "./auto-extend.js";
 import {
   decorateAcquireResult,
   disposalOptions,
@@ -11,7 +12,10 @@ import {
   isDecorated,
   readDisposal,
 } from "./handle.js";
+import { type Term, termOf, terms } from "./keeping.js";
+import { releaseArguments } from "./observed.js";
 import { reportReleaseError } from "./release.js";
+import { releasing } from "./turns.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
@@ -23,6 +27,7 @@ import type {
   LockBackendLike,
   LockConfig,
   LockHandle,
+  LockHandleMembers,
   SyncGuardBackend,
 } from "./types.js";
 
@@ -31,7 +36,7 @@ export type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined
 
 const CALLBACK_OPTIONS = optionNames(
   "lock()",
-  ["key", "ttlMs", "signal", "onReleaseError", "acquisition"],
+  ["key", "ttlMs", "signal", "autoExtend", "onReleaseError", "acquisition"],
   WAITING,
 );
 
@@ -59,35 +64,59 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const signal = config.signal ?? undefined;
   const { onReleaseError } = readDisposal({ onReleaseError: config.onReleaseError });
   const ttlMs = resolveTtl(config.ttlMs);
-  const request = { key, ttlMs, owner: undefined, signal, acquisition, onReleaseError };
+  const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
+  const request = { key, ttlMs, owner: undefined, signal, autoExtend, acquisition, onReleaseError };
   const held = await acquireUntilHeld(backend, request);
+  const term = termOf(held, key);
   try {
-    return await fn(createLockHandle(backend, held, key, signal));
+    return await fn(createLockHandle(backend, held, key, term, signal));
   } finally {
+    terms.end(term);
     // Without the signal: if it has aborted the work, the lock must still be released.
     try {
-      await backend.release({ lockId: held.lockId });
+      const released = backend.release(releaseArguments(backend, { lockId: held.lockId }, held));
+      releasing(backend, key, false);
+      await released;
+      releasing(backend, key, true);
     } catch (error) {
       reportReleaseError(error, held.lockId, key, onReleaseError);
     }
   }
 }
 
-/** The handle that `lock()` passes to its callback. */
-export function createLockHandle<C extends BackendCapabilities>(
+/** The handle that `lock()` passes to its callback. Its signal is aborted with `user`, too. */
+function createLockHandle<C extends BackendCapabilities>(
   backend: Pick<LockBackend, "extend">,
   held: AcquireOk<C>,
   key: string,
-  signal: AbortSignal | undefined,
+  term: Term,
+  user: AbortSignal | undefined,
 ): LockHandle<C> {
+  let signal: AbortSignal | undefined;
+  return Object.defineProperty(lockHandleMembers(backend, held, key, term), "signal", {
+    get: () => (signal ??= terms.signalWith(term, user)),
+    enumerable: true,
+    configurable: true,
+  }) as LockHandle<C>;
+}
+
+/** What the handles of callbacks have in common. */
+export function lockHandleMembers<C extends BackendCapabilities>(
+  backend: Pick<LockBackend, "extend">,
+  held: AcquireOk<C>,
+  key: string,
+  term: Term,
+): LockHandleMembers<C> {
   const { lockId, expiresAtMs, fence } = held as AcquireOk<FencingCapabilities>;
-  const handle = { key, lockId, fence, expiresAtMs, signal };
-  return Object.assign(handle, { extend: extendMethod(handle, backend, lockId) });
+  const handle = { key, lockId, fence, expiresAtMs };
+  terms.follow(term, handle);
+  const moved = (endMs: number | undefined): void => terms.moved(term, endMs);
+  return Object.assign(handle, { extend: extendMethod(handle, backend, lockId, moved) });
 }
 
 const METHOD_OPTIONS = optionNames(
   "backend.lock()",
-  ["ttlMs", "signal", "acquisition", "onReleaseError", "disposeTimeoutMs", "owner"],
+  ["ttlMs", "signal", "autoExtend", "acquisition", "onReleaseError", "disposeTimeoutMs", "owner"],
   WAITING,
 );
 
@@ -101,17 +130,19 @@ export function createLockMethod<C extends BackendCapabilities>(
     warnOfUnknown(options, METHOD_OPTIONS);
     const { signal, acquisition } = options;
     const { onReleaseError, disposeTimeoutMs } = readDisposal(options);
+    const ttlMs = resolveTtl(options.ttlMs);
     const backend = self();
     const held = await acquireUntilHeld(backend, {
       key,
-      ttlMs: resolveTtl(options.ttlMs),
+      ttlMs,
       owner: options.owner ?? undefined,
       signal,
+      autoExtend: readAutoExtend(options.autoExtend, ttlMs),
       acquisition,
       onReleaseError,
     });
     if (onReleaseError === undefined && disposeTimeoutMs === undefined && isDecorated(held)) {
-      return held;
+      return held as HeldLock<C>;
     }
     const general = disposalOptions(held);
     return decorateAcquireResult(

@@ -1,5 +1,6 @@
 /** Releases that nobody awaits, and reports their failures. */
 
+import { releaseArguments } from "./observed.js";
 import type { LockBackend, OnReleaseError, ReleaseResult } from "./types.js";
 
 /** Releases a lock that its caller no longer waits for. Failures are reported. */
@@ -31,13 +32,18 @@ export function reportReleaseError(
   );
 }
 
-/** Calls `release` and turns a synchronous throw, which users' own backends may do, into a rejection. */
+/**
+ * Calls `release` and turns a synchronous throw, which users' own backends may do, into a rejection.
+ *
+ * @param held - the lock's handle, which telemetry hears of
+ */
 export async function callRelease(
   backend: Pick<LockBackend, "release">,
   lockId: string,
   signal?: AbortSignal,
+  held?: object,
 ): Promise<ReleaseResult> {
-  return await backend.release({ lockId, signal });
+  return await backend.release(releaseArguments(backend, { lockId, signal }, held));
 }
 
 /** Calls a user's callback and ignores its errors, which must not affect the lock. */

@@ -1,11 +1,17 @@
 import { checkFunction, checkObject } from "../options/validation.js";
-import { checksKeys, markChecksKeys } from "./waiting.js";
+import { waitAs, waitingOn } from "./turns.js";
+import { attemptOf } from "./waiting.js";
 import { checkBackend } from "./arguments.js";
+import { isExtending, markExtending, readAutoExtend } from "./auto-extend.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
+import { Handle, type HeldReport } from "./held.js";
+import { keep } from "./keeping.js";
 import { createLockMethod } from "./lock.js";
 import { failureReason } from "./mutation.js";
+import { heldReport, markObserved } from "./observed.js";
 import { callQuietly } from "./release.js";
 import type {
+  AutoExtend,
   BackendCapabilities,
   ExtendResult,
   KeyLookup,
@@ -23,13 +29,13 @@ type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
   "lock" | "forceRelease" | "close" | typeof Symbol.asyncDispose
 >;
+type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & {
+  autoExtend?: AutoExtend | undefined;
+};
 type Ids = { key?: string | undefined; lockId?: string | undefined };
-type Emit = (
-  type: LockEvent["type"],
-  ids: Ids,
-  result: LockEvent["result"],
-  reason?: LockEvent["reason"],
-) => void;
+/** What an event says besides. */
+type More = Omit<Partial<LockEvent>, "reason"> & { reason?: LockEvent["reason"] | undefined };
+type Emit = (type: LockEvent["type"], ids: Ids, result: LockEvent["result"], more?: More) => void;
 
 /**
  * A backend that does what `backend` does, and calls `onEvent` for each operation, including those of handles.
@@ -64,7 +70,7 @@ export function withTelemetry<C extends BackendCapabilities>(
     try {
       result = await operation();
     } catch (error) {
-      emit(type, ids ?? {}, "fail");
+      emit(type, ids ?? {}, "fail", type === "acquire" ? waited(ids) : undefined);
       throw error;
     }
     report(result);
@@ -75,33 +81,46 @@ export function withTelemetry<C extends BackendCapabilities>(
     type: "release" | "extend",
     ids: Ids,
     result: ReleaseResult | ExtendResult,
+    held?: HeldReport,
   ): void => {
-    if (result.ok) emit(type, ids, "ok");
-    else emit(type, ids, "fail", failureReason(result));
+    const reason = result.ok ? undefined : failureReason(result);
+    emit(type, ids, result.ok ? "ok" : "fail", { reason, ...held });
   };
 
   const observed: LockBackend<C> & Partial<Extras<C>> = {
     capabilities: backend.capabilities,
 
-    acquire: async (opts) => {
+    acquire: async (opts: AcquireArguments) => {
+      const startedMs = performance.now();
+      const { key, ttlMs } = opts ?? {};
+      // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
+      // and are counted instead of reported.
+      const isOwn = isExtending(backend);
+      const autoExtend = isOwn ? undefined : readAutoExtend(opts?.autoExtend, ttlMs);
       const result = await observe(
         "acquire",
         opts,
-        () => backend.acquire(opts),
+        () => backend.acquire(isOwn ? opts : withoutAutoExtend(opts)),
         (outcome) => {
-          if (outcome.ok) emit("acquire", { key: opts.key, lockId: outcome.lockId }, "ok");
-          else emit("acquire", opts, "fail", "locked");
+          if (outcome.ok) emit("acquire", { key, lockId: outcome.lockId }, "ok", waited(opts));
+          else emit("acquire", opts, "fail", { reason: "locked", ...waited(opts) });
         },
       );
       // Bound to this wrapper, so that the operations of the handle are reported too.
       const disposal = disposalOptions(result);
-      return decorateAcquireResult(
+      const held = decorateAcquireResult(
         observed,
         result,
-        opts.key,
+        key,
         disposal?.onReleaseError,
         disposal?.disposeTimeoutMs,
       );
+      if (Handle.is(held)) {
+        const ids = { key, lockId: held.lockId };
+        Handle.onLost(held, () => emit("lost", ids, "fail", Handle.report(held)));
+        if (autoExtend !== undefined) keep(backend, held, key, ttlMs, startedMs, autoExtend);
+      }
+      return held;
     },
 
     release: async (opts) =>
@@ -109,7 +128,7 @@ export function withTelemetry<C extends BackendCapabilities>(
         "release",
         opts,
         () => backend.release(opts),
-        (result) => reportMutation("release", opts, result),
+        (result) => reportMutation("release", opts, result, heldReport(opts)),
       ),
 
     extend: async (opts) =>
@@ -141,7 +160,24 @@ export function withTelemetry<C extends BackendCapabilities>(
   if (backend.close) observed.close = backend.close;
   const dispose = backend[Symbol.asyncDispose];
   if (dispose) observed[Symbol.asyncDispose] = async () => await dispose.call(backend);
-  return checksKeys(backend) ? markChecksKeys(observed) : observed;
+  markObserved(markExtending(observed));
+  return waitAs(observed, waitingOn(backend));
+}
+
+/** What an event says of the waiting that an attempt is part of: nothing without `lock()`. */
+function waited(opts: object | null | undefined): More {
+  const one = attemptOf(opts ?? {});
+  if (one === undefined) return {};
+  const { startMs, attempts, wakeups } = one;
+  return { waitMs: Date.now() - startMs, attempts, wakeups };
+}
+
+/** What a backend that does not extend locks itself is given. */
+function withoutAutoExtend(opts: AcquireArguments): AcquireArguments {
+  if (opts?.autoExtend === undefined) return opts;
+  const rest = { ...opts };
+  delete rest.autoExtend;
+  return rest;
 }
 
 function createEmitter(options: TelemetryOptions): Emit {
@@ -151,8 +187,10 @@ function createEmitter(options: TelemetryOptions): Emit {
   if ((onEvent as unknown) === undefined) return () => undefined;
   checkFunction(onEvent, "onEvent");
 
-  return (type, ids, result, reason) => {
-    const rest: Partial<LockEvent> = reason === undefined ? { result } : { result, reason };
+  return (type, ids, result, more) => {
+    const { reason, ...others } = more ?? {};
+    const rest: Partial<LockEvent> = { result, ...others };
+    if (reason !== undefined) rest.reason = reason;
     // Deferred, so that a slow listener does not delay the operation.
     queueMicrotask(() => {
       callQuietly(() => onEvent(createEvent(type, ids, rest, includeRaw)));

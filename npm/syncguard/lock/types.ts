@@ -116,7 +116,7 @@ export type OnReleaseError = (
   context: { lockId: string; key: string; source: "disposal" },
 ) => void;
 
-/** What a granted lock can do. The functions need no `this` and may be destructured. */
+/** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 export interface DisposableLockHandle {
   /**
    * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws the store's error. With a
@@ -130,18 +130,47 @@ export interface DisposableLockHandle {
    * if it comes after `disposeTimeoutMs`.
    */
   [Symbol.asyncDispose](): Promise<void>;
+  /**
+   * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
+   * its time is over. A lock that was released is not lost.
+   *
+   * Every handle of this package has it, and it is not enumerable. Results without a lock have none, and those that a backend
+   * of your own makes by itself need none.
+   */
+  readonly signal?: AbortSignal;
 }
 
-/** A lock that is held: the result of an acquisition with the methods of a handle. `extend` updates its `expiresAtMs`. */
+/**
+ * A lock that is held: the result of an acquisition with the members of a handle. `extend` and heartbeats update its
+ * `expiresAtMs`.
+ */
 export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> &
   DisposableLockHandle;
 
-/** What `backend.lock()` resolves to: the same as {@link AsyncLock}. */
-export type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C>;
+/** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
+export type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C> & {
+  readonly signal: AbortSignal;
+};
 
 /** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
 export type DecoratedAcquireResult<C extends BackendCapabilities> =
   AsyncLock<C> | ({ ok: false; reason: "locked" } & DisposableLockHandle);
+
+/** Whether and how a lock extends itself while it is held; `true` for the defaults. */
+export type AutoExtend = true | AutoExtendOptions;
+
+/** How a lock extends itself. Heartbeats that fail are tried again until the lock ends. */
+export interface AutoExtendOptions {
+  /** Milliseconds from one heartbeat to the next, less than the TTL. Default: a third of the TTL. */
+  everyMs?: number | undefined;
+  /** Milliseconds after which the lock is lost although it could be extended. Default: no limit. */
+  maxMs?: number | undefined;
+  /**
+   * Milliseconds for which the event loop may hang: after that the lock is not extended until it turns again. Default
+   * 30000.
+   */
+  maxStallMs?: number | undefined;
+}
 
 /** How long and how often to try. */
 export interface AcquisitionOptions {
@@ -155,6 +184,11 @@ export interface AcquisitionOptions {
   jitter?: "equal" | "full" | "none" | undefined;
   /** Milliseconds to wait in all. Default 5000. */
   timeoutMs?: number | undefined;
+  /**
+   * What ends the wait between two attempts: `"notify"`, the default, when the store tells that the lock was freed, and in
+   * any case when the next retry is due; `"poll"` only the latter. An attempt that follows a message is not a retry.
+   */
+  wait?: "notify" | "poll" | undefined;
   /** Ends the waiting; has no effect once the lock is held. */
   signal?: AbortSignal | undefined;
 }
@@ -165,8 +199,10 @@ export interface LockConfig {
   key: string;
   /** Milliseconds after which the lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
-  /** Cancels the waiting, and is passed to the callback. It does not affect the release. */
+  /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
   signal?: AbortSignal | undefined;
+  /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+  autoExtend?: AutoExtend | undefined;
   /** Called when the release fails. A failed release never replaces what the callback returned or threw. */
   onReleaseError?: OnReleaseError | undefined;
   /** How long and how often to try. */
@@ -174,15 +210,23 @@ export interface LockConfig {
 }
 
 /** The handle that `lock()` passes to its callback. */
-export type LockHandle<C extends BackendCapabilities = BackendCapabilities> = {
+export type LockHandle<C extends BackendCapabilities = BackendCapabilities> =
+  LockHandleMembers<C> & {
+    /**
+     * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
+     * reason. Without `autoExtend` the lock is lost when its time is over.
+     */
+    readonly signal: AbortSignal;
+  };
+
+/** What the handles of callbacks have in common. */
+export type LockHandleMembers<C extends BackendCapabilities = BackendCapabilities> = {
   /** The key as given. */
   readonly key: string;
   /** Proof of ownership. */
   readonly lockId: string;
-  /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend`. */
+  /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend` and by heartbeats. */
   readonly expiresAtMs: number;
-  /** `config.signal` */
-  readonly signal: AbortSignal | undefined;
   /** Makes the lock end `ttlMs` milliseconds from now. */
   readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
 } & (C["supportsFencing"] extends true ? { readonly fence: Fence } : { readonly fence?: Fence });
@@ -199,6 +243,8 @@ export interface BackendLockOptions {
   ttlMs?: number | undefined;
   /** Cancels the waiting. */
   signal?: AbortSignal | undefined;
+  /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+  autoExtend?: AutoExtend | undefined;
   /** How long and how often to try. */
   acquisition?: AcquisitionOptions | undefined;
   /** Called when the release at disposal fails. Default: the backend's. */
@@ -225,8 +271,12 @@ export interface SyncGuardBackend<
 > extends LockBackend<C> {
   /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
   acquire: (
-    opts: KeyOp & { ttlMs: number; owner?: string | undefined },
-  ) => Promise<DecoratedAcquireResult<C>>;
+    opts: KeyOp & {
+      ttlMs: number;
+      owner?: string | undefined;
+      autoExtend?: AutoExtend | undefined;
+    },
+  ) => Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>>;
   /**
    * Waits for the lock and resolves once it is held.
    *
@@ -244,10 +294,10 @@ export interface SyncGuardBackend<
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** An event of telemetry, which reports one operation. */
+/** An event of telemetry, which reports one operation, or the loss of a lock. */
 export type LockEvent = {
-  /** Which operation. */
-  type: "acquire" | "release" | "extend" | "isLocked" | "lookup";
+  /** Which operation; `"lost"` when a lock was lost. */
+  type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "lost";
   /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
   result: "ok" | "fail";
   /** `hashKey(key)`, when the operation has a key. */
@@ -256,6 +306,18 @@ export type LockEvent = {
   lockIdHash?: HashId;
   /** Why an acquisition, release or extension did nothing, when known. */
   reason?: "locked" | "expired" | "not-found";
+  /** How long `lock()` has waited until the end of this attempt to acquire, in milliseconds; only for its attempts. */
+  waitMs?: number;
+  /** How many attempts it has made, with this one. */
+  attempts?: number;
+  /** How many times it was told that the lock may be free. */
+  wakeups?: number;
+  /** Milliseconds for which the lock was held. Only for `"lost"` and for what releases a lock by its handle. */
+  heldMs?: number;
+  /** How many heartbeats have extended the lock. Only beside `heldMs`, for a lock that extends itself. */
+  extends?: number;
+  /** Whether the lock was lost before it was released, as its handle knew. Only beside `heldMs`. */
+  lost?: boolean;
   /** The key; only if `includeRaw` allows. */
   key?: string;
   /** The lock id; only if `includeRaw` allows. */

@@ -5,9 +5,12 @@ import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { type Heartbeats, isExtending } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
-import { LOCK_DEFAULTS, mergeAcquisitionConfig } from "./defaults.js";
+import { LOCK_DEFAULTS, mergeAcquisitionConfig, TIME_TOLERANCE_MS } from "./defaults.js";
+import { keep } from "./keeping.js";
 import { releaseInBackground } from "./release.js";
+import { Queue, waitingOn } from "./turns.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -24,20 +27,34 @@ export type AcquisitionRequest = {
   ttlMs: number;
   owner?: string | undefined;
   signal: AbortSignal | undefined;
+  /** How the lock extends itself, if it does; checked. */
+  autoExtend?: Heartbeats | undefined;
   acquisition: AcquisitionOptions | undefined;
   /** Hears of the release of a lock that was granted too late. */
   onReleaseError: OnReleaseError | undefined;
 };
 
-type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & { owner?: string };
+type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & {
+  owner?: string;
+  autoExtend?: Heartbeats;
+};
 type RetryState = ReturnType<typeof core.createRetryState>;
 
 const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
 
+/** What an attempt has shown that gave no lock. */
+type NotYet = {
+  readonly ok: false;
+  /** `null`: somebody holds the lock. */
+  readonly failure: LockError | null;
+  /** When it ends by itself, if that is known. */
+  readonly freeInMs: number | undefined;
+};
+
 /**
  * Resolves with the backend's own result once the lock is held.
  *
- * Date.now, Math.random and setTimeout are taken from the global object at each use: users' fake timers work.
+ * Date.now, performance.now, Math.random and setTimeout are taken from the global object at each use: users' fake timers work.
  */
 export async function acquireUntilHeld<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -45,63 +62,171 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
 ): Promise<AcquireOk<C>> {
   const acquisition = request.acquisition ?? undefined;
   const user = readSignal(request.signal);
-  // Most locks are granted at the first attempt with the default options: these need no state in the core.
-  let retry: RetryState | undefined;
   let acquisitionSignal: AbortSignal | undefined;
   if (acquisition !== undefined) {
     checkObject(acquisition, "acquisition");
     warnOfUnknown(acquisition, OPTIONS);
     acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
-    if (differsFromDefaults(acquisition)) retry = createRetryState(acquisition, request.key);
+    checkWait(acquisition.wait);
   }
+  const waiting = waitingOn(backend);
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = checksKeys(backend) ? request.key : core.normalizeAndValidateKey(request.key);
+  const key = waiting.checksKeys ? request.key : core.normalizeAndValidateKey(request.key);
 
   const cancellation = watchSignals(user, acquisitionSignal, key);
   try {
+    const waiter = new Waiter(backend, { ...request, key }, acquisition, cancellation);
     cancellation?.check();
-    const startMs = Date.now();
-    let elapsedMs = 0;
-    // The last failure that was more than an attempt cut short by its time limit.
-    let remembered: LockError | undefined;
-    for (;;) {
-      const limitMs =
-        retry === undefined ? LOCK_DEFAULTS.timeoutMs : retry.attemptTimeoutMs(elapsedMs);
-      let failure: LockError | null = null;
-      try {
-        const result = await attempt(backend, key, request, cancellation, limitMs);
-        if (result.ok) return result;
-      } catch (error) {
-        cancellation?.check();
-        failure = toLockError(error, key);
-      }
-      retry ??= createRetryState(undefined, key);
-      elapsedMs = Date.now() - startMs;
-      if (failure !== null && (remembered === undefined || !retry.isCut(failure.code, elapsedMs))) {
-        remembered = failure;
-      }
-      const delayMs = decide(retry, failure, remembered, elapsedMs, key);
-      if (cancellation === undefined) await sleep(delayMs);
-      else await cancellation.sleep(delayMs);
-      cancellation?.check();
-      elapsedMs = Date.now() - startMs;
+    // Whoever does not wait does not queue either.
+    if (!waiter.waits) return await waiter.acquire(undefined);
+    const { queue, isFirst } = Queue.join(waiting, key);
+    if (!isFirst) {
+      if (!(await queue.turn(waiter.endMs, cancellation))) waiter.giveUp(queue.failure);
+      waiter.look();
+    }
+    let takenUntilMs: number | undefined;
+    try {
+      const held = await waiter.acquire(queue);
+      takenUntilMs = Date.now() + request.ttlMs + TIME_TOLERANCE_MS;
+      return held;
+    } finally {
+      queue.leave(takenUntilMs);
     }
   } finally {
     cancellation?.stop();
   }
 }
 
+/** One who wants a lock. */
+class Waiter<C extends BackendCapabilities> {
+  /** Whether it waits, and does not only try once. */
+  readonly waits: boolean;
+  /** When its time is over, by `Date.now()`. */
+  readonly endMs: number;
+  private readonly startMs = Date.now();
+  private elapsedMs = 0;
+  private attempts = 0;
+  private wakeups = 0;
+  private readonly listens: boolean;
+  /** Most locks are granted at the first attempt with the default options: these need no state in the core. */
+  private retry: RetryState | undefined;
+  /** The last failure that was more than an attempt cut short by its time limit. */
+  private failure: LockError | undefined;
+
+  constructor(
+    private readonly backend: LockBackendLike<C>,
+    private readonly request: AcquisitionRequest,
+    acquisition: AcquisitionOptions | undefined,
+    private readonly cancellation: Cancellation | undefined,
+  ) {
+    if (acquisition !== undefined && differsFromDefaults(acquisition)) {
+      this.retry = createRetryState(acquisition, request.key);
+    }
+    const { maxRetries, timeoutMs } = LOCK_DEFAULTS;
+    const limitMs = acquisition?.timeoutMs ?? timeoutMs;
+    this.waits = limitMs > 0 && (acquisition?.maxRetries ?? maxRetries) > 0;
+    this.endMs = this.startMs + limitMs;
+    this.listens = acquisition?.wait !== "poll";
+  }
+
+  /** Asks until the lock is granted. The caller is the first in `queue`; without one, it asks once. */
+  async acquire(queue: Queue | undefined): Promise<AcquireOk<C>> {
+    const takenUntilMs = queue?.takenUntilMs;
+    let isHinted = false;
+    let found: AcquireOk<C> | NotYet =
+      takenUntilMs === undefined
+        ? await this.ask(queue)
+        : // Whoever was first before has it, so there is no need to ask.
+          { ok: false, failure: null, freeInMs: takenUntilMs - Date.now() };
+    while (!found.ok) {
+      const { failure, freeInMs } = found;
+      const delayMs = this.decide(failure, isHinted);
+      if (queue !== undefined) {
+        queue.failure = failure;
+        const end = await queue.pause(delayMs, freeInMs, this.listens, this.cancellation);
+        isHinted = end !== "retry";
+        if (end === "freed") this.wakeups += 1;
+        this.cancellation?.check();
+        this.look();
+      }
+      found = await this.ask(queue);
+    }
+    return found;
+  }
+
+  /** Throws the error of one whose time is over before its turn. `failure`: how the store last failed for the first. */
+  giveUp(failure: LockError | null): never {
+    this.decide(failure, false);
+    throw new LockError("Internal", "a wait has ended early", { key: this.request.key });
+  }
+
+  /** Looks at the clock. */
+  look(): void {
+    this.elapsedMs = Date.now() - this.startMs;
+  }
+
+  private async ask(queue: Queue | undefined): Promise<AcquireOk<C> | NotYet> {
+    if (this.elapsedMs > 0) this.retry ??= createRetryState(undefined, this.request.key);
+    const limitMs = this.retry?.attemptTimeoutMs(this.elapsedMs) ?? LOCK_DEFAULTS.timeoutMs;
+    this.attempts += 1;
+    const { startMs, attempts, wakeups } = this;
+    const one: Attempt = { limitMs, startMs, attempts, wakeups, freeInMs: undefined };
+    queue?.asks();
+    try {
+      const attemptMs = performance.now();
+      const result = await attempt(this.backend, this.request, this.cancellation, one);
+      if (!result.ok) {
+        queue?.foundTaken();
+        return { ok: false, failure: null, freeInMs: one.freeInMs };
+      }
+      const { key, ttlMs, autoExtend } = this.request;
+      if (autoExtend !== undefined && !isExtending(this.backend)) {
+        keep(this.backend, result, key, ttlMs, attemptMs, autoExtend);
+      }
+      return result;
+    } catch (error) {
+      this.cancellation?.check();
+      const failure = toLockError(error, this.request.key);
+      return { ok: false, failure, freeInMs: undefined };
+    }
+  }
+
+  /** How long to wait until the next retry; throws if there is none. */
+  private decide(failure: LockError | null, isHinted: boolean): number {
+    const { key } = this.request;
+    this.look();
+    const { elapsedMs } = this;
+    const retry = (this.retry ??= createRetryState(undefined, key));
+    if (failure !== null && (this.failure === undefined || !retry.isCut(failure.code, elapsedMs))) {
+      this.failure = failure;
+    }
+    let decision: number | string;
+    try {
+      decision = retry.after(failure && failure.code, elapsedMs, Math.random(), isHinted);
+    } catch (error) {
+      throw addContext(error, key);
+    }
+    if (typeof decision === "number") return decision;
+    // The core gives up because the store failed.
+    const last = this.failure;
+    if (last === undefined) throw new LockError("Internal", "no attempt has failed", { key });
+    if (decision === "") throw last;
+    const { code, message, context, cause } = last;
+    throw new LockError(code, decision + message, { key, ...context, cause });
+  }
+}
+
 /** Tries once. If the lock is granted after the cancellation, it is released. */
 async function attempt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
-  key: string,
-  { ttlMs, owner, onReleaseError }: AcquisitionRequest,
+  { key, ttlMs, owner, autoExtend, onReleaseError }: AcquisitionRequest,
   cancellation: Cancellation | undefined,
-  limitMs: number,
+  one: Attempt,
 ): Promise<AcquireResult<C>> {
   const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
   if (owner !== undefined) args.owner = owner;
-  limitAttempt(args, limitMs);
+  if (autoExtend !== undefined && isExtending(backend)) args.autoExtend = autoExtend;
+  attachAttempt(args, one);
   const pending = backend.acquire(args);
   if (cancellation === undefined) return checkResult(backend, await pending, key);
 
@@ -119,27 +244,6 @@ async function attempt<C extends BackendCapabilities>(
     );
   }
   throw cancellation.error();
-}
-
-function decide(
-  retry: RetryState,
-  failure: LockError | null,
-  remembered: LockError | undefined,
-  elapsedMs: number,
-  key: string,
-): number {
-  let decision: number | string;
-  try {
-    decision = retry.after(failure && failure.code, elapsedMs, Math.random());
-  } catch (error) {
-    throw addContext(error, key);
-  }
-  if (typeof decision === "number") return decision;
-  // The core gives up because the store failed.
-  if (remembered === undefined) throw new LockError("Internal", "no attempt has failed", { key });
-  if (decision === "") throw remembered;
-  const { code, message, context, cause } = remembered;
-  throw new LockError(code, decision + message, { key, ...context, cause });
 }
 
 function createRetryState(acquisition: AcquisitionOptions | undefined, key: string): RetryState {
@@ -161,10 +265,10 @@ function differsFromDefaults(acquisition: AcquisitionOptions): boolean {
   return WAITING.some((name) => (acquisition[name] ?? undefined) !== undefined);
 }
 
-function sleep(delayMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, delayMs);
-  });
+function checkWait(wait: unknown): void {
+  if (wait !== undefined && wait !== null && wait !== "notify" && wait !== "poll") {
+    throw invalid('wait must be "notify" or "poll"');
+  }
 }
 
 /** The result if it is well-formed, else an error: anyone may have written the backend. */
@@ -204,33 +308,31 @@ function toLockError(error: unknown, key: string): LockError {
 
 // What lock() and the backends of this package tell each other, hidden from users.
 
-type LimitedAttempt = { readonly "syncguard.attemptTimeoutMs"?: number };
+/** One attempt of `lock()`. */
+export type Attempt = {
+  /** How long it may take, in milliseconds, so that it ends in time when the store hangs. */
+  readonly limitMs: number;
+  /** When the waiting began, by `Date.now()`. */
+  readonly startMs: number;
+  /** How many there have been, with this one. */
+  readonly attempts: number;
+  /** How many times the store has told that the lock may be free. */
+  readonly wakeups: number;
+  /** For the backend to say when the lock ends that it found, in milliseconds from then. */
+  freeInMs: number | undefined;
+};
 
-/**
- * Tells the backend how long the attempt may take, in milliseconds, so that it ends in time when the store hangs. Not
- * enumerable: other backends see `{ key, ttlMs, signal }`.
- */
-function limitAttempt(args: object, limitMs: number): void {
-  Object.defineProperty(args, "syncguard.attemptTimeoutMs", { value: limitMs });
+type WithAttempt = { readonly "syncguard.attempt"?: Attempt };
+
+/** Not enumerable: other backends see `{ key, ttlMs, signal }`. */
+function attachAttempt(args: object, one: Attempt): void {
+  Object.defineProperty(args, "syncguard.attempt", { value: one });
 }
 
 /**
- * How long an attempt may take, if `lock()` has set a limit. The property has a string name and not a symbol, because only
- * for string names does V8 cache that most arguments lack it.
+ * The attempt of `lock()` that an acquisition belongs to, if any. The property has a string name and not a symbol, because
+ * only for string names does V8 cache that most arguments lack it.
  */
-export function attemptTimeoutMs(args: object): number | undefined {
-  return (args as LimitedAttempt)["syncguard.attemptTimeoutMs"];
-}
-
-const checking = new WeakSet();
-
-/** Notes that a backend checks keys itself. */
-export function markChecksKeys<Backend extends object>(backend: Backend): Backend {
-  checking.add(backend);
-  return backend;
-}
-
-/** Whether a backend is known to check keys itself. */
-export function checksKeys(backend: object): boolean {
-  return checking.has(backend);
+export function attemptOf(args: object): Attempt | undefined {
+  return (args as WithAttempt)["syncguard.attempt"];
 }

@@ -27,6 +27,7 @@ export const constants = {
     "RateLimited",
     "NetworkTimeout",
     "AcquisitionTimeout",
+    "LockLost",
     "Aborted",
     "Internal",
   ],

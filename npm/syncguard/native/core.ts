@@ -56,8 +56,12 @@ export const core = {
       () => new addon.RetryState(maxRetries, retryDelayMs, backoff, jitter, timeoutMs),
     );
     return {
-      after: (failedWith: LockErrorCode | null, elapsedMs: number, random: number) =>
-        callAddon(() => state.after(failedWith, elapsedMs, random)),
+      after: (
+        failedWith: LockErrorCode | null,
+        elapsedMs: number,
+        random: number,
+        isHinted: boolean,
+      ) => callAddon(() => state.after(failedWith, elapsedMs, random, isHinted)),
       attemptTimeoutMs: (elapsedMs: number) => state.attemptTimeoutMs(elapsedMs),
       isCut: (failedWith: LockErrorCode, elapsedMs: number) => state.isCut(failedWith, elapsedMs),
     };

@@ -1,5 +1,5 @@
 /**
- * What went wrong: one of eight codes that mean the same on every backend
+ * What went wrong: one of nine codes that mean the same on every backend
  * (README.md, "Errors").
  *
  * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
@@ -8,6 +8,7 @@
  * - `RateLimited`: the store or the connection pool is overloaded
  * - `NetworkTimeout`: no answer in time; the store may have done what was asked
  * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
+ * - `LockLost`: a lock that was held has ended, or somebody has put it out; the reason of a handle's `signal`
  * - `Aborted`: an `AbortSignal` cancelled the operation
  * - `Internal`: anything else
  */
@@ -18,6 +19,7 @@ export type LockErrorCode =
   | "RateLimited"
   | "NetworkTimeout"
   | "AcquisitionTimeout"
+  | "LockLost"
   | "Aborted"
   | "Internal";
 

@@ -140,9 +140,24 @@ export interface ForrstWaiting {
   timeoutMs: number;
 }
 
+/** How a lock extends itself. Times are in milliseconds. */
+export interface HoldSettings {
+  /** Tells what becomes of this lock from what becomes of others. */
+  number: number;
+  everyMs: number;
+  maxMs?: number;
+  /** No heartbeats are sent once JavaScript has not turned its event loop for so long. */
+  maxStallMs?: number;
+}
+
 export declare class NativeBackend {
   #native;
 
+  /**
+   * Watches the lock on `key`. After each call of [`Watch::next`], when the lock may have been freed, JavaScript
+   * finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `null`: the store cannot tell.
+   */
+  watch(number: number, key: string): Watch | null;
   /** A backend on `connection`. */
   static postgres(
     completions: Completions,
@@ -197,6 +212,19 @@ export declare class NativeBackend {
     arg4?: number | undefined | null,
     arg5?: string | undefined | null,
   ) => boolean;
+  /**
+   * [`acquire`](Self::acquire) for a lock that extends itself from the moment it is granted, whatever JavaScript
+   * does meanwhile.
+   */
+  acquireAndHold(
+    operation: number,
+    cancellable: boolean,
+    key: string,
+    ttlMs: number,
+    timeoutMs: number | undefined | null,
+    owner: string | undefined | null,
+    hold: HoldSettings,
+  ): boolean;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
    * whether it can be cancelled, and the lock id.
@@ -340,11 +368,17 @@ export declare class RetryState {
     timeoutMs: number,
   );
   /**
-   * Decides after an attempt that gave no lock. A number is how many milliseconds to wait before the next
+   * Decides after an attempt that gave no lock; `is_hinted` if it was made before its time, because the lock
+   * may have been freed. A number is how many milliseconds to wait before the next
    * one. A text means to give up and report the failure, with this text before its message. Throws
    * `AcquisitionTimeout` when others held the lock for too long.
    */
-  after(failedWith: string | undefined | null, elapsedMs: number, random: number): number | string;
+  after(
+    failedWith: string | undefined | null,
+    elapsedMs: number,
+    random: number,
+    isHinted: boolean,
+  ): number | string;
   attemptTimeoutMs(elapsedMs: number): number;
   /**
    * Whether an attempt that failed so was only cut short by its own time limit. An earlier failure says
@@ -395,8 +429,14 @@ export const enum Tag {
   Found = 8,
   Nothing = 9,
   Failed = 10,
+  /** Not an outcome: a lock that extends itself ends later now. */
+  Held = 11,
+  /** Not an outcome: a lock that extends itself is lost. */
+  Lost = 12,
   /** Not an outcome: a question to a client. */
-  Ask = 11,
+  Ask = 13,
+  /** Not an outcome: a watched lock may have been freed. */
+  Freed = 14,
 }
 
 /** Whose clock decides when a lock ends. */
@@ -414,6 +454,18 @@ export interface TlsSettings {
   key?: string;
   servername?: string;
   rejectUnauthorized?: boolean;
+}
+
+/** Hears when a lock may have been freed. It is no operation: it does not keep the process alive. */
+export declare class Watch {
+  #native;
+
+  /** Asks to be told once. */
+  next(): void;
+  /** Whether the store tells at this moment. */
+  get isListening(): boolean;
+  /** Ends it. */
+  close(): void;
 }
 
 export declare function constants(): Constants;

@@ -9,7 +9,7 @@
 import { addon } from "./addon.js";
 import { constants } from "./constants.js";
 import { LockError, type LockErrorCode } from "./errors.js";
-import { type Completions, Tag } from "./exports.js";
+import { type Completions, type NativeBackend, Tag, type Watch as NativeWatch } from "./exports.js";
 import { onAbort } from "./signal.js";
 
 export type Acquired = {
@@ -97,6 +97,17 @@ function onReady(): void {
           ask(source, operation, first, question);
           continue;
         }
+        case Tag.Freed:
+          watches.get(operation)?.();
+          continue;
+        case Tag.Held:
+          holders.get(operation)?.held(first);
+          continue;
+        case Tag.Lost: {
+          const failure = readFailure(texts.slice(from, (from += first)));
+          holders.get(operation)?.lost(failure);
+          continue;
+        }
         case Tag.Acquired:
           result = {
             lockId: texts.slice(from, (from += LOCK_ID)),
@@ -106,6 +117,8 @@ function onReady(): void {
           };
           break;
         case Tag.Locked:
+          result = first;
+          break;
         case Tag.Nothing:
           result = null;
           break;
@@ -138,18 +151,74 @@ function onReady(): void {
           if (owner !== "") result.owner = owner;
           break;
         }
-        case Tag.Failed: {
-          const failure = texts.slice(from, (from += first));
-          const [code, message, ...causes] = JSON.parse(failure) as [LockErrorCode, string];
-          result = new Failure(code, message, causes);
+        case Tag.Failed:
+          result = readFailure(texts.slice(from, (from += first)));
           break;
-        }
       }
       const resolve = waiting[operation];
       free.push(operation);
       resolve?.(result);
     }
   } while (count === (numbers.length - 1) / WIDTH);
+}
+
+/** Hears when a lock may have been freed. */
+export type Watch = Pick<NativeWatch, "next" | "isListening" | "close">;
+
+/** What to call when a watched lock may have been freed, by the number of its watch. */
+const watches = new Map<number, () => void>();
+let nextWatch = 0;
+
+/** Watches the lock on `key` until the watch is closed. */
+export function watchKey(
+  backend: NativeBackend,
+  key: string,
+  onFreed: () => void,
+): Watch | undefined {
+  const number = nextWatch;
+  nextWatch += 1;
+  const watch = backend.watch(number, key);
+  if (watch === null) return undefined;
+  watches.set(number, onFreed);
+  return {
+    get isListening() {
+      return watch.isListening;
+    },
+    next: () => watch.next(),
+    close: () => {
+      watches.delete(number);
+      watch.close();
+    },
+  };
+}
+
+function readFailure(json: string): Failure {
+  const [code, message, ...causes] = JSON.parse(json) as [LockErrorCode, string];
+  return new Failure(code, message, causes);
+}
+
+/** Whoever holds a lock that extends itself. It must not throw. */
+export type Holder = {
+  /** The lock ends at this time of the store now. */
+  held: (expiresAtMs: number) => void;
+  /** The lock is lost. Nothing is told after it. */
+  lost: (failure: Failure) => void;
+};
+
+/** Those who hold locks that extend themselves, by the numbers that the addon knows them by. */
+const holders = new Map<number, Holder>();
+let nextHolder = 0;
+
+/** A number for a holder, until `removeHolder` is called with it. */
+export function addHolder(holder: Holder): number {
+  // The addon takes 32 bits. Nobody holds a lock while four billion others are taken.
+  nextHolder = (nextHolder + 1) >>> 0;
+  holders.set(nextHolder, holder);
+  return nextHolder;
+}
+
+export function removeHolder(number: number): void {
+  holders.delete(number);
 }
 
 /** Puts a question of the core, in JSON, to a client object, and brings back what it answers. */

@@ -1,7 +1,7 @@
 /** A store of locks as the addon opens it, with promises in place of numbered operations. */
 
 import { callAddon } from "./addon.js";
-import type { Capabilities, Completions, NativeBackend } from "./exports.js";
+import type { Capabilities, Completions, HoldSettings, NativeBackend } from "./exports.js";
 import {
   type Absence,
   type Acquired,
@@ -10,7 +10,11 @@ import {
   type RawRecord,
   run,
   settle,
+  type Watch,
+  watchKey,
 } from "./operations.js";
+
+export type { Watch };
 
 /**
  * What can be done with the locks of a store. It takes arguments that have been checked (`arguments.ts`, `readSignal`).
@@ -31,16 +35,22 @@ export class AddonStore {
     this.handRelease = handle.release();
   }
 
-  /** `timeoutMs` ends the attempt before the backend's own limit does. `null`: somebody holds it. */
+  /**
+   * `timeoutMs` ends the attempt before the backend's own limit does; `hold` extends the lock from its grant on. A number:
+   * somebody holds the lock, and it ends in that many milliseconds; 0 if that is not known.
+   */
   acquire(
     key: string,
     ttlMs: number,
     owner: string | undefined,
     timeoutMs: number | undefined,
     signal: AbortSignal | undefined,
-  ): Promise<Acquired | null | Failure> {
-    return run<Acquired | null>(signal, (operation, cancellable) =>
-      this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner),
+    hold?: HoldSettings,
+  ): Promise<Acquired | number | Failure> {
+    return run<Acquired | number>(signal, (operation, cancellable) =>
+      hold === undefined
+        ? this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner)
+        : this.handle.acquireAndHold(operation, cancellable, key, ttlMs, timeoutMs, owner, hold),
     );
   }
 
@@ -79,6 +89,11 @@ export class AddonStore {
     return run<boolean>(signal, (operation, cancellable) =>
       this.handle.forceRelease(operation, cancellable, key),
     );
+  }
+
+  /** Calls `onFreed` once after each `next()` when the lock may have been freed; `undefined` if the store cannot tell. */
+  watch(key: string, onFreed: () => void): Watch | undefined {
+    return watchKey(this.handle, key, onFreed);
   }
 
   /** Makes what is missing of the tables; PostgreSQL only. */

@@ -24,7 +24,14 @@ export function optionNames(
 }
 
 /** The options that say how to wait. */
-export const WAITING = ["maxRetries", "retryDelayMs", "backoff", "jitter", "timeoutMs"] as const;
+export const WAITING = [
+  "maxRetries",
+  "retryDelayMs",
+  "backoff",
+  "jitter",
+  "timeoutMs",
+  "wait",
+] as const;
 
 /** Limits the warnings, and the memory for them, if a caller uses new names in each call. */
 const MOST_NAMES = 200;

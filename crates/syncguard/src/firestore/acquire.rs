@@ -6,6 +6,7 @@ use super::ids::DocumentIds;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::time::held_for;
 
 /// Takes the lock if nobody holds it. `lock` and `counter` are the documents with the [`DocumentIds`] of the
 /// request's key, `now_ms` is the time of the attempt. The fence limit is checked before any write is decided.
@@ -19,8 +20,9 @@ pub fn decide(
     counter: Option<&CounterDocument>,
     now_ms: i64,
 ) -> Result<Decision<AcquireOutcome>, Error> {
-    if lock.is_some_and(|lock| lock.is_live(now_ms)) {
-        return Ok(Decision::answer(AcquireOutcome::Locked));
+    if let Some(lock) = lock.filter(|lock| lock.is_live(now_ms)) {
+        let free_in = Some(held_for(lock.expires_at_ms, now_ms));
+        return Ok(Decision::answer(AcquireOutcome::Locked { free_in }));
     }
     let fence = Fence::after(counter.map_or(0, |counter| counter.fence))?;
     let expires_at_ms = now_ms.saturating_add(request.ttl.as_millis());
@@ -55,6 +57,8 @@ pub fn decide(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::backend::Ttl;
     use crate::error::ErrorKind;
@@ -80,9 +84,10 @@ mod tests {
 
     #[test]
     fn a_live_lock_is_left_alone() {
-        for expires_at_ms in [NOW + 1, NOW, NOW - 999] {
+        for (expires_at_ms, free_in_ms) in [(NOW + 1, 1001), (NOW, 1000), (NOW - 999, 1)] {
             let decision = run(Some(expires_at_ms), Some(7)).unwrap();
-            assert_eq!(decision.answer, AcquireOutcome::Locked);
+            let free_in = Some(Duration::from_millis(free_in_ms));
+            assert_eq!(decision.answer, AcquireOutcome::Locked { free_in });
             assert!(decision.writes.is_empty());
         }
     }

@@ -1,4 +1,4 @@
-//! The connection, and the four calls of Firestore's API that locks need.
+//! The connection, and the four calls of Firestore's API that operations need.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,79 +17,43 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     self as api, BatchGetDocumentsRequest, CommitRequest, RollbackRequest, RunQueryRequest,
     TransactionOptions,
 };
-use tonic::metadata::{MetadataMap, MetadataValue};
-use tonic::transport::{Channel, ClientTlsConfig};
-use tonic::{Extensions, Request};
+use tonic::Request;
+use tonic::transport::Channel;
 
+use super::access::{Access, Pings};
 use super::config::FirestoreConfig;
 use super::decision::Write;
 use super::error::Failure;
-use super::token::{Key, Token};
+use super::listen::Listening;
 use super::transport::{Begun, Documents, ReadSet, Transport};
 use super::wire::{Layout, Reply};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
-
-const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
 /// How long to try to roll back a transaction that nobody waits for.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest silence on a connection in use before it is probed.
-const LONGEST_SILENCE: Duration = Duration::from_secs(20);
-
 /// A connection to one database. It connects when it is first used, and again after it was lost.
 pub(super) struct Connection {
+    access: Arc<Access>,
     grpc: FirestoreClient<Channel>,
-    database: String,
-    routing: MetadataMap,
-    token: Option<Token>,
+    wakeups: Wakeups,
 }
 
 impl Connection {
     /// Reads the credentials, and prepares the connection without making it.
     pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
-        let key = match config.emulator_host {
-            None => Some(Key::load(&config.credentials)?),
-            Some(_) => None,
-        };
-        let known = config.project_id.as_deref();
-        let project = known
-            .or_else(|| key.as_ref()?.project_id())
-            .filter(|project| !project.is_empty())
-            .ok_or_else(|| {
-                Error::invalid("projectId is missing: set it, or GOOGLE_CLOUD_PROJECT")
-            })?;
-        let database = format!("projects/{project}/databases/{}", config.database_id);
-        let mut routing = MetadataMap::new();
-        for (name, value) in [
-            ("google-cloud-resource-prefix", database.clone()),
-            ("x-goog-request-params", format!("database={database}")),
-        ] {
-            let value = MetadataValue::try_from(value).map_err(|_| {
-                Error::invalid("projectId or databaseId has characters that ids cannot have")
-            })?;
-            routing.insert(name, value);
-        }
-        if config.emulator_host.is_some() {
-            // To emulators, this token means an administrator.
-            routing.insert("authorization", MetadataValue::from_static("Bearer owner"));
-        }
+        let access = Arc::new(Access::new(config)?);
         Ok(Self {
-            grpc: FirestoreClient::new(channel(config)?),
-            database,
-            routing,
-            token: key.map(Key::into_token).transpose()?,
+            grpc: access.client(Pings::for_operations(config.operation_timeout))?,
+            wakeups: Wakeups::new(Listening::new(&access)),
+            access,
         })
     }
 
     async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
-        let mut metadata = self.routing.clone();
-        if let Some(token) = &self.token {
-            let headers = token.headers().await.map_err(Failure::unsent)?;
-            metadata.as_mut().extend(headers);
-        }
-        Ok(Request::from_parts(metadata, Extensions::new(), message))
+        self.access.request(message).await
     }
 }
 
@@ -104,7 +68,8 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(connection: Arc<Connection>, config: &FirestoreConfig, work: Work) -> Self {
-        let layout = Arc::new(Layout::new(connection.database.clone(), config));
+        let database = connection.access.database().to_owned();
+        let layout = Arc::new(Layout::new(database, config));
         Self {
             connection,
             layout,
@@ -291,86 +256,14 @@ impl Transport for Client {
     fn abandon(self: Arc<Self>, transaction: Vec<u8>) {
         in_background(&self.work, Self::clone(&self).end(transaction));
     }
+
+    fn watch(&self, lock: &str) -> Option<Watch> {
+        Some(self.connection.wakeups.watch(&self.layout.lock(lock)))
+    }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Client")
-    }
-}
-
-/// How long the other side may take to answer a ping.
-fn patience(operation_timeout: Duration) -> Duration {
-    (operation_timeout / 4).clamp(Duration::from_millis(100), LONGEST_SILENCE)
-}
-
-fn channel(config: &FirestoreConfig) -> Result<Channel, Error> {
-    let (host, tls) = match (&config.emulator_host, &config.endpoint) {
-        (Some(host), _) => (host.as_str(), false),
-        (None, Some(endpoint)) => (endpoint.host.as_str(), endpoint.tls),
-        (None, None) => (PUBLIC_HOST, true),
-    };
-    let scheme = if tls { "https" } else { "http" };
-    let mut endpoint = Channel::from_shared(format!("{scheme}://{host}"))
-        .map_err(|_| Error::invalid("host must be host or host:port"))?
-        // Less than the operation's own limit, so that the error says what took so long.
-        .connect_timeout(config.operation_timeout * 3 / 4)
-        .tcp_keepalive(Some(Duration::from_secs(60)))
-        // HTTP/2 pings find connections that were lost without notice. One is sent when nothing arrives during a
-        // call, and with the first call on a connection that was idle. Without an answer, the connection is closed
-        // before the call's time is over. Servers refuse clients that ping often or while idle; two pings within an
-        // operation's time are tolerated.
-        .http2_keep_alive_interval((config.operation_timeout / 2).min(LONGEST_SILENCE))
-        .keep_alive_timeout(patience(config.operation_timeout))
-        .keep_alive_while_idle(false);
-    if tls {
-        endpoint = endpoint
-            .tls_config(ClientTlsConfig::new().trust_anchors(config.default_roots.read().roots))
-            .map_err(|error| {
-                Error::new(ErrorKind::Internal, "TLS could not be set up").with_source(error)
-            })?;
-    }
-    Ok(endpoint.connect_lazy())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::firestore::Credentials;
-
-    #[test]
-    fn without_a_project_the_first_operation_says_so() {
-        for (emulator_host, credentials) in [
-            (
-                Some("127.0.0.1:1".to_owned()),
-                Credentials::ApplicationDefault,
-            ),
-            (None, Credentials::Json("{}".to_owned())),
-        ] {
-            let config = FirestoreConfig {
-                emulator_host,
-                credentials,
-                ..FirestoreConfig::default()
-            };
-            let Err(error) = Connection::new(&config) else {
-                panic!("a connection to no project");
-            };
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            assert_eq!(
-                error.message(),
-                "projectId is missing: set it, or GOOGLE_CLOUD_PROJECT"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn the_project_can_come_from_the_key() {
-        let text = r#"{"client_email":"a@b","private_key":"k","project_id":"from-key"}"#;
-        let config = FirestoreConfig {
-            credentials: Credentials::Json(text.to_owned()),
-            ..FirestoreConfig::default()
-        };
-        let connection = Connection::new(&config).unwrap();
-        assert_eq!(connection.database, "projects/from-key/databases/(default)");
     }
 }

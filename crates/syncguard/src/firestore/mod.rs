@@ -33,7 +33,11 @@
 //! `is_locked` and `lookup` are one round trip. The pure half of an operation is the function `decide` in the
 //! module of its name: from the documents that were read and the time, it makes the answer and the writes.
 //! Every transport shares it.
+//!
+//! While somebody waits for a lock, Firestore tells of changes to its document, on one stream (`Listen`) for all locks
+//! of a connection. docs/firestore.md, "Waiting", says what that costs.
 
+mod access;
 pub mod acquire;
 mod client;
 mod config;
@@ -45,6 +49,7 @@ pub mod extend;
 pub mod force_release;
 mod ids;
 pub mod is_locked;
+mod listen;
 pub mod lookup;
 mod owned;
 pub mod release;
@@ -79,6 +84,7 @@ use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{Clock, SystemClock};
+use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 
 /// A [`Backend`] on Firestore.
@@ -299,6 +305,11 @@ impl Backend for FirestoreBackend {
             Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
         })
         .await
+    }
+
+    fn watch(&self, key: &Key) -> Option<Watch> {
+        let ids = DocumentIds::of(key).ok()?;
+        self.transport().ok()?.watch(&ids.lock)
     }
 
     async fn shut_down(&self) {

@@ -9,6 +9,7 @@ use super::decision::Write;
 use super::documents::{CounterDocument, Field, LockDocument, LockState, malformed};
 use super::error::Failure;
 use crate::error::Error;
+use crate::waiting::wakeups::Watch;
 
 /// Reads and writes in one database.
 ///
@@ -29,6 +30,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Rolls back the transaction with this id in the background: until it has ended, Firestore may keep others waiting
     /// for the documents that it has read. Does nothing if it has ended already.
     fn abandon(self: Arc<Self>, transaction: Vec<u8>);
+
+    /// Hears when the lock with this document id may have been freed. `None`: this transport cannot tell of it.
+    fn watch(&self, lock: &str) -> Option<Watch> {
+        let _ = lock;
+        None
+    }
 }
 
 /// What to read.
@@ -119,7 +126,7 @@ impl Document {
         found.map(|(_, value)| value.clone())
     }
 
-    fn state(&self) -> Result<LockState, Error> {
+    pub(super) fn state(&self) -> Result<LockState, Error> {
         LockState::read(&self.id, |name| self.field(name))
     }
 

@@ -1,5 +1,7 @@
 //! Converts documents and writes to and from Firestore's messages.
 
+use std::collections::HashMap;
+
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::precondition::ConditionType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::QueryType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::field_filter::Operator;
@@ -15,8 +17,9 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
 
 use super::config::FirestoreConfig;
 use super::decision::Write;
-use super::documents::{CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD};
+use super::documents::{CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockState};
 use super::transport::{self, Documents};
+use crate::error::Error;
 
 /// The resource names of the documents.
 pub(super) struct Layout {
@@ -131,10 +134,7 @@ impl Reply {
     }
 
     pub(super) fn add(&mut self, layout: &Layout, found: Document) {
-        let fields = found.fields.into_iter();
-        let fields = fields
-            .filter_map(|(name, value)| Some((name, field(value)?)))
-            .collect();
+        let fields = fields(found.fields);
         if let Some(id) = found.name.strip_prefix(&layout.locks) {
             let id = id.to_owned();
             self.found.locks.push(transport::Document { id, fields });
@@ -143,6 +143,20 @@ impl Reply {
             self.found.counter = Some(transport::Document { id, fields });
         }
     }
+}
+
+/// The lock in a document.
+pub(super) fn lock_state(found: Document) -> Result<LockState, Error> {
+    let fields = fields(found.fields);
+    let id = found.name;
+    transport::Document { id, fields }.state()
+}
+
+fn fields(found: HashMap<String, Value>) -> Vec<(String, Field)> {
+    let found = found.into_iter();
+    found
+        .filter_map(|(name, value)| Some((name, field(value)?)))
+        .collect()
 }
 
 fn field(value: Value) -> Option<Field> {
@@ -183,8 +197,17 @@ fn update(document: Document) -> api::Write {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// The document of a lock that ends then.
+    pub(in super::super) fn lock_document(expires_at_ms: i64) -> Document {
+        let fields = vec![
+            (LOCK_ID_FIELD, Field::Text("l".to_owned())),
+            (EXPIRES_AT_FIELD, Field::Number(expires_at_ms as f64)),
+        ];
+        document("k".to_owned(), fields)
+    }
 
     #[test]
     fn documents_go_to_their_collections() {

@@ -7,7 +7,8 @@ use super::error::ForrstError;
 use super::options::Options;
 use crate::backend::{Backend, Owner};
 use crate::error::{Error, ErrorKind};
-use crate::lock::{LockGuard, LockOptions, lock};
+use crate::guard::LockGuard;
+use crate::lock::{LockOptions, lock};
 
 /// Why a request got no lock.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,7 @@ pub async fn acquire(backend: &Arc<dyn Backend>, options: Options) -> Result<Hel
         ttl: options.ttl,
         retry: options.retry_policy(),
         owner: Some(owner.clone()),
+        auto_extend: None,
     };
     match lock(backend, &options.full_key, &how).await {
         Ok(guard) => Ok(Held {

@@ -11,7 +11,7 @@ use super::owner::generate_owner;
 use crate::backend::{Owner, Ttl};
 use crate::error::Error;
 use crate::key::{Key, MAX_KEY_LENGTH_BYTES};
-use crate::retry::{Backoff, Jitter, RetryPolicy};
+use crate::waiting::retry::{Backoff, Jitter, RetryPolicy};
 
 /// Milliseconds between two attempts of a request that waits. Jitter takes off up to half of it. The pause does not grow,
 /// so that a request that waits for long still notices promptly when the lock is released.

@@ -1,6 +1,7 @@
 //! Acquires a lock, or several at once.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -33,7 +34,11 @@ impl Acquire {
                 .replace("{owner_column}", column)
                 .replace("{owner_value}", value)
                 .replace("{owner_set}", set);
-            Statement::new(&sql, tables, &["outcome", "fence", "expires_at_ms"])
+            Statement::new(
+                &sql,
+                tables,
+                &["outcome", "fence", "expires_at_ms", "free_in_ms"],
+            )
         };
         Self {
             plain: statement([""; 4]),
@@ -83,13 +88,21 @@ pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOut
             fence: Fence::parse(reply::text(row, 1)?)?,
             expires_at_ms: reply::number(row, 2)?,
         })),
-        "locked" => Ok(AcquireOutcome::Locked),
+        "locked" => Ok(AcquireOutcome::Locked {
+            free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
+        }),
         "exhausted" => Err(match Fence::after(reply::number(row, 1)?) {
             Err(error) => error,
             Ok(_) => reply::malformed(),
         }),
         _ => Err(reply::malformed()),
     }
+}
+
+fn free_in(ms: &str) -> Result<Duration, Error> {
+    let ms: i64 = ms.parse().map_err(|_| reply::malformed())?;
+    // The clock was read once more since the lock was found to be live.
+    Ok(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
 }
 
 /// A group of acquisitions without labels, as one statement.
@@ -161,7 +174,9 @@ impl Work for Acquisitions {
             let mut part = || parts.next().ok_or_else(reply::malformed);
             let lock_id = part()?;
             let outcome = match part()? {
-                "locked" => AcquireOutcome::Locked,
+                "locked" => AcquireOutcome::Locked {
+                    free_in: Some(free_in(part()?)?),
+                },
                 fence => AcquireOutcome::Acquired(Grant {
                     lock_id: LockId::parse(lock_id)?,
                     fence: Fence::parse(fence)?,
@@ -177,7 +192,7 @@ impl Work for Acquisitions {
     fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
         match outcome {
             AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.request.lock_id, false)),
-            AcquireOutcome::Locked => None,
+            AcquireOutcome::Locked { .. } => None,
         }
     }
 }

@@ -24,9 +24,9 @@ call AS MATERIALIZED (
     SELECT
       coalesce((SELECT fence FROM {fences} WHERE fence_key = $2), 0) AS fence,
       (
-        -- Empty if somebody else holds it. The caller's own lock, from an attempt whose answer was lost, is
-        -- given as it was granted.
-        SELECT CASE WHEN lock_id = $4 THEN fence || ' ' || expires_at_ms ELSE '' END FROM {locks}
+        -- When it ends, and before that the fence, if it is the caller's own lock, from an attempt whose answer
+        -- was lost. That is given as it was granted.
+        SELECT CASE WHEN lock_id = $4 THEN fence ELSE '' END || ' ' || expires_at_ms FROM {locks}
         WHERE key = $1
           AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
       ) AS held
@@ -60,10 +60,16 @@ granted AS (
 )
 SELECT
   CASE
-    WHEN granted.fence IS NOT NULL OR held <> '' THEN 'acquired'
-    WHEN held = '' OR has_turn THEN 'locked'
+    WHEN granted.fence IS NOT NULL OR held NOT LIKE ' %' THEN 'acquired'
+    WHEN held IS NOT NULL OR has_turn THEN 'locked'
     ELSE 'exhausted'
   END AS outcome,
   coalesce(granted.fence, nullif(split_part(held, ' ', 1), ''), call.fence::text) AS fence,
-  coalesce(granted.expires_at_ms::text, split_part(held, ' ', 2)) AS expires_at_ms
+  coalesce(granted.expires_at_ms::text, split_part(held, ' ', 2)) AS expires_at_ms,
+  CASE WHEN held LIKE ' %' THEN
+    (
+      split_part(held, ' ', 2)::bigint + $6::bigint
+      - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    )::text
+  END AS free_in_ms
 FROM call LEFT JOIN granted ON true

@@ -49,6 +49,13 @@ granted AS (
 SELECT string_agg(outcome, ',') AS outcomes FROM (
   SELECT lock_id || ' ' || fence || ' ' || expires_at_ms AS outcome FROM granted
   UNION ALL
-  SELECT id || ' locked' FROM call
-  WHERE expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
+  SELECT id || ' locked ' || free_in_ms
+  FROM (
+    SELECT
+      id,
+      expires_at_ms + $2::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS free_in_ms
+    FROM call
+    OFFSET 0
+  ) held
+  WHERE free_in_ms > 0
 ) outcomes

@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use super::acquire::{Acquire, Acquisitions, NamedRequest};
 use super::config::PostgresConfig;
 use super::connection::{Connections, PostgresConnection};
-use super::extend::Extend;
+use super::extend::{Extend, Extensions};
 use super::force_release::ForceRelease;
 use super::group::Groups;
 use super::is_locked::IsLocked;
+use super::listen::watched_name;
 use super::names::{Names, lock_name};
 use super::quota::Subject;
 use super::release::{Release, Releases};
@@ -28,6 +29,7 @@ use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::shared::Lease;
+use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 
 /// How locks are kept, on whichever connections.
@@ -89,6 +91,7 @@ struct Executor {
     runner: Arc<Runner>,
     acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
+    extensions: Arc<Groups<Extensions>>,
 }
 
 /// Locks in PostgreSQL.
@@ -132,23 +135,16 @@ impl PostgresBackend {
         let missing = options.creates_tables.then(|| tables.clone());
         let runner = Arc::new(Runner::new(connections, missing));
         let work = Work::default();
-        let acquisitions = Groups::new(
-            work.clone(),
-            Arc::clone(&runner),
-            Acquisitions::new(tables),
-            limit,
-        );
-        let releases = Groups::new(
-            work.clone(),
-            Arc::clone(&runner),
-            Releases::new(tables, options.durable_releases),
-            limit,
-        );
+        let groups = || (work.clone(), Arc::clone(&runner), limit);
+        let acquisitions = Groups::new(groups(), Acquisitions::new(tables));
+        let releases = Groups::new(groups(), Releases::new(tables, options.durable_releases));
+        let extensions = Groups::new(groups(), Extensions::new(tables));
         Self {
             executor: Lease::new(Arc::new(Executor {
                 runner,
                 acquisitions: Arc::new(acquisitions),
                 releases: Arc::new(releases),
+                extensions: Arc::new(extensions),
             })),
             operations: Operations::new(&options),
             options,
@@ -240,6 +236,14 @@ impl Backend for PostgresBackend {
         extend::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
+    async fn extend_with_others(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        let asked = || (lock_id.clone(), ttl);
+        match self.executor.get()?.extensions.join(asked).await? {
+            Some(outcome) => Ok(outcome),
+            None => self.extend(lock_id, ttl).await,
+        }
+    }
+
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
@@ -274,6 +278,13 @@ impl Backend for PostgresBackend {
             .run(Some(Subject::Row(&name)), &plan)
             .await?;
         force_release::outcome(row.as_ref())
+    }
+
+    fn watch(&self, key: &Key) -> Option<Watch> {
+        let executor = self.executor.get().ok()?;
+        let wakeups = executor.runner.connections.wakeups.as_ref()?;
+        let name = watched_name(&self.options.tables, &lock_name(key).ok()?);
+        Some(wakeups.watch(&name))
     }
 
     async fn shut_down(&self) {

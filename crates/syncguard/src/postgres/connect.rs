@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::ChannelBinding as Binding;
@@ -14,6 +15,7 @@ use tokio_postgres::{Client, Statement};
 use super::config::{ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
 use super::error::{Failure, failure_to_connect};
 use super::fault::Fault;
+use super::listen;
 use super::liveness::Liveness;
 use super::stream::{Refusal, Stream};
 use super::tls;
@@ -29,6 +31,9 @@ const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enab
 /// writes, and which server process serves the session.
 const PROBE: &str = "SELECT current_setting('enable_seqscan') = 'off', \
                      current_setting('transaction_read_only') = 'on', pg_backend_pid()";
+
+/// Where the channels of notifications go; `None` for a session that does not listen.
+type Channels<'a> = Option<&'a UnboundedSender<String>>;
 
 type TlsConnect = <tls::Connector as MakeTlsConnect<Stream>>::TlsConnect;
 
@@ -86,6 +91,19 @@ impl Connector {
 
     /// Opens a session on the first host that accepts us.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        self.connect_with(None).await
+    }
+
+    /// The same, and hands over the channels of the notifications that arrive.
+    pub(super) async fn connect_to_listen(
+        &self,
+    ) -> Result<(Connection, UnboundedReceiver<String>), Failure> {
+        let (channels, arrived) = unbounded_channel();
+        let connection = self.connect_with(Some(&channels)).await?;
+        Ok((connection, arrived))
+    }
+
+    async fn connect_with(&self, channels: Channels<'_>) -> Result<Connection, Failure> {
         let hosts = &self.config.hosts;
         let count = hosts.len();
         let first = self.first.load(Ordering::Relaxed);
@@ -98,7 +116,7 @@ impl Connector {
                 connector: self,
                 next: index + 1,
             };
-            match timeout(self.time_for_one(), self.open(host)).await {
+            match timeout(self.time_for_one(), self.open(host, channels)).await {
                 Ok(Ok(connection)) => {
                     std::mem::forget(attempt);
                     self.first.store(index, Ordering::Relaxed);
@@ -147,6 +165,11 @@ impl Connector {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether sessions have turned out to be shared with others.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
     /// Called when sessions turn out to be shared with others, by a pooler.
     pub(super) fn share(&self) {
         self.is_shared.store(true, Ordering::Relaxed);
@@ -184,19 +207,24 @@ impl Connector {
             .map_err(|error| Failure::to_connect(Fault::Tls, host, error))
     }
 
-    async fn open(&self, host: &Host) -> Result<Connection, Failure> {
-        let is_own = self.config.prepare && !self.is_shared.load(Ordering::Relaxed);
-        match self.open_with(host, is_own).await {
+    async fn open(&self, host: &Host, channels: Channels<'_>) -> Result<Connection, Failure> {
+        let is_own = self.config.prepare && !self.is_shared();
+        match self.open_with(host, is_own, channels).await {
             // A pooler that does not know the settings refuses the session as a protocol violation.
             Err(failure) if is_own && failure.state() == Some("08P01") => {
                 self.share();
-                self.open_with(host, false).await
+                self.open_with(host, false, channels).await
             }
             opened => opened,
         }
     }
 
-    async fn open_with(&self, host: &Host, is_own: bool) -> Result<Connection, Failure> {
+    async fn open_with(
+        &self,
+        host: &Host,
+        is_own: bool,
+        channels: Channels<'_>,
+    ) -> Result<Connection, Failure> {
         use tokio_postgres::config::SslMode as Mode;
         let mode = match self.config.tls.mode {
             _ if host.is_unix_socket() => Mode::Disable,
@@ -204,13 +232,13 @@ impl Connector {
             SslMode::Prefer => Mode::Prefer,
             SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Mode::Require,
         };
-        match self.session(host, is_own, mode).await {
+        match self.session(host, is_own, mode, channels).await {
             Err(failure)
                 if self.config.tls.mode == SslMode::Allow
                     && !host.is_unix_socket()
                     && failure.state().is_some_and(|state| state.starts_with("28")) =>
             {
-                self.session(host, is_own, Mode::Require).await
+                self.session(host, is_own, Mode::Require, channels).await
             }
             opened => opened,
         }
@@ -221,6 +249,7 @@ impl Connector {
         host: &Host,
         is_own: bool,
         mode: tokio_postgres::config::SslMode,
+        channels: Channels<'_>,
     ) -> Result<Connection, Failure> {
         let mut settings = self.settings(is_own);
         settings.ssl_mode(mode);
@@ -237,10 +266,13 @@ impl Connector {
         let stream = self.stream(host, Arc::clone(&liveness)).await?;
         let refused = |error| failure_to_connect(error, host, liveness.end());
         let (client, connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
-        let driver = tokio::spawn(async move {
-            // The error also reaches whoever waits for an answer, so it need not be handled here.
-            let _ = connection.await;
-        });
+        // An error also reaches whoever waits for an answer, so it need not be handled here.
+        let driver = match channels.cloned() {
+            None => tokio::spawn(async move { drop(connection.await) }),
+            Some(channels) => {
+                tokio::spawn(listen::drive(connection, channels, Arc::clone(&liveness)))
+            }
+        };
         let row = client.query_typed(PROBE, &[]).await.map_err(refused)?;
         let flag = |column| {
             let flag = row.first().map(|row| row.try_get::<_, bool>(column));

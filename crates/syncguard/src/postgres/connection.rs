@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::config::PostgresConfig;
+use super::listen::Notifications;
 use super::pool::Pool;
 use super::quota::Quotas;
 use super::statement::Transport;
 use crate::error::Error;
 use crate::shared::Shared;
+use crate::waiting::wakeups::Wakeups;
 
 /// Connections to one server. They are made when they are needed, and closed with the last backend that uses
 /// them.
@@ -38,7 +40,13 @@ impl PostgresConnection {
     pub(super) fn shared(&self) -> Result<Arc<Connections>, Error> {
         self.current.get_or_make(|| {
             let pool = Pool::new(self.config.clone(), self.operation_timeout)?;
-            Ok(Connections::new(Arc::new(pool)))
+            let listen = Notifications::new(pool.connector());
+            // Without prepared statements, sessions count as shared, and who shares one cannot listen.
+            let wakeups = self.config.prepare.then(|| Wakeups::new(listen));
+            Ok(Connections {
+                wakeups,
+                ..Connections::new(Arc::new(pool))
+            })
         })
     }
 }
@@ -52,11 +60,12 @@ impl fmt::Debug for PostgresConnection {
 }
 
 /// The transport that statements run on, and how many operations are using it.
-#[derive(Debug)]
 pub(super) struct Connections {
     pub(super) transport: Arc<dyn Transport>,
     /// `None` if the transport does not say how many connections it has.
     pub(super) quotas: Option<Quotas>,
+    /// Who waits for which lock, if there may be a session that listens.
+    pub(super) wakeups: Option<Wakeups>,
     under_way: AtomicUsize,
 }
 
@@ -65,6 +74,7 @@ impl Connections {
         Self {
             quotas: transport.connections().map(Quotas::new),
             transport,
+            wakeups: None,
             under_way: AtomicUsize::new(0),
         }
     }
@@ -79,6 +89,15 @@ impl Connections {
     pub(super) fn begin(&self) -> impl Drop + '_ {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(&self.under_way)
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections")
+            .field("transport", &self.transport)
+            .field("under_way", &self.under_way)
+            .finish_non_exhaustive()
     }
 }
 

@@ -113,6 +113,12 @@ impl Failure {
         self.state.is_some() && !self.error.is_outcome_unknown()
     }
 
+    /// Whether the statement was refused perhaps only because it wakes those who wait: for lack of the right to the
+    /// function, of the function itself, or of room for more notifications.
+    pub(super) fn may_be_about_telling(&self) -> bool {
+        self.is_refusal() && matches!(self.state(), Some("42501" | "42883" | "54000"))
+    }
+
     /// Whether the transaction was rolled back for a reason that another try may not meet:
     /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
     pub fn is_rolled_back_by_chance(&self) -> bool {

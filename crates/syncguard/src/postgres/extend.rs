@@ -1,5 +1,10 @@
-//! Extending a lock.
+//! Extends a lock, or several at once.
 
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::group::Work;
 use super::reply;
 use super::statement::{Param, Plan, Row, Statement};
 use super::tables::Tables;
@@ -44,5 +49,54 @@ pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ExtendOutcome, Err
         }),
         "expired" => Ok(ExtendOutcome::Absent(Absence::Expired)),
         _ => Err(reply::malformed()),
+    }
+}
+
+/// A group of extensions, as one statement.
+#[derive(Debug)]
+pub(super) struct Extensions(Statement);
+
+impl Extensions {
+    pub(super) fn new(tables: &Tables) -> Self {
+        let sql = include_str!("extend_group.sql");
+        Self(Statement::new(sql, tables, &["outcomes", "commit"]))
+    }
+}
+
+impl Work for Extensions {
+    type Item = (LockId, Ttl);
+    type Outcome = ExtendOutcome;
+
+    fn lock_id((lock_id, _): &(LockId, Ttl)) -> &LockId {
+        lock_id
+    }
+
+    /// One statement can change each row only once.
+    fn agree((one, _): &(LockId, Ttl), (other, _): &(LockId, Ttl)) -> bool {
+        one != other
+    }
+
+    fn text<'a>(items: impl Iterator<Item = &'a (LockId, Ttl)>) -> String {
+        let asked = items.map(|(id, ttl)| json!({"id": id.as_str(), "ttl": ttl.as_millis()}));
+        Value::Array(asked.collect()).to_string()
+    }
+
+    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
+        let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
+        self.0.bind(params)
+    }
+
+    fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, ExtendOutcome>, Error> {
+        let each = reply::list(row)?.map(|text| {
+            let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
+            let outcome = match outcome {
+                "expired" => ExtendOutcome::Absent(Absence::Expired),
+                ms => ExtendOutcome::Extended {
+                    expires_at_ms: ms.parse().map_err(|_| reply::malformed())?,
+                },
+            };
+            Ok((lock_id, outcome))
+        });
+        each.collect()
     }
 }

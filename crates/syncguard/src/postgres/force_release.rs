@@ -14,7 +14,7 @@ impl ForceRelease {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
         let sql = include_str!("force_release.sql");
-        Self(Statement::new(sql, tables, &["outcome"]))
+        Self(Statement::telling(sql, tables, &["outcome", "told"]))
     }
 
     /// The statement that frees the lock stored as `name`.

@@ -1,7 +1,7 @@
 //! Group commit: several operations in one statement.
 //!
 //! Once most connections of a pool are in use, acquisitions run in groups, one group after the other, and so do
-//! releases. Those that arrive while a group is running form the next one, which is one statement and one
+//! releases and heartbeats. Those that arrive while a group is running form the next one, which is one statement and one
 //! commit on one connection. Each member gets its own outcome. A group never waits for a lock in the server: a
 //! member that would have to wait runs alone instead, and so delays nobody else.
 
@@ -82,7 +82,11 @@ struct Member<W: Work> {
 }
 
 impl<W: Work> Groups<W> {
-    pub(super) fn new(counted: OngoingWork, runner: Arc<Runner>, work: W, limit: Duration) -> Self {
+    /// Groups of `work` for a backend with that count of what is running, that runner, and that time limit.
+    pub(super) fn new(
+        (counted, runner, limit): (OngoingWork, Arc<Runner>, Duration),
+        work: W,
+    ) -> Self {
         Self {
             counted,
             runner,
@@ -141,7 +145,8 @@ impl<W: Work> Groups<W> {
         let begun = OnceLock::new();
         let plan = || {
             let (_, text) = begun.get_or_init(|| group.begin());
-            self.work.plan(text)
+            let plan = self.work.plan(text);
+            self.runner.silenced(&plan).unwrap_or(plan)
         };
         // Waiting for the group before lets members gather; the limit keeps one that hangs from blocking all.
         let _permit = timeout(PATIENCE, self.running.acquire()).await;
@@ -229,8 +234,9 @@ impl<W: Work> fmt::Debug for Group<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Absence, AcquireOutcome, ReleaseOutcome};
+    use crate::backend::{Absence, AcquireOutcome, ExtendOutcome, ReleaseOutcome};
     use crate::postgres::acquire::Acquisitions;
+    use crate::postgres::extend::Extensions;
     use crate::postgres::release::Releases;
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
@@ -247,14 +253,22 @@ mod tests {
             panic!("locked");
         };
         assert_eq!((grant.fence.get(), grant.expires_at_ms), (7, 1234));
-        let two = row(&format!("{ID} locked,BBBBBBBBBBBBBBBBBBBBBB locked"));
+        let two = row(&format!("{ID} locked 1500,BBBBBBBBBBBBBBBBBBBBBB locked 1"));
         let found = Acquisitions::outcomes(Some(&two)).unwrap();
-        assert_eq!((found.len(), &found[ID]), (2, &AcquireOutcome::Locked));
+        let free_in = Some(Duration::from_millis(1500));
+        assert_eq!(found[ID], AcquireOutcome::Locked { free_in });
+        assert!(found.len() == 2 && found["BBBBBBBBBBBBBBBBBBBBBB"].is_locked());
         let two = row(&format!("{ID} released,BBBBBBBBBBBBBBBBBBBBBB expired"));
         let found = Releases::outcomes(Some(&two)).unwrap();
         assert_eq!(found[ID], ReleaseOutcome::Released);
         let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
         assert_eq!(*other, ReleaseOutcome::Absent(Absence::Expired));
+        let two = row(&format!("{ID} 1234,BBBBBBBBBBBBBBBBBBBBBB expired"));
+        let found = Extensions::outcomes(Some(&two)).unwrap();
+        let expires_at_ms = 1234;
+        assert_eq!(found[ID], ExtendOutcome::Extended { expires_at_ms });
+        let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
+        assert_eq!(*other, ExtendOutcome::Absent(Absence::Expired));
         assert!(
             Releases::outcomes(Some(&vec![None, None]))
                 .unwrap()
@@ -271,6 +285,8 @@ mod tests {
             &format!("{ID} 7 1234"),
             &format!("{ID} 000000000000007"),
             &format!("{ID} 000000000000007 soon"),
+            &format!("{ID} locked"),
+            &format!("{ID} locked soon"),
             "short 000000000000007 1234",
         ] {
             let malformed = row(outcomes);
@@ -279,6 +295,13 @@ mod tests {
                 "{outcomes}"
             );
             assert!(Releases::outcomes(Some(&malformed)).is_err(), "{outcomes}");
+        }
+        for outcomes in ["", ID, &format!("{ID} "), &format!("{ID} soon")] {
+            let malformed = row(outcomes);
+            assert!(
+                Extensions::outcomes(Some(&malformed)).is_err(),
+                "{outcomes}"
+            );
         }
         assert!(Acquisitions::outcomes(None).is_err());
     }

@@ -19,15 +19,13 @@ pub struct IsLocked {
 impl IsLocked {
     /// For the locks in `tables`. With `cleanup`, it deletes a lock that expired long enough ago.
     pub fn new(tables: &Tables, cleanup: bool) -> Self {
-        let sql = if cleanup {
-            include_str!("is_locked_cleanup.sql")
+        let columns = &["outcome"];
+        let statement = if cleanup {
+            Statement::telling(include_str!("is_locked_cleanup.sql"), tables, columns)
         } else {
-            include_str!("is_locked.sql")
+            Statement::new(include_str!("is_locked.sql"), tables, columns)
         };
-        Self {
-            statement: Statement::new(sql, tables, &["outcome"]),
-            cleanup,
-        }
+        Self { statement, cleanup }
     }
 
     /// The statement that asks whether the lock stored as `name` is held.

@@ -13,6 +13,7 @@ removed AS (
   DELETE FROM {locks} AS lock USING stale
   WHERE lock.key = stale.key
     AND lock.expires_at_ms < floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $3::bigint
+  RETURNING {tell} AS told
 )
 SELECT
   CASE WHEN EXISTS (

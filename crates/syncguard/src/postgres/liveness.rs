@@ -1,7 +1,7 @@
 //! Whether a session still gets answers: when something last arrived on it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
@@ -24,6 +24,8 @@ pub(super) struct Liveness {
     busy_since: AtomicU64,
     /// When bytes last arrived.
     heard: AtomicU64,
+    /// Bytes that have arrived of the current reply.
+    received: AtomicUsize,
     end: AtomicU8,
     /// The server process of the session if the session is ours alone, else zero.
     process: AtomicI32,
@@ -44,6 +46,7 @@ impl Liveness {
             start,
             busy_since: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            received: AtomicUsize::new(0),
             end: AtomicU8::new(0),
             process: AtomicI32::new(0),
             driver: OnceLock::new(),
@@ -56,8 +59,18 @@ impl Liveness {
         millis(self.start.elapsed())
     }
 
-    /// Notes that bytes have arrived.
-    pub(super) fn hear(&self) {
+    /// Notes that the bytes from now on are another reply: something was sent, or a notification has arrived.
+    pub(super) fn expect_reply(&self) {
+        self.received.store(0, Relaxed);
+    }
+
+    /// Notes that bytes have arrived. Gives how many there are of the current reply.
+    pub(super) fn receive(&self, count: usize) -> usize {
+        self.hear();
+        self.received.fetch_add(count, Relaxed) + count
+    }
+
+    fn hear(&self) {
         self.heard.store(self.now().max(1), Relaxed);
     }
 

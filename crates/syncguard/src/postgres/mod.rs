@@ -40,6 +40,7 @@ mod fault;
 mod force_release;
 mod group;
 mod is_locked;
+mod listen;
 mod liveness;
 mod lookup;
 mod names;

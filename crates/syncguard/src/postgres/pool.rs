@@ -47,6 +47,11 @@ impl Pool {
         Ok(Self { sessions, size })
     }
 
+    /// What opens its sessions.
+    pub(super) fn connector(&self) -> Arc<Connector> {
+        Arc::clone(&self.sessions.manager().0)
+    }
+
     async fn lease(&self) -> Result<Lease, Failure> {
         let session = self.sessions.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) if self.sessions.manager().0.is_failing() => {

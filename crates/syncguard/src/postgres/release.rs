@@ -18,8 +18,9 @@ pub struct Release(Statement);
 impl Release {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
-        let columns = &["lock_id", "outcome", "commit"];
-        Self(Statement::new(include_str!("release.sql"), tables, columns))
+        let columns = &["lock_id", "outcome", "commit", "told"];
+        let sql = include_str!("release.sql");
+        Self(Statement::telling(sql, tables, columns))
     }
 
     /// The statement that releases the lock with `lock_id`. Unless `durable`, the server answers before the
@@ -68,7 +69,7 @@ impl Releases {
     pub(super) fn new(tables: &Tables, durable: bool) -> Self {
         let sql = include_str!("release_group.sql");
         Self {
-            statement: Statement::new(sql, tables, &["outcomes", "commit"]),
+            statement: Statement::telling(sql, tables, &["outcomes", "commit"]),
             durable,
         }
     }

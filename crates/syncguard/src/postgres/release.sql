@@ -2,7 +2,7 @@
 --
 -- The row is deleted whether the lock is live or expired. After a wait for another's row lock, the
 -- WHERE is checked on the row's new version, and RETURNING reads the clock when the row is deleted.
-DELETE FROM {locks} WHERE lock_id = $1
+DELETE FROM {locks} AS lock WHERE lock_id = $1
 RETURNING
   lock_id,
   CASE
@@ -13,4 +13,5 @@ RETURNING
   CASE
     WHEN $3::text <> 'on' THEN set_config('synchronous_commit', 'off', true)
     WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true)
-  END AS commit
+  END AS commit,
+  {tell} AS told

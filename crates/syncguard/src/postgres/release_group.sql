@@ -16,7 +16,8 @@ removed AS (
     CASE
       WHEN expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
       THEN 'released' ELSE 'expired'
-    END AS outcome
+    END AS outcome,
+    {tell} AS told
 )
 SELECT
   string_agg(lock_id || ' ' || outcome, ',') AS outcomes,

@@ -1,7 +1,7 @@
 //! Runs statements until they are committed or have failed for good.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -25,6 +25,8 @@ pub(super) struct Runner {
     pub(super) connections: Arc<Connections>,
     /// Creates missing tables, if this backend does.
     provision: Option<Provision>,
+    /// Set once the server has refused to wake those who wait.
+    is_silent: AtomicBool,
 }
 
 impl Runner {
@@ -33,7 +35,14 @@ impl Runner {
         Self {
             connections,
             provision: missing.map(Provision::new),
+            is_silent: AtomicBool::new(false),
         }
+    }
+
+    /// What to run instead of `plan` where the server refuses to wake those who wait.
+    pub(super) fn silenced<'a>(&self, plan: &Plan<'a>) -> Option<Plan<'a>> {
+        let is_silent = self.is_silent.load(Ordering::Relaxed);
+        is_silent.then(|| plan.silent()).flatten()
     }
 
     /// Runs a statement; `subject` is what it may have to wait for in the server.
@@ -59,7 +68,10 @@ impl Runner {
         let mut tries = 0;
         let seen = self.provision.as_ref().map(Provision::count);
         let mut may_provide = true;
+        let mut silent = self.silenced(plan);
+        let mut is_refused = false;
         loop {
+            let plan = silent.as_ref().unwrap_or(plan);
             match self.connections.transport.run(plan).await {
                 Err(failure)
                     if let (Some(provision), Some(seen), true, Some("42P01")) =
@@ -68,13 +80,27 @@ impl Runner {
                     may_provide = false;
                     provision.make(self, seen).await.map_err(Failure::other)?;
                 }
+                Err(failure)
+                    if failure.may_be_about_telling()
+                        && let Some(without) = plan.silent() =>
+                {
+                    // A full queue of notifications passes, and a missing right does not.
+                    is_refused = failure.state() != Some("54000");
+                    silent = Some(without);
+                }
                 Err(failure) if failure.is_rolled_back_by_chance() && tries < MAX_RETRIES => {
                     let scatter = random::unit().map_err(Failure::other)?;
                     let longest_ms = f64::from(1u32 << tries.min(6));
                     sleep(Duration::from_secs_f64(longest_ms * scatter / 1000.0)).await;
                     tries += 1;
                 }
-                answer => return answer,
+                answer => {
+                    // If rights on the tables were missing, that has failed as well.
+                    if is_refused && answer.is_ok() {
+                        self.is_silent.store(true, Ordering::Relaxed);
+                    }
+                    return answer;
+                }
             }
         }
     }
@@ -121,5 +147,89 @@ impl Provision {
         })?;
         self.made.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock_id::LockId;
+    use crate::postgres::fault::Fault;
+    use crate::postgres::release::Release;
+    use crate::postgres::statement::Transport;
+    use async_trait::async_trait;
+
+    /// Refuses to wake those who wait, with this SQLSTATE, and notes for each statement whether it would have.
+    #[derive(Debug)]
+    struct Server {
+        state: &'static str,
+        told: std::sync::Mutex<Vec<bool>>,
+        serves: bool,
+    }
+
+    #[async_trait]
+    impl Transport for Arc<Server> {
+        async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+            let tells = plan.statement.sql().contains("pg_notify");
+            self.told.lock().unwrap().push(tells);
+            match tells || !self.serves {
+                true => Err(Failure::new(Fault::State(self.state))),
+                false => Ok(None),
+            }
+        }
+
+        async fn batch(&self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    /// Which of three releases would have told, and whether they succeeded.
+    async fn release_three_times(state: &'static str, serves: bool) -> (Vec<bool>, bool) {
+        let told = std::sync::Mutex::default();
+        let server = Arc::new(Server {
+            state,
+            told,
+            serves,
+        });
+        let connections = Connections::new(Arc::new(Arc::clone(&server)));
+        let runner = Runner::new(Arc::new(connections), None);
+        let (release, lock_id) = (
+            Release::new(&Tables::default()),
+            LockId::generate().unwrap(),
+        );
+        let mut succeeds = true;
+        for _ in 0..3 {
+            let plan = release.plan(&lock_id, false);
+            succeeds &= runner.run(None, &plan).await.is_ok();
+        }
+        let told = server.told.lock().unwrap().clone();
+        (told, succeeds)
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_freed_also_where_nobody_can_be_told() {
+        for (state, serves, told, succeeds) in [
+            // No right to the function, or no such function.
+            ("42501", true, &[true, false, false, false][..], true),
+            ("42883", true, &[true, false, false, false], true),
+            // The queue is full, which passes.
+            (
+                "54000",
+                true,
+                &[true, false, true, false, true, false],
+                true,
+            ),
+            // No right to the table, which may be given.
+            (
+                "42501",
+                false,
+                &[true, false, true, false, true, false],
+                false,
+            ),
+            ("57014", true, &[true, true, true], false),
+        ] {
+            let found = release_three_times(state, serves).await;
+            assert_eq!(found, (told.to_vec(), succeeds), "{state}");
+        }
     }
 }

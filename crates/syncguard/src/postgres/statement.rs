@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::error::Failure;
+use super::listen;
 use super::tables::Tables;
 
 /// One statement for given tables. Each operation declares its own.
@@ -18,6 +19,8 @@ pub struct Statement {
     sql: Arc<str>,
     columns: &'static [&'static str],
     slot: usize,
+    /// The same without waking those who wait, for a statement that does.
+    silent: Option<Arc<Statement>>,
 }
 
 impl Statement {
@@ -29,6 +32,20 @@ impl Statement {
             slot: slot_of(&sql),
             sql,
             columns,
+            silent: None,
+        }
+    }
+
+    /// A statement that frees locks: one that wakes those who wait in place of `{tell}`.
+    pub(super) fn telling(
+        template: &str,
+        tables: &Tables,
+        columns: &'static [&'static str],
+    ) -> Self {
+        let silent = Self::new(&template.replace("{tell}", "NULL"), tables, columns);
+        Self {
+            silent: Some(Arc::new(silent)),
+            ..Self::new(&listen::telling(template), tables, columns)
         }
     }
 
@@ -98,6 +115,15 @@ pub struct Plan<'a> {
     pub statement: &'a Statement,
     /// Its parameters.
     pub params: Vec<Param<'a>>,
+}
+
+impl Plan<'_> {
+    /// The same without waking those who wait, if it does.
+    pub(super) fn silent(&self) -> Option<Self> {
+        let statement = self.statement.silent.as_deref()?;
+        let params = self.params.clone();
+        Some(Plan { statement, params })
+    }
 }
 
 /// The row that a statement gave: the columns of [`Statement::columns`] as text, `None` for NULL.

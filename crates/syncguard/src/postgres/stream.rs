@@ -29,8 +29,6 @@ enum Socket {
 pub(super) struct Stream {
     socket: Socket,
     liveness: Arc<Liveness>,
-    /// Bytes received since something was last sent.
-    received: usize,
 }
 
 /// Why there is no connection.
@@ -77,11 +75,7 @@ impl Stream {
                 Socket::Tcp(stream)
             }
         };
-        Ok(Self {
-            socket,
-            liveness,
-            received: 0,
-        })
+        Ok(Self { socket, liveness })
     }
 }
 
@@ -128,16 +122,12 @@ impl AsyncRead for Stream {
             Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         };
         let count = buffer.filled().len() - before;
-        if count > 0 {
-            self.liveness.hear();
-            self.received += count;
-            if self.received > MOST_REPLY_BYTES {
-                self.liveness.finish(End::Oversized);
-                return Poll::Ready(Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the reply does not end",
-                )));
-            }
+        if count > 0 && self.liveness.receive(count) > MOST_REPLY_BYTES {
+            self.liveness.finish(End::Oversized);
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the reply does not end",
+            )));
         }
         polled
     }
@@ -149,7 +139,7 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.received = 0;
+        self.liveness.expect_reply();
         match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             #[cfg(unix)]

@@ -2,7 +2,8 @@
 -- KEYS  lock, index, fence
 -- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs
 --       tail: the rest of the stored object after the fence, as JSON; lifetimeMs: ttlMs + toleranceMs
--- reply {1, fence, expiresAtMs}, 0 when somebody holds it, -3 when the fence counter is at its limit
+-- reply {1, fence, expiresAtMs}, {0, waitMs} when somebody holds it for that much longer,
+--       -3 when the fence counter is at its limit
 local call = redis.call
 local stored = call('GET', KEYS[1])
 local time = call('TIME')
@@ -18,8 +19,9 @@ if stored then
       return redis.error_reply('SYNCGUARD the stored value is not a lock')
     end
   end
-  if tonumber(expires) > now - ARGV[3] then
-    return 0
+  local wait = expires + ARGV[3] - now
+  if wait > 0 then
+    return { 0, wait }
   end
 end
 

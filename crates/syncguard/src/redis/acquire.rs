@@ -1,5 +1,7 @@
 //! Takes a lock if nobody holds it.
 
+use std::time::Duration;
+
 use super::plan::{Names, Plan, lifetime_ms, script};
 use super::record;
 use super::reply::{Reply, malformed};
@@ -39,15 +41,26 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
 /// case the lock may have been granted.
 pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome, Error> {
     match reply {
-        Reply::Array(items) => {
-            granted(request, items).ok_or_else(|| malformed("acquire").with_unknown_outcome())
-        }
+        Reply::Array(items) => locked(items)
+            .or_else(|| granted(request, items))
+            .ok_or_else(|| malformed("acquire").with_unknown_outcome()),
         other => match other.integer() {
-            Some(0) => Ok(AcquireOutcome::Locked),
+            // From somebody's mock of a client.
+            Some(0) => Ok(AcquireOutcome::Locked { free_in: None }),
             Some(-3) => Err(Fence::overflow()),
             _ => Err(malformed("acquire").with_unknown_outcome()),
         },
     }
+}
+
+fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
+    let [code, wait_ms] = items else {
+        return None;
+    };
+    let wait_ms = wait_ms.integer().filter(|ms| *ms > 0)?;
+    (code.integer()? == 0).then_some(AcquireOutcome::Locked {
+        free_in: Some(Duration::from_millis(wait_ms.unsigned_abs())),
+    })
 }
 
 fn granted(request: &AcquireRequest, items: &[Reply]) -> Option<AcquireOutcome> {
@@ -81,6 +94,7 @@ mod tests {
             ttl: Ttl::from_millis(5000).unwrap(),
             lock_id: LockId::parse(ID).unwrap(),
             owner: None,
+            hold: None,
         }
     }
 
@@ -136,8 +150,15 @@ mod tests {
         ] {
             assert_eq!(outcome(&request(), &reply).unwrap(), grant);
         }
-        for reply in [Reply::Int(0), bulk("0")] {
-            assert_eq!(outcome(&request(), &reply).unwrap(), AcquireOutcome::Locked);
+        for (reply, free_in) in [
+            (Reply::Int(0), None),
+            (bulk("0"), None),
+            (Reply::Array(vec![Reply::Int(0), Reply::Int(7)]), Some(7)),
+            (Reply::Array(vec![bulk("0"), bulk("7")]), Some(7)),
+        ] {
+            let free_in = free_in.map(Duration::from_millis);
+            let locked = AcquireOutcome::Locked { free_in };
+            assert_eq!(outcome(&request(), &reply).unwrap(), locked);
         }
         let overflow = outcome(&request(), &Reply::Int(-3)).unwrap_err();
         assert_eq!(overflow.kind(), ErrorKind::Internal);
@@ -155,6 +176,8 @@ mod tests {
             Reply::Bulk(b"OK".to_vec()),
             Reply::Array(vec![]),
             Reply::Array(vec![int(1)]),
+            Reply::Array(vec![int(0), int(0)]),
+            Reply::Array(vec![int(2), int(5)]),
             Reply::Array(vec![int(0), int(1), int(1)]),
             Reply::Array(vec![int(1), int(0), int(1)]),
             Reply::Array(vec![int(1), int(1), Reply::Nil]),

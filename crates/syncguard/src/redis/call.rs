@@ -63,11 +63,6 @@ impl Call {
     }
 }
 
-/// The error of a server that does not know a script that it was sent in full.
-pub(super) fn no_script() -> Error {
-    to_error(Cause::Reply("NOSCRIPT"), true)
-}
-
 /// The error of a call whose answer will not come.
 pub(super) fn lost() -> Error {
     to_error(Cause::Closed, true)
@@ -78,12 +73,9 @@ fn read(
     operation: &Operation,
     scripts: &Scripts,
 ) -> Result<Outcome, Error> {
-    match answer? {
-        Answer::Reply(reply) => scripts.outcome(operation, &reply),
-        Answer::NoScript => Err(no_script()),
-        Answer::Refused(text) => {
-            let sent = scripts.plan(operation)?;
-            Err(to_error_hiding(Cause::Reply(&text), true, sent.secrets()))
-        }
-    }
+    let reply = answer?.reply(|text| match scripts.plan(operation) {
+        Ok(sent) => to_error_hiding(Cause::Reply(text), true, sent.secrets()),
+        Err(error) => error,
+    });
+    scripts.outcome(operation, &reply?)
 }

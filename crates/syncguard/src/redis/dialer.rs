@@ -29,12 +29,12 @@ use crate::error::Error;
 const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
 /// Makes connections.
-pub(super) struct Dialer(Arc<Target>);
+pub(super) struct Dialer(pub(super) Arc<Target>);
 
 /// What to connect to.
-struct Target {
+pub(super) struct Target {
     config: RedisConfig,
-    trust: Option<TlsContext>,
+    tls: Option<TlsContext>,
 }
 
 impl Dialer {
@@ -42,7 +42,7 @@ impl Dialer {
     pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
         Ok(Self(Arc::new(Target {
             config: config.clone(),
-            trust: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
+            tls: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
         })))
     }
 }
@@ -60,8 +60,8 @@ impl Dial for Dialer {
 impl Target {
     /// A stream that is ready for scripts. When none is to be had for a while, another attempt runs
     /// beside the first: packets may be lost for one connection and not for the next.
-    async fn open(&self) -> Result<Limited, Error> {
-        let open = || session::open(&self.config, self.trust.as_ref());
+    pub(super) async fn open(&self) -> Result<Limited, Error> {
+        let open = || session::open(&self.config, self.tls.as_ref());
         let mut first = pin!(open());
         if let Ok(answer) = timeout(self.config.connect_timeout / 4, &mut first).await {
             return answer;

@@ -1,20 +1,23 @@
 //! The transport over a connection of our own, not through somebody else's client.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::call::{Call, no_script};
+use super::call::Call;
 use super::config::RedisConfig;
 use super::dialer::Dialer;
 use super::error::{Cause, to_error_hiding};
 use super::link::Link;
+use super::listen::Subscriptions;
 use super::pipeline::Answer;
 use super::plan::{Form, Plan};
 use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;
+use crate::waiting::wakeups::{Wakeups, Watch};
 
 /// How long calls wait, at most, while the server refuses connections, because it may be restarting.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,14 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Runs scripts over one connection, which is made when it is needed.
 pub(super) struct DirectTransport {
     link: Link<Dialer>,
+    wakeups: Wakeups,
 }
 
 impl DirectTransport {
     /// Does no I/O.
     pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
         let operation_timeout = config.locks.operation_timeout;
+        let dialer = Dialer::new(config)?;
         Ok(Self {
-            link: Link::new(Dialer::new(config)?, PATIENCE.min(operation_timeout / 2)),
+            wakeups: Wakeups::new(Subscriptions(Arc::clone(&dialer.0))),
+            link: Link::new(dialer, PATIENCE.min(operation_timeout / 2)),
         })
     }
 
@@ -46,13 +52,7 @@ impl Transport for DirectTransport {
             // The server has lost its scripts, in a restart or a SCRIPT FLUSH.
             answer = self.call(Form::Source, &plan).await?;
         }
-        match answer {
-            Answer::Reply(reply) => Ok(reply),
-            Answer::NoScript => Err(no_script()),
-            Answer::Refused(text) => {
-                Err(to_error_hiding(Cause::Reply(&text), true, plan.secrets()))
-            }
-        }
+        answer.reply(|text| to_error_hiding(Cause::Reply(text), true, plan.secrets()))
     }
 
     fn send(&self, plan: &Plan, call: Call) -> bool {
@@ -69,6 +69,10 @@ impl Transport for DirectTransport {
         if let Some(connection) = self.link.current() {
             connection.flush();
         }
+    }
+
+    fn watch(&self, lock_key: &str) -> Option<Watch> {
+        Some(self.wakeups.watch(lock_key))
     }
 
     fn trouble(&self) -> Option<Error> {

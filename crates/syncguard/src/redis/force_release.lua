@@ -17,6 +17,8 @@ if type(lock.lockId) == 'string' then
   local prefix = string.gsub(ARGV[1], ':+$', '')
   call('DEL', client_prefix .. (prefix == '' and '' or prefix .. ':') .. 'id:' .. lock.lockId)
 end
+-- Wakes those who wait, as in release.lua.
+redis.pcall('PUBLISH', KEYS[1], '')
 local time = call('TIME')
 if lock.expiresAtMs > time[1] * 1000 + (time[2] - time[2] % 1000) / 1000 - ARGV[2] then
   return 1

@@ -25,6 +25,8 @@ end
 -- Twice the tolerance, so that an adjusted clock does not make this collide with an extension. The fence counter stays.
 if ARGV[3] == 'true' and now - expires > 2000 then
   call('DEL', KEYS[1])
+  -- Wakes those who wait, as in release.lua.
+  redis.pcall('PUBLISH', KEYS[1], '')
   if type(id) == 'string' then
     local client_prefix = ARGV[4] and string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[4]) or ''
     local prefix = string.gsub(ARGV[1], ':+$', '')

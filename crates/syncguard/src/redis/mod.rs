@@ -9,8 +9,12 @@
 //! entry that leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
 //! keys, so the store must be one server, with or without replicas, and not a Redis Cluster.
 //!
+//! Who waits for a lock hears of its release on a channel with the name of the lock's key (Pub/Sub), over a
+//! second connection, which is there only while somebody waits.
+//!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
-//! `+eval +evalsha +get +set +del +incr +time +ping`; with a database number also `+select`, with Sentinels
+//! `+eval +evalsha +get +set +del +incr +time +ping`; to hear and tell of releases also access to the channels
+//! that start with the prefix, and `+publish +subscribe +unsubscribe`; with a database number also `+select`, with Sentinels
 //! also `+role`.
 //!
 //! While the server refuses connections, a call waits for up to a second, in case it is restarting, and then
@@ -37,6 +41,7 @@ pub mod force_release;
 pub mod is_locked;
 mod limited;
 mod link;
+mod listen;
 mod liveness;
 pub mod lookup_key;
 pub mod lookup_lock_id;
@@ -78,6 +83,7 @@ use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::shared::Lease;
+use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 use direct::DirectTransport;
 use scripts::Scripts;
@@ -171,6 +177,11 @@ impl Backend for RedisBackend {
         self.transport.get().ok()?.trouble()
     }
 
+    fn heartbeats_at_once(&self) -> usize {
+        // They share packets, so that many take hardly more round trips than one.
+        1024
+    }
+
     fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
         let plan = self.scripts.plan(&operation);
         let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
@@ -182,6 +193,11 @@ impl Backend for RedisBackend {
                 false
             }
         }
+    }
+
+    fn watch(&self, key: &Key) -> Option<Watch> {
+        let name = self.scripts.names.stored_lock_key(key).ok()?;
+        self.transport.get().ok()?.watch(&name)
     }
 
     fn flush(&self) {

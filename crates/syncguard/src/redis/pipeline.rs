@@ -38,6 +38,17 @@ pub(super) enum Answer {
     Refused(String),
 }
 
+impl Answer {
+    /// The reply to a script that was sent in full, else the error. `refused` makes that of the server's words.
+    pub(super) fn reply(self, refused: impl FnOnce(&str) -> Error) -> Result<Reply, Error> {
+        match self {
+            Self::Reply(reply) => Ok(reply),
+            Self::NoScript => Err(to_error(Cause::Reply("NOSCRIPT"), true)),
+            Self::Refused(text) => Err(refused(&text)),
+        }
+    }
+}
+
 /// Whoever waits for an answer.
 pub(super) enum Waiting {
     /// A task, which has a time limit of its own.

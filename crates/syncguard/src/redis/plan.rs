@@ -243,6 +243,15 @@ impl Names {
         self.space().lock_key(key)
     }
 
+    /// The name of a lock as the server knows it, unless only the client knows its prefix.
+    pub(super) fn stored_lock_key(&self, key: &Key) -> Result<String, Error> {
+        let lock_key = self.lock_key(key)?;
+        Ok(match &self.client_prefix {
+            ClientPrefix::Ours(prefix) => prefix.clone() + &lock_key,
+            ClientPrefix::None | ClientPrefix::Theirs => lock_key,
+        })
+    }
+
     /// The name of the fence counter of the lock with that name, without the client's prefix.
     pub(super) fn fence_key(&self, lock_key: &str) -> Result<String, Error> {
         self.space().fence_key(lock_key)

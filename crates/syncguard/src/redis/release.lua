@@ -32,6 +32,8 @@ end
 
 local time = call('TIME')
 call('DEL', lock_key, KEYS[1])
+-- Wakes those who wait. Without the right to publish, they find out by asking again.
+redis.pcall('PUBLISH', lock_key, '')
 if tonumber(expires) > time[1] * 1000 + (time[2] - time[2] % 1000) / 1000 - ARGV[2] then
   return 1
 end

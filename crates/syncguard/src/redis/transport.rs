@@ -8,6 +8,7 @@ use super::call::Call;
 use super::plan::Plan;
 use super::reply::Reply;
 use crate::error::Error;
+use crate::waiting::wakeups::Watch;
 
 /// Runs scripts in a Redis server.
 ///
@@ -29,6 +30,13 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 
     /// Sends what is buffered.
     fn flush(&self) {}
+
+    /// Hears when the lock with that key is freed: the name under which the server knows it. `None`: this
+    /// transport cannot, and whoever waits asks again from time to time.
+    fn watch(&self, lock_key: &str) -> Option<Watch> {
+        let _ = lock_key;
+        None
+    }
 
     /// Why nothing can be sent to the server at this moment, if that is known.
     fn trouble(&self) -> Option<Error> {

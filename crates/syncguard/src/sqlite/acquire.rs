@@ -6,7 +6,7 @@ use super::store::Store;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::time::{TIME_TOLERANCE_MS, held_for, is_live};
 
 const READ: &str = include_str!("acquire_read.sql");
 const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
@@ -19,8 +19,11 @@ pub(super) fn acquire(store: &Store, request: &AcquireRequest) -> Result<Acquire
     // Read inside the transaction, so that the time does not include the wait for the write lock.
     let now_ms = store.now_ms();
     let (expires_at_ms, counter) = read(store.connection(), &lock_key, &fence_key)?;
-    if expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)) {
-        return Ok(AcquireOutcome::Locked);
+    if let Some(expires_at_ms) = expires_at_ms
+        && is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS)
+    {
+        let free_in = Some(held_for(expires_at_ms, now_ms));
+        return Ok(AcquireOutcome::Locked { free_in });
     }
     let fence = Fence::after(counter.unwrap_or(0))?;
     let expires_at_ms = now_ms + request.ttl.as_millis();
@@ -78,7 +81,8 @@ mod tests {
     fn store_with_counter(counter: i64) -> Store {
         let deadline = Instant::now() + Duration::from_secs(5);
         let clock = Arc::new(SystemClock);
-        let mut store = Store::open(&SqliteConfig::in_memory(), clock, deadline).unwrap();
+        let mut store =
+            Store::open(&SqliteConfig::in_memory(), clock, Arc::default(), deadline).unwrap();
         assert!(store.begin(Durability::ForGood, deadline).unwrap());
         store
             .connection()

@@ -16,7 +16,10 @@ pub(super) fn force_release(store: &Store, key: &Key) -> Result<bool, Error> {
     let expires_at_ms: Option<i64> = store
         .connection()
         .prepare_cached(DELETE)
-        .and_then(|mut delete| delete.query_one([lock_key], |row| row.get(0)).optional())
+        .and_then(|mut delete| delete.query_one([&lock_key], |row| row.get(0)).optional())
         .map_err(from_sqlite)?;
+    if expires_at_ms.is_some() {
+        store.has_freed(&lock_key);
+    }
     Ok(expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)))
 }

@@ -1,4 +1,7 @@
-use rusqlite::{OptionalExtension, params};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::KEYS;
 use super::error::from_sqlite;
@@ -27,11 +30,7 @@ pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
     let lock_key = KEYS.lock_key(key)?;
     // Taken before the read: with a later time, a lock that was extended just after the read would look expired.
     let now_ms = store.now_ms();
-    let expires_at_ms: Option<i64> = store
-        .connection()
-        .prepare_cached(READ)
-        .and_then(|mut read| read.query_one([lock_key], |row| row.get(0)).optional())
-        .map_err(from_sqlite)?;
+    let expires_at_ms = expiry(store.connection(), &lock_key).map_err(from_sqlite)?;
     Ok(match expires_at_ms {
         None => State::Free,
         Some(at) if is_live(at, now_ms, TIME_TOLERANCE_MS) => State::Locked,
@@ -40,14 +39,42 @@ pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
     })
 }
 
+/// Those of these storage keys that nobody holds, all at one moment.
+pub(super) fn free_among(
+    store: &Store,
+    lock_keys: &BTreeSet<Arc<str>>,
+) -> Result<Vec<Arc<str>>, Error> {
+    let now_ms = store.now_ms();
+    store.whole(|connection| {
+        let mut free = Vec::new();
+        for lock_key in lock_keys {
+            let expires_at_ms = expiry(connection, lock_key)?;
+            if !expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)) {
+                free.push(Arc::clone(lock_key));
+            }
+        }
+        Ok(free)
+    })
+}
+
+fn expiry(connection: &Connection, lock_key: &str) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached(READ)?
+        .query_one([lock_key], |row| row.get(0))
+        .optional()
+}
+
 /// Deletes the row of a lock that expired long enough ago; never the fence counter.
 pub(super) fn clean_up(store: &Store, key: &Key) -> Result<(), Error> {
     let lock_key = KEYS.lock_key(key)?;
     let before_ms = store.now_ms() - CLEANUP_GUARD_MS;
-    store
+    let deleted = store
         .connection()
         .prepare_cached(CLEAN_UP)
         .and_then(|mut delete| delete.execute(params![lock_key, before_ms]))
         .map_err(from_sqlite)?;
+    if deleted > 0 {
+        store.has_freed(&lock_key);
+    }
     Ok(())
 }

@@ -48,6 +48,17 @@
 //! Each backend has one connection on a thread of its own, started by the first operation and ended by
 //! [`close`](crate::Backend::close) or by dropping the backend. Operations that queue up while one
 //! transaction is written share the next.
+//!
+//! # How waiters hear of releases
+//!
+//! For as long as somebody waits, the connection looks whether others have written to the file (`PRAGMA data_version`,
+//! which reads no page of it): about each millisecond while they write, then less and less often, and every 25 ms once
+//! nothing was written for a few seconds. After a change it reads the locks that are waited for, and wakes those whose
+//! locks are free. A release by any program that writes such files is found like this.
+//!
+//! A release by the backend itself wakes its own waiters at once, unless another process has written within the last
+//! second: then they too wait for the next look, so that the lock does not stay in one process. Processes are served
+//! in no order.
 
 mod acquire;
 mod config;
@@ -60,33 +71,38 @@ mod file_system;
 mod force_release;
 mod header;
 mod is_locked;
+mod listen;
 mod lookup;
 mod open_files;
 mod owned;
+mod pace;
+mod queue;
 mod release;
+mod releases;
 mod schema;
 mod store;
 mod worker;
 
 use std::fmt;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{oneshot, watch};
 
 pub use self::config::{Location, SqliteConfig};
+use self::listen::Looking;
+use self::queue::Queue;
 use self::store::{Durability, Store};
-use self::worker::{Effect, Job};
+use self::worker::Effect;
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
     ReleaseOutcome, TimeAuthority, Ttl,
 };
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::key::{Key, KeySpace};
 use crate::lock_id::LockId;
 use crate::time::{Clock, SystemClock};
+use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
 
 /// The same limit as in PostgreSQL: 1700 bytes, so that no key has to be hashed.
@@ -99,19 +115,9 @@ const KEYS: KeySpace<'static> = KeySpace {
 /// A [`Backend`] on SQLite.
 pub struct SqliteBackend {
     config: SqliteConfig,
-    clock: Arc<dyn Clock>,
-    worker: Mutex<Worker>,
+    queue: Arc<Queue>,
+    wakeups: Wakeups,
     work: Work,
-}
-
-enum Worker {
-    NotStarted,
-    Running {
-        jobs: Sender<Job>,
-        /// Closed once the thread has closed the file.
-        ended: watch::Receiver<()>,
-    },
-    Closed(Option<watch::Receiver<()>>),
 }
 
 impl SqliteBackend {
@@ -128,75 +134,30 @@ impl SqliteBackend {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_clock(config: SqliteConfig, clock: impl Clock) -> Result<Self, Error> {
+        let config = config.validated()?;
+        let queue = Arc::new(Queue::new(config.clone(), Arc::new(clock)));
+        let wakeups = Wakeups::new(Looking::new(&queue));
         Ok(Self {
-            config: config.validated()?,
-            clock: Arc::new(clock),
-            worker: Mutex::new(Worker::NotStarted),
+            config,
+            queue,
+            wakeups,
             work: Work::default(),
         })
     }
 
-    async fn run<T: Send + 'static>(
+    async fn write<T: Send + 'static>(
         &self,
-        effect: Effect,
+        durability: Durability,
         operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let answer = self.submit(effect, operation)?;
-        answer.await.unwrap_or_else(|_| Err(worker_is_gone()))
+        self.queue.run(Effect::Write(durability), operation).await
     }
 
-    fn submit<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
-        effect: Effect,
         operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
-    ) -> Result<oneshot::Receiver<Result<T, Error>>, Error> {
-        let (job, answer) = Job::new(effect, Instant::now() + self.patience(), operation);
-        self.jobs()?.send(job).map_err(|_| worker_is_gone())?;
-        Ok(answer)
-    }
-
-    /// How long to wait for other processes: a little less than the operation timeout, so that the caller gets the
-    /// error that says what it waited for.
-    fn patience(&self) -> Duration {
-        const MARGIN: Duration = Duration::from_millis(250);
-        let timeout = self.config.operation_timeout;
-        timeout - MARGIN.min(timeout / 10)
-    }
-
-    /// The sender of jobs to the worker, which is started if necessary.
-    fn jobs(&self) -> Result<Sender<Job>, Error> {
-        let mut worker = self.lock_worker();
-        match &*worker {
-            Worker::Running { jobs, .. } => Ok(jobs.clone()),
-            Worker::Closed(_) => Err(Error::invalid("the backend is closed")),
-            Worker::NotStarted => {
-                let (jobs, queue) = channel();
-                let (alive, ended) = watch::channel(());
-                let config = self.config.clone();
-                let clock = Arc::clone(&self.clock);
-                std::thread::Builder::new()
-                    .name("syncguard-sqlite".to_owned())
-                    .spawn(move || {
-                        // Dropped when the thread ends, also by a panic.
-                        let _alive = alive;
-                        worker::serve(&config, &clock, &queue);
-                    })
-                    .map_err(|error| {
-                        Error::new(ErrorKind::ServiceUnavailable, "no thread could be started")
-                            .with_source(error)
-                    })?;
-                *worker = Worker::Running {
-                    jobs: jobs.clone(),
-                    ended,
-                };
-                Ok(jobs)
-            }
-        }
-    }
-
-    fn lock_worker(&self) -> MutexGuard<'_, Worker> {
-        // Each change is one assignment, so a panic elsewhere cannot have left it half-done.
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    ) -> Result<T, Error> {
+        self.queue.run(Effect::Read, operation).await
     }
 }
 
@@ -220,7 +181,7 @@ impl Backend for SqliteBackend {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let request = request.clone();
-        self.run(Effect::Write(Durability::ForGood), move |store| {
+        self.write(Durability::ForGood, move |store| {
             acquire::acquire(store, &request)
         })
         .await
@@ -228,7 +189,7 @@ impl Backend for SqliteBackend {
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
         let lock_id = lock_id.clone();
-        self.run(Effect::Write(Durability::UntilPowerLoss), move |store| {
+        self.write(Durability::UntilPowerLoss, move |store| {
             release::release(store, &lock_id)
         })
         .await
@@ -236,7 +197,7 @@ impl Backend for SqliteBackend {
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         let lock_id = lock_id.clone();
-        self.run(Effect::Write(Durability::UntilPowerLoss), move |store| {
+        self.write(Durability::UntilPowerLoss, move |store| {
             extend::extend(store, &lock_id, ttl)
         })
         .await
@@ -245,49 +206,40 @@ impl Backend for SqliteBackend {
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let wanted = key.clone();
         let state = self
-            .run(Effect::Read, move |store| {
-                is_locked::is_locked(store, &wanted)
-            })
+            .read(move |store| is_locked::is_locked(store, &wanted))
             .await?;
         if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
             let key = key.clone();
             // In the background: the answer does not depend on the clean-up.
-            let _ = self.submit(Effect::Write(Durability::UntilPowerLoss), move |store| {
-                is_locked::clean_up(store, &key)
-            });
+            let effect = Effect::Write(Durability::UntilPowerLoss);
+            let _ = self
+                .queue
+                .submit(effect, move |store| is_locked::clean_up(store, &key));
         }
         Ok(state == is_locked::State::Locked)
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
         let lookup = lookup.clone();
-        self.run(Effect::Read, move |store| lookup::lookup(store, &lookup))
-            .await
+        self.read(move |store| lookup::lookup(store, &lookup)).await
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let key = key.clone();
-        self.run(Effect::Write(Durability::UntilPowerLoss), move |store| {
+        self.write(Durability::UntilPowerLoss, move |store| {
             force_release::force_release(store, &key)
         })
         .await
     }
 
+    fn watch(&self, key: &Key) -> Option<Watch> {
+        let lock_key = KEYS.lock_key(key).ok()?;
+        Some(self.wakeups.watch(&lock_key))
+    }
+
     async fn shut_down(&self) {
-        let ended = {
-            let mut worker = self.lock_worker();
-            let ended = match &*worker {
-                Worker::NotStarted => None,
-                Worker::Running { ended, .. } => Some(ended.clone()),
-                Worker::Closed(ended) => ended.clone(),
-            };
-            // Dropping the sender ends the thread once it has done the jobs that are queued.
-            *worker = Worker::Closed(ended.clone());
-            ended
-        };
-        if let Some(mut ended) = ended {
-            while ended.changed().await.is_ok() {}
-        }
+        self.wakeups.close();
+        self.queue.close().await;
     }
 }
 
@@ -297,12 +249,4 @@ impl fmt::Debug for SqliteBackend {
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
-}
-
-fn worker_is_gone() -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        "the thread of the SQLite backend ended unexpectedly; make a new backend",
-    )
-    .with_unknown_outcome()
 }

@@ -24,5 +24,6 @@ pub(super) fn delete(store: &Store, lock_key: &str, lock_id: &LockId) -> Result<
         .prepare_cached(DELETE)
         .and_then(|mut delete| delete.execute([lock_key, lock_id.as_str()]))
         .map_err(from_sqlite)?;
+    store.has_freed(lock_key);
     Ok(())
 }

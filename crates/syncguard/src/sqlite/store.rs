@@ -1,6 +1,8 @@
 //! The one connection of a backend, and its transactions.
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::config::{Location, SqliteConfig};
 use super::error::{from_sqlite, is_busy};
 use super::file::LockFile;
+use super::releases::Releases;
 use super::{open_files, schema};
 use crate::error::{Error, ErrorKind};
 use crate::random;
@@ -36,6 +39,20 @@ pub(super) struct Store {
     durability: Durability,
     /// `None` in memory.
     file: Option<LockFile>,
+    /// What the transaction has freed, by storage keys.
+    freed: RefCell<Vec<String>>,
+    releases: Arc<Releases>,
+    /// Which of this process's connections it is.
+    number: u64,
+}
+
+/// A state of the database, as one connection sees it. While the version stays the same, no other connection has
+/// written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    /// The numbers of two connections cannot be compared.
+    connection: u64,
+    data: i64,
 }
 
 impl Store {
@@ -43,8 +60,10 @@ impl Store {
     pub(super) fn open(
         config: &SqliteConfig,
         clock: Arc<dyn Clock>,
+        releases: Arc<Releases>,
         deadline: Instant,
     ) -> Result<Self, Error> {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         let (file, connection) = match &config.location {
             Location::Memory => (None, Connection::open_in_memory().map_err(from_sqlite)?),
             Location::File(path) => {
@@ -59,6 +78,9 @@ impl Store {
             deadline: Arc::new(Mutex::new(deadline)),
             durability: Durability::ForGood,
             file,
+            freed: RefCell::default(),
+            releases,
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
         };
         match store.prepare() {
             Ok(()) => Ok(store),
@@ -113,11 +135,31 @@ impl Store {
     /// Commits the transaction. No result may be told to anybody before this has returned.
     pub(super) fn commit(&mut self) -> Result<(), Error> {
         let committed = self.execute("COMMIT").map_err(from_sqlite);
+        // Also if it has failed: those who wait lose nothing when they look.
+        self.releases.tell(self.freed.take());
         if committed.is_err() && self.in_transaction() {
             let _ = self.execute("ROLLBACK");
         }
         // The write may have reached the disk before the failure.
         committed.map_err(Error::with_unknown_outcome)
+    }
+
+    /// Notes that the transaction frees this storage key.
+    pub(super) fn has_freed(&self, lock_key: &str) {
+        self.freed.borrow_mut().push(lock_key.to_owned());
+    }
+
+    /// Changes whenever another connection has written.
+    pub(super) fn version(&self) -> Result<Version, Error> {
+        let data = self
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut read| read.query_one([], |row| row.get(0)))
+            .map_err(from_sqlite)?;
+        Ok(Version {
+            connection: self.number,
+            data,
+        })
     }
 
     /// Whether a transaction is open. After some errors, SQLite rolls it back by itself.

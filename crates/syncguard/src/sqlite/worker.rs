@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::config::SqliteConfig;
+use super::releases::Releases;
 use super::store::{Durability, Store, held_by_others};
 use crate::error::{Error, ErrorKind};
 use crate::time::Clock;
@@ -107,14 +108,23 @@ where
 
 /// Runs jobs until all senders are gone. Jobs that queue up while one transaction is written to the disk share the
 /// next one, which makes many locks at a time cheap.
-pub(super) fn serve(config: &SqliteConfig, clock: &Arc<dyn Clock>, jobs: &Receiver<Job>) {
+pub(super) fn serve(
+    config: &SqliteConfig,
+    clock: &Arc<dyn Clock>,
+    releases: &Arc<Releases>,
+    jobs: &Receiver<Job>,
+) {
+    let open_file = |deadline| {
+        let (clock, releases) = (Arc::clone(clock), Arc::clone(releases));
+        Store::open(config, clock, releases, deadline)
+    };
     let mut store = None;
     while let Ok(first) = jobs.recv() {
         let batch: Vec<Job> = once(first)
             .chain(jobs.try_iter())
             .take(LARGEST_BATCH)
             .collect();
-        let Some(mut open) = open(config, clock, &mut store, batch) else {
+        let Some(mut open) = open(open_file, &mut store, batch) else {
             continue;
         };
         let sound = run(&mut open.store, open.batch);
@@ -137,14 +147,13 @@ struct Open {
 
 /// The open store, or a newly opened one. If it cannot be opened, all jobs of the batch get the error.
 fn open(
-    config: &SqliteConfig,
-    clock: &Arc<dyn Clock>,
+    open_file: impl Fn(Instant) -> Result<Store, Error>,
     store: &mut Option<Store>,
     batch: Vec<Job>,
 ) -> Option<Open> {
     let opened = match store.take() {
         Some(store) => Ok(store),
-        None => Store::open(config, Arc::clone(clock), earliest_deadline(&batch)),
+        None => open_file(earliest_deadline(&batch)),
     };
     match opened {
         Ok(store) => Some(Open { store, batch }),

@@ -205,8 +205,11 @@ async fn the_answer_to_the_acquisition_ends_the_tries() {
         fence: Fence::after(0).unwrap(),
         expires_at_ms: 0,
     });
-    for (answer, tries) in [(AcquireOutcome::Locked, 1..=3), (granted, 2..=4)] {
-        let was_granted = answer != AcquireOutcome::Locked;
+    for (answer, tries) in [
+        (AcquireOutcome::Locked { free_in: None }, 1..=3),
+        (granted, 2..=4),
+    ] {
+        let was_granted = !answer.is_locked();
         let store = Store::new(|store, now| {
             store.grants_at = Some(now + secs(0.25));
             store.answer = Some(answer);

@@ -68,7 +68,7 @@ async fn a_thousand_acquisitions_have_a_thousand_fences(stage: Stage) {
                     let request = AcquireRequest::new(key.clone(), LONG).unwrap();
                     match backend.acquire(&request).await.unwrap() {
                         AcquireOutcome::Acquired(grant) => break grant,
-                        AcquireOutcome::Locked => tokio::task::yield_now().await,
+                        AcquireOutcome::Locked { .. } => tokio::task::yield_now().await,
                     }
                 };
                 // While it is held, nobody else writes here.
@@ -116,6 +116,7 @@ async fn waiters_are_never_in_the_section_together(stage: Stage) {
             backoff: syncguard::Backoff::Fixed,
             jitter: Jitter::Full,
             timeout_ms: 60_000.0,
+            wait: syncguard::Wait::Notify,
         },
         ..LockOptions::default()
     };

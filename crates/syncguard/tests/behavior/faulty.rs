@@ -11,7 +11,7 @@ use syncguard::{
 };
 use tokio::sync::Semaphore;
 
-/// What goes wrong; all but silence concerns acquisitions alone.
+/// What goes wrong; all but the last two concerns acquisitions alone.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The first so many fail like this, before the store sees them.
@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     AnswerLost,
     /// No operation is ever answered.
     Silence,
+    /// Extensions fail, before the store sees them.
+    NoExtensions,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(crate) struct Faulty {
     inner: Arc<dyn Backend>,
     fault: Fault,
     acquisitions: AtomicUsize,
+    extensions: AtomicUsize,
     /// Gets a permit for each acquisition that the store has done.
     pub done: Semaphore,
 }
@@ -39,6 +42,7 @@ impl Faulty {
             inner: Arc::clone(inner),
             fault,
             acquisitions: AtomicUsize::new(0),
+            extensions: AtomicUsize::new(0),
             done: Semaphore::new(0),
         })
     }
@@ -51,6 +55,10 @@ impl Faulty {
 
     pub(crate) fn acquisitions(&self) -> usize {
         self.acquisitions.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn extensions(&self) -> usize {
+        self.extensions.load(Ordering::SeqCst)
     }
 }
 
@@ -79,7 +87,7 @@ impl Backend for Faulty {
         let answer = self.inner.acquire(request).await;
         self.done.add_permits(1);
         match &self.fault {
-            Fault::First(..) | Fault::Silence => answer,
+            Fault::First(..) | Fault::Silence | Fault::NoExtensions => answer,
             Fault::HeldBack(permits) => {
                 permits.acquire().await.unwrap().forget();
                 answer
@@ -98,6 +106,11 @@ impl Backend for Faulty {
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         self.speak().await;
+        self.extensions.fetch_add(1, Ordering::SeqCst);
+        if matches!(self.fault, Fault::NoExtensions) {
+            let kind = ErrorKind::ServiceUnavailable;
+            return Err(Error::new(kind, "the store is not well"));
+        }
         self.inner.extend(lock_id, ttl).await
     }
 

@@ -150,7 +150,7 @@ impl Context {
     pub(crate) async fn acquire(&self, key: &Key, ttl: Ttl) -> Grant {
         match self.try_acquire(key, ttl).await {
             AcquireOutcome::Acquired(grant) => grant,
-            AcquireOutcome::Locked => panic!("the key is locked"),
+            AcquireOutcome::Locked { .. } => panic!("the key is locked"),
         }
     }
 

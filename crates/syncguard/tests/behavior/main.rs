@@ -23,6 +23,7 @@ mod fixture;
 mod force_release;
 #[cfg(feature = "forrst")]
 mod forrst;
+mod holding;
 mod is_locked;
 mod keys;
 mod lifecycle;
@@ -87,6 +88,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("keys", keys::TESTS),
         ("cancellation", cancellation::TESTS),
         ("waiting", waiting::TESTS),
+        ("holding", holding::TESTS),
         ("concurrency", concurrency::TESTS),
         ("close", close::TESTS),
         #[cfg(feature = "forrst")]

@@ -14,9 +14,14 @@ mod mediator;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod wakeups;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    support::suite::run(&[("documents", documents::TESTS), ("faults", faults::TESTS)])
+    support::suite::run(&[
+        ("documents", documents::TESTS),
+        ("faults", faults::TESTS),
+        ("wakeups", wakeups::TESTS),
+    ])
 }

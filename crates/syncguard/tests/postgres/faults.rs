@@ -170,7 +170,7 @@ async fn a_primary_that_becomes_read_only() {
         match scene.try_acquire("fresh").await {
             Err(error) => break error,
             Ok(AcquireOutcome::Acquired(grant)) => drop(scene.release(&grant).await),
-            Ok(AcquireOutcome::Locked) => panic!("locked"),
+            Ok(AcquireOutcome::Locked { .. }) => panic!("locked"),
         }
     };
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");

@@ -77,7 +77,7 @@ impl Fleet {
                             let request = AcquireRequest::new(key(&name), ttl(60_000)).unwrap();
                             match ours.acquire(&request).await.unwrap() {
                                 AcquireOutcome::Acquired(grant) => break grant,
-                                AcquireOutcome::Locked => yield_now().await,
+                                AcquireOutcome::Locked { .. } => yield_now().await,
                             }
                         };
                         witness.enter(&name, i64::try_from(grant.fence.get()).unwrap());

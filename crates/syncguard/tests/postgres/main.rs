@@ -11,17 +11,20 @@
 
 mod canonical;
 mod connecting;
+mod extensions;
 mod faults;
 mod fleet;
 mod flights;
 mod groups;
 mod labels;
 mod limits;
+mod listening;
 mod load;
 mod lost;
 mod mediator;
 mod quota;
 mod races;
+mod scene;
 mod schema;
 mod silence;
 mod stage;
@@ -29,6 +32,7 @@ mod stage;
 mod support;
 mod texts;
 mod waits;
+mod wakeups;
 mod wire;
 
 use std::process::ExitCode;
@@ -36,10 +40,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let outcome = support::suite::run(&[
         ("connecting", connecting::TESTS),
+        ("extensions", extensions::TESTS),
         ("faults", faults::TESTS),
         ("groups", groups::TESTS),
         ("labels", labels::TESTS),
         ("limits", limits::TESTS),
+        ("listening", listening::TESTS),
         ("lost", lost::TESTS),
         ("quota", quota::TESTS),
         ("races", races::TESTS),
@@ -47,6 +53,7 @@ fn main() -> ExitCode {
         ("silence", silence::TESTS),
         ("texts", texts::TESTS),
         ("waits", waits::TESTS),
+        ("wakeups", wakeups::TESTS),
         ("wire", wire::TESTS),
     ]);
     stage::stop();

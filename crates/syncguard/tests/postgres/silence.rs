@@ -74,7 +74,7 @@ async fn until_granted(backend: &Arc<dyn Backend>) -> Duration {
         let request = AcquireRequest::new(name, Ttl::DEFAULT).unwrap();
         match operation::acquire(backend, request, CALL, pending()).await {
             Ok(AcquireOutcome::Acquired(_)) => break,
-            Ok(AcquireOutcome::Locked) => panic!("locked"),
+            Ok(AcquireOutcome::Locked { .. }) => panic!("locked"),
             Err(error) => assert!(error.kind().is_transient(), "{error:?}"),
         }
     }

@@ -21,6 +21,7 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod texts;
+mod wakeups;
 
 use std::process::ExitCode;
 
@@ -33,5 +34,6 @@ fn main() -> ExitCode {
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),
         ("texts", texts::TESTS),
+        ("wakeups", wakeups::TESTS),
     ])
 }

@@ -9,7 +9,7 @@ use syncguard::{AcquireOutcome, Backend};
 use crate::stage::backend;
 use crate::support::locks::request;
 use crate::support::suite::block_on;
-use crate::{access, names, sharing};
+use crate::{access, names, sharing, wakeups};
 
 const SCENARIO: &str = "SYNCGUARD_SCENARIO";
 const PATH: &str = "SYNCGUARD_SCENARIO_PATH";
@@ -25,6 +25,8 @@ pub(crate) fn play() -> bool {
             "probe" => probe(&path).await,
             "full disk" => access::on_a_small_disk(&path).await,
             "no descriptors" => names::run_out_of_descriptors(&path).await,
+            "looks" => wakeups::until_nobody_looks(&path).await,
+            "contend" => wakeups::contend(&path).await,
             "threads" => sharing::count_threads(&path).await,
             other => panic!("unknown scenario {other}"),
         }
@@ -41,7 +43,7 @@ async fn probe(path: &Path) {
             backend.release(&grant.lock_id).await.unwrap();
             println!("fence {}", grant.fence.get());
         }
-        Ok(AcquireOutcome::Locked) => println!("locked"),
+        Ok(AcquireOutcome::Locked { .. }) => println!("locked"),
         Err(error) => println!("{}: {error}", error.kind()),
     }
     backend.close().await;

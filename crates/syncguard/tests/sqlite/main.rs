@@ -21,6 +21,7 @@ mod sharing;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod wakeups;
 
 use std::process::ExitCode;
 
@@ -35,5 +36,6 @@ fn main() -> ExitCode {
         ("names", names::TESTS),
         ("refusal", refusal::TESTS),
         ("sharing", sharing::TESTS),
+        ("wakeups", wakeups::TESTS),
     ])
 }

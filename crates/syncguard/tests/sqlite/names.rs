@@ -186,7 +186,7 @@ pub(crate) async fn run_out_of_descriptors(path: &Path) {
         let backend = backend(path);
         match try_acquire(&backend, "a").await {
             Ok(AcquireOutcome::Acquired(grant)) => fence = grant.fence.get(),
-            Ok(AcquireOutcome::Locked) => panic!("{left}: a is locked"),
+            Ok(AcquireOutcome::Locked { .. }) => panic!("{left}: a is locked"),
             Err(error) => {
                 assert_eq!(
                     error.kind(),

@@ -72,7 +72,7 @@ async fn work(folder: &Path, worker: usize) {
             .unwrap();
             match backend.acquire(&request).await.unwrap() {
                 AcquireOutcome::Acquired(grant) => break (grant, key),
-                AcquireOutcome::Locked => {}
+                AcquireOutcome::Locked { .. } => {}
             }
         };
         let fence = grant.fence.get();

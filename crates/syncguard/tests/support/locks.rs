@@ -29,7 +29,7 @@ pub(crate) async fn try_acquire(
 pub(crate) async fn acquire(backend: &dyn Backend, name: &str) -> Grant {
     match try_acquire(backend, name).await.unwrap() {
         AcquireOutcome::Acquired(grant) => grant,
-        AcquireOutcome::Locked => panic!("{name} is locked"),
+        AcquireOutcome::Locked { .. } => panic!("{name} is locked"),
     }
 }
 

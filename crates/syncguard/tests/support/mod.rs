@@ -16,3 +16,4 @@ pub(crate) mod process;
 pub(crate) mod redis_server;
 pub(crate) mod resp;
 pub(crate) mod suite;
+pub(crate) mod waiters;

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::future::poll_fn;
 use std::io::Write as _;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
@@ -14,6 +15,8 @@ use std::sync::Mutex;
 
 use syncguard::postgres::{Host, Password, Pem, PostgresConfig, SslMode, Tls};
 use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_postgres::AsyncMessage;
 
 use super::certificates::Certificates;
 use super::process::{free_port, supervised, wait_for};
@@ -183,17 +186,42 @@ impl PostgresServer {
 
     /// A session beside the backend.
     pub(crate) async fn client(&self) -> tokio_postgres::Client {
-        let (client, connection) = tokio_postgres::Config::new()
+        self.client_of(DATABASE).await
+    }
+
+    /// The same in another database.
+    pub(crate) async fn client_of(&self, database: &str) -> tokio_postgres::Client {
+        self.listener_in(database).await.0
+    }
+
+    /// The same, with the channels of the notifications that arrive.
+    pub(crate) async fn listener(&self) -> (tokio_postgres::Client, UnboundedReceiver<String>) {
+        self.listener_in(DATABASE).await
+    }
+
+    async fn listener_in(
+        &self,
+        database: &str,
+    ) -> (tokio_postgres::Client, UnboundedReceiver<String>) {
+        let (client, mut connection) = tokio_postgres::Config::new()
             .host_path(self.folder.path())
             .port(self.port)
             .user(USER)
-            .dbname(DATABASE)
+            .dbname(database)
             .application_name("test")
             .connect(tokio_postgres::NoTls)
             .await
             .unwrap();
-        tokio::spawn(connection);
-        client
+        let (channels, arrived) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
+            {
+                if let AsyncMessage::Notification(notification) = message {
+                    let _ = channels.send(notification.channel().to_owned());
+                }
+            }
+        });
+        (client, arrived)
     }
 }
 

@@ -79,7 +79,7 @@ impl Resp {
         self.reader.get_mut().write_all(request.as_bytes()).unwrap();
     }
 
-    fn read(&mut self) -> Answer {
+    pub(crate) fn read(&mut self) -> Answer {
         let mut line = String::new();
         self.reader.read_line(&mut line).unwrap();
         let (kind, rest) = line.trim_end().split_at(1);

@@ -41,6 +41,17 @@ pub struct RetryPolicy {
     pub jitter: Jitter,
     /// How long to wait in all; infinity for no limit.
     pub timeout_ms: f64,
+    /// What ends the wait between two attempts.
+    pub wait: Wait,
+}
+
+/// What ends the wait between two attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// A message of the store that the lock was freed, and in any case the next retry's time.
+    Notify,
+    /// The next retry's time.
+    Poll,
 }
 
 impl Default for RetryPolicy {
@@ -51,6 +62,7 @@ impl Default for RetryPolicy {
             backoff: Backoff::Exponential,
             jitter: Jitter::Equal,
             timeout_ms: 5000.0,
+            wait: Wait::Notify,
         }
     }
 }
@@ -72,6 +84,11 @@ impl RetryPolicy {
             return Err(Error::invalid("timeoutMs must be a non-negative number"));
         }
         Ok(())
+    }
+
+    /// Whether it waits at all, and does not only try once.
+    pub fn waits(&self) -> bool {
+        self.max_retries > 0.0 && self.timeout_ms > 0.0
     }
 
     /// The wait before retry `number` (from 1), with `random` from [0, 1) for the jitter.
@@ -134,6 +151,8 @@ pub struct RetryState {
     retries: u32,
     /// When the current attempt reaches its own time limit, in milliseconds after the start.
     attempt_ends_ms: f64,
+    /// When the next retry is due, in milliseconds after the start.
+    retry_at_ms: f64,
     last_seen: LastSeen,
 }
 
@@ -156,6 +175,7 @@ impl RetryState {
             policy,
             retries: 0,
             attempt_ends_ms: 0.0,
+            retry_at_ms: 0.0,
             last_seen: LastSeen::Nothing,
         };
         state.attempt_timeout_ms(0.0);
@@ -196,9 +216,20 @@ impl RetryState {
         }
         self.retries = self.retries.saturating_add(1);
         let delay_ms = self.policy.delay_ms(self.retries, random);
-        Step::Wait {
-            delay_ms: delay_ms.min(left_ms).clamp(0.0, LONGEST_WAIT_MS),
+        let delay_ms = delay_ms.min(left_ms).clamp(0.0, LONGEST_WAIT_MS);
+        self.retry_at_ms = elapsed_ms + delay_ms;
+        Step::Wait { delay_ms }
+    }
+
+    /// The same after an attempt that was made before its time, because something hinted that the lock may be
+    /// free. That is not a retry: if the lock was not free, the wait goes on that it interrupted.
+    pub fn after_hint(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
+        let delay_ms = self.retry_at_ms - elapsed_ms;
+        if attempt == FailedAttempt::Locked && delay_ms > 0.0 {
+            self.last_seen = LastSeen::Contention;
+            return Step::Wait { delay_ms };
         }
+        self.after(attempt, elapsed_ms, random)
     }
 
     /// How long the next attempt may take, `elapsed_ms` after the start: the time left, and never
@@ -299,6 +330,39 @@ mod tests {
             error.message(),
             "Failed to acquire lock after 70 ms and 2 attempts"
         );
+    }
+
+    #[test]
+    fn an_attempt_after_a_hint_is_no_retry() {
+        let policy = RetryPolicy {
+            max_retries: 1.0,
+            jitter: Jitter::None,
+            ..RetryPolicy::default()
+        };
+        let mut state = RetryState::new(policy).unwrap();
+        assert!(matches!(
+            state.after(LOCKED, 10.0, 0.0),
+            Step::Wait { delay_ms: 100.0 }
+        ));
+        for (elapsed, left) in [(20.0, 90.0), (50.0, 60.0), (109.0, 1.0)] {
+            let Step::Wait { delay_ms } = state.after_hint(LOCKED, elapsed, 0.0) else {
+                panic!("gave up");
+            };
+            assert_eq!(delay_ms, left);
+        }
+        // The time of the retry has come, and it was the last.
+        assert!(matches!(
+            state.after_hint(LOCKED, 110.0, 0.0),
+            Step::GiveUp(_)
+        ));
+        // A failure of the store is one whenever it comes.
+        let mut state = RetryState::new(policy).unwrap();
+        state.after(LOCKED, 10.0, 0.0);
+        let failed = FailedAttempt::Error(ErrorKind::ServiceUnavailable);
+        assert!(matches!(
+            state.after_hint(failed, 20.0, 0.0),
+            Step::GiveUp(_)
+        ));
     }
 
     #[test]
@@ -457,6 +521,7 @@ mod tests {
                 },
                 retries,
                 attempt_ends_ms: 0.0,
+                retry_at_ms: 0.0,
                 last_seen: LastSeen::Nothing,
             };
             match state.after(LOCKED, elapsed, random) {

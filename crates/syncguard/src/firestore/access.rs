@@ -1,0 +1,187 @@
+//! How to reach one database: where it is, and as whom.
+
+use std::time::Duration;
+
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::transport::{Channel, ClientTlsConfig};
+use tonic::{Extensions, Request};
+
+use super::config::FirestoreConfig;
+use super::error::Failure;
+use super::token::{Key, Token};
+use crate::error::{Error, ErrorKind};
+
+const PUBLIC_HOST: &str = "firestore.googleapis.com";
+
+/// The longest silence on a connection in use before it is probed.
+const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+
+/// A database, and the rights to use it.
+pub(super) struct Access {
+    config: FirestoreConfig,
+    database: String,
+    routing: MetadataMap,
+    token: Option<Token>,
+}
+
+/// When a connection on which a call waits is tested by an HTTP/2 ping. Without an answer it is closed.
+///
+/// Servers refuse clients that ping often, or while no call waits.
+pub(super) struct Pings {
+    /// How long nothing may arrive before.
+    interval: Duration,
+    /// How long the other side may take to answer.
+    patience: Duration,
+}
+
+impl Pings {
+    /// Finds out within an operation's time that the connection was lost: two pings within that time are tolerated.
+    pub(super) fn for_operations(operation_timeout: Duration) -> Self {
+        Self {
+            interval: (operation_timeout / 2).min(LONGEST_SILENCE),
+            patience: (operation_timeout / 4).clamp(Duration::from_millis(100), LONGEST_SILENCE),
+        }
+    }
+
+    /// For a stream that is open for long, and on which nothing happens most of the time.
+    pub(super) fn for_listening() -> Self {
+        Self {
+            interval: Duration::from_secs(30),
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Access {
+    /// Reads the credentials.
+    pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
+        let key = match config.emulator_host {
+            None => Some(Key::load(&config.credentials)?),
+            Some(_) => None,
+        };
+        let known = config.project_id.as_deref();
+        let project = known
+            .or_else(|| key.as_ref()?.project_id())
+            .filter(|project| !project.is_empty())
+            .ok_or_else(|| {
+                Error::invalid("projectId is missing: set it, or GOOGLE_CLOUD_PROJECT")
+            })?;
+        let database = format!("projects/{project}/databases/{}", config.database_id);
+        let mut routing = MetadataMap::new();
+        for (name, value) in [
+            ("google-cloud-resource-prefix", database.clone()),
+            ("x-goog-request-params", format!("database={database}")),
+        ] {
+            let value = MetadataValue::try_from(value).map_err(|_| {
+                Error::invalid("projectId or databaseId has characters that ids cannot have")
+            })?;
+            routing.insert(name, value);
+        }
+        if config.emulator_host.is_some() {
+            // To emulators, this token means an administrator.
+            routing.insert("authorization", MetadataValue::from_static("Bearer owner"));
+        }
+        Ok(Self {
+            config: config.clone(),
+            database,
+            routing,
+            token: key.map(Key::into_token).transpose()?,
+        })
+    }
+
+    /// The database's resource name.
+    pub(super) fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// How long one operation may take.
+    pub(super) fn operation_timeout(&self) -> Duration {
+        self.config.operation_timeout
+    }
+
+    /// A connection of its own, which is made when it is first used, and again after it was lost.
+    pub(super) fn client(&self, pings: Pings) -> Result<FirestoreClient<Channel>, Error> {
+        channel(&self.config, &pings).map(FirestoreClient::new)
+    }
+
+    /// `message` as a request with these rights.
+    pub(super) async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
+        let mut metadata = self.routing.clone();
+        if let Some(token) = &self.token {
+            let headers = token.headers().await.map_err(Failure::unsent)?;
+            metadata.as_mut().extend(headers);
+        }
+        Ok(Request::from_parts(metadata, Extensions::new(), message))
+    }
+}
+
+fn channel(config: &FirestoreConfig, pings: &Pings) -> Result<Channel, Error> {
+    let (host, tls) = match (&config.emulator_host, &config.endpoint) {
+        (Some(host), _) => (host.as_str(), false),
+        (None, Some(endpoint)) => (endpoint.host.as_str(), endpoint.tls),
+        (None, None) => (PUBLIC_HOST, true),
+    };
+    let scheme = if tls { "https" } else { "http" };
+    let mut endpoint = Channel::from_shared(format!("{scheme}://{host}"))
+        .map_err(|_| Error::invalid("host must be host or host:port"))?
+        // Less than the operation's own limit, so that the error says what took so long.
+        .connect_timeout(config.operation_timeout * 3 / 4)
+        .tcp_keepalive(Some(Duration::from_secs(60)))
+        // HTTP/2 pings find connections that were lost without notice. One is sent when nothing arrives during a
+        // call, and with the first call on a connection that was idle. Without an answer, the connection is closed
+        // before the call's time is over.
+        .http2_keep_alive_interval(pings.interval)
+        .keep_alive_timeout(pings.patience)
+        .keep_alive_while_idle(false);
+    if tls {
+        endpoint = endpoint
+            .tls_config(ClientTlsConfig::new().trust_anchors(config.default_roots.read().roots))
+            .map_err(|error| {
+                Error::new(ErrorKind::Internal, "TLS could not be set up").with_source(error)
+            })?;
+    }
+    Ok(endpoint.connect_lazy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::firestore::Credentials;
+
+    #[test]
+    fn without_a_project_the_first_operation_says_so() {
+        for (emulator_host, credentials) in [
+            (
+                Some("127.0.0.1:1".to_owned()),
+                Credentials::ApplicationDefault,
+            ),
+            (None, Credentials::Json("{}".to_owned())),
+        ] {
+            let config = FirestoreConfig {
+                emulator_host,
+                credentials,
+                ..FirestoreConfig::default()
+            };
+            let Err(error) = Access::new(&config) else {
+                panic!("access to no project");
+            };
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert_eq!(
+                error.message(),
+                "projectId is missing: set it, or GOOGLE_CLOUD_PROJECT"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_project_can_come_from_the_key() {
+        let text = r#"{"client_email":"a@b","private_key":"k","project_id":"from-key"}"#;
+        let config = FirestoreConfig {
+            credentials: Credentials::Json(text.to_owned()),
+            ..FirestoreConfig::default()
+        };
+        let access = Access::new(&config).unwrap();
+        assert_eq!(access.database(), "projects/from-key/databases/(default)");
+    }
+}

@@ -1,0 +1,243 @@
+//! A lock that is held.
+
+use std::fmt;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::backend::{Backend, ExtendOutcome, Grant, ReleaseOutcome, Ttl};
+use crate::error::{Error, ErrorKind};
+use crate::fence::Fence;
+use crate::holding::{AutoExtend, Hold, Holder, end_of};
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::operation::{self, CallOptions};
+
+/// A lock that is held until it is released, dropped or lost.
+///
+/// Dropping releases in the background, as [`operation::release_in_background`] says.
+/// [`release`](Self::release) waits for the store and reports errors. Either ends the heartbeats first, if it has
+/// any ([`LockOptions::auto_extend`](crate::LockOptions::auto_extend)).
+#[derive(Debug)]
+pub struct LockGuard {
+    backend: Arc<dyn Backend>,
+    key: Key,
+    grant: Grant,
+    ttl: Ttl,
+    state: Arc<Guarded>,
+    is_held: bool,
+}
+
+impl LockGuard {
+    /// A guard of the lock that was granted to a request sent at the time `sent`. `state` is of the same request.
+    pub(crate) fn new(
+        backend: &Arc<dyn Backend>,
+        key: &Key,
+        grant: Grant,
+        ttl: Ttl,
+        sent: Instant,
+        state: Arc<Guarded>,
+    ) -> Self {
+        state.expires_at_ms.fetch_max(grant.expires_at_ms, Relaxed);
+        if !state.extends_itself {
+            state.ends(end_of(sent, ttl));
+        }
+        Self {
+            backend: Arc::clone(backend),
+            key: key.clone(),
+            grant,
+            ttl,
+            state,
+            is_held: true,
+        }
+    }
+
+    /// Proof of ownership.
+    pub fn lock_id(&self) -> &LockId {
+        &self.grant.lock_id
+    }
+
+    /// The fencing token: give it to whatever the lock protects, and let that refuse smaller ones.
+    pub fn fence(&self) -> Fence {
+        self.grant.fence
+    }
+
+    /// When the lock ends, on the store's clock, in milliseconds since the Unix epoch. Heartbeats make it later.
+    pub fn expires_at_ms(&self) -> i64 {
+        self.state.expires_at_ms.load(Relaxed)
+    }
+
+    /// Completes when the lock is lost, with an error of the kind `LockLost` that says why. Never completes once
+    /// the lock has been released.
+    ///
+    /// A lock that extends itself is lost when the store says that it is not there any more, or when its end has come
+    /// because it could not be extended. Any other is lost when its TTL is over, measured from the moment before it
+    /// was acquired or last extended.
+    ///
+    /// The future does not borrow the guard, so that work under the lock can be raced against it.
+    pub fn lost(&self) -> impl Future<Output = Error> + Send + use<> {
+        let mut status = self.state.status.subscribe();
+        async move {
+            loop {
+                let end = match &*status.borrow_and_update() {
+                    Status::Lost(error) => return error.clone(),
+                    Status::Ends(end) => Some(*end),
+                    Status::Held => None,
+                };
+                let changed = match end {
+                    None => Ok(status.changed().await),
+                    Some(end) => timeout_at(soon(end), status.changed()).await,
+                };
+                match changed {
+                    Ok(Ok(())) => {}
+                    // The guard is gone, and with it the lock.
+                    Ok(Err(_)) => pending().await,
+                    Err(_) if end.is_some_and(|end| end <= Instant::now()) => {
+                        return Error::new(
+                            ErrorKind::LockLost,
+                            "the lock was lost: its time is over",
+                        );
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Makes the lock end `ttl` from now; `false` if it is lost already. On a lock that extends itself this holds
+    /// until the next heartbeat, which comes the later the longer the lock lasts.
+    ///
+    /// # Errors
+    /// What the store failed with. The lock may or may not have been extended.
+    pub async fn extend(&mut self, ttl: Ttl) -> Result<bool, Error> {
+        let call = CallOptions::default();
+        let sent = Instant::now();
+        let outcome =
+            operation::extend(&self.backend, &self.grant.lock_id, ttl, call, pending()).await?;
+        match outcome {
+            ExtendOutcome::Extended { expires_at_ms } => {
+                self.ttl = ttl;
+                self.state.expires_at_ms.store(expires_at_ms, Relaxed);
+                if !self.state.extends_itself {
+                    self.state.ends(end_of(sent, ttl));
+                }
+                Ok(true)
+            }
+            ExtendOutcome::Absent(_) => {
+                if !self.state.extends_itself {
+                    self.state.lost(Error::new(
+                        ErrorKind::LockLost,
+                        "the lock was lost: it could not be extended any more",
+                    ));
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Ends the guard without releasing the lock: it ends with its TTL, or when somebody releases it by its
+    /// [`lock_id`](Self::lock_id). It does not extend itself any more.
+    pub fn keep(mut self) -> Grant {
+        self.is_held = false;
+        self.backend.work().heartbeats().stop(&self.grant.lock_id);
+        let mut grant = self.grant.clone();
+        grant.expires_at_ms = self.expires_at_ms();
+        grant
+    }
+
+    /// Frees the lock; `false` if it was lost before.
+    ///
+    /// # Errors
+    /// What the store failed with. If the lock was not freed, it ends with its TTL.
+    pub async fn release(mut self) -> Result<bool, Error> {
+        let call = CallOptions::default();
+        let outcome = operation::release(&self.backend, &self.grant.lock_id, call, pending()).await;
+        self.is_held = false;
+        self.backend.work().turns().released(self.key.as_str());
+        Ok(outcome? == ReleaseOutcome::Released)
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if !self.is_held {
+            return;
+        }
+        operation::release_in_background(&self.backend, &self.grant.lock_id, self.ttl);
+    }
+}
+
+/// What becomes of the lock of a guard.
+pub(crate) struct Guarded {
+    extends_itself: bool,
+    expires_at_ms: AtomicI64,
+    status: watch::Sender<Status>,
+}
+
+enum Status {
+    /// Until the heartbeats say otherwise.
+    Held,
+    /// At this time.
+    Ends(Instant),
+    Lost(Error),
+}
+
+impl Guarded {
+    /// For a lock that is about to be acquired, with what the acquisition is to ask for.
+    ///
+    /// # Errors
+    /// As [`AutoExtend::check`].
+    pub(crate) fn new(
+        auto_extend: Option<AutoExtend>,
+        ttl: Ttl,
+    ) -> Result<(Arc<Self>, Option<Box<Hold>>), Error> {
+        if let Some(auto_extend) = auto_extend {
+            auto_extend.check(ttl)?;
+        }
+        let state = Arc::new(Self {
+            extends_itself: auto_extend.is_some(),
+            expires_at_ms: AtomicI64::new(0),
+            status: watch::Sender::new(Status::Held),
+        });
+        let hold = auto_extend.map(|auto_extend| {
+            Box::new(Hold {
+                auto_extend,
+                holder: Arc::clone(&state) as _,
+                runtime: Handle::current(),
+            })
+        });
+        Ok((state, hold))
+    }
+
+    fn ends(&self, end: Instant) {
+        self.status.send_replace(Status::Ends(end));
+    }
+}
+
+impl Holder for Guarded {
+    fn extended(&self, expires_at_ms: i64) {
+        self.expires_at_ms.store(expires_at_ms, Relaxed);
+    }
+
+    fn lost(&self, error: Error) {
+        self.status.send_replace(Status::Lost(error));
+    }
+}
+
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded")
+            .field("extends_itself", &self.extends_itself)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `end`, or a time before it that tokio's timers reach.
+fn soon(end: Instant) -> Instant {
+    end.min(Instant::now() + Duration::from_secs(24 * 3600))
+}

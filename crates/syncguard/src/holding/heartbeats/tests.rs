@@ -1,0 +1,523 @@
+use std::future::pending;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+
+use super::*;
+use crate::backend::{
+    Absence, AcquireOutcome, AcquireRequest, Capabilities, Grant, LockRecord, Lookup, Operation,
+    ReleaseOutcome, TimeAuthority,
+};
+use crate::error::ErrorKind;
+use crate::fence::Fence;
+use crate::holding::AutoExtend;
+use crate::key::Key;
+use crate::operation::CallOptions;
+use crate::work::Work;
+
+/// A store that grants everything, and notes when it was asked to extend.
+#[derive(Default)]
+struct Store {
+    work: Work,
+    extends: Mutex<Vec<(Instant, Ttl)>>,
+    releases: AtomicUsize,
+    answer: Mutex<Answer>,
+    delay: Mutex<Duration>,
+    is_client_timed: AtomicBool,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Answer {
+    #[default]
+    Extended,
+    Absent,
+    Fails,
+    Never,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+impl Store {
+    fn answers(&self, answer: Answer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// When it was asked to extend, in milliseconds since `start`.
+    fn extended(&self, start: Instant) -> Vec<u128> {
+        let extends = self.extends.lock().unwrap();
+        extends
+            .iter()
+            .map(|(at, _)| (*at - start).as_millis())
+            .collect()
+    }
+
+    fn count(&self) -> usize {
+        self.extends.lock().unwrap().len()
+    }
+}
+
+#[async_trait]
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "test",
+            supports_fencing: true,
+            time_authority: if self.is_client_timed.load(SeqCst) {
+                TimeAuthority::Client
+            } else {
+                TimeAuthority::Server
+            },
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let delay = *self.delay.lock().unwrap();
+        sleep(delay).await;
+        Ok(AcquireOutcome::Acquired(Grant {
+            lock_id: request.lock_id.clone(),
+            fence: Fence::from_counter(1).unwrap(),
+            expires_at_ms: 1,
+        }))
+    }
+
+    async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
+        self.releases.fetch_add(1, SeqCst);
+        Ok(ReleaseOutcome::Released)
+    }
+
+    async fn extend(&self, _: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        self.extends.lock().unwrap().push((Instant::now(), ttl));
+        let (answer, delay) = (*self.answer.lock().unwrap(), *self.delay.lock().unwrap());
+        sleep(delay).await;
+        match answer {
+            Answer::Extended => Ok(ExtendOutcome::Extended { expires_at_ms: 2 }),
+            Answer::Absent => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+            Answer::Fails => Err(Error::new(ErrorKind::ServiceUnavailable, "refused")),
+            Answer::Never => pending().await,
+        }
+    }
+
+    async fn is_locked(&self, _: &Key) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    async fn lookup(&self, _: &Lookup) -> Result<Option<LockRecord>, Error> {
+        Ok(None)
+    }
+
+    async fn force_release(&self, _: &Key) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    async fn shut_down(&self) {}
+}
+
+/// A holder that passes on what it hears.
+struct Listener {
+    heard: UnboundedSender<Result<i64, Error>>,
+    is_stalled: AtomicBool,
+    is_gone: AtomicBool,
+}
+
+impl Holder for Listener {
+    fn presence(&self) -> Presence {
+        if self.is_gone.load(SeqCst) {
+            Presence::Gone
+        } else if self.is_stalled.load(SeqCst) {
+            Presence::Stalled(Error::new(ErrorKind::Internal, "it hangs"))
+        } else {
+            Presence::Present
+        }
+    }
+
+    fn extended(&self, expires_at_ms: i64) {
+        let _ = self.heard.send(Ok(expires_at_ms));
+    }
+
+    fn lost(&self, error: Error) {
+        let _ = self.heard.send(Err(error));
+    }
+}
+
+struct Scene {
+    store: Arc<Store>,
+    backend: Arc<dyn Backend>,
+    listener: Arc<Listener>,
+    heard: UnboundedReceiver<Result<i64, Error>>,
+    start: Instant,
+}
+
+fn scene() -> Scene {
+    let store = Arc::<Store>::default();
+    let (sender, heard) = unbounded_channel();
+    Scene {
+        backend: Arc::clone(&store) as _,
+        store,
+        listener: Arc::new(Listener {
+            heard: sender,
+            is_stalled: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+        }),
+        heard,
+        start: Instant::now(),
+    }
+}
+
+fn ttl(ms: i64) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+impl Scene {
+    fn request(&self, ttl_ms: i64, auto_extend: AutoExtend) -> AcquireRequest {
+        let mut request = AcquireRequest::new(Key::new("key").unwrap(), ttl(ttl_ms)).unwrap();
+        request.hold = Some(Box::new(Hold {
+            auto_extend,
+            holder: Arc::clone(&self.listener) as _,
+            runtime: Handle::current(),
+        }));
+        request
+    }
+
+    async fn acquire(&self, ttl_ms: i64, auto_extend: AutoExtend) -> LockId {
+        let request = self.request(ttl_ms, auto_extend);
+        let call = CallOptions::default();
+        match operation::acquire(&self.backend, request, call, pending()).await {
+            Ok(AcquireOutcome::Acquired(grant)) => grant.lock_id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn release(&self, lock_id: &LockId) {
+        let call = CallOptions::default();
+        let released = operation::release(&self.backend, lock_id, call, pending()).await;
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
+    }
+
+    async fn extend(&self, lock_id: &LockId, ttl_ms: i64) {
+        let call = CallOptions::default();
+        let extended =
+            operation::extend(&self.backend, lock_id, ttl(ttl_ms), call, pending()).await;
+        assert!(matches!(extended.unwrap(), ExtendOutcome::Extended { .. }));
+    }
+
+    /// Waits for the loss; gives its error and the milliseconds since the start.
+    async fn lost(&mut self) -> (Error, u128) {
+        loop {
+            if let Err(error) = self.heard.recv().await.unwrap() {
+                return (error, self.start.elapsed().as_millis());
+            }
+        }
+    }
+
+    /// Nothing is held and nothing will be sent any more.
+    async fn assert_quiet(&self) {
+        let before = self.store.count();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(self.store.count(), before);
+        assert!(!self.backend.work().heartbeats().0.lock().is_running);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_extended_at_a_third_of_its_ttl_until_it_is_released() {
+    let mut t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    sleep(ms(3500)).await;
+    assert_eq!(t.store.extended(t.start), [1000, 2000, 3000]);
+    assert_eq!(t.heard.recv().await.unwrap().unwrap(), 2);
+    t.release(&lock_id).await;
+    t.assert_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_an_answer_counts_as_used_up() {
+    let t = scene();
+    *t.store.delay.lock().unwrap() = ms(400);
+    t.acquire(3000, AutoExtend::default()).await;
+    sleep(ms(2000)).await;
+    // The acquisition was sent at 0, and the first extension at 1000.
+    assert_eq!(t.store.extended(t.start), [1000, 2000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_distant_store_is_asked_without_a_pause() {
+    let mut t = scene();
+    // Longer than from a heartbeat to the end, and answered within the grace.
+    *t.store.delay.lock().unwrap() = ms(400);
+    let lock_id = t.acquire(500, AutoExtend::default()).await;
+    sleep(ms(20_000)).await;
+    t.release(&lock_id).await;
+    while let Ok(heard) = t.heard.try_recv() {
+        heard.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_within_the_grace_keeps_the_lock() {
+    let mut t = scene();
+    let lock_id = t.acquire(500, AutoExtend::default()).await;
+    // As when the connection has to be made anew: the first is sent at 167, and its end passes before its answer.
+    *t.store.delay.lock().unwrap() = ms(600);
+    sleep(ms(500)).await;
+    *t.store.delay.lock().unwrap() = ms(1);
+    sleep(ms(5000)).await;
+    t.release(&lock_id).await;
+    while let Ok(heard) = t.heard.try_recv() {
+        heard.unwrap();
+    }
+    let times = t.store.extended(t.start);
+    assert_eq!(times[..3], [167, 767, 934]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_that_are_due_together_go_together() {
+    let t = scene();
+    for _ in 0..10 {
+        t.acquire(30_000, AutoExtend::default()).await;
+        sleep(ms(100)).await;
+    }
+    sleep(ms(30_000)).await;
+    let mut times = t.store.extended(t.start);
+    assert_eq!(times.len(), 30);
+    times.dedup();
+    assert_eq!(times, [10_000, 20_000, 30_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_tried_again_until_it_works() {
+    let mut t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    t.store.answers(Answer::Fails);
+    sleep(ms(2700)).await;
+    let failures = t.store.count();
+    assert!((4..=12).contains(&failures), "{failures}");
+    t.store.answers(Answer::Extended);
+    sleep(ms(10_000)).await;
+    assert!(t.heard.recv().await.unwrap().is_ok());
+    t.release(&lock_id).await;
+    t.assert_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_cannot_be_extended_is_lost_at_its_end() {
+    let mut t = scene();
+    t.acquire(3000, AutoExtend::default()).await;
+    t.store.answers(Answer::Fails);
+    let (error, at) = t.lost().await;
+    assert_eq!((error.kind(), at), (ErrorKind::LockLost, 3000));
+    assert_eq!(
+        error.message(),
+        "the lock was lost: it could not be extended before its end: refused"
+    );
+    t.assert_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_falls_silent_has_half_of_the_tolerance_left() {
+    let mut t = scene();
+    t.acquire(3000, AutoExtend::default()).await;
+    t.store.answers(Answer::Never);
+    let (error, at) = t.lost().await;
+    assert_eq!((error.kind(), at), (ErrorKind::LockLost, 3500));
+    let sent = t.store.extended(t.start);
+    assert!(sent.iter().all(|at| *at < 3000), "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_clocks_may_differ_the_tolerance_is_not_used() {
+    let mut t = scene();
+    t.store.is_client_timed.store(true, SeqCst);
+    t.acquire(3000, AutoExtend::default()).await;
+    t.store.answers(Answer::Never);
+    assert_eq!(t.lost().await.1, 3000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_gone_is_lost_at_the_next_heartbeat() {
+    let mut t = scene();
+    t.acquire(3000, AutoExtend::default()).await;
+    t.store.answers(Answer::Absent);
+    let (error, at) = t.lost().await;
+    assert_eq!((error.kind(), at), (ErrorKind::LockLost, 1000));
+    t.assert_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_stop_past_the_end_it_is_lost_and_not_extended() {
+    let mut t = scene();
+    t.acquire(3000, AutoExtend::default()).await;
+    // No task runs meanwhile, as when the process is stopped.
+    tokio::time::advance(ms(3000)).await;
+    let (error, _) = t.lost().await;
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    assert_eq!(t.store.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_hangs_loses_the_lock() {
+    let mut t = scene();
+    t.acquire(3000, AutoExtend::default()).await;
+    t.listener.is_stalled.store(true, SeqCst);
+    sleep(ms(2500)).await;
+    assert_eq!(t.store.count(), 0);
+    // It has come back in time.
+    t.listener.is_stalled.store(false, SeqCst);
+    sleep(ms(490)).await;
+    assert!(t.store.count() > 0);
+    t.listener.is_stalled.store(true, SeqCst);
+    let (error, at) = t.lost().await;
+    assert!(error.message().ends_with("it hangs"), "{error}");
+    assert!((5500..=6000).contains(&at), "{at}");
+    t.assert_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_a_holder_that_is_gone_nothing_is_sent() {
+    let t = scene();
+    t.acquire(3000, AutoExtend::default()).await;
+    t.listener.is_gone.store(true, SeqCst);
+    t.assert_quiet().await;
+    assert_eq!(t.store.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_do_not_hold_a_lock_for_longer_than_its_limit() {
+    let mut t = scene();
+    let auto_extend = AutoExtend {
+        max: Some(Duration::from_micros(4_500_400)),
+        ..AutoExtend::default()
+    };
+    t.acquire(3000, auto_extend).await;
+    let (error, at) = t.lost().await;
+    assert_eq!((error.kind(), at), (ErrorKind::LockLost, 4500));
+    assert!(error.message().contains("as long as"), "{error}");
+    let extends = t.store.extends.lock().unwrap().clone();
+    let ttls: Vec<_> = extends.iter().map(|(_, ttl)| ttl.as_millis()).collect();
+    assert_eq!(ttls, [3000, 2500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_below_the_ttl_ends_it_as_well() {
+    let mut t = scene();
+    let auto_extend = AutoExtend {
+        max: Some(ms(1000)),
+        ..AutoExtend::default()
+    };
+    t.acquire(3000, auto_extend).await;
+    assert_eq!(t.lost().await.1, 1000);
+    assert_eq!(t.store.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_way_to_release_it_ends_its_heartbeats_first() {
+    let t = scene();
+    let hold = AutoExtend::default;
+    t.store.answers(Answer::Never);
+    let ids = [
+        t.acquire(3000, hold()).await,
+        t.acquire(3000, hold()).await,
+        t.acquire(3000, hold()).await,
+    ];
+    // Their heartbeats are on their way.
+    sleep(ms(1100)).await;
+    assert_eq!(t.store.count(), 3);
+    t.release(&ids[0]).await;
+    operation::release_in_background(&t.backend, &ids[1], ttl(3000));
+    let release = Operation::Release(ids[2].clone());
+    operation::send(&t.backend, release, CallOptions::default(), drop);
+    t.assert_quiet().await;
+    assert_eq!(t.store.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_that_is_cancelled_leaves_no_heartbeats() {
+    let t = scene();
+    *t.store.delay.lock().unwrap() = ms(100);
+    let request = t.request(3000, AutoExtend::default());
+    let cancelled = sleep(ms(50));
+    let call = CallOptions::default();
+    let error = operation::acquire(&t.backend, request, call, cancelled).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
+    t.assert_quiet().await;
+    assert_eq!(t.store.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_may_extend_for_longer_and_for_shorter() {
+    let t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    sleep(ms(500)).await;
+    t.extend(&lock_id, 60_000).await;
+    // The next heartbeat would shorten it until two seconds before its end.
+    sleep(ms(59_010)).await;
+    assert_eq!(t.store.extended(t.start), [500, 58_500, 59_500]);
+    // The end is nearer than a heartbeat is from its end.
+    t.extend(&lock_id, 100).await;
+    sleep(ms(1)).await;
+    assert_eq!(t.store.extended(t.start)[3..], [59_510, 59_510]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_lost_too_when_the_holder_itself_finds_it_gone() {
+    let mut t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    t.store.answers(Answer::Absent);
+    let call = CallOptions::default();
+    let gone = operation::extend(&t.backend, &lock_id, ttl(1), call, pending()).await;
+    assert!(matches!(gone.unwrap(), ExtendOutcome::Absent(_)));
+    assert_eq!(t.lost().await.1, 0);
+    t.assert_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_two_extensions_cross_the_earlier_end_counts() {
+    let mut t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    *t.store.delay.lock().unwrap() = ms(100);
+    sleep(ms(1050)).await;
+    // The heartbeat of 1000 ms is on its way: the store may carry this out before it or after it.
+    let extending = t.extend(&lock_id, 200);
+    tokio::join!(extending, async {
+        sleep(ms(10)).await;
+        t.store.answers(Answer::Fails);
+    });
+    // Its end is at 1250, and a try that was sent before may be answered after it.
+    let (_, at) = t.lost().await;
+    assert!((1250..=1350).contains(&at), "{at}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_settings_are_refused_by_their_names() {
+    let error = |every, max| {
+        let auto_extend = AutoExtend { every, max };
+        let error = auto_extend.check(ttl(1000)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.message().to_owned()
+    };
+    assert_eq!(
+        error(Some(ms(1000)), None),
+        "auto_extend.every must be shorter than the ttl"
+    );
+    assert_eq!(
+        error(Some(ms(0)), None),
+        "auto_extend.every must be positive"
+    );
+    assert_eq!(error(None, Some(ms(0))), "auto_extend.max must be positive");
+    AutoExtend::default().check(ttl(1)).unwrap();
+}

@@ -1,0 +1,235 @@
+//! One lock that extends itself: when it ends, and what is to be done next. Pure: the time is given.
+
+use std::mem::take;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{GRACE, Hold, Holder};
+use crate::backend::{Absence, Backend, ExtendOutcome, TimeAuthority, Ttl};
+use crate::error::{Error, ErrorKind};
+use crate::random;
+
+/// A try is this part of the time that is left after the one before. So there are some ten of them in any TTL, and
+/// most of them near the end.
+const RETRIES: u32 = 4;
+/// The shortest pause between two tries.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const MILLISECOND: Duration = Duration::from_millis(1);
+/// Longer than anybody waits, and short enough to be added to any time.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A lock that extends itself.
+pub(super) struct Held {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) holder: Arc<dyn Holder>,
+    ttl: Ttl,
+    every: Duration,
+    /// Until when it may be held.
+    limit: Option<Instant>,
+    end: Instant,
+    /// When to look at it again.
+    next: Instant,
+    /// Whether it lasts until `limit` already.
+    is_final: bool,
+    /// Extensions on their way, also those that the holder has asked for.
+    calls: u32,
+    /// Whether there was more than one at a time. The store may have carried them out in either order.
+    overlapped: bool,
+    /// Whether the last answer came after the end that it brought: then one more extension may follow at once.
+    is_late: bool,
+    /// What the last heartbeat failed with.
+    failure: Option<Error>,
+}
+
+/// What is to be done for a lock.
+pub(super) enum Step {
+    /// Extend it by this TTL. Any answer after `limit` comes too late.
+    Extend { ttl: Ttl, limit: Duration },
+    /// Nothing before [`Held::next`].
+    Wait,
+    /// Tell its holder that it is lost.
+    Lose(Error),
+}
+
+impl Held {
+    /// A lock whose acquisition was sent at the time `sent`.
+    pub(super) fn new(backend: &Arc<dyn Backend>, hold: &Hold, ttl: Ttl, sent: Instant) -> Self {
+        let limit = hold.auto_extend.max.map(|max| sent + max.min(LONGEST));
+        let mut held = Self {
+            backend: Arc::clone(backend),
+            holder: Arc::clone(&hold.holder),
+            ttl,
+            every: hold.auto_extend.every.unwrap_or(ttl.as_duration() / 3),
+            limit,
+            end: sent,
+            next: sent,
+            is_final: false,
+            calls: 0,
+            overlapped: false,
+            is_late: false,
+            failure: None,
+        };
+        held.ends(end_of(sent, ttl));
+        held
+    }
+
+    /// When to look at it again.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Whether a heartbeat that is due at `next` may go with others at the time `now`.
+    pub(super) fn is_due_soon(&self, now: Instant) -> bool {
+        self.next <= now + self.every / 10 && self.next < self.end
+    }
+
+    /// Decides at its time, unless the holder has stalled for this reason.
+    pub(super) fn step(&mut self, now: Instant, stalled: Option<Error>) -> Step {
+        let grace = self.grace();
+        let last = self.end
+            + if take(&mut self.is_late) {
+                grace
+            } else {
+                Duration::ZERO
+            };
+        if now >= last {
+            return Step::Lose(self.ended());
+        }
+        if self.is_final {
+            self.next = self.end;
+            return Step::Wait;
+        }
+        if let Some(reason) = stalled {
+            self.fail(now, reason);
+            return Step::Wait;
+        }
+        let ttl = match self.limit {
+            Some(limit) if limit <= end_of(now, self.ttl) => shorter(limit - now),
+            _ => Some(self.ttl),
+        };
+        let Some(ttl) = ttl else {
+            self.next = self.end;
+            return Step::Wait;
+        };
+        let limit = (self.end + grace).saturating_duration_since(now);
+        Step::Extend { ttl, limit }
+    }
+
+    /// An extension by `ttl` is about to be sent.
+    pub(super) fn begin(&mut self, ttl: Ttl, sent: Instant) {
+        self.calls += 1;
+        self.overlapped |= self.calls > 1;
+        // If it shortens the lock, the store may carry it out at any time from now on.
+        let end = end_of(sent, ttl);
+        if end < self.end {
+            self.ends(end);
+        }
+    }
+
+    /// What came of it; `None` if that is not known. Gives why the lock is lost, if it is.
+    pub(super) fn finish(
+        &mut self,
+        ttl: Ttl,
+        sent: Instant,
+        answer: Option<&Result<ExtendOutcome, Error>>,
+        now: Instant,
+    ) -> Option<Error> {
+        match answer {
+            Some(Ok(ExtendOutcome::Absent(absence))) => return Some(gone(*absence)),
+            Some(Ok(ExtendOutcome::Extended { .. })) => {
+                self.failure = None;
+                let end = end_of(sent, ttl);
+                self.is_late = now >= end;
+                self.ends(if self.overlapped {
+                    end.min(self.end)
+                } else {
+                    end
+                });
+            }
+            Some(Err(error)) => self.fail(now, error.clone()),
+            None => {}
+        }
+        self.calls -= 1;
+        self.overlapped &= self.calls > 0;
+        None
+    }
+
+    /// Sets the end, and with it the next heartbeat: as long before the end as after an extension by the TTL. A lock
+    /// that its holder has extended for longer is left alone meanwhile.
+    fn ends(&mut self, end: Instant) {
+        // Only its first TTL can take it past the limit: then it is the holder's for less than the store keeps it.
+        self.end = self.limit.map_or(end, |limit| end.min(limit));
+        // TTLs are whole milliseconds.
+        self.is_final = self
+            .limit
+            .is_some_and(|limit| limit - self.end < MILLISECOND);
+        let lead = self
+            .ttl
+            .as_duration()
+            .min(LONGEST)
+            .saturating_sub(self.every);
+        self.next = if self.is_final {
+            self.end
+        } else {
+            self.end.checked_sub(lead).unwrap_or(self.end)
+        };
+    }
+
+    /// Tries again after a while, at the latest at the end: then it is lost.
+    fn fail(&mut self, now: Instant, error: Error) {
+        self.failure = Some(error);
+        let left = self.end.saturating_duration_since(now);
+        // Without randomness the locks of many processes would be tried at the same times.
+        let jitter = 0.75 + random::unit().unwrap_or(0.5) / 2.0;
+        let pause = (left / RETRIES).mul_f64(jitter).max(SHORTEST_PAUSE);
+        self.next = self.end.min(now + pause);
+    }
+
+    fn grace(&self) -> Duration {
+        match self.backend.capabilities().time_authority {
+            TimeAuthority::Server => GRACE,
+            // There the tolerance is for clocks that differ.
+            TimeAuthority::Client => Duration::ZERO,
+        }
+    }
+
+    fn ended(&self) -> Error {
+        match &self.failure {
+            Some(failure) => {
+                let message = format!(
+                    "the lock was lost: it could not be extended before its end: {}",
+                    failure.message()
+                );
+                Error::new(ErrorKind::LockLost, message).with_source(failure.clone())
+            }
+            None if self.is_final => Error::new(
+                ErrorKind::LockLost,
+                "the lock was lost: it has been held for as long as autoExtend allows",
+            ),
+            None => Error::new(
+                ErrorKind::LockLost,
+                "the lock was lost: its end passed before it could be extended",
+            ),
+        }
+    }
+}
+
+/// When a lock ends at the earliest that was granted or extended by a request sent at the time `sent`.
+pub(crate) fn end_of(sent: Instant, ttl: Ttl) -> Instant {
+    sent + ttl.as_duration().min(LONGEST)
+}
+
+fn shorter(left: Duration) -> Option<Ttl> {
+    let ms = i64::try_from(left.as_millis()).ok()?;
+    Ttl::from_millis(ms).ok()
+}
+
+fn gone(absence: Absence) -> Error {
+    let message = match absence {
+        Absence::Expired => "the lock was lost: it had expired when it was to be extended",
+        Absence::NotFound => "the lock was lost: the store no longer has it",
+    };
+    Error::new(ErrorKind::LockLost, message)
+}

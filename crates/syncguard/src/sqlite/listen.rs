@@ -1,0 +1,275 @@
+//! Hears which locks were freed. Those that this backend has freed, its thread tells of. For all others, the file is
+//! looked at: SQLite tells at almost no cost whether another connection has written.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::future::pending;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::is_locked::free_among;
+use super::pace::Pace;
+use super::queue::{Queue, answer};
+use super::store::{Store, Version};
+use super::worker::Effect;
+use crate::error::Error;
+use crate::waiting::listener::{Heard, Listen, Listener};
+
+/// How a backend's releases, and those of others, are heard.
+pub(super) struct Looking {
+    /// Without keeping the thread alive: a waiter may live longer than its backend.
+    queue: Weak<Queue>,
+}
+
+impl Looking {
+    pub(super) fn new(queue: &Arc<Queue>) -> Self {
+        Self {
+            queue: Arc::downgrade(queue),
+        }
+    }
+}
+
+#[async_trait]
+impl Listen for Looking {
+    async fn open(&self) -> Result<Box<dyn Listener>, Error> {
+        Ok(Box::new(Looker::new(&alive(&self.queue)?)))
+    }
+}
+
+/// Looks at the file for as long as somebody waits.
+struct Looker {
+    queue: Weak<Queue>,
+    is_on_file: bool,
+    /// The storage keys for which somebody waits.
+    names: Arc<BTreeSet<Arc<str>>>,
+    /// What this backend has freed.
+    freed_here: UnboundedReceiver<String>,
+    /// What the last look has seen.
+    seen: Option<Version>,
+    /// Whether this backend has freed something of which the next look is to tell.
+    is_owed: bool,
+    pace: Pace,
+    /// The answer to a look that is under way.
+    asked: Option<oneshot::Receiver<Result<Look, Error>>>,
+    /// Names of which nothing can be told before the first look.
+    unheard: Vec<Arc<str>>,
+    heard: VecDeque<Heard>,
+}
+
+/// What a look has shown.
+struct Look {
+    began: Instant,
+    version: Version,
+    free: Vec<Arc<str>>,
+}
+
+#[async_trait]
+impl Listener for Looker {
+    async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error> {
+        let wanted = Arc::make_mut(&mut self.names);
+        for (name, is_wanted) in names {
+            if !is_wanted {
+                wanted.remove(name);
+            } else {
+                // Also a name that is known: it may have gone and come again since the last change.
+                wanted.insert(Arc::clone(name));
+                self.unheard.push(Arc::clone(name));
+                self.pace.waiter_came(Instant::now());
+            }
+        }
+        if self.seen.is_some() || !self.is_on_file {
+            self.is_listening();
+        }
+        Ok(())
+    }
+
+    async fn test(&mut self) -> Result<(), Error> {
+        // There is no other side that could be silent: if looks fail, `next` says so.
+        self.heard.push_back(Heard::Alive);
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Heard, Error> {
+        loop {
+            if let Some(heard) = self.heard.pop_front() {
+                return Ok(heard);
+            }
+            let looks = self.is_on_file && !self.names.is_empty() && self.asked.is_none();
+            tokio::select! {
+                Some(name) = self.freed_here.recv() => self.was_freed_here(&name),
+                () = sleep_until(self.pace.next()), if looks => self.ask()?,
+                look = asked(&mut self.asked) => {
+                    self.asked = None;
+                    self.has_looked(look?);
+                }
+            }
+        }
+    }
+}
+
+impl Looker {
+    fn new(queue: &Arc<Queue>) -> Self {
+        Self {
+            queue: Arc::downgrade(queue),
+            is_on_file: queue.is_on_file(),
+            names: Arc::default(),
+            freed_here: queue.releases().listen(),
+            seen: None,
+            is_owed: false,
+            pace: Pace::new(Instant::now()),
+            asked: None,
+            unheard: Vec::new(),
+            heard: VecDeque::new(),
+        }
+    }
+
+    /// Has the thread look. Names that are free are sought only if there is news.
+    fn ask(&mut self) -> Result<(), Error> {
+        let (names, seen) = (Arc::clone(&self.names), self.seen);
+        let is_owed = std::mem::take(&mut self.is_owed);
+        let look = move |store: &Store| {
+            let began = Instant::now();
+            // Before the locks are read: what is written in between is found by the next look again.
+            let version = store.version()?;
+            let is_news = seen.is_some_and(|seen| seen != version);
+            let free = match is_news || is_owed {
+                true => free_among(store, &names)?,
+                false => Vec::new(),
+            };
+            Ok(Look {
+                began,
+                version,
+                free,
+            })
+        };
+        self.asked = Some(alive(&self.queue)?.submit(Effect::Read, look)?);
+        Ok(())
+    }
+
+    fn was_freed_here(&mut self, name: &str) {
+        if !self.names.contains(name) {
+            return;
+        }
+        if self.pace.has_rivals(Instant::now()) {
+            self.is_owed = true;
+        } else {
+            self.heard.push_back(Heard::Freed(name.to_owned()));
+        }
+    }
+
+    fn has_looked(&mut self, look: Look) {
+        let others_wrote = self.seen.is_some_and(|seen| seen != look.version);
+        self.pace
+            .has_looked(look.began, Instant::now(), others_wrote);
+        self.seen = Some(look.version);
+        self.is_listening();
+        let free = look.free.into_iter();
+        self.heard
+            .extend(free.map(|name| Heard::Freed(name.as_ref().to_owned())));
+    }
+
+    fn is_listening(&mut self) {
+        let names = self.unheard.drain(..);
+        self.heard
+            .extend(names.map(|name| Heard::Listening(name.as_ref().to_owned())));
+    }
+}
+
+async fn asked(asked: &mut Option<oneshot::Receiver<Result<Look, Error>>>) -> Result<Look, Error> {
+    match asked {
+        Some(asked) => answer(asked).await,
+        None => pending().await,
+    }
+}
+
+fn alive(queue: &Weak<Queue>) -> Result<Arc<Queue>, Error> {
+    queue
+        .upgrade()
+        .ok_or_else(|| Error::invalid("the backend is closed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::super::config::SqliteConfig;
+    use super::*;
+    use crate::time::SystemClock;
+
+    struct Place {
+        queue: Arc<Queue>,
+        _folder: tempfile::TempDir,
+    }
+
+    /// A file with no lock in it.
+    fn place() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let config = SqliteConfig::file(folder.path().join("locks.db"));
+        let queue = Arc::new(Queue::new(config, Arc::new(SystemClock)));
+        Place {
+            queue,
+            _folder: folder,
+        }
+    }
+
+    async fn on_a(queue: &Arc<Queue>) -> Looker {
+        let mut looker = Looker::new(queue);
+        looker.change(&[("a".into(), true)]).await.unwrap();
+        let heard = looker.next().await.unwrap();
+        assert_eq!(heard, Heard::Listening("a".to_owned()));
+        looker
+    }
+
+    fn freed(name: &str) -> Heard {
+        Heard::Freed(name.to_owned())
+    }
+
+    #[tokio::test]
+    async fn without_rivals_a_release_of_ones_own_is_told_at_once() {
+        let place = place();
+        let mut looker = on_a(&place.queue).await;
+        looker.was_freed_here("of no interest");
+        looker.was_freed_here("a");
+        assert_eq!(looker.heard, [freed("a")]);
+        assert!(!looker.is_owed);
+    }
+
+    #[tokio::test]
+    async fn with_rivals_it_is_left_to_the_next_look() {
+        let place = place();
+        let mut looker = on_a(&place.queue).await;
+        let now = Instant::now();
+        looker.pace.has_looked(now, now, true);
+        looker.was_freed_here("a");
+        assert!(looker.heard.is_empty());
+        assert_eq!(looker.next().await.unwrap(), freed("a"));
+        assert!(!looker.is_owed);
+    }
+
+    #[tokio::test]
+    async fn a_release_during_a_look_is_left_to_the_one_after_it() {
+        let place = place();
+        let mut looker = on_a(&place.queue).await;
+        looker.ask().unwrap();
+        let now = Instant::now();
+        looker.pace.has_looked(now, now, true);
+        looker.was_freed_here("a");
+        let look = asked(&mut looker.asked).await.unwrap();
+        looker.asked = None;
+        looker.has_looked(look);
+        assert!(looker.is_owed && looker.heard.is_empty());
+        assert_eq!(looker.next().await.unwrap(), freed("a"));
+    }
+
+    #[tokio::test]
+    async fn nobody_looks_for_nobody() {
+        let place = place();
+        let mut looker = on_a(&place.queue).await;
+        looker.change(&[("a".into(), false)]).await.unwrap();
+        assert!(looker.next().now_or_never().is_none());
+        assert!(looker.asked.is_none());
+    }
+}

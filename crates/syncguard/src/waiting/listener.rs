@@ -1,0 +1,126 @@
+//! The connection on which a store tells what was freed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::wakeups::Shared;
+use crate::error::Error;
+use crate::random;
+
+/// How long a connection stays open for which nobody has a use.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long nothing may be heard before the connection is tested.
+const SILENCE: Duration = Duration::from_secs(10);
+/// The pause after the first failure. It doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The pause after a refusal that will hardly pass by itself, such as a missing right.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
+/// How a store tells what was freed.
+#[async_trait]
+pub(crate) trait Listen: Send + Sync + 'static {
+    /// A connection that tells of nothing yet. It ends when it is dropped.
+    async fn open(&self) -> Result<Box<dyn Listener>, Error>;
+}
+
+/// An open connection.
+#[async_trait]
+pub(crate) trait Listener: Send {
+    /// Asks the store to tell of these names (`true`), or no longer. Need not wait for its answer.
+    async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error>;
+
+    /// Asks the store for a sign of life, which [`next`](Self::next) gives as [`Heard::Alive`].
+    async fn test(&mut self) -> Result<(), Error>;
+
+    /// What the store tells next. The future may be dropped, and nothing is lost then.
+    async fn next(&mut self) -> Result<Heard, Error>;
+}
+
+/// What a store tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It tells of that name from now on.
+    Listening(String),
+    /// That lock may have been freed.
+    Freed(String),
+    /// Nothing new.
+    Alive,
+}
+
+/// Listens for as long as somebody waits, with a new connection whenever one is lost.
+pub(super) async fn run(shared: &Shared) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let Err(error) = listen(shared, &mut pause).await else {
+            return;
+        };
+        shared.deaf();
+        let wait = if error.kind().is_transient() {
+            pause
+        } else {
+            REFUSED_PAUSE
+        };
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        // Jitter, so that processes that lost the same server do not all come back at once.
+        let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
+        let until = Instant::now() + wait.mul_f64(scatter);
+        while timeout_at(until, shared.changed.notified()).await.is_ok() {
+            if shared.is_closed() {
+                return;
+            }
+        }
+        if shared.is_idle() {
+            return;
+        }
+    }
+}
+
+/// Listens on one connection, until nobody has a use for it or it fails.
+async fn listen(shared: &Shared, pause: &mut Duration) -> Result<(), Error> {
+    let mut listener = shared.listen.open().await?;
+    listener.change(&shared.take_all()).await?;
+    let mut is_tested = false;
+    loop {
+        let patience = if shared.is_idle() { IDLE } else { SILENCE };
+        tokio::select! {
+            heard = listener.next() => {
+                is_tested = false;
+                *pause = FIRST_PAUSE;
+                match heard? {
+                    Heard::Listening(name) => shared.listening(&name),
+                    Heard::Freed(name) => shared.freed(&name),
+                    Heard::Alive => {}
+                }
+            }
+            () = shared.changed.notified() => {
+                if shared.is_closed() {
+                    return Ok(());
+                }
+                let changes = shared.take_changes();
+                if !changes.is_empty() {
+                    listener.change(&changes).await?;
+                }
+            }
+            () = sleep(patience) => {
+                if shared.is_idle() {
+                    return Ok(());
+                }
+                if is_tested {
+                    return Err(Error::new(
+                        crate::error::ErrorKind::NetworkTimeout,
+                        "the server is silent",
+                    ));
+                }
+                is_tested = true;
+                listener.test().await?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Locks that extend themselves, and say when they are lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use syncguard::{AutoExtend, Backend, ErrorKind, Key, LockGuard, LockOptions, Ttl, lock};
+use tokio::time::{sleep, timeout};
+
+use crate::faulty::{Fault, Faulty};
+use crate::fixture::{Context, LONG, Stage, eventually, tests, ttl};
+
+tests![
+    a_lock_outlives_its_ttl,
+    many_locks_outlive_their_ttl,
+    after_a_release_nothing_is_extended,
+    a_lock_that_is_put_out_is_lost,
+    a_lock_that_expired_is_lost,
+    without_heartbeats_a_lock_is_lost_with_its_ttl,
+    an_extension_puts_the_loss_off,
+    bad_settings_are_refused,
+];
+
+/// Time enough for anything that comes at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn extending(ttl: Ttl) -> LockOptions {
+    LockOptions {
+        ttl,
+        auto_extend: Some(AutoExtend::default()),
+        ..LockOptions::default()
+    }
+}
+
+async fn hold(backend: &Arc<dyn Backend>, key: &Key, ttl: Ttl) -> LockGuard {
+    lock(backend, key, &extending(ttl)).await.unwrap()
+}
+
+/// Lets the store's time pass by a third of 1500 ms, and waits for the heartbeats that this is time for.
+async fn pass_a_heartbeat(t: &Context, guards: &[LockGuard]) {
+    let before: Vec<_> = guards.iter().map(LockGuard::expires_at_ms).collect();
+    t.pass_ms(500).await;
+    eventually("all are extended", async || {
+        let mut each = guards.iter().zip(&before);
+        each.all(|(guard, before)| guard.expires_at_ms() > *before)
+    })
+    .await;
+}
+
+async fn a_lock_outlives_its_ttl(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let guard = [hold(&t.backend, &key, ttl(1500)).await];
+    for _ in 0..6 {
+        pass_a_heartbeat(&t, &guard).await;
+    }
+    assert!(t.try_acquire(&key, LONG).await.is_locked());
+    let [guard] = guard;
+    let lost = guard.lost();
+    assert!(guard.release().await.unwrap());
+    assert!(!t.is_locked(&key).await);
+    assert!(timeout(Duration::from_millis(100), lost).await.is_err());
+}
+
+async fn many_locks_outlive_their_ttl(stage: Stage) {
+    let t = stage.open().await;
+    let mut guards = Vec::new();
+    for number in 0..100 {
+        guards.push(hold(&t.backend, &t.key(&number.to_string()), ttl(1500)).await);
+    }
+    for _ in 0..4 {
+        pass_a_heartbeat(&t, &guards).await;
+    }
+    for guard in guards {
+        assert!(guard.release().await.unwrap());
+    }
+}
+
+async fn after_a_release_nothing_is_extended(stage: Stage) {
+    let t = stage.open().await;
+    let counted = Faulty::new(&t.backend, Fault::First(0, ErrorKind::Internal));
+    let backend: Arc<dyn Backend> = Arc::clone(&counted) as _;
+    let released = hold(&backend, &t.key("released"), ttl(60)).await;
+    let dropped = hold(&backend, &t.key("dropped"), ttl(60)).await;
+    let kept = hold(&backend, &t.key("kept"), ttl(60)).await;
+    eventually("they are extended", async || counted.extensions() > 3).await;
+    drop(dropped);
+    kept.keep();
+    released.release().await.unwrap();
+    let before = counted.extensions();
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(counted.extensions(), before);
+}
+
+async fn a_lock_that_is_put_out_is_lost(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let guard = hold(&t.backend, &key, ttl(1500)).await;
+    let start = Instant::now();
+    assert!(t.fixture.peer().force_release(&key).await.unwrap());
+    let next = t.acquire(&key, LONG).await;
+    let error = timeout(PATIENCE, guard.lost()).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    assert!(start.elapsed() < Duration::from_millis(1500 + 1000));
+    assert!(next.fence > guard.fence());
+    // It stays lost, for all who ask.
+    assert_eq!(guard.lost().await.kind(), ErrorKind::LockLost);
+    assert!(!guard.release().await.unwrap());
+    assert!(t.is_locked(&key).await);
+}
+
+async fn a_lock_that_expired_is_lost(stage: Stage) {
+    let t = stage.open().await;
+    let faulty = Faulty::new(&t.backend, Fault::NoExtensions);
+    let backend: Arc<dyn Backend> = faulty;
+    let start = Instant::now();
+    let guard = hold(&backend, &t.key("a"), ttl(300)).await;
+    let error = timeout(PATIENCE, guard.lost()).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    assert!(
+        error.message().ends_with("the store is not well"),
+        "{error}"
+    );
+    let after = start.elapsed();
+    assert!(after >= Duration::from_millis(300), "{after:?}");
+    assert!(after < Duration::from_millis(300 + 1000), "{after:?}");
+}
+
+async fn without_heartbeats_a_lock_is_lost_with_its_ttl(stage: Stage) {
+    let t = stage.open().await;
+    let start = Instant::now();
+    let options = LockOptions {
+        ttl: ttl(300),
+        ..LockOptions::default()
+    };
+    let guard = lock(&t.backend, &t.key("a"), &options).await.unwrap();
+    let error = timeout(PATIENCE, guard.lost()).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    assert!(start.elapsed() >= Duration::from_millis(300));
+}
+
+async fn an_extension_puts_the_loss_off(stage: Stage) {
+    let t = stage.open().await;
+    let options = LockOptions {
+        ttl: ttl(800),
+        ..LockOptions::default()
+    };
+    let mut guard = lock(&t.backend, &t.key("a"), &options).await.unwrap();
+    let lost = guard.lost();
+    let start = Instant::now();
+    assert!(guard.extend(ttl(1500)).await.unwrap());
+    timeout(PATIENCE, lost).await.unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(1500));
+}
+
+async fn bad_settings_are_refused(stage: Stage) {
+    let t = stage.open().await;
+    let options = LockOptions {
+        auto_extend: Some(AutoExtend {
+            every: Some(Duration::from_secs(2)),
+            max: None,
+        }),
+        ..extending(ttl(1000))
+    };
+    let error = lock(&t.backend, &t.key("a"), &options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("auto_extend.every"), "{error}");
+    assert!(!t.is_locked(&t.key("a")).await);
+}

@@ -1,0 +1,57 @@
+/** The option `autoExtend`. */
+
+import { checkObject, invalid } from "../options/validation.js";
+import { optionNames, warnOfUnknown } from "../options/warnings.js";
+import type { AutoExtend, AutoExtendOptions } from "./types.js";
+
+/** How a lock is extended, in milliseconds; `Infinity` where there is no limit. */
+export type Heartbeats = Readonly<Required<Record<keyof AutoExtendOptions, number>>>;
+
+/** How long JavaScript may hang, by default. */
+const MAX_STALL_MS = 30_000;
+
+const OPTIONS = optionNames("autoExtend", ["everyMs", "maxMs", "maxStallMs"]);
+
+/**
+ * Checks the option for a lock that lasts `ttlMs`; `undefined` if the lock is not to extend itself.
+ *
+ * @throws LockError `InvalidArgument` that names the field
+ */
+export function readAutoExtend(
+  given: AutoExtend | false | null | undefined,
+  ttlMs: number,
+): Heartbeats | undefined {
+  if (given === undefined || given === null || given === false) return undefined;
+  const options: AutoExtendOptions = given === true ? {} : given;
+  if (given !== true) {
+    checkObject(options, "autoExtend");
+    warnOfUnknown(options, OPTIONS);
+  }
+  const everyMs = read(options, "everyMs") ?? ttlMs / 3;
+  if (everyMs >= ttlMs) throw invalid("autoExtend.everyMs must be less than ttlMs");
+  return {
+    everyMs,
+    maxMs: read(options, "maxMs") ?? Infinity,
+    maxStallMs: read(options, "maxStallMs") ?? MAX_STALL_MS,
+  };
+}
+
+function read(options: AutoExtendOptions, name: keyof AutoExtendOptions): number | undefined {
+  const ms = options[name] ?? undefined;
+  if (ms === undefined || (typeof ms === "number" && ms > 0)) return ms;
+  throw invalid(`autoExtend.${name} must be a positive number of milliseconds`);
+}
+
+// Which backends take the option in `acquire`: those of this package, and wrappers such as that of `withTelemetry()`.
+const extending = new WeakSet();
+
+/** Notes that a backend's `acquire` takes `autoExtend`. */
+export function markExtending<Backend extends object>(backend: Backend): Backend {
+  extending.add(backend);
+  return backend;
+}
+
+/** Whether a backend's `acquire` takes `autoExtend`. Others have to be extended from outside. */
+export function isExtending(backend: object): boolean {
+  return extending.has(backend);
+}

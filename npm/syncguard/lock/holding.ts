@@ -1,0 +1,177 @@
+/** How long a lock is held, and how its holder learns that it is lost. */
+
+import { LockError } from "../native/errors.js";
+import { onAbort } from "../native/signal.js";
+import { callAt } from "./timers.js";
+
+/** What a lock is about, for the errors that say that it is lost. */
+export type Ids = { readonly key: string; readonly lockId: string };
+
+/** Those who extend a lock by heartbeats, and say when it is lost. */
+export interface Keeper {
+  /** The holder itself has extended the lock until `endMs`. */
+  moved(endMs: number): void;
+  /** The lock is released, or lost: nothing more is to be sent. */
+  stop(): void;
+}
+
+/**
+ * One lock that is held. After `end`, it is never lost.
+ *
+ * Somebody notices that it is lost if it has a keeper, who extends it, or once its signal was asked for.
+ *
+ * All times are of `performance.now()`, so that nobody who sets a clock moves them.
+ */
+export class Holding {
+  /** How many heartbeats have extended the lock; `undefined` without heartbeats. */
+  extends: number | undefined;
+  /** Why the lock is lost, if it is. */
+  loss: LockError | undefined;
+  #keeper: Keeper | undefined;
+  #controller: AbortController | undefined;
+  /** Stops the timer that ends the lock. */
+  #disarm: (() => void) | undefined;
+  #isOver = false;
+  #expiresAtMs: number | undefined;
+  #onLost: ((error: LockError) => void) | undefined;
+  readonly #followers: { expiresAtMs: number }[] = [];
+  /** Remove the listeners from other signals. */
+  readonly #stops: (() => void)[] = [];
+
+  /** @param endMs - when the lock ends unless it is extended */
+  constructor(
+    readonly ids: Ids,
+    private endMs: number,
+  ) {}
+
+  /** Aborted when the lock is lost. Without a keeper that is at its end. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.loss !== undefined) this.#controller.abort(this.loss);
+      else if (!this.#isOver) {
+        held.set(this.ids.lockId, this);
+        this.#arm();
+      }
+    }
+    this.#look();
+    return this.#controller.signal;
+  }
+
+  /** {@link signal} that is also aborted with `user`, for its reason. */
+  signalWith(user: AbortSignal | undefined): AbortSignal {
+    const own = this.signal;
+    if (user === undefined) return own;
+    const controller = new AbortController();
+    const join = (source: AbortSignal): void => {
+      const abort = (): void => controller.abort(source.reason);
+      if (source.aborted) abort();
+      else this.#stops.push(onAbort(source, abort));
+    };
+    join(user);
+    join(own);
+    return controller.signal;
+  }
+
+  /** Leaves it to `keeper` to say when the lock is lost. */
+  keptBy(keeper: Keeper): void {
+    this.extends = 0;
+    this.#keeper = keeper;
+    held.set(this.ids.lockId, this);
+  }
+
+  /** Keeps the `expiresAtMs` of a handle up to date. */
+  follow(handle: { expiresAtMs: number }): void {
+    this.#followers.push(handle);
+    if (this.#expiresAtMs !== undefined) handle.expiresAtMs = this.#expiresAtMs;
+  }
+
+  /** Calls `callback` when the lock is lost. */
+  onLost(callback: (error: LockError) => void): void {
+    this.#onLost = callback;
+  }
+
+  /** A heartbeat has made the lock end at this time of the store. */
+  beat(expiresAtMs: number): void {
+    this.extends = (this.extends ?? 0) + 1;
+    this.#expiresAtMs = expiresAtMs;
+    for (const handle of this.#followers) handle.expiresAtMs = expiresAtMs;
+  }
+
+  /** The holder itself has extended the lock until `endMs`; `undefined` if it turned out to be gone. */
+  moved(endMs: number | undefined): void {
+    if (endMs === undefined) {
+      this.lose(GONE);
+      return;
+    }
+    this.endMs = endMs;
+    if (this.#keeper !== undefined) this.#keeper.moved(endMs);
+    else if (this.#disarm !== undefined) this.#arm();
+  }
+
+  /** The lock is lost. */
+  lose(message: string, cause?: unknown): void {
+    this.loseWith(new LockError("LockLost", message, { ...this.ids, cause }));
+  }
+
+  /** The lock is lost for this reason. */
+  loseWith(error: LockError): void {
+    if (this.#isOver) return;
+    this.loss = error;
+    this.#stop();
+    this.#onLost?.(error);
+    this.#controller?.abort(error);
+    this.#removeListeners();
+  }
+
+  /** The lock is about to be released, so that it cannot be lost any more. */
+  end(): void {
+    if (this.#controller !== undefined) this.#look();
+    if (!this.#isOver) this.#stop();
+    this.#removeListeners();
+  }
+
+  #stop(): void {
+    this.#isOver = true;
+    this.#disarm?.();
+    this.#keeper?.stop();
+    const { lockId } = this.ids;
+    if (held.get(lockId) === this) held.delete(lockId);
+  }
+
+  #removeListeners(): void {
+    for (const stop of this.#stops.splice(0)) stop();
+  }
+
+  /** Looks at the clock: in a process that was stopped, others may come here before the timer does. */
+  #look(): void {
+    if (this.#keeper === undefined && performance.now() >= this.endMs) this.#endOfTime();
+  }
+
+  #endOfTime(): void {
+    this.lose("the lock was lost: its time is over");
+  }
+
+  /** Starts the timer that ends the lock, or starts it anew. */
+  #arm(): void {
+    if (this.#keeper !== undefined) return;
+    this.#disarm?.();
+    this.#disarm = callAt(this.endMs, () => this.#endOfTime());
+  }
+}
+
+/** The locks that somebody has to hear of when they are released by their lock id. */
+const held = new Map<string, Holding>();
+
+/** Ends what is known of a lock before it is released, whoever releases it. */
+export function endById(lockId: string): void {
+  if (held.size > 0) held.get(lockId)?.end();
+}
+
+/** Notes that a lock was extended until `endMs`, whoever has done it; `undefined` if it turned out to be gone. */
+export function movedById(lockId: string, endMs: number | undefined): void {
+  if (held.size > 0) held.get(lockId)?.moved(endMs);
+}
+
+/** What is said of a lock that is not there when it is to be extended. */
+export const GONE = "the lock was lost: the store no longer has it";

@@ -1,0 +1,244 @@
+/**
+ * Whose turn it is to ask for a lock. Those who wait for the same key stand in a queue, and only the first of them asks:
+ * when the store tells that the lock was freed, and when the rules for polling say so.
+ */
+
+import type { Watch } from "../native/store.js";
+import type { LockError } from "../native/errors.js";
+import { type Cancellation, CANCELLED } from "./cancellation.js";
+import { LONGEST_TIMER_MS } from "./timers.js";
+
+/** The queues of one store, and how it tells of releases. */
+export type Waiting = {
+  /** Whether the store checks keys itself. */
+  readonly checksKeys: boolean;
+  /** Whether it carries out operations in the order in which they are started. */
+  readonly isInOrder: boolean;
+  /** How much later than this process others hear of its releases, in milliseconds. */
+  readonly othersLagMs: number;
+  /** Calls `onFreed` when the lock may have been freed; `undefined` if the store cannot tell. */
+  readonly watch: ((key: string, onFreed: () => void) => Watch | undefined) | undefined;
+  readonly queues: Map<string, Queue>;
+};
+
+const waitingOf = new WeakMap<object, Waiting>();
+
+/** How to wait for the locks of a backend. */
+export function waitingOn(backend: object): Waiting {
+  let waiting = waitingOf.get(backend);
+  if (waiting === undefined) {
+    // Somebody's own.
+    waiting = {
+      checksKeys: false,
+      isInOrder: false,
+      othersLagMs: 0,
+      watch: undefined,
+      queues: new Map(),
+    };
+    waitingOf.set(backend, waiting);
+  }
+  return waiting;
+}
+
+/** Lets those who wait on `backend` wait as `waiting` says. */
+export function waitAs<Backend extends object>(backend: Backend, waiting: Waiting): Backend {
+  waitingOf.set(backend, waiting);
+  return backend;
+}
+
+/** A place in a queue behind the first. */
+type Place = {
+  /** When the time of whoever waits is over, by `Date.now()`. */
+  readonly endMs: number;
+  /** Tells that the turn has come (`true`), or that the time is over. */
+  resume: (isFirst: boolean) => void;
+};
+
+/** For how long a lock may be handed over within this process before all processes have the same chance again. */
+const HAND_OVER_MS = 250;
+/** For how long another process that had the lock is taken for one that wants it again, in milliseconds. */
+const RIVALRY_MS = 1_000;
+/** How late the message of a release may come that the next holder did not wait for, in milliseconds. */
+const LATE_MESSAGE_MS = 10;
+
+/** What ended a pause: the time of the next retry, a message that the lock was freed, or that its time was over. */
+export type PauseEnd = "retry" | "freed" | "expired";
+
+/** Those who wait for one key, first come, first served. The first is not in the line. */
+export class Queue {
+  private readonly line: Place[] = [];
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private timerEndMs = Infinity;
+  private watch: Watch | undefined;
+  /** Ends the pause of the first. */
+  private wake: (() => void) | undefined;
+  /** Whether the lock may have been freed since the store was last asked. */
+  private wasFreed = false;
+  /** Since when somebody who stood in this queue has the lock. */
+  private heldSinceMs: number | undefined;
+  /** Whether its release did not wait for the store to tell. */
+  private isHandedOver = false;
+  /** When all processes last had the same chance. */
+  private openedMs = 0;
+  /** Whether they have it now, and this process has to wait for the others to hear. */
+  private isOpened = false;
+  private rivalsUntilMs = 0;
+  /** How the store failed when it was last asked: all who wait for their turn wait for this. */
+  failure: LockError | null = null;
+  /** When the lock ends that the first before has taken, by `Date.now()`. */
+  takenUntilMs: number | undefined;
+
+  private constructor(
+    private readonly waiting: Waiting,
+    private readonly key: string,
+  ) {}
+
+  /** The queue for that key. `isFirst` says whether the caller has the turn; else it comes with `turn`. */
+  static join(waiting: Waiting, key: string): { queue: Queue; isFirst: boolean } {
+    const known = waiting.queues.get(key);
+    if (known !== undefined) return { queue: known, isFirst: false };
+    const queue = new Queue(waiting, key);
+    waiting.queues.set(key, queue);
+    return { queue, isFirst: true };
+  }
+
+  /** Waits until all who came before have left; `false` if `endMs` comes first. */
+  async turn(endMs: number, cancellation: Cancellation | undefined): Promise<boolean> {
+    let isFirst: boolean | undefined;
+    const place: Place = { endMs, resume: () => undefined };
+    const turn = new Promise<boolean>((resolve) => {
+      place.resume = (first) => {
+        isFirst = first;
+        resolve(first);
+      };
+    });
+    this.line.push(place);
+    this.setTimer(endMs);
+    if (cancellation === undefined) return await turn;
+    if ((await cancellation.race(turn)) !== CANCELLED && !cancellation.signal.aborted)
+      return await turn;
+    if (isFirst === undefined) this.line.splice(this.line.indexOf(place), 1);
+    else if (isFirst) this.leave(undefined);
+    throw cancellation.error();
+  }
+
+  /** Gives the turn to the next. `takenUntilMs`: the lock was granted, and lasts at most until then. */
+  leave(takenUntilMs: number | undefined): void {
+    this.takenUntilMs = takenUntilMs;
+    if (takenUntilMs !== undefined) {
+      this.heldSinceMs = Date.now();
+      // What was told meanwhile is told of the release after which it was handed over.
+      if (this.isHandedOver) this.wasFreed = false;
+    }
+    const next = this.line.shift();
+    if (next !== undefined) {
+      next.resume(true);
+      return;
+    }
+    this.waiting.queues.delete(this.key);
+    this.watch?.close();
+    clearTimeout(this.timer);
+  }
+
+  /** Notes that another process has the lock. */
+  foundTaken(): void {
+    if (this.heldSinceMs === undefined) this.rivalsUntilMs = Date.now() + RIVALRY_MS;
+  }
+
+  /** Notes that the store is asked now: what it told before is of no use any more. */
+  asks(): void {
+    this.wasFreed = false;
+  }
+
+  /** Waits `delayMs`, the time until the next retry; shorter if the lock ends in `freeInMs`, or may have been freed. */
+  async pause(
+    delayMs: number,
+    freeInMs: number | undefined,
+    listens: boolean,
+    cancellation: Cancellation | undefined,
+  ): Promise<PauseEnd> {
+    if (listens) this.watch ??= this.waiting.watch?.(this.key, () => this.told());
+    this.watch?.next();
+    if (this.wasFreed) return "freed";
+    const endsBefore = freeInMs !== undefined && freeInMs < delayMs;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const ended = new Promise<PauseEnd>((resolve) => {
+      this.wake = () => resolve("freed");
+      const end = endsBefore ? "expired" : "retry";
+      timer = setTimeout(() => resolve(end), endsBefore ? freeInMs : delayMs);
+    });
+    try {
+      const first = cancellation === undefined ? await ended : await cancellation.race(ended);
+      return first === CANCELLED ? "retry" : first;
+    } finally {
+      clearTimeout(timer);
+      this.wake = undefined;
+    }
+  }
+
+  /**
+   * Somebody in this process releases the lock: the store has been asked to, or has answered (`isDone`).
+   *
+   * Where the store tells, all processes hear of it at the same time, and the one that releases has no advantage. But while
+   * no other process seems to want the lock, waiting for the message would be in vain: then the next one here asks at once,
+   * if possible without waiting for the answer to the release. From time to time all have the same chance, to find out.
+   */
+  releasing(isDone: boolean): void {
+    this.heldSinceMs = undefined;
+    if (this.watch?.isListening !== true) {
+      if (isDone) this.freed();
+    } else if (isDone !== this.waiting.isInOrder) {
+      const nowMs = Date.now();
+      const hasRivals = nowMs < this.rivalsUntilMs;
+      this.isHandedOver = !hasRivals && nowMs - this.openedMs < HAND_OVER_MS;
+      this.isOpened = !hasRivals && !this.isHandedOver && this.waiting.othersLagMs > 0;
+      if (this.isHandedOver) this.freed();
+      else this.openedMs = nowMs;
+    }
+  }
+
+  /** The store tells that the lock was freed. */
+  private told(): void {
+    const isLate =
+      this.isHandedOver &&
+      this.heldSinceMs !== undefined &&
+      Date.now() - this.heldSinceMs < LATE_MESSAGE_MS;
+    if (isLate) {
+      this.watch?.next();
+    } else if (this.isOpened) {
+      this.isOpened = false;
+      setTimeout(() => this.freed(), this.waiting.othersLagMs);
+    } else {
+      this.freed();
+    }
+  }
+
+  private freed(): void {
+    this.wasFreed = true;
+    this.wake?.();
+  }
+
+  /** One timer for all in the line: for the one whose time is over first. */
+  private setTimer(endMs: number): void {
+    if (endMs >= this.timerEndMs) return;
+    clearTimeout(this.timer);
+    this.timerEndMs = endMs;
+    const delayMs = Math.min(Math.max(endMs - Date.now(), 0), LONGEST_TIMER_MS);
+    this.timer = setTimeout(() => this.endLate(), delayMs);
+  }
+
+  private endLate(): void {
+    this.timerEndMs = Infinity;
+    const nowMs = Date.now();
+    const late = this.line.filter((place) => place.endMs <= nowMs);
+    const left = this.line.filter((place) => place.endMs > nowMs);
+    this.line.splice(0, this.line.length, ...left);
+    for (const place of late) place.resume(false);
+    if (left.length > 0) this.setTimer(Math.min(...left.map((place) => place.endMs)));
+  }
+}
+
+/** Tells who waits for that lock that this process releases it: see {@link Queue.releasing}. */
+export function releasing(backend: object, key: string, isDone: boolean): void {
+  waitingOf.get(backend)?.queues.get(key)?.releasing(isDone);
+}
