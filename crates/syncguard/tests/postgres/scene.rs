@@ -25,15 +25,39 @@ impl Scene {
         Self::with(name, named(name, server().unix())).await
     }
 
+    /// In the database `name`, which no other test uses. Two locks of one database may share a mark: then a
+    /// release tells also if nobody waits for its lock.
+    pub(crate) async fn alone(name: &'static str) -> Self {
+        let create = format!("CREATE DATABASE \"{name}\"");
+        server()
+            .client()
+            .await
+            .batch_execute(&create)
+            .await
+            .unwrap();
+        let there = PostgresConfig {
+            database: Some(name.to_owned()),
+            ..server().unix()
+        };
+        Self::between(name, there.clone(), named(name, there)).await
+    }
+
     pub(crate) async fn with(name: &'static str, config: PostgresConfig) -> Self {
-        let (holder, tables) = backend(server().unix()).await;
-        let waiter = PostgresBackend::new(config, options(&tables)).unwrap();
+        Self::between(name, server().unix(), config).await
+    }
+
+    async fn between(name: &'static str, holder: PostgresConfig, waiter: PostgresConfig) -> Self {
+        let client = server()
+            .client_of(holder.database.as_deref().unwrap())
+            .await;
+        let (holder, tables) = backend(holder).await;
+        let waiter = PostgresBackend::new(waiter, options(&tables)).unwrap();
         Self {
             holder: Arc::new(holder),
             waiter: Arc::new(waiter),
             tables,
             name,
-            client: server().client().await,
+            client,
         }
     }
 

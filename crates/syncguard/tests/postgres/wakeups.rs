@@ -129,7 +129,7 @@ async fn a_waiter_has_the_lock_as_soon_as_it_is_free() {
 }
 
 async fn a_release_that_is_about_to_commit_is_not_missed() {
-    let t = Scene::new("about to commit").await;
+    let t = Scene::alone("about to commit").await;
     let grant = t.acquire("k").await;
     // Releases as any backend does, and sees no mark.
     let release = Release::new(&t.tables);
@@ -166,14 +166,14 @@ async fn no_release_of_many_is_missed() {
 }
 
 async fn a_release_that_nobody_waits_for_sends_nothing() {
-    let t = Scene::new("nobody").await;
+    let t = Scene::alone("nobody").await;
     let sql = "SELECT 'syncguard_' || to_hex(hashtextextended($1, to_regclass($2)::oid::bigint))";
     let key = t.key("k");
     let params: [&(dyn ToSql + Sync); 2] = [&key.as_str(), &t.tables.locks()];
     let row = t.client.query_one(sql, &params).await.unwrap();
     let channel: String = row.get(0);
     // Listens as nobody does: without the mark.
-    let (listener, mut channels) = server().listener().await;
+    let (listener, mut channels) = server().listener_in(t.name).await;
     let listen = format!("LISTEN \"{channel}\"; LISTEN last");
     listener.batch_execute(&listen).await.unwrap();
     for is_waited_for in [false, true] {

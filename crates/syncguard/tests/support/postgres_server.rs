@@ -195,11 +195,7 @@ impl PostgresServer {
     }
 
     /// The same, with the channels of the notifications that arrive.
-    pub(crate) async fn listener(&self) -> (tokio_postgres::Client, UnboundedReceiver<String>) {
-        self.listener_in(DATABASE).await
-    }
-
-    async fn listener_in(
+    pub(crate) async fn listener_in(
         &self,
         database: &str,
     ) -> (tokio_postgres::Client, UnboundedReceiver<String>) {
