@@ -71,7 +71,8 @@ impl NativeBackend {
 
     /// A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
     /// a method costs more than the call itself. Its arguments are the operation's number, whether it can be
-    /// cancelled, the key, the TTL and the time limit in milliseconds, and the owner.
+    /// cancelled, the key, the TTL and the time limit in milliseconds, the owner, and a lock id: that of a lock
+    /// whose release has been started, and behind which this goes.
     #[napi]
     #[allow(
         clippy::type_complexity,
@@ -81,13 +82,33 @@ impl NativeBackend {
         &self,
         env: &'env Env,
     ) -> napi::Result<
-        Function<'env, FnArgs<(u32, bool, String, f64, Option<f64>, Option<String>)>, bool>,
+        Function<
+            'env,
+            FnArgs<(
+                u32,
+                bool,
+                String,
+                f64,
+                Option<f64>,
+                Option<String>,
+                Option<String>,
+            )>,
+            bool,
+        >,
     > {
         let operations = self.operations.clone();
         env.create_function_from_closure("acquire", move |call| {
-            let (number, cancellable, key, ttl_ms, timeout_ms, owner) =
-                call.args::<(u32, bool, String, f64, Option<f64>, Option<String>)>()?;
-            let operation = request(&key, ttl_ms, owner).map(Operation::Acquire);
+            let (number, cancellable, key, ttl_ms, timeout_ms, owner, behind) = call.args::<(
+                u32,
+                bool,
+                String,
+                f64,
+                Option<f64>,
+                Option<String>,
+                Option<String>,
+            )>(
+            )?;
+            let operation = request(&key, ttl_ms, owner, behind).map(Operation::Acquire);
             let options = limited(timeout_ms);
             Ok(operations.submit(call.env, number, cancellable, operation, options))
         })
@@ -106,10 +127,11 @@ impl NativeBackend {
         ttl_ms: f64,
         timeout_ms: Option<f64>,
         owner: Option<String>,
+        behind: Option<String>,
         hold: HoldSettings,
     ) -> bool {
         let request = || {
-            let mut request = request(&key, ttl_ms, owner)?;
+            let mut request = request(&key, ttl_ms, owner, behind)?;
             let hold = hold.for_ttl(request.ttl, self.operations.mailbox())?;
             request.hold = Some(Box::new(hold));
             Ok(Operation::Acquire(request))
@@ -209,9 +231,15 @@ impl NativeBackend {
     }
 }
 
-fn request(key: &str, ttl_ms: f64, owner: Option<String>) -> Result<AcquireRequest, Error> {
+fn request(
+    key: &str,
+    ttl_ms: f64,
+    owner: Option<String>,
+    behind: Option<String>,
+) -> Result<AcquireRequest, Error> {
     let mut request = AcquireRequest::new(Key::new(key)?, Ttl::from_f64(ttl_ms)?)?;
     request.owner = owner.map(Owner::new).transpose()?;
+    request.behind = behind.as_deref().map(LockId::parse).transpose()?;
     Ok(request)
 }
 

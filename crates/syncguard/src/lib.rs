@@ -46,6 +46,7 @@ mod random;
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod releases;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
 #[cfg(feature = "sqlite")]

@@ -72,6 +72,7 @@ pub async fn release(
 ) -> Result<ReleaseOutcome, Error> {
     backend.work().heartbeats().stop(lock_id);
     let _running = backend.work().start()?;
+    let _under_way = backend.work().releases().start(lock_id);
     let limit = options.limit(backend.as_ref());
     bounded(backend, &mut backend.release(lock_id), limit, cancelled).await?
 }
@@ -344,14 +345,20 @@ enum State {
 }
 
 impl Attempt {
-    fn start(backend: &Arc<dyn Backend>, request: AcquireRequest) -> Self {
+    fn start(backend: &Arc<dyn Backend>, mut request: AcquireRequest) -> Self {
         let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
+        let behind = request.behind.take();
         let store = Arc::clone(backend);
         Self {
             backend: Arc::clone(backend),
             lock_id,
             ttl,
-            running: Box::pin(async move { store.acquire(&request).await }),
+            running: Box::pin(async move {
+                if let Some(released) = behind {
+                    store.work().releases().ended(&released).await;
+                }
+                store.acquire(&request).await
+            }),
             state: State::Running,
         }
     }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::holding::Heartbeats;
+use crate::releases::Releases;
 use crate::waiting::turns::Turns;
 
 /// The bit that is set when no operation may start any more. The other bits count the running operations.
@@ -43,6 +44,7 @@ struct Shared {
     done: Notify,
     releases: Semaphore,
     releasing: AtomicUsize,
+    under_way: Releases,
     turns: Turns,
     heartbeats: Heartbeats,
 }
@@ -65,6 +67,7 @@ impl Default for Work {
             done: Notify::new(),
             releases: Semaphore::new(RELEASES_AT_ONCE),
             releasing: AtomicUsize::new(0),
+            under_way: Releases::default(),
             turns: Turns::default(),
             heartbeats: Heartbeats::default(),
         }))
@@ -101,6 +104,11 @@ impl Work {
     pub(crate) fn start_releasing(&self) -> Releasing {
         self.0.releasing.fetch_add(1, Relaxed);
         Releasing(Arc::clone(&self.0))
+    }
+
+    /// Releases that acquisitions may go behind.
+    pub(crate) fn releases(&self) -> &Releases {
+        &self.0.under_way
     }
 
     /// Who waits for which lock.

@@ -112,7 +112,9 @@ export function createBackend<C extends BackendCapabilities>(
         const startedMs = performance.now();
         if (heartbeats !== undefined) keeper = new NativeKeeper(heartbeats);
         const hold = keeper?.settings;
-        const grant = settle(await store.acquire(key, ttlMs, owner, one?.limitMs, signal, hold));
+        const grant = settle(
+          await store.acquire(key, ttlMs, owner, one?.limitMs, signal, one?.behind, hold),
+        );
         if (typeof grant === "number") {
           keeper?.stop();
           if (one !== undefined && grant > 0) one.freeInMs = grant;
@@ -252,11 +254,9 @@ export function createBackend<C extends BackendCapabilities>(
     }
   };
   const watch = (key: string, onFreed: () => void) => store.watch(key, onFreed);
-  // One connection, or one thread. Through a user's client there is no watch, and nothing is handed over.
-  const isInOrder = declared.backend === "redis" || declared.backend === "sqlite";
   // On SQLite, others look each millisecond or so whether something was freed.
   const othersLagMs = declared.backend === "sqlite" ? 3 : 0;
-  waitAs(backend, { checksKeys: true, isInOrder, othersLagMs, watch, queues: new Map() });
+  waitAs(backend, { checksKeys: true, othersLagMs, watch, queues: new Map() });
   return markExtending(allowDirect(backend, direct));
 }
 

@@ -125,9 +125,9 @@ export function addHandle(
     Handle.end(held);
     const release = callRelease(backend, lockId, signal, held);
     releasing = release;
-    tellWaiters(backend, key, false);
+    tellWaiters(backend, key, lockId, false);
     const result = await release;
-    tellWaiters(backend, key, true);
+    tellWaiters(backend, key, lockId, true);
     return result;
   };
   held.extend = extendMethod(held, backend, lockId, (endMs) => Handle.moved(held, endMs));
@@ -234,9 +234,9 @@ async function dispose(
     try {
       const args = signal === undefined ? { lockId } : { lockId, signal };
       const released = backend.release(releaseArguments(backend, args, held));
-      tellWaiters(backend, key, false);
+      tellWaiters(backend, key, lockId, false);
       await released;
-      tellWaiters(backend, key, true);
+      tellWaiters(backend, key, lockId, true);
     } catch (error) {
       reportReleaseError(error, lockId, key, onReleaseError);
     }

@@ -75,9 +75,9 @@ export async function runLocked<T, C extends BackendCapabilities>(
     // Without the signal: if it has aborted the work, the lock must still be released.
     try {
       const released = backend.release(releaseArguments(backend, { lockId: held.lockId }, held));
-      releasing(backend, key, false);
+      releasing(backend, key, held.lockId, false);
       await released;
-      releasing(backend, key, true);
+      releasing(backend, key, held.lockId, true);
     } catch (error) {
       reportReleaseError(error, held.lockId, key, onReleaseError);
     }

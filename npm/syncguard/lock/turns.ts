@@ -12,8 +12,6 @@ import { LONGEST_TIMER_MS } from "./timers.js";
 export type Waiting = {
   /** Whether the store checks keys itself. */
   readonly checksKeys: boolean;
-  /** Whether it carries out operations in the order in which they are started. */
-  readonly isInOrder: boolean;
   /** How much later than this process others hear of its releases, in milliseconds. */
   readonly othersLagMs: number;
   /** Calls `onFreed` when the lock may have been freed; `undefined` if the store cannot tell. */
@@ -30,7 +28,6 @@ export function waitingOn(backend: object): Waiting {
     // Somebody's own.
     waiting = {
       checksKeys: false,
-      isInOrder: false,
       othersLagMs: 0,
       watch: undefined,
       queues: new Map(),
@@ -78,6 +75,8 @@ export class Queue {
   private heldSinceMs: number | undefined;
   /** Whether its release did not wait for the store to tell. */
   private isHandedOver = false;
+  /** The lock id that is being released, behind which the store is to be asked. */
+  private released: string | undefined;
   /** When all processes last had the same chance. */
   private openedMs = 0;
   /** Whether they have it now, and this process has to wait for the others to hear. */
@@ -145,9 +144,15 @@ export class Queue {
     if (this.heldSinceMs === undefined) this.rivalsUntilMs = Date.now() + RIVALRY_MS;
   }
 
-  /** Notes that the store is asked now: what it told before is of no use any more. */
-  asks(): void {
+  /**
+   * Notes that the store is asked now: what it told before is of no use any more. Gives the id of the lock behind whose
+   * release it is to be asked, if there is one.
+   */
+  asks(): string | undefined {
     this.wasFreed = false;
+    const { released } = this;
+    this.released = undefined;
+    return released;
   }
 
   /** Waits `delayMs`, the time until the next retry; shorter if the lock ends in `freeInMs`, or may have been freed. */
@@ -177,23 +182,27 @@ export class Queue {
   }
 
   /**
-   * Somebody in this process releases the lock: the store has been asked to, or has answered (`isDone`).
+   * Somebody in this process releases the lock with that id: the store has been asked to, or has answered (`isDone`).
    *
    * Where the store tells, all processes hear of it at the same time, and the one that releases has no advantage. But while
    * no other process seems to want the lock, waiting for the message would be in vain: then the next one here asks at once,
-   * if possible without waiting for the answer to the release. From time to time all have the same chance, to find out.
+   * behind the release. From time to time all have the same chance, to find out.
    */
-  releasing(isDone: boolean): void {
+  releasing(lockId: string, isDone: boolean): void {
     this.heldSinceMs = undefined;
     if (this.watch?.isListening !== true) {
       if (isDone) this.freed();
-    } else if (isDone !== this.waiting.isInOrder) {
+    } else if (!isDone) {
       const nowMs = Date.now();
       const hasRivals = nowMs < this.rivalsUntilMs;
       this.isHandedOver = !hasRivals && nowMs - this.openedMs < HAND_OVER_MS;
       this.isOpened = !hasRivals && !this.isHandedOver && this.waiting.othersLagMs > 0;
-      if (this.isHandedOver) this.freed();
-      else this.openedMs = nowMs;
+      if (this.isHandedOver) {
+        this.released = lockId;
+        this.freed();
+      } else {
+        this.openedMs = nowMs;
+      }
     }
   }
 
@@ -239,6 +248,6 @@ export class Queue {
 }
 
 /** Tells who waits for that lock that this process releases it: see {@link Queue.releasing}. */
-export function releasing(backend: object, key: string, isDone: boolean): void {
-  waitingOf.get(backend)?.queues.get(key)?.releasing(isDone);
+export function releasing(backend: object, key: string, lockId: string, isDone: boolean): void {
+  waitingOf.get(backend)?.queues.get(key)?.releasing(lockId, isDone);
 }

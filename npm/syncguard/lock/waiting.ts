@@ -170,8 +170,8 @@ class Waiter<C extends BackendCapabilities> {
     const limitMs = this.retry?.attemptTimeoutMs(this.elapsedMs) ?? LOCK_DEFAULTS.timeoutMs;
     this.attempts += 1;
     const { startMs, attempts, wakeups } = this;
-    const one: Attempt = { limitMs, startMs, attempts, wakeups, freeInMs: undefined };
-    queue?.asks();
+    const behind = queue?.asks();
+    const one: Attempt = { limitMs, behind, startMs, attempts, wakeups, freeInMs: undefined };
     try {
       const attemptMs = performance.now();
       const result = await attempt(this.backend, this.request, this.cancellation, one);
@@ -312,6 +312,8 @@ function toLockError(error: unknown, key: string): LockError {
 export type Attempt = {
   /** How long it may take, in milliseconds, so that it ends in time when the store hangs. */
   readonly limitMs: number;
+  /** The id of a lock whose release has been started, and behind which the store is to be asked. */
+  readonly behind: string | undefined;
   /** When the waiting began, by `Date.now()`. */
   readonly startMs: number;
   /** How many there have been, with this one. */

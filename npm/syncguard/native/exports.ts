@@ -202,7 +202,8 @@ export declare class NativeBackend {
   /**
    * A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
    * a method costs more than the call itself. Its arguments are the operation's number, whether it can be
-   * cancelled, the key, the TTL and the time limit in milliseconds, and the owner.
+   * cancelled, the key, the TTL and the time limit in milliseconds, the owner, and a lock id: that of a lock
+   * whose release has been started, and behind which this goes.
    */
   acquire(): (
     arg0: number,
@@ -211,6 +212,7 @@ export declare class NativeBackend {
     arg3: number,
     arg4?: number | undefined | null,
     arg5?: string | undefined | null,
+    arg6?: string | undefined | null,
   ) => boolean;
   /**
    * [`acquire`](Self::acquire) for a lock that extends itself from the moment it is granted, whatever JavaScript
@@ -223,6 +225,7 @@ export declare class NativeBackend {
     ttlMs: number,
     timeoutMs: number | undefined | null,
     owner: string | undefined | null,
+    behind: string | undefined | null,
     hold: HoldSettings,
   ): boolean;
   /**

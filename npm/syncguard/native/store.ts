@@ -36,8 +36,9 @@ export class AddonStore {
   }
 
   /**
-   * `timeoutMs` ends the attempt before the backend's own limit does; `hold` extends the lock from its grant on. A number:
-   * somebody holds the lock, and it ends in that many milliseconds; 0 if that is not known.
+   * `timeoutMs` ends the attempt before the backend's own limit does; `behind` is the id of a lock whose release has been
+   * started, and after which the store is to be asked; `hold` extends the lock from its grant on. A number: somebody holds
+   * the lock, and it ends in that many milliseconds; 0 if that is not known.
    */
   acquire(
     key: string,
@@ -45,13 +46,24 @@ export class AddonStore {
     owner: string | undefined,
     timeoutMs: number | undefined,
     signal: AbortSignal | undefined,
+    behind?: string,
     hold?: HoldSettings,
   ): Promise<Acquired | number | Failure> {
-    return run<Acquired | number>(signal, (operation, cancellable) =>
-      hold === undefined
-        ? this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner)
-        : this.handle.acquireAndHold(operation, cancellable, key, ttlMs, timeoutMs, owner, hold),
-    );
+    return run<Acquired | number>(signal, (operation, cancellable) => {
+      if (hold === undefined)
+        return this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner, behind);
+      const { handle } = this;
+      return handle.acquireAndHold(
+        operation,
+        cancellable,
+        key,
+        ttlMs,
+        timeoutMs,
+        owner,
+        behind,
+        hold,
+      );
+    });
   }
 
   release(lockId: string, signal?: AbortSignal): Promise<true | Absence | Failure> {

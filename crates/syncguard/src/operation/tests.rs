@@ -2,6 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -14,7 +15,10 @@ use crate::work::Work;
 struct Store {
     work: Work,
     sent: Mutex<Vec<(Operation, OnSent)>>,
+    acquisitions: AtomicUsize,
     releases: AtomicUsize,
+    /// Held by a test, it holds up releases.
+    way_out: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for Store {
@@ -43,10 +47,12 @@ impl Backend for Store {
     }
 
     async fn acquire(&self, _: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        unreachable!("it is sent")
+        self.acquisitions.fetch_add(1, SeqCst);
+        Ok(AcquireOutcome::Locked { free_in: None })
     }
 
     async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
+        let _way_out = self.way_out.lock().await;
         self.releases.fetch_add(1, SeqCst);
         Ok(ReleaseOutcome::Released)
     }
@@ -177,4 +183,24 @@ async fn closing_waits_for_it_and_then_nothing_is_sent() {
     });
     let error = error(receiver.await.unwrap());
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_behind_a_release_asks_when_that_has_ended() {
+    let store = Arc::<Store>::default();
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let lock_id = LockId::generate().unwrap();
+    let slow = store.way_out.lock().await;
+    let options = CallOptions::default();
+    let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
+    assert!(release.as_mut().now_or_never().is_none());
+    let mut request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
+    request.behind = Some(lock_id.clone());
+    let mut behind = Box::pin(acquire(&backend, request, options, pending()));
+    assert!(behind.as_mut().now_or_never().is_none());
+    assert_eq!(store.acquisitions.load(SeqCst), 0);
+    drop(slow);
+    release.await.unwrap();
+    behind.await.unwrap();
+    assert_eq!(store.acquisitions.load(SeqCst), 1);
 }

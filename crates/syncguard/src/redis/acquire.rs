@@ -95,6 +95,7 @@ mod tests {
             lock_id: LockId::parse(ID).unwrap(),
             owner: None,
             hold: None,
+            behind: None,
         }
     }
 
