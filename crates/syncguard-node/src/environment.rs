@@ -1,6 +1,7 @@
 //! One environment of JavaScript: a process's main thread, or a worker.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use napi::{Env, sys};
@@ -8,6 +9,7 @@ use syncguard::{Backend, Error};
 
 use crate::completion::Completion;
 use crate::mailbox::Mailbox;
+use crate::watch::Watched;
 
 /// What only the environment's own thread touches.
 pub(crate) struct Environment {
@@ -19,6 +21,8 @@ pub(crate) struct Environment {
     is_announcing: Cell<bool>,
     /// The backends that have kept something back.
     kept: RefCell<Vec<Arc<dyn Backend>>>,
+    /// The locks that JavaScript waits for, by the numbers that it has given them.
+    pub(crate) watches: RefCell<HashMap<u32, Watched>>,
 }
 
 impl Environment {
@@ -29,6 +33,7 @@ impl Environment {
             is_held: Cell::new(false),
             is_announcing: Cell::new(false),
             kept: RefCell::default(),
+            watches: RefCell::default(),
         }
     }
 
@@ -43,6 +48,7 @@ impl Environment {
     /// Gives back what nobody will fetch any more. What was not handed over is dropped; what a backend has
     /// kept goes out, so that its answer comes and is given back as well.
     pub(crate) fn end(&self) {
+        self.watches.take();
         self.mailbox.abandon();
         self.flush();
     }

@@ -1,5 +1,7 @@
 //! Starting operations of a backend, for JavaScript.
 
+use std::cell::RefMut;
+use std::collections::HashMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -14,6 +16,7 @@ use crate::environment::Environment;
 use crate::io_thread::InFlight;
 use crate::mailbox::Mailbox;
 use crate::pending::{Pending, panicked};
+use crate::watch::Watched;
 
 /// A backend in one environment.
 #[derive(Clone)]
@@ -33,6 +36,11 @@ impl Operations {
     /// What lies between JavaScript and the I/O thread.
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.environment.mailbox
+    }
+
+    /// What JavaScript watches.
+    pub(crate) fn watches(&self) -> RefMut<'_, HashMap<u32, Watched>> {
+        self.environment.watches.borrow_mut()
     }
 
     /// Carries out an operation. Gives whether [`Completions::flush`] must be called soon.

@@ -1,6 +1,5 @@
 //! Locks that JavaScript waits for.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
@@ -8,26 +7,28 @@ use napi_derive::napi;
 use syncguard::Key;
 
 use crate::backend::NativeBackend;
-use crate::completion::Completion;
+use crate::completion::{Completion, Completions};
 use crate::io_thread;
 use crate::mailbox::Mailbox;
 
-/// Hears when a lock may have been freed. It is no operation: it does not keep the process alive.
-#[napi]
-pub struct Watch {
+/// A watched lock. No object of JavaScript's own: a thousand who wait would pay for a thousand of them.
+pub(crate) struct Watched {
     teller: Arc<Teller>,
-    /// `None` when it is closed.
-    watch: RefCell<Option<syncguard::Watch>>,
+    watch: syncguard::Watch,
 }
 
 #[napi]
 impl NativeBackend {
-    /// Watches the lock on `key`. After each call of [`Watch::next`], when the lock may have been freed, JavaScript
-    /// finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `null`: the store cannot tell.
+    /// Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
+    /// process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
+    /// finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
     #[napi]
-    pub fn watch(&self, number: u32, key: String) -> Option<Watch> {
-        let watch = self.operations.backend.watch(&Key::new(&key).ok()?)?;
-        let runtime = io_thread::runtime().ok()?;
+    pub fn watch(&self, number: u32, key: String) -> bool {
+        let key = Key::new(&key).ok();
+        let watch = key.and_then(|key| self.operations.backend.watch(&key));
+        let (Some(watch), Ok(runtime)) = (watch, io_thread::runtime()) else {
+            return false;
+        };
         let _on_it = runtime.enter();
         let teller = Arc::new(Teller {
             mailbox: Arc::clone(self.operations.mailbox()),
@@ -36,32 +37,35 @@ impl NativeBackend {
         });
         let told = Arc::clone(&teller);
         watch.on_freed(move || told.freed());
-        Some(Watch {
-            teller,
-            watch: RefCell::new(Some(watch)),
-        })
+        let watched = Watched { teller, watch };
+        self.operations.watches().insert(number, watched);
+        true
     }
 }
 
 #[napi]
-impl Watch {
-    /// Asks to be told once.
+impl Completions {
+    /// Asks to be told once of the watched lock.
     #[napi]
-    pub fn next(&self) {
-        self.teller.next();
+    pub fn next_freed(&self, number: u32) {
+        if let Some(watched) = self.environment.watches.borrow().get(&number) {
+            watched.teller.next();
+        }
     }
 
-    /// Whether the store tells at this moment.
-    #[napi(getter)]
-    pub fn is_listening(&self) -> bool {
-        let watch = self.watch.borrow();
-        watch.as_ref().is_some_and(syncguard::Watch::is_listening)
+    /// Whether the store tells of the watched lock at this moment.
+    #[napi]
+    pub fn is_listening(&self, number: u32) -> bool {
+        let watches = self.environment.watches.borrow();
+        let watched = watches.get(&number);
+        watched.is_some_and(|watched| watched.watch.is_listening())
     }
 
-    /// Ends it.
+    /// Ends the watch.
     #[napi]
-    pub fn close(&self) {
-        self.watch.take();
+    pub fn unwatch(&self, number: u32) {
+        let watched = self.environment.watches.borrow_mut().remove(&number);
+        drop(watched);
     }
 }
 

@@ -10,6 +10,12 @@ export interface Capabilities {
 export declare class Completions {
   #native;
 
+  /** Asks to be told once of the watched lock. */
+  nextFreed(number: number): void;
+  /** Whether the store tells of the watched lock at this moment. */
+  isListening(number: number): boolean;
+  /** Ends the watch. */
+  unwatch(number: number): void;
   /** `on_ready` is called when finished operations wait to be drained into `numbers`. */
   constructor(onReady: () => void, numbers: Float64Array);
   /**
@@ -154,10 +160,11 @@ export declare class NativeBackend {
   #native;
 
   /**
-   * Watches the lock on `key`. After each call of [`Watch::next`], when the lock may have been freed, JavaScript
-   * finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `null`: the store cannot tell.
+   * Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
+   * process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
+   * finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
    */
-  watch(number: number, key: string): Watch | null;
+  watch(number: number, key: string): boolean;
   /** A backend on `connection`. */
   static postgres(
     completions: Completions,
@@ -457,18 +464,6 @@ export interface TlsSettings {
   key?: string;
   servername?: string;
   rejectUnauthorized?: boolean;
-}
-
-/** Hears when a lock may have been freed. It is no operation: it does not keep the process alive. */
-export declare class Watch {
-  #native;
-
-  /** Asks to be told once. */
-  next(): void;
-  /** Whether the store tells at this moment. */
-  get isListening(): boolean;
-  /** Ends it. */
-  close(): void;
 }
 
 export declare function constants(): Constants;

@@ -9,7 +9,7 @@
 import { addon } from "./addon.js";
 import { constants } from "./constants.js";
 import { LockError, type LockErrorCode } from "./errors.js";
-import { type Completions, type NativeBackend, Tag, type Watch as NativeWatch } from "./exports.js";
+import { type Completions, type NativeBackend, Tag } from "./exports.js";
 import { onAbort } from "./signal.js";
 
 export type Acquired = {
@@ -163,7 +163,13 @@ function onReady(): void {
 }
 
 /** Hears when a lock may have been freed. */
-export type Watch = Pick<NativeWatch, "next" | "isListening" | "close">;
+export type Watch = {
+  /** Whether the store tells at this moment. */
+  readonly isListening: boolean;
+  /** Asks to be told once. */
+  next(): void;
+  close(): void;
+};
 
 /** What to call when a watched lock may have been freed, by the number of its watch. */
 const watches = new Map<number, () => void>();
@@ -175,19 +181,19 @@ export function watchKey(
   key: string,
   onFreed: () => void,
 ): Watch | undefined {
-  const number = nextWatch;
-  nextWatch += 1;
-  const watch = backend.watch(number, key);
-  if (watch === null) return undefined;
+  const source = ownCompletions();
+  // The addon takes 32 bits. Nobody waits for a lock while four billion others come.
+  const number = (nextWatch = (nextWatch + 1) >>> 0);
+  if (!backend.watch(number, key)) return undefined;
   watches.set(number, onFreed);
   return {
     get isListening() {
-      return watch.isListening;
+      return source.isListening(number);
     },
-    next: () => watch.next(),
+    next: () => source.nextFreed(number),
     close: () => {
       watches.delete(number);
-      watch.close();
+      source.unwatch(number);
     },
   };
 }
