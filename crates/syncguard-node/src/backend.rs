@@ -239,11 +239,7 @@ fn request(
 ) -> Result<AcquireRequest, Error> {
     let mut request = AcquireRequest::new(Key::new(key)?, Ttl::from_f64(ttl_ms)?)?;
     request.owner = owner.map(Owner::new).transpose()?;
-    request.behind = behind
-        .as_deref()
-        .map(LockId::parse)
-        .transpose()?
-        .map(Box::new);
+    request.behind = behind.as_deref().map(LockId::parse).transpose()?;
     Ok(request)
 }
 

@@ -126,7 +126,7 @@ pub struct AcquireRequest {
     pub hold: Option<Box<Hold>>,
     /// A lock whose release the same backend has been asked for: the store is asked for this one once that release has
     /// ended. Also the part of [`operation`](crate::operation).
-    pub behind: Option<Box<LockId>>,
+    pub behind: Option<LockId>,
 }
 
 impl AcquireRequest {

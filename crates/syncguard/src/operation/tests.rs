@@ -195,7 +195,7 @@ async fn who_goes_behind_a_release_asks_when_that_has_ended() {
     let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
     assert!(release.as_mut().now_or_never().is_none());
     let mut request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
-    request.behind = Some(Box::new(lock_id.clone()));
+    request.behind = Some(lock_id.clone());
     let mut behind = Box::pin(acquire(&backend, request, options, pending()));
     assert!(behind.as_mut().now_or_never().is_none());
     assert_eq!(store.acquisitions.load(SeqCst), 0);

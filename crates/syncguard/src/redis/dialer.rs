@@ -124,11 +124,12 @@ impl ScriptConnection {
             .call(|out| plan.write(Form::Hash, out), Waiting::Call(call))
         {
             Ok(is_kept) => is_kept,
-            Err(Waiting::Call(call)) => {
-                call.not_sent();
+            Err(waiting) => {
+                if let Waiting::Call(call) = *waiting {
+                    call.not_sent();
+                }
                 false
             }
-            Err(Waiting::Task(_)) => false,
         }
     }
 

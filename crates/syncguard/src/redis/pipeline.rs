@@ -125,10 +125,10 @@ impl Pipeline {
         &self,
         write: impl FnOnce(&mut Vec<u8>),
         waiting: Waiting,
-    ) -> Result<bool, Waiting> {
+    ) -> Result<bool, Box<Waiting>> {
         let mut state = self.lock();
         let Some(state) = state.as_mut().filter(|state| !state.is_retired) else {
-            return Err(waiting);
+            return Err(Box::new(waiting));
         };
         write(&mut state.unwritten);
         let is_task = match &waiting {

@@ -75,11 +75,13 @@ impl Stage {
         let write = |out: &mut Vec<u8>| plan.write(Form::Hash, out);
         match self.pipeline.call(write, Waiting::Call(call)) {
             Ok(is_kept) => (is_kept, told),
-            Err(Waiting::Call(call)) => {
+            Err(waiting) => {
+                let Waiting::Call(call) = *waiting else {
+                    unreachable!()
+                };
                 call.not_sent();
                 (false, told)
             }
-            Err(Waiting::Task(_)) => unreachable!(),
         }
     }
 
