@@ -249,7 +249,9 @@ impl Backend for FirestoreBackend {
         };
         self.transact(&what, |found, now_ms| {
             let (lock, counter) = (found.lock()?, found.counter()?);
-            acquire::decide(&ids, request, lock.as_ref(), counter.as_ref(), now_ms)
+            let complete = || found.lock_document_of(&ids.lock);
+            let (lock, counter) = (lock.as_ref(), counter.as_ref());
+            acquire::decide(&ids, request, lock, complete, counter, now_ms)
         })
         .await
     }
