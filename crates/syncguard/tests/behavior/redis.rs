@@ -1,15 +1,19 @@
 //! Redis' fixtures: a plain server, one of the oldest version that is supported, one with TLS and users,
-//! and one that a Sentinel knows.
+//! and one that a Sentinel knows; and a plain one through clients of an application.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+#[cfg(any(feature = "fred", feature = "redis-rs"))]
+use syncguard::redis::RedisLocks;
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
 use syncguard::{Absence, Backend, Key, KeySpace};
 
 use crate::fixture::{Fixture, Setup, Store};
 use crate::support::certificates::Certificates;
+#[cfg(any(feature = "fred", feature = "redis-rs"))]
+use crate::support::clients;
 use crate::support::redis_server::{LOCKS_ONLY, RedisServer, Version};
 use crate::support::resp::{Answer, Resp};
 
@@ -32,11 +36,7 @@ impl Store for Plain {
     }
 
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
-        open(&self.0, setup, || {
-            let server = RedisServer::start();
-            let config = RedisConfig::from_url(&server.url()).unwrap();
-            (vec![server], config)
-        })
+        open(&self.0, setup, plain)
     }
 
     fn stop(&self) {
@@ -110,22 +110,96 @@ impl Store for BySentinel {
     }
 }
 
+/// A plain server through a client of fred.
+#[cfg(feature = "fred")]
+#[derive(Default)]
+pub(crate) struct ByFred(Shared);
+/// The same through a pool.
+#[cfg(feature = "fred")]
+#[derive(Default)]
+pub(crate) struct ByFredPool(Shared);
+/// A plain server through a connection of redis-rs.
+#[cfg(feature = "redis-rs")]
+#[derive(Default)]
+pub(crate) struct ByRedisRs(Shared);
+
+/// Stores that are reached through a client, which `$make` makes for a port and gives to a backend.
+#[cfg(any(feature = "fred", feature = "redis-rs"))]
+macro_rules! by_client {
+    ($store:ident, $name:literal, $make:expr) => {
+        #[async_trait]
+        impl Store for $store {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+                let (port, config, raw) = started(&self.0, setup, plain);
+                let make = $make;
+                Box::new(Redis {
+                    backend: Arc::new(make(port, config.locks.clone()).await),
+                    peer: Arc::new(make(port, config.locks).await),
+                    raw,
+                })
+            }
+
+            fn stop(&self) {
+                self.0.lock().unwrap().take();
+            }
+        }
+    };
+}
+
+#[cfg(feature = "fred")]
+by_client!(ByFred, "redis_fred", |port, locks: RedisLocks| async move {
+    RedisBackend::over_fred(&clients::fred(port).await, &locks).unwrap()
+});
+#[cfg(feature = "fred")]
+by_client!(ByFredPool, "redis_fred_pool", |port, locks: RedisLocks| {
+    async move { RedisBackend::over_fred(&clients::fred_pool(port).await, &locks).unwrap() }
+});
+#[cfg(feature = "redis-rs")]
+by_client!(
+    ByRedisRs,
+    "redis_rs",
+    |port, locks: RedisLocks| async move {
+        RedisBackend::over_redis_rs(clients::manager(port).await, &locks).unwrap()
+    }
+);
+
+fn plain() -> (Vec<RedisServer>, RedisConfig) {
+    let server = RedisServer::start();
+    let config = RedisConfig::from_url(&server.url()).unwrap();
+    (vec![server], config)
+}
+
 fn open(
     shared: &Shared,
     setup: Setup,
     start: impl FnOnce() -> (Vec<RedisServer>, RedisConfig),
 ) -> Box<dyn Fixture> {
+    let (_, config, raw) = started(shared, setup, start);
+    let make = || Arc::new(RedisBackend::new(config.clone()).unwrap());
+    Box::new(Redis {
+        backend: make(),
+        peer: make(),
+        raw,
+    })
+}
+
+/// The port of the server that keeps the locks, how to make a backend, and a connection beside it.
+fn started(
+    shared: &Shared,
+    setup: Setup,
+    start: impl FnOnce() -> (Vec<RedisServer>, RedisConfig),
+) -> (u16, RedisConfig, Mutex<Resp>) {
     let mut shared = shared.lock().unwrap();
     let (servers, config) = shared.get_or_insert_with(start);
     let mut config = config.clone();
     config.locks.cleanup_in_is_locked = setup.cleanup_in_is_locked;
     config.locks.operation_timeout = setup.operation_timeout;
-    let make = || Arc::new(RedisBackend::new(config.clone()).unwrap());
-    Box::new(Redis {
-        backend: make(),
-        peer: make(),
-        raw: Mutex::new(servers.first().unwrap().connect()),
-    })
+    let server = servers.first().unwrap();
+    (server.port(), config, Mutex::new(server.connect()))
 }
 
 struct Redis {
