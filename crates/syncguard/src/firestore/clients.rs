@@ -15,7 +15,7 @@ use crate::time::SystemClock;
 use crate::work::Work;
 
 impl FirestoreBackend {
-    /// A backend over a client of the crate [firestore](::firestore) 0.61, in its project and database.
+    /// A backend over a client of the crate `firestore` 0.61, in its project and database.
     ///
     /// It uses the client's channel, with the client's credentials, and the same calls as a connection of our own: an
     /// acquisition, a release or an extension takes two round trips. What `config` says about the database and how to

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_postgres::{Object, Pool, PoolError};
+use deadpool_postgres::{HookError, Object, Pool, PoolError};
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 
@@ -16,10 +16,10 @@ use super::error::{
 use super::fault::Fault;
 use super::pool::texts;
 use super::statement::{Param, Plan, Row, Transport};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 impl PostgresBackend {
-    /// A backend over a pool of [deadpool-postgres](::deadpool_postgres) 0.14, with `tokio-postgres` 0.7.
+    /// A backend over a pool of `deadpool-postgres` 0.14, with `tokio-postgres` 0.7.
     ///
     /// The pool stays the application's: its size, its timeouts and its TLS are as it was set up, and closing the
     /// backend does not close it. Operations wait for its sessions like everybody else; those of one key use at most
@@ -28,7 +28,7 @@ impl PostgresBackend {
     /// # Sessions
     ///
     /// Each operation is one unnamed statement, sent with the types of its parameters in one round trip. So it works
-    /// behind PgBouncer in every mode, and neither uses nor fills a statement cache. What the sessions are set to
+    /// behind PgBouncer in transaction mode, and neither uses nor fills a statement cache. What the sessions are set to
     /// stays as it is: `search_path` decides where the tables are, and `synchronous_commit = off` does not apply to
     /// acquisitions and extensions. A session must come back to the pool without an open transaction: an operation
     /// that runs inside one is not committed when it is answered.
@@ -86,8 +86,7 @@ impl Deadpool {
         // Not the pool's own time limit, which not every pool can have.
         match timeout(self.patience, self.pool.get()).await {
             Ok(Ok(session)) => Ok(Lease(Some(session))),
-            Ok(Err(PoolError::Closed)) => Err(Failure::other(Error::invalid("the pool is closed"))),
-            Ok(Err(error)) => Err(pool_failure(error, failure_to_connect_by_pool)),
+            Ok(Err(error)) => Err(refusal(error)),
             Err(_) => {
                 let status = self.pool.status();
                 let is_full = status.size >= status.max_size;
@@ -144,6 +143,22 @@ impl fmt::Debug for Deadpool {
             .field("status", &self.pool.status())
             .finish()
     }
+}
+
+/// Why the pool gave no session.
+fn refusal(error: PoolError) -> Failure {
+    let error = match error {
+        PoolError::Closed => Error::invalid("the pool is closed"),
+        PoolError::NoRuntimeSpecified => {
+            Error::invalid("the pool has time limits, and no runtime to keep them")
+        }
+        PoolError::PostCreateHook(HookError::Message(words)) => {
+            Error::new(ErrorKind::Internal, "a hook of the pool refused a session")
+                .with_source(words.into_owned())
+        }
+        error => return pool_failure(error, failure_to_connect_by_pool),
+    };
+    Failure::other(error)
 }
 
 /// A session in use. Unless its statement is known to have ended, it does not go back to the pool.

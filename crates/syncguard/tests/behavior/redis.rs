@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-#[cfg(any(feature = "fred", feature = "redis-rs"))]
-use syncguard::redis::RedisLocks;
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
 use syncguard::{Absence, Backend, Key, KeySpace};
 
@@ -110,23 +108,23 @@ impl Store for BySentinel {
     }
 }
 
-/// A plain server through a client of fred.
+/// A plain server through clients of fred.
 #[cfg(feature = "fred")]
 #[derive(Default)]
 pub(crate) struct ByFred(Shared);
-/// The same through a pool.
+/// The same through pools.
 #[cfg(feature = "fred")]
 #[derive(Default)]
 pub(crate) struct ByFredPool(Shared);
-/// A plain server through a connection of redis-rs.
+/// A plain server through connections of redis-rs: the peer's is of the other kind.
 #[cfg(feature = "redis-rs")]
 #[derive(Default)]
 pub(crate) struct ByRedisRs(Shared);
 
-/// Stores that are reached through a client, which `$make` makes for a port and gives to a backend.
+/// A store that is reached through clients, which the two expressions make for a port.
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 macro_rules! by_client {
-    ($store:ident, $name:literal, $make:expr) => {
+    ($store:ident, $name:literal, $over:path, $client:path, $peers:path) => {
         #[async_trait]
         impl Store for $store {
             fn name(&self) -> &'static str {
@@ -134,11 +132,11 @@ macro_rules! by_client {
             }
 
             async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
-                let (port, config, raw) = started(&self.0, setup, plain);
-                let make = $make;
+                let (port, RedisConfig { locks, .. }, raw) = started(&self.0, setup, plain);
+                let (client, peers) = ($client(port).await, $peers(port).await);
                 Box::new(Redis {
-                    backend: Arc::new(make(port, config.locks.clone()).await),
-                    peer: Arc::new(make(port, config.locks).await),
+                    backend: Arc::new($over(&client, &locks).unwrap()),
+                    peer: Arc::new($over(&peers, &locks).unwrap()),
                     raw,
                 })
             }
@@ -151,20 +149,28 @@ macro_rules! by_client {
 }
 
 #[cfg(feature = "fred")]
-by_client!(ByFred, "redis_fred", |port, locks: RedisLocks| async move {
-    RedisBackend::over_fred(&clients::fred(port).await, &locks).unwrap()
-});
+by_client!(
+    ByFred,
+    "redis_fred",
+    RedisBackend::over_fred,
+    clients::fred,
+    clients::fred
+);
 #[cfg(feature = "fred")]
-by_client!(ByFredPool, "redis_fred_pool", |port, locks: RedisLocks| {
-    async move { RedisBackend::over_fred(&clients::fred_pool(port).await, &locks).unwrap() }
-});
+by_client!(
+    ByFredPool,
+    "redis_fred_pool",
+    RedisBackend::over_fred,
+    clients::fred_pool,
+    clients::fred_pool
+);
 #[cfg(feature = "redis-rs")]
 by_client!(
     ByRedisRs,
     "redis_rs",
-    |port, locks: RedisLocks| async move {
-        RedisBackend::over_redis_rs(clients::manager(port).await, &locks).unwrap()
-    }
+    RedisBackend::over_redis_rs,
+    clients::manager,
+    clients::multiplexed
 );
 
 fn plain() -> (Vec<RedisServer>, RedisConfig) {

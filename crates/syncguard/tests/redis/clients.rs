@@ -207,7 +207,7 @@ async fn fred_never_sends_what_waited_for_too_long() {
 async fn a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown() {
     let mut scene = Scene::new().await;
     let connection = manager(scene.port).await;
-    let backend = RedisBackend::over_redis_rs(connection, &RedisLocks::default()).unwrap();
+    let backend = RedisBackend::over_redis_rs(&connection, &RedisLocks::default()).unwrap();
     let backend: Arc<dyn Backend> = Arc::new(backend);
     let request = request("k");
     scene.lose_one();
@@ -273,7 +273,7 @@ async fn an_operation_that_is_not_answered_ends_in_its_time() {
     let client = fred(port).await;
     let backends: [Arc<dyn Backend>; 2] = [
         Arc::new(RedisBackend::over_fred(&client, &locks).unwrap()),
-        Arc::new(RedisBackend::over_redis_rs(manager(port).await, &locks).unwrap()),
+        Arc::new(RedisBackend::over_redis_rs(&manager(port).await, &locks).unwrap()),
     ];
     for backend in &backends {
         until_it_works(backend).await;
@@ -295,7 +295,7 @@ async fn scripts_that_the_server_has_lost_are_sent_again() {
     let connection = manager(scene.port).await;
     let locks = RedisLocks::default();
     let mut backends = scene.freds().await;
-    let redis_rs = RedisBackend::over_redis_rs(connection, &locks).unwrap();
+    let redis_rs = RedisBackend::over_redis_rs(&connection, &locks).unwrap();
     backends.push(("redis-rs", Arc::new(redis_rs)));
     for (name, backend) in backends {
         scene.raw.call(&["SCRIPT", "FLUSH"]);
@@ -310,7 +310,7 @@ async fn errors_are_those_of_connections_of_our_own() {
     let mut scene = Scene::new().await;
     let locks = RedisLocks::default();
     let mut backends = scene.freds().await;
-    let redis_rs = RedisBackend::over_redis_rs(manager(scene.port).await, &locks).unwrap();
+    let redis_rs = RedisBackend::over_redis_rs(&manager(scene.port).await, &locks).unwrap();
     backends.push(("redis-rs", Arc::new(redis_rs)));
     scene.raw.call(&["SADD", "syncguard:secret", "member"]);
     scene.raw.call(&["SET", "syncguard:not-a-lock", "secret"]);

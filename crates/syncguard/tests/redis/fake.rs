@@ -1,9 +1,9 @@
 //! What stands in for servers that cannot be told to misbehave.
 
 use std::future::Future;
-#[cfg(feature = "fred")]
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
 use std::sync::Arc;
-#[cfg(feature = "fred")]
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -110,7 +110,7 @@ pub(crate) async fn proxy(server: u16) -> (u16, watch::Sender<bool>) {
 }
 
 /// Passes everything on to a server. While it is told to be shut, there are no connections.
-#[cfg(feature = "fred")]
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
 pub(crate) async fn gate(server: u16) -> (u16, watch::Sender<bool>) {
     let (told, shut) = watch::channel(false);
     let port = listen(move |mut near| {
@@ -132,7 +132,7 @@ pub(crate) async fn gate(server: u16) -> (u16, watch::Sender<bool>) {
 
 /// Passes everything on to a server. As often as the number says, the reply to a script is lost: the server has run
 /// it, and the connection ends in its place.
-#[cfg(feature = "fred")]
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
 pub(crate) async fn lossy(server: u16) -> (u16, Arc<AtomicUsize>) {
     let losses = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&losses);

@@ -43,6 +43,20 @@ pub(crate) async fn manager(port: u16) -> redis::aio::ConnectionManager {
         .unwrap()
 }
 
+/// A connection of redis-rs that ends for good when it is lost.
+#[cfg(feature = "redis-rs")]
+pub(crate) async fn multiplexed(port: u16) -> redis::aio::MultiplexedConnection {
+    use std::time::Duration;
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+    // Above those of the operations.
+    let config =
+        redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+        .unwrap()
+}
+
 /// A pool of that many sessions, with these settings for each.
 #[cfg(feature = "deadpool-postgres")]
 pub(crate) fn deadpool(

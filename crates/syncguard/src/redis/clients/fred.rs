@@ -18,7 +18,7 @@ use super::{CLOSED, Client, FAILED, LOGIN, Over, Trouble, UNANSWERED};
 use crate::error::{Error, ErrorKind};
 
 impl RedisBackend {
-    /// A backend over a client of [fred](::fred) 10: a `Client` or a `Pool`.
+    /// A backend over a client of `fred` 10: a `Client` or a `Pool`.
     ///
     /// The client stays the application's: it connects, reconnects and logs in as it is set up to do, and closing
     /// the backend does not close it. It must have been initialised, and must not share its connection with a

@@ -122,7 +122,6 @@ impl Trouble {
 }
 
 // What happened, in the words that all clients share.
-const UNREACHABLE: &str = "cannot connect to redis";
 const CLOSED: &str = "the connection to redis was closed";
 const UNANSWERED: &str = "redis did not answer in time";
 const FAILED: &str = "the redis client failed";

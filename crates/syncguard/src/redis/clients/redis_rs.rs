@@ -10,16 +10,17 @@ use super::super::config::RedisLocks;
 use super::super::error::error_text;
 use super::super::plan::{ClientPrefix, Form, Plan};
 use super::super::reply::Reply;
-use super::{CLOSED, Client, FAILED, LOGIN, Over, Trouble, UNANSWERED, UNREACHABLE};
+use super::{CLOSED, Client, FAILED, LOGIN, Over, Trouble, UNANSWERED};
 use crate::error::{Error, ErrorKind};
 
 impl RedisBackend {
-    /// A backend over an asynchronous connection of [redis-rs](::redis) 1: a
+    /// A backend over an asynchronous connection of redis-rs 1: a
     /// [`ConnectionManager`](::redis::aio::ConnectionManager) or a
     /// [`MultiplexedConnection`](::redis::aio::MultiplexedConnection). The second one ends with its connection and
     /// does not make another.
     ///
-    /// The connection stays the application's; closing the backend does not close it. Waiters poll.
+    /// The connection stays the application's; closing the backend does not close it. Waiters poll. It must not be one
+    /// that sends commands again by itself, such as the connection to a cluster.
     ///
     /// # What its reconnects mean
     ///
@@ -46,21 +47,23 @@ impl RedisBackend {
     /// let client = redis::Client::open("redis://cache.internal")?;
     /// let connection = client.get_connection_manager().await?;
     ///
-    /// let backend = RedisBackend::over_redis_rs(connection, &RedisLocks::default())?;
+    /// let backend = RedisBackend::over_redis_rs(&connection, &RedisLocks::default())?;
     /// let backend: Arc<dyn Backend> = Arc::new(backend);
     /// let guard = lock(&backend, &Key::new("invoice:42")?, &LockOptions::default()).await?;
     /// guard.release().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn over_redis_rs<C>(connection: C, locks: &RedisLocks) -> Result<Self, Error>
+    pub fn over_redis_rs<C>(connection: &C, locks: &RedisLocks) -> Result<Self, Error>
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        let transport = Over(RedisRs(connection));
+        let transport = Over(RedisRs(connection.clone()));
         Self::over(Arc::new(transport), ClientPrefix::None, locks)
     }
 }
+
+const UNREACHABLE: &str = "cannot connect to redis";
 
 struct RedisRs<C>(C);
 
