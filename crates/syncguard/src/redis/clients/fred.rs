@@ -37,8 +37,8 @@ impl RedisBackend {
     /// - **An extension** counts from the last time.
     ///
     /// One case is left: if the first acquisition stays on its way, in a stalled server, until the second one was
-    /// granted *and released*, it takes the lock once more, for nobody. It ends with its TTL. Who does not want that
-    /// sets `max_command_attempts` to 1: then nothing is sent twice, and a lost answer is an error with
+    /// answered and the key is free, it takes the lock for nobody. Such a lock ends with its TTL. Who does not want
+    /// that sets `max_command_attempts` to 1: then nothing is sent twice, and a lost answer is an error with
     /// [`is_outcome_unknown`](Error::is_outcome_unknown), after which the lock is released in the background. Where
     /// fred may repeat commands, every error says so, also one that the server replied: an earlier sending may have
     /// been carried out.
