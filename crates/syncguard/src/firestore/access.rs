@@ -68,16 +68,7 @@ impl Access {
                 Error::invalid("projectId is missing: set it, or GOOGLE_CLOUD_PROJECT")
             })?;
         let database = format!("projects/{project}/databases/{}", config.database_id);
-        let mut routing = MetadataMap::new();
-        for (name, value) in [
-            ("google-cloud-resource-prefix", database.clone()),
-            ("x-goog-request-params", format!("database={database}")),
-        ] {
-            let value = MetadataValue::try_from(value).map_err(|_| {
-                Error::invalid("projectId or databaseId has characters that ids cannot have")
-            })?;
-            routing.insert(name, value);
-        }
+        let mut routing = routing(&database)?;
         if config.emulator_host.is_some() {
             // To emulators, this token means an administrator.
             routing.insert("authorization", MetadataValue::from_static("Bearer owner"));
@@ -87,6 +78,17 @@ impl Access {
             database,
             routing,
             token: key.map(Key::into_token).transpose()?,
+        })
+    }
+
+    /// To the database with that resource name, over a client of the caller's, which adds the credentials.
+    #[cfg(feature = "firestore-db")]
+    pub(super) fn of_client(database: &str, config: &FirestoreConfig) -> Result<Self, Error> {
+        Ok(Self {
+            config: config.clone(),
+            database: database.to_owned(),
+            routing: routing(database)?,
+            token: None,
         })
     }
 
@@ -114,6 +116,21 @@ impl Access {
         }
         Ok(Request::from_parts(metadata, Extensions::new(), message))
     }
+}
+
+/// The headers by which Firestore finds the database.
+fn routing(database: &str) -> Result<MetadataMap, Error> {
+    let mut routing = MetadataMap::new();
+    for (name, value) in [
+        ("google-cloud-resource-prefix", database.to_owned()),
+        ("x-goog-request-params", format!("database={database}")),
+    ] {
+        let value = MetadataValue::try_from(value).map_err(|_| {
+            Error::invalid("projectId or databaseId has characters that ids cannot have")
+        })?;
+        routing.insert(name, value);
+    }
+    Ok(routing)
 }
 
 fn channel(config: &FirestoreConfig, pings: &Pings) -> Result<Channel, Error> {

@@ -9,7 +9,11 @@ use crate::fence::Fence;
 use crate::time::held_for;
 
 /// Takes the lock if nobody holds it. `lock` and `counter` are the documents with the [`DocumentIds`] of the
-/// request's key, `now_ms` is the time of the attempt. The fence limit is checked before any write is decided.
+/// request's key, `complete` gives the whole document of the lock, and `now_ms` is the time of the attempt. The fence
+/// limit is checked before any write is decided.
+///
+/// A live lock that is the request's own comes from a call whose answer was lost. It is given as it was granted, and
+/// no second fence is spent on it.
 ///
 /// # Errors
 /// `Internal` when the counter has no fence left to give.
@@ -17,10 +21,18 @@ pub fn decide(
     ids: &DocumentIds,
     request: &AcquireRequest,
     lock: Option<&LockState>,
+    complete: impl FnOnce() -> Result<LockDocument, Error>,
     counter: Option<&CounterDocument>,
     now_ms: i64,
 ) -> Result<Decision<AcquireOutcome>, Error> {
     if let Some(lock) = lock.filter(|lock| lock.is_live(now_ms)) {
+        if lock.lock_id == request.lock_id.as_str() {
+            return Ok(Decision::answer(AcquireOutcome::Acquired(Grant {
+                lock_id: request.lock_id.clone(),
+                fence: complete()?.fence,
+                expires_at_ms: lock.expires_at_ms,
+            })));
+        }
         let free_in = Some(held_for(lock.expires_at_ms, now_ms));
         return Ok(Decision::answer(AcquireOutcome::Locked { free_in }));
     }
@@ -79,7 +91,53 @@ mod tests {
             expires_at_ms,
         });
         let counter = counter.map(|fence| CounterDocument { fence });
-        decide(&ids, &request, lock.as_ref(), counter.as_ref(), NOW)
+        let complete = || panic!("read the whole lock of another");
+        decide(
+            &ids,
+            &request,
+            lock.as_ref(),
+            complete,
+            counter.as_ref(),
+            NOW,
+        )
+    }
+
+    #[test]
+    fn ones_own_lock_is_given_as_it_was_granted() {
+        let key = Key::new("k").unwrap();
+        let ids = DocumentIds::of(&key).unwrap();
+        let request = AcquireRequest::new(key, Ttl::DEFAULT).unwrap();
+        let decide_with = |lock: Option<&LockDocument>, counter: i64, now_ms| {
+            let state = lock.map(|lock| LockState {
+                document_id: ids.lock.clone(),
+                lock_id: lock.lock_id.as_str().to_owned(),
+                expires_at_ms: lock.expires_at_ms,
+            });
+            let complete = || Ok(lock.unwrap().clone());
+            let counter = CounterDocument { fence: counter };
+            decide(
+                &ids,
+                &request,
+                state.as_ref(),
+                complete,
+                Some(&counter),
+                now_ms,
+            )
+            .unwrap()
+        };
+        let first = decide_with(None, 6, NOW);
+        let [_, Write::SetLock { lock, .. }] = first.writes.as_slice() else {
+            panic!("not acquired");
+        };
+        let again = decide_with(Some(lock), 7, NOW + 20);
+        assert_eq!(again.answer, first.answer);
+        assert!(again.writes.is_empty());
+        // Once it has ended, it is taken anew.
+        let AcquireOutcome::Acquired(grant) = decide_with(Some(lock), 7, NOW + 31_000).answer
+        else {
+            panic!("not acquired");
+        };
+        assert_eq!(grant.fence.get(), 8);
     }
 
     #[test]

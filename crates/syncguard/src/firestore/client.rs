@@ -18,6 +18,9 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     TransactionOptions,
 };
 use tonic::Request;
+use tonic::body::Body;
+use tonic::client::GrpcService;
+use tonic::codegen::StdError;
 use tonic::transport::Channel;
 
 use super::access::{Access, Pings};
@@ -34,11 +37,31 @@ use crate::work::Work;
 /// How long to try to roll back a transaction that nobody waits for.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 
+/// What carries calls to Firestore: a channel of our own, or what the caller's client has.
+pub(super) trait Carrier:
+    GrpcService<Body, Error: Into<StdError>, Future: Send, ResponseBody = Body>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> Carrier for S where
+    S: GrpcService<Body, Error: Into<StdError>, Future: Send, ResponseBody = Body>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// A connection to one database. It connects when it is first used, and again after it was lost.
-pub(super) struct Connection {
+pub(super) struct Connection<S = Channel> {
     access: Arc<Access>,
-    grpc: FirestoreClient<Channel>,
-    wakeups: Wakeups,
+    grpc: FirestoreClient<S>,
+    /// `None` where nobody can be told of changes.
+    wakeups: Option<Wakeups>,
 }
 
 impl Connection {
@@ -47,27 +70,54 @@ impl Connection {
         let access = Arc::new(Access::new(config)?);
         Ok(Self {
             grpc: access.client(Pings::for_operations(config.operation_timeout))?,
-            wakeups: Wakeups::new(Listening::new(&access)),
+            wakeups: Some(Wakeups::new(Listening::new(&access))),
             access,
         })
     }
+}
 
+#[cfg(feature = "firestore-db")]
+impl<S: Carrier> Connection<S> {
+    /// Over the channel of a client of the caller's, which adds the credentials.
+    pub(super) fn over(grpc: FirestoreClient<S>, access: Access) -> Self {
+        Self {
+            access: Arc::new(access),
+            grpc,
+            wakeups: None,
+        }
+    }
+}
+
+impl<S> Connection<S> {
     async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
         self.access.request(message).await
     }
 }
 
 /// The transport of one backend: its collections, over a connection.
-#[derive(Clone)]
-pub(super) struct Client {
-    connection: Arc<Connection>,
+pub(super) struct Client<S = Channel> {
+    connection: Arc<Connection<S>>,
     layout: Arc<Layout>,
     /// The work of the backend, in which rollbacks in the background are counted.
     work: Work,
 }
 
-impl Client {
-    pub(super) fn new(connection: Arc<Connection>, config: &FirestoreConfig, work: Work) -> Self {
+impl<S> Clone for Client<S> {
+    fn clone(&self) -> Self {
+        Self {
+            connection: Arc::clone(&self.connection),
+            layout: Arc::clone(&self.layout),
+            work: self.work.clone(),
+        }
+    }
+}
+
+impl<S: Carrier> Client<S> {
+    pub(super) fn new(
+        connection: Arc<Connection<S>>,
+        config: &FirestoreConfig,
+        work: Work,
+    ) -> Self {
         let database = connection.access.database().to_owned();
         let layout = Arc::new(Layout::new(database, config));
         Self {
@@ -189,13 +239,13 @@ fn in_background(work: &Work, task: impl Future<Output = ()> + Send + 'static) {
 
 /// A transaction that is being started. If it is dropped before the answer, it waits for the answer in the
 /// background, because only the answer has the id that is needed to roll the transaction back.
-struct Starting {
-    client: Client,
+struct Starting<S: Carrier> {
+    client: Client<S>,
     reply: Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>,
     is_answered: bool,
 }
 
-impl Future for Starting {
+impl<S: Carrier> Future for Starting<S> {
     type Output = Result<Reply, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -205,7 +255,7 @@ impl Future for Starting {
     }
 }
 
-impl Drop for Starting {
+impl<S: Carrier> Drop for Starting<S> {
     fn drop(&mut self) {
         if self.is_answered {
             return;
@@ -221,7 +271,7 @@ impl Drop for Starting {
 }
 
 #[async_trait]
-impl Transport for Client {
+impl<S: Carrier> Transport for Client<S> {
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
         let mut reply = Reply::default();
         self.fetch(what, None, &mut reply).await?;
@@ -258,11 +308,12 @@ impl Transport for Client {
     }
 
     fn watch(&self, lock: &str) -> Option<Watch> {
-        Some(self.connection.wakeups.watch(&self.layout.lock(lock)))
+        let wakeups = self.connection.wakeups.as_ref()?;
+        Some(wakeups.watch(&self.layout.lock(lock)))
     }
 }
 
-impl fmt::Debug for Client {
+impl<S> fmt::Debug for Client<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Client")
     }

@@ -114,6 +114,10 @@ impl From<Status> for Failure {
         let Some(cause) = status.source() else {
             return Self::from_code(status.code().into());
         };
+        #[cfg(feature = "firestore-db")]
+        if let Some((words, is_transient)) = super::clients::credentials_failure(cause) {
+            return Self::unsent(without_token(is_transient).with_source(words));
+        }
         let cause = causes(cause);
         match status.code() {
             // A status that did not come from a server has a source: the connection was lost.
@@ -150,12 +154,15 @@ pub(super) fn timed_out(limit: Duration, step: Step) -> Error {
 
 /// The error for credentials that give no token.
 pub(super) fn from_credentials(source: CredentialsError) -> Error {
-    let kind = if source.is_transient() {
-        ErrorKind::ServiceUnavailable
-    } else {
-        ErrorKind::AuthFailed
+    without_token(source.is_transient()).with_source(source)
+}
+
+fn without_token(is_transient: bool) -> Error {
+    let kind = match is_transient {
+        true => ErrorKind::ServiceUnavailable,
+        false => ErrorKind::AuthFailed,
     };
-    Error::new(kind, "no access token for firestore could be obtained").with_source(source)
+    Error::new(kind, "no access token for firestore could be obtained")
 }
 
 /// The messages of a chain of transport errors, e.g. `transport error: tcp connect error: …`.

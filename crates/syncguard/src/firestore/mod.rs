@@ -36,10 +36,15 @@
 //!
 //! While somebody waits for a lock, Firestore tells of changes to its document, on one stream (`Listen`) for all locks
 //! of a connection. docs/firestore.md, "Waiting", says what that costs.
+//!
+//! With the feature `firestore-db`, a client of the crate `firestore` will do instead of a connection of ours:
+//! `FirestoreBackend::over_firestore_db`.
 
 mod access;
 pub mod acquire;
 mod client;
+#[cfg(feature = "firestore-db")]
+mod clients;
 mod config;
 mod connection;
 mod decision;
@@ -249,7 +254,9 @@ impl Backend for FirestoreBackend {
         };
         self.transact(&what, |found, now_ms| {
             let (lock, counter) = (found.lock()?, found.counter()?);
-            acquire::decide(&ids, request, lock.as_ref(), counter.as_ref(), now_ms)
+            let complete = || found.lock_document_of(&ids.lock);
+            let (lock, counter) = (lock.as_ref(), counter.as_ref());
+            acquire::decide(&ids, request, lock, complete, counter, now_ms)
         })
         .await
     }

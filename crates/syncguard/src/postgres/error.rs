@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
-use deadpool::managed::{PoolError, TimeoutType};
+use deadpool::managed::{HookError, PoolError, TimeoutType};
 use tokio_postgres::error::Severity;
 
 use super::config::Host;
@@ -76,12 +76,20 @@ impl Failure {
         host: &Host,
         cause: impl StdError + Send + Sync + 'static,
     ) -> Self {
+        Self::to_reach(fault, &host.endpoint(), cause)
+    }
+
+    fn to_reach(
+        fault: Fault<'_>,
+        place: &str,
+        cause: impl StdError + Send + Sync + 'static,
+    ) -> Self {
         let (kind, message) = classify(fault);
         let mut words: &dyn StdError = &cause;
         while let Some(source) = words.source() {
             words = source;
         }
-        let error = Error::new(kind, format!("{message} ({}: {words})", host.endpoint()));
+        let error = Error::new(kind, format!("{message} ({place}: {words})"));
         Self::other(error.with_source(cause))
     }
 
@@ -182,9 +190,22 @@ pub(super) fn failure_to_connect(
     if let Some((failure, _)) = reported(&error) {
         return failure;
     }
+    Failure::to_connect(fault_of_connecting(&error, end), host, error)
+}
+
+/// The same for a session of a pool that the application has made: only the pool knows the host.
+#[cfg(feature = "deadpool-postgres")]
+pub(super) fn failure_to_connect_by_pool(error: tokio_postgres::Error) -> Failure {
+    if let Some((failure, _)) = reported(&error) {
+        return failure;
+    }
+    Failure::to_reach(fault_of_connecting(&error, None), "the pool", error)
+}
+
+fn fault_of_connecting(error: &tokio_postgres::Error, end: Option<End>) -> Fault<'static> {
     // The driver distinguishes these only by their texts.
     let text = error.source().map(ToString::to_string).unwrap_or_default();
-    let fault = match (end, find_io(&error)) {
+    match (end, find_io(error)) {
         (Some(End::Oversized), _) => Fault::Oversized,
         (_, Some(io))
             if io
@@ -204,8 +225,7 @@ pub(super) fn failure_to_connect(
         _ if text == "server does not support TLS" => Fault::NoTls,
         _ if error.to_string().contains("unexpected message") => Fault::Foreign,
         _ => Fault::Session,
-    };
-    Failure::to_connect(fault, host, error)
+    }
 }
 
 /// Whether an error proves that a statement, which was a transaction of its own, was rolled back. In doubt, it
@@ -242,15 +262,16 @@ pub(super) fn leaves_session_usable(error: &tokio_postgres::Error) -> bool {
     })
 }
 
-/// Why the pool gave no connection.
-pub(super) fn pool_failure(error: PoolError<Failure>) -> Failure {
+/// Why the pool gave no connection. `failure` says what an error means with which it could not make one.
+pub(super) fn pool_failure<E>(error: PoolError<E>, failure: impl FnOnce(E) -> Failure) -> Failure {
     match error {
-        PoolError::Backend(failure) => failure,
+        PoolError::Backend(error) => failure(error),
         PoolError::Timeout(TimeoutType::Wait) => Failure::new(Fault::PoolExhausted),
         PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
             Failure::new(Fault::ConnectTimeout)
         }
         PoolError::Closed => Failure::new(Fault::PoolClosed),
+        PoolError::PostCreateHook(HookError::Backend(error)) => failure(error),
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
             Failure::new(Fault::Malformed)
         }

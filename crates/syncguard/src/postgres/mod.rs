@@ -16,6 +16,9 @@
 //! An acquisition may be repeated with the same lock id, for example after an answer was lost. Its answer is the
 //! lock as it was granted: no second fence is spent on it.
 //!
+//! With the feature `deadpool-postgres`, a pool of the application's own will do instead of a connection of ours:
+//! `PostgresBackend::over_deadpool`.
+//!
 //! # What a crash of the server may forget
 //!
 //! Acquisitions and extensions are answered once they are on disk, even if the session's `synchronous_commit` is
@@ -31,6 +34,8 @@
 //! may have a stricter isolation level: what fails because of that is tried again.
 
 mod acquire;
+#[cfg(feature = "deadpool-postgres")]
+mod clients;
 mod config;
 mod connect;
 mod connection;

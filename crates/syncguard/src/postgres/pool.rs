@@ -57,7 +57,7 @@ impl Pool {
             PoolError::Timeout(TimeoutType::Wait) if self.sessions.manager().0.is_failing() => {
                 Failure::new(Fault::ConnectTimeout)
             }
-            error => pool_failure(error),
+            error => pool_failure(error, |failure| failure),
         })?;
         let connector = Arc::clone(&self.sessions.manager().0);
         session.liveness.begin();
@@ -188,7 +188,8 @@ async fn first_query(
     rows
 }
 
-fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
+/// The columns of a row.
+pub(super) fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
     (0..row.len())
         .map(|column| {
             row.try_get(column)
@@ -198,7 +199,7 @@ fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
 }
 
 impl Param<'_> {
-    fn sql_type(&self) -> Type {
+    pub(super) fn sql_type(&self) -> Type {
         match self {
             Self::Text(_) => Type::TEXT,
             Self::BigInt(_) => Type::INT8,

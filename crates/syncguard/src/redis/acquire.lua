@@ -2,8 +2,8 @@
 -- KEYS  lock, index, fence
 -- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs
 --       tail: the rest of the stored object after the fence, as JSON; lifetimeMs: ttlMs + toleranceMs
--- reply {1, fence, expiresAtMs}, {0, waitMs} when somebody holds it for that much longer,
---       -3 when the fence counter is at its limit
+-- reply {1, fence, expiresAtMs}, also when lockId holds it already, {0, waitMs} when somebody else holds it for
+--       that much longer, -3 when the fence counter is at its limit
 local call = redis.call
 local stored = call('GET', KEYS[1])
 local time = call('TIME')
@@ -11,7 +11,7 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 
 if stored then
   -- Exactly the beginning that this script writes. Nothing that users choose comes before it.
-  local expires = string.match(stored, '^{"lockId":"[%w_-]+","expiresAtMs":(%d+),"')
+  local id, expires = string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),"')
   if not expires then
     local ok, lock = pcall(cjson.decode, stored)
     expires = ok and type(lock) == 'table' and lock.expiresAtMs
@@ -21,6 +21,12 @@ if stored then
   end
   local wait = expires + ARGV[3] - now
   if wait > 0 then
+    if id == ARGV[1] then
+      -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
+      -- A quote inside a JSON string has a backslash before it, so this text can only be the member.
+      local fence = tonumber(string.match(stored, '"fence":"(%d+)"'))
+      return { 1, fence, tonumber(expires) }
+    end
     return { 0, wait }
   end
 end

@@ -1,4 +1,4 @@
-//! Takes a lock if nobody holds it.
+//! Takes a lock if nobody holds it. Repeated with the lock id that holds it, it answers as before.
 
 use std::time::Duration;
 

@@ -3,7 +3,9 @@
 //! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`. Beside
 //! it, in Rust, is the pure half of the operation: what to send ([`plan`](acquire::plan)) and what the reply
 //! means ([`outcome`](acquire::outcome)). [`RedisBackend::new`] makes a connection of its own,
-//! [`RedisBackend::on`] shares one with other backends, and [`RedisBackend::over`] takes any [`Transport`].
+//! [`RedisBackend::on`] shares one with other backends, and [`RedisBackend::over`] takes any [`Transport`]. With the
+//! features `fred` and `redis-rs`, the application's own client will do: `RedisBackend::over_fred` and
+//! `RedisBackend::over_redis_rs`.
 //!
 //! Under names that start with the key prefix, three things are stored: the lock as a JSON object, an index
 //! entry that leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
@@ -30,6 +32,8 @@
 
 pub mod acquire;
 mod call;
+#[cfg(any(feature = "fred", feature = "redis-rs"))]
+mod clients;
 mod config;
 mod connection;
 mod diagnosis;

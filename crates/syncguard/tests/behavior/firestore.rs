@@ -1,4 +1,5 @@
-//! Firestore's fixture: on an emulator of our own, or on whatever listens at `FIRESTORE_EMULATOR_HOST`.
+//! Firestore's fixture: on an emulator of our own, or on whatever listens at `FIRESTORE_EMULATOR_HOST`; and the same
+//! through a client of an application.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,6 +23,46 @@ use crate::support::locks::ManualClock;
 #[derive(Default)]
 pub(crate) struct OnEmulator(Mutex<Option<Emulator>>);
 
+/// The same through a client of the crate `firestore`.
+#[cfg(feature = "firestore-db")]
+#[derive(Default)]
+pub(crate) struct ByFirestoreDb(OnEmulator);
+
+#[cfg(feature = "firestore-db")]
+#[async_trait]
+impl Store for ByFirestoreDb {
+    fn name(&self) -> &'static str {
+        "firestore_db"
+    }
+
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+        let (address, project) = (self.0.address(), project());
+        let config = FirestoreConfig {
+            cleanup_in_is_locked: setup.cleanup_in_is_locked,
+            operation_timeout: setup.operation_timeout,
+            ..FirestoreConfig::default()
+        };
+        let make = async || {
+            let db = crate::support::clients::firestore_db(&address, &project).await;
+            let backend = FirestoreBackend::over_firestore_db(&db, config.clone()).unwrap();
+            Arc::new(backend) as Arc<dyn Backend>
+        };
+        let (backend, peer) = (make().await, make().await);
+        Box::new(Firestore::new(&address, &project, backend, peer, None))
+    }
+
+    fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+/// A database of its own: queries see no other test's locks.
+fn project() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("behavior-{}-{number}", std::process::id())
+}
+
 impl OnEmulator {
     fn address(&self) -> String {
         if let Ok(address) = std::env::var("FIRESTORE_EMULATOR_HOST") {
@@ -40,11 +81,7 @@ impl Store for OnEmulator {
     }
 
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        // A database of its own: queries see no other test's locks.
-        let project = format!("behavior-{}-{number}", std::process::id());
-        let address = self.address();
+        let (address, project) = (self.address(), project());
         let clock = ManualClock::at(1_700_000_000_000);
         let make = || -> Arc<dyn Backend> {
             let config = FirestoreConfig {
@@ -55,14 +92,14 @@ impl Store for OnEmulator {
             };
             Arc::new(FirestoreBackend::with_clock(config, clock.clone()).unwrap())
         };
-        let channel = Channel::from_shared(format!("http://{address}")).unwrap();
-        Box::new(Firestore {
-            backend: make(),
-            peer: make(),
-            clock,
-            client: FirestoreClient::new(channel.connect_lazy()),
-            database: format!("projects/{project}/databases/(default)"),
-        })
+        let (backend, peer) = (make(), make());
+        Box::new(Firestore::new(
+            &address,
+            &project,
+            backend,
+            peer,
+            Some(clock),
+        ))
     }
 
     fn stop(&self) {
@@ -73,12 +110,30 @@ impl Store for OnEmulator {
 struct Firestore {
     backend: Arc<dyn Backend>,
     peer: Arc<dyn Backend>,
-    clock: ManualClock,
+    /// The backends' clock, unless they use the machine's.
+    clock: Option<ManualClock>,
     client: FirestoreClient<Channel>,
     database: String,
 }
 
 impl Firestore {
+    fn new(
+        address: &str,
+        project: &str,
+        backend: Arc<dyn Backend>,
+        peer: Arc<dyn Backend>,
+        clock: Option<ManualClock>,
+    ) -> Self {
+        let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+        Self {
+            backend,
+            peer,
+            clock,
+            client: FirestoreClient::new(channel.connect_lazy()),
+            database: format!("projects/{project}/databases/(default)"),
+        }
+    }
+
     fn name(&self, collection: &str, id: &str) -> String {
         format!("{}/documents/{collection}/{id}", self.database)
     }
@@ -95,7 +150,10 @@ impl Fixture for Firestore {
     }
 
     async fn pass(&self, time: Duration) {
-        self.clock.advance(time);
+        match &self.clock {
+            Some(clock) => clock.advance(time),
+            None => tokio::time::sleep(time).await,
+        }
     }
 
     async fn set_fence_counter(&self, key: &Key, counter: i64) {

@@ -79,15 +79,15 @@ async fn after_a_release_nothing_is_extended(stage: Stage) {
     let t = stage.open().await;
     let counted = Faulty::new(&t.backend, Fault::First(0, ErrorKind::Internal));
     let backend: Arc<dyn Backend> = Arc::clone(&counted) as _;
-    let released = hold(&backend, &t.key("released"), ttl(60)).await;
-    let dropped = hold(&backend, &t.key("dropped"), ttl(60)).await;
-    let kept = hold(&backend, &t.key("kept"), ttl(60)).await;
+    let released = hold(&backend, &t.key("released"), ttl(600)).await;
+    let dropped = hold(&backend, &t.key("dropped"), ttl(600)).await;
+    let kept = hold(&backend, &t.key("kept"), ttl(600)).await;
     eventually("they are extended", async || counted.extensions() > 3).await;
     drop(dropped);
     kept.keep();
     released.release().await.unwrap();
     let before = counted.extensions();
-    sleep(Duration::from_millis(200)).await;
+    sleep(Duration::from_millis(500)).await;
     assert_eq!(counted.extensions(), before);
 }
 

@@ -60,6 +60,12 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(redis::TlsWithAcl::default()),
         #[cfg(feature = "redis")]
         Arc::new(redis::BySentinel::default()),
+        #[cfg(feature = "fred")]
+        Arc::new(redis::ByFred::default()),
+        #[cfg(feature = "fred")]
+        Arc::new(redis::ByFredPool::default()),
+        #[cfg(feature = "redis-rs")]
+        Arc::new(redis::ByRedisRs::default()),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::Tcp),
         #[cfg(feature = "postgres")]
@@ -68,8 +74,14 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(postgres::Postgres::Unix),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::PgBouncer),
+        #[cfg(feature = "deadpool-postgres")]
+        Arc::new(postgres::Postgres::Deadpool),
+        #[cfg(feature = "deadpool-postgres")]
+        Arc::new(postgres::Postgres::DeadpoolAndPgBouncer),
         #[cfg(feature = "firestore")]
         Arc::new(firestore::OnEmulator::default()),
+        #[cfg(feature = "firestore-db")]
+        Arc::new(firestore::ByFirestoreDb::default()),
     ]
 }
 

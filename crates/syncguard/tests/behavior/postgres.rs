@@ -1,4 +1,4 @@
-//! PostgreSQL's fixtures: one server, reached in four ways.
+//! PostgreSQL's fixtures: one server, reached in four ways, and in two of them also through an application's pool.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,6 +23,12 @@ pub(crate) enum Postgres {
     Unix,
     /// Through PgBouncer, which shares sessions between transactions.
     PgBouncer,
+    /// Over TCP, through a pool of deadpool-postgres.
+    #[cfg(feature = "deadpool-postgres")]
+    Deadpool,
+    /// Through PgBouncer, through a pool of deadpool-postgres.
+    #[cfg(feature = "deadpool-postgres")]
+    DeadpoolAndPgBouncer,
 }
 
 static SERVER: OnceLock<PostgresServer> = OnceLock::new();
@@ -42,6 +48,22 @@ impl Postgres {
             Self::PgBouncer => BOUNCER
                 .get_or_init(|| PgBouncer::start(server(), false))
                 .config(),
+            #[cfg(feature = "deadpool-postgres")]
+            Self::Deadpool => Self::Tcp.config(),
+            #[cfg(feature = "deadpool-postgres")]
+            Self::DeadpoolAndPgBouncer => Self::PgBouncer.config(),
+        }
+    }
+
+    fn backend(self, options: PostgresOptions) -> PostgresBackend {
+        let config = self.config();
+        match self {
+            #[cfg(feature = "deadpool-postgres")]
+            Self::Deadpool | Self::DeadpoolAndPgBouncer => {
+                let pool = crate::support::clients::deadpool(&config, 10, "");
+                PostgresBackend::over_deadpool(&pool, options)
+            }
+            _ => PostgresBackend::new(config, options).unwrap(),
         }
     }
 }
@@ -54,17 +76,20 @@ impl Store for Postgres {
             Self::Tls => "postgres_tls_scram",
             Self::Unix => "postgres_unix_socket",
             Self::PgBouncer => "postgres_pgbouncer",
+            #[cfg(feature = "deadpool-postgres")]
+            Self::Deadpool => "postgres_deadpool",
+            #[cfg(feature = "deadpool-postgres")]
+            Self::DeadpoolAndPgBouncer => "postgres_deadpool_pgbouncer",
         }
     }
 
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
-        let config = self.config();
         let options = PostgresOptions {
             cleanup_in_is_locked: setup.cleanup_in_is_locked,
             operation_timeout: setup.operation_timeout,
             ..PostgresOptions::default()
         };
-        let make = || Arc::new(PostgresBackend::new(config.clone(), options.clone()).unwrap());
+        let make = || Arc::new(self.backend(options.clone()));
         let backend = make();
         let set_up = || async { backend.setup_schema().await.unwrap() };
         SCHEMA.get_or_init(set_up).await;

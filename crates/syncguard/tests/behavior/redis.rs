@@ -1,5 +1,5 @@
 //! Redis' fixtures: a plain server, one of the oldest version that is supported, one with TLS and users,
-//! and one that a Sentinel knows.
+//! and one that a Sentinel knows; and a plain one through clients of an application.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,6 +10,8 @@ use syncguard::{Absence, Backend, Key, KeySpace};
 
 use crate::fixture::{Fixture, Setup, Store};
 use crate::support::certificates::Certificates;
+#[cfg(any(feature = "fred", feature = "redis-rs"))]
+use crate::support::clients;
 use crate::support::redis_server::{LOCKS_ONLY, RedisServer, Version};
 use crate::support::resp::{Answer, Resp};
 
@@ -32,11 +34,7 @@ impl Store for Plain {
     }
 
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
-        open(&self.0, setup, || {
-            let server = RedisServer::start();
-            let config = RedisConfig::from_url(&server.url()).unwrap();
-            (vec![server], config)
-        })
+        open(&self.0, setup, plain)
     }
 
     fn stop(&self) {
@@ -110,22 +108,104 @@ impl Store for BySentinel {
     }
 }
 
+/// A plain server through clients of fred.
+#[cfg(feature = "fred")]
+#[derive(Default)]
+pub(crate) struct ByFred(Shared);
+/// The same through pools.
+#[cfg(feature = "fred")]
+#[derive(Default)]
+pub(crate) struct ByFredPool(Shared);
+/// A plain server through connections of redis-rs: the peer's is of the other kind.
+#[cfg(feature = "redis-rs")]
+#[derive(Default)]
+pub(crate) struct ByRedisRs(Shared);
+
+/// A store that is reached through clients, which the two expressions make for a port.
+#[cfg(any(feature = "fred", feature = "redis-rs"))]
+macro_rules! by_client {
+    ($store:ident, $name:literal, $over:path, $client:path, $peers:path) => {
+        #[async_trait]
+        impl Store for $store {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+                let (port, RedisConfig { locks, .. }, raw) = started(&self.0, setup, plain);
+                let (client, peers) = ($client(port).await, $peers(port).await);
+                Box::new(Redis {
+                    backend: Arc::new($over(&client, &locks).unwrap()),
+                    peer: Arc::new($over(&peers, &locks).unwrap()),
+                    raw,
+                })
+            }
+
+            fn stop(&self) {
+                self.0.lock().unwrap().take();
+            }
+        }
+    };
+}
+
+#[cfg(feature = "fred")]
+by_client!(
+    ByFred,
+    "redis_fred",
+    RedisBackend::over_fred,
+    clients::fred,
+    clients::fred
+);
+#[cfg(feature = "fred")]
+by_client!(
+    ByFredPool,
+    "redis_fred_pool",
+    RedisBackend::over_fred,
+    clients::fred_pool,
+    clients::fred_pool
+);
+#[cfg(feature = "redis-rs")]
+by_client!(
+    ByRedisRs,
+    "redis_rs",
+    RedisBackend::over_redis_rs,
+    clients::manager,
+    clients::multiplexed
+);
+
+fn plain() -> (Vec<RedisServer>, RedisConfig) {
+    let server = RedisServer::start();
+    let config = RedisConfig::from_url(&server.url()).unwrap();
+    (vec![server], config)
+}
+
 fn open(
     shared: &Shared,
     setup: Setup,
     start: impl FnOnce() -> (Vec<RedisServer>, RedisConfig),
 ) -> Box<dyn Fixture> {
+    let (_, config, raw) = started(shared, setup, start);
+    let make = || Arc::new(RedisBackend::new(config.clone()).unwrap());
+    Box::new(Redis {
+        backend: make(),
+        peer: make(),
+        raw,
+    })
+}
+
+/// The port of the server that keeps the locks, how to make a backend, and a connection beside it.
+fn started(
+    shared: &Shared,
+    setup: Setup,
+    start: impl FnOnce() -> (Vec<RedisServer>, RedisConfig),
+) -> (u16, RedisConfig, Mutex<Resp>) {
     let mut shared = shared.lock().unwrap();
     let (servers, config) = shared.get_or_insert_with(start);
     let mut config = config.clone();
     config.locks.cleanup_in_is_locked = setup.cleanup_in_is_locked;
     config.locks.operation_timeout = setup.operation_timeout;
-    let make = || Arc::new(RedisBackend::new(config.clone()).unwrap());
-    Box::new(Redis {
-        backend: make(),
-        peer: make(),
-        raw: Mutex::new(servers.first().unwrap().connect()),
-    })
+    let server = servers.first().unwrap();
+    (server.port(), config, Mutex::new(server.connect()))
 }
 
 struct Redis {

@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(feature = "firestore-db")]
+mod clients;
 mod documents;
 mod faults;
 mod mediator;
@@ -20,6 +22,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::suite::run(&[
+        #[cfg(feature = "firestore-db")]
+        ("clients", clients::TESTS),
         ("documents", documents::TESTS),
         ("faults", faults::TESTS),
         ("wakeups", wakeups::TESTS),

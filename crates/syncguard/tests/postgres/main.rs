@@ -10,6 +10,8 @@
 )]
 
 mod canonical;
+#[cfg(feature = "deadpool-postgres")]
+mod clients;
 mod connecting;
 mod extensions;
 mod faults;
@@ -39,6 +41,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let outcome = support::suite::run(&[
+        #[cfg(feature = "deadpool-postgres")]
+        ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("extensions", extensions::TESTS),
         ("faults", faults::TESTS),

@@ -1,6 +1,10 @@
 //! What stands in for servers that cannot be told to misbehave.
 
 use std::future::Future;
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
+use std::sync::Arc;
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -103,4 +107,64 @@ pub(crate) async fn proxy(server: u16) -> (u16, watch::Sender<bool>) {
     })
     .await;
     (port, silence)
+}
+
+/// Passes everything on to a server. While it is told to be shut, there are no connections.
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
+pub(crate) async fn gate(server: u16) -> (u16, watch::Sender<bool>) {
+    let (told, shut) = watch::channel(false);
+    let port = listen(move |mut near| {
+        let mut shut = shut.clone();
+        async move {
+            if *shut.borrow() {
+                return;
+            }
+            let mut far = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                _ = shut.wait_for(|shut| *shut) => {}
+            }
+        }
+    })
+    .await;
+    (port, told)
+}
+
+/// Passes everything on to a server. As often as the number says, the reply to a script is lost: the server has run
+/// it, and the connection ends in its place.
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
+pub(crate) async fn lossy(server: u16) -> (u16, Arc<AtomicUsize>) {
+    let losses = Arc::new(AtomicUsize::new(0));
+    let left = Arc::clone(&losses);
+    let port = listen(move |mut near| {
+        let left = Arc::clone(&left);
+        async move {
+            let Ok(mut far) = TcpStream::connect(("127.0.0.1", server)).await else {
+                return;
+            };
+            let (mut request, mut reply) = ([0; 16_384], [0; 16_384]);
+            let mut is_script = false;
+            loop {
+                tokio::select! {
+                    count = near.read(&mut request) => {
+                        let Ok(count @ 1..) = count else { return };
+                        is_script = request[..count].windows(4).any(|word| word == b"EVAL");
+                        if far.write_all(&request[..count]).await.is_err() {
+                            return;
+                        }
+                    }
+                    count = far.read(&mut reply) => {
+                        let Ok(count @ 1..) = count else { return };
+                        let is_lost = is_script
+                            && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+                        if is_lost || near.write_all(&reply[..count]).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    })
+    .await;
+    (port, losses)
 }

@@ -9,6 +9,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(all(feature = "fred", feature = "redis-rs"))]
+mod clients;
 mod connecting;
 mod fake;
 mod faults;
@@ -27,6 +29,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::suite::run(&[
+        #[cfg(all(feature = "fred", feature = "redis-rs"))]
+        ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("faults", faults::TESTS),
         ("foreign", foreign::TESTS),

@@ -16,6 +16,7 @@ tests![
     hostile_names_stay_locked_and_can_be_worked_with,
     an_index_that_leads_to_anothers_lock_frees_nothing,
     contention_counts_no_fence_and_the_limit_leaves_nothing,
+    ones_own_lock_is_held_as_it_was_granted,
     the_longest_ttl_is_written_in_full,
     what_is_not_a_lock_is_left_alone,
     a_server_that_lost_its_scripts_gets_them_again,
@@ -118,6 +119,34 @@ async fn an_index_that_leads_to_anothers_lock_frees_nothing() {
     assert_eq!(t.backend.lookup(&lookup).await.unwrap(), None);
     let record = t.backend.lookup(&Lookup::LockId(grant.lock_id)).await;
     assert_eq!(record.unwrap().unwrap().expires_at_ms, grant.expires_at_ms);
+}
+
+async fn ones_own_lock_is_held_as_it_was_granted() {
+    let mut t = Stage::new();
+    for name in hostile_names() {
+        let mut request = request(&name, 30_000);
+        request.owner = Some(Owner::new("\"fence\":\"9\"").unwrap());
+        let first = t.backend.acquire(&request).await.unwrap();
+        let AcquireOutcome::Acquired(grant) = &first else {
+            panic!("locked");
+        };
+        let stored = t.raw.call(&["KEYS", "syncguard:*"]).list().len();
+        assert_eq!(t.backend.acquire(&request).await.unwrap(), first);
+        assert_eq!(t.raw.call(&["KEYS", "syncguard:*"]).list().len(), stored);
+        assert!(t.try_acquire(&name, 1000).await.is_locked());
+        // Extended in between, it ends when it now ends.
+        let extended = t.backend.extend(&grant.lock_id, ttl(60_000)).await.unwrap();
+        let AcquireOutcome::Acquired(again) = t.backend.acquire(&request).await.unwrap() else {
+            panic!("locked");
+        };
+        let expires_at_ms = again.expires_at_ms;
+        assert_eq!(extended, ExtendOutcome::Extended { expires_at_ms });
+        assert_eq!(again.fence, grant.fence);
+        t.backend.release(&grant.lock_id).await.unwrap();
+        // No number was spent on what was held already.
+        let next = t.acquire(&name, 1000).await;
+        assert_eq!(next.fence.get(), grant.fence.get() + 1);
+    }
 }
 
 async fn contention_counts_no_fence_and_the_limit_leaves_nothing() {

@@ -1,0 +1,187 @@
+//! PostgreSQL through a pool of deadpool-postgres, which the application brings.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_postgres::{HookError, Object, Pool, PoolError};
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+
+use super::backend::{PostgresBackend, PostgresOptions};
+use super::error::{
+    Failure, failure, failure_to_connect_by_pool, leaves_session_usable, pool_failure,
+};
+use super::fault::Fault;
+use super::pool::texts;
+use super::statement::{Param, Plan, Row, Transport};
+use crate::error::{Error, ErrorKind};
+
+impl PostgresBackend {
+    /// A backend over a pool of `deadpool-postgres` 0.14, with `tokio-postgres` 0.7.
+    ///
+    /// The pool stays the application's: its size, its timeouts and its TLS are as it was set up, and closing the
+    /// backend does not close it. Operations wait for its sessions like everybody else; those of one key use at most
+    /// half of them. Waiters poll, because a session that listens would be missing in the pool.
+    ///
+    /// # Sessions
+    ///
+    /// Each operation is one unnamed statement, sent with the types of its parameters in one round trip. So it works
+    /// behind PgBouncer in transaction mode, and neither uses nor fills a statement cache. What the sessions are set to
+    /// stays as it is: `search_path` decides where the tables are, and `synchronous_commit = off` does not apply to
+    /// acquisitions and extensions. A session must come back to the pool without an open transaction: an operation
+    /// that runs inside one is not committed when it is answered.
+    ///
+    /// A session whose statement was not finished, because the operation was cancelled or its time was over, is
+    /// taken out of the pool and closed. The server is not asked to cancel the statement, because only the pool
+    /// knows how to reach it; an acquisition that is granted after all is released in the background.
+    ///
+    /// # Repetitions
+    ///
+    /// The pool sends nothing twice. When a session ends before the answer, the error has
+    /// [`is_outcome_unknown`](Error::is_outcome_unknown), and an acquisition that ends so is released in the
+    /// background. The caller may also repeat it with the same lock id: the answer is then the lock as it was
+    /// granted, with the same fence. A release that ends so may have freed the lock; repeated, it says
+    /// `Absent(NotFound)`. The core itself repeats what the server has rolled back by chance, such as a deadlock.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    /// use deadpool_postgres::{Manager, Pool};
+    /// use syncguard::postgres::{PostgresBackend, PostgresOptions};
+    /// use syncguard::{Backend, Key, LockOptions, lock};
+    ///
+    /// let config = "host=db.internal user=app dbname=app".parse()?;
+    /// let pool = Pool::builder(Manager::new(config, tokio_postgres::NoTls)).max_size(10).build()?;
+    ///
+    /// let backend = PostgresBackend::over_deadpool(&pool, PostgresOptions::default());
+    /// backend.setup_schema().await?;
+    /// let backend: Arc<dyn Backend> = Arc::new(backend);
+    /// let guard = lock(&backend, &Key::new("invoice:42")?, &LockOptions::default()).await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn over_deadpool(pool: &Pool, options: PostgresOptions) -> Self {
+        let transport = Deadpool {
+            size: pool.status().max_size,
+            pool: pool.clone(),
+            // Before the operation's own limit, so that the error says that connections were short.
+            patience: options.operation_timeout * 9 / 10,
+        };
+        Self::with_transport(Arc::new(transport), options)
+    }
+}
+
+struct Deadpool {
+    pool: Pool,
+    size: usize,
+    patience: Duration,
+}
+
+impl Deadpool {
+    async fn lease(&self) -> Result<Lease, Failure> {
+        // Not the pool's own time limit, which not every pool can have.
+        match timeout(self.patience, self.pool.get()).await {
+            Ok(Ok(session)) => Ok(Lease(Some(session))),
+            Ok(Err(error)) => Err(refusal(error)),
+            Err(_) => {
+                let status = self.pool.status();
+                let is_full = status.size >= status.max_size;
+                let fault = if is_full {
+                    Fault::PoolExhausted
+                } else {
+                    Fault::ConnectTimeout
+                };
+                Err(Failure::new(fault))
+            }
+        }
+    }
+
+    async fn run_in(&self, lease: Lease, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        let params: Vec<_> = plan
+            .params
+            .iter()
+            .map(|param| (param as &(dyn ToSql + Sync), Param::sql_type(param)))
+            .collect();
+        let sql = plan.statement.sql();
+        let rows = lease.session()?.query_typed(sql, &params).await;
+        lease.conclude(rows)?.first().map(texts).transpose()
+    }
+}
+
+#[async_trait]
+impl Transport for Deadpool {
+    async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        self.run_in(self.lease().await?, plan).await
+    }
+
+    async fn run_late<'a>(
+        &self,
+        plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
+    ) -> Result<Option<Row>, Failure> {
+        let lease = self.lease().await?;
+        self.run_in(lease, &plan()).await
+    }
+
+    fn connections(&self) -> Option<usize> {
+        Some(self.size)
+    }
+
+    async fn batch(&self, sql: &str) -> Result<(), Failure> {
+        let lease = self.lease().await?;
+        let done = lease.session()?.batch_execute(sql).await;
+        lease.conclude(done)
+    }
+}
+
+impl fmt::Debug for Deadpool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deadpool")
+            .field("status", &self.pool.status())
+            .finish()
+    }
+}
+
+/// Why the pool gave no session.
+fn refusal(error: PoolError) -> Failure {
+    let error = match error {
+        PoolError::Closed => Error::invalid("the pool is closed"),
+        PoolError::NoRuntimeSpecified => {
+            Error::invalid("the pool has time limits, and no runtime to keep them")
+        }
+        PoolError::PostCreateHook(HookError::Message(words)) => {
+            Error::new(ErrorKind::Internal, "a hook of the pool refused a session")
+                .with_source(words.into_owned())
+        }
+        error => return pool_failure(error, failure_to_connect_by_pool),
+    };
+    Failure::other(error)
+}
+
+/// A session in use. Unless its statement is known to have ended, it does not go back to the pool.
+struct Lease(Option<Object>);
+
+impl Lease {
+    fn session(&self) -> Result<&Object, Failure> {
+        self.0.as_ref().ok_or_else(|| Failure::new(Fault::Closed))
+    }
+
+    /// What the statement has come to. Gives the session back if it can serve others.
+    fn conclude<T>(mut self, result: Result<T, tokio_postgres::Error>) -> Result<T, Failure> {
+        if result.as_ref().err().is_none_or(leaves_session_usable) {
+            drop(self.0.take());
+        }
+        result.map_err(|error| failure(&error, None))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.take() {
+            drop(Object::take(session));
+        }
+    }
+}
