@@ -7,3 +7,8 @@
 pub mod check;
 pub mod history;
 pub mod lease;
+pub mod record;
+pub mod register;
+pub mod run;
+pub mod store;
+pub mod worker;
