@@ -8,7 +8,7 @@
 //!
 //! Keys are independent of each other, so each is checked for itself.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 
 use crate::history::{Call, Operation, Outcome};
@@ -21,6 +21,18 @@ pub struct Bounds {
     pub skew_ms: i64,
     /// How long after its end an operation whose outcome is unknown may still take effect.
     pub late_ms: i64,
+    /// How long after the end of its process.
+    pub cut_ms: i64,
+}
+
+impl Bounds {
+    fn late_ms(&self, outcome: Outcome) -> i64 {
+        match outcome {
+            Outcome::Unknown => self.late_ms,
+            Outcome::Cut => self.cut_ms,
+            _ => 0,
+        }
+    }
 }
 
 /// A history that no order explains.
@@ -80,6 +92,17 @@ struct Configuration {
     done: u128,
 }
 
+impl Configuration {
+    /// Whether all that is possible from `other` is possible from this one: the same lock is held, no fence that may be
+    /// granted is refused, and of the operations in `optional` none has had its effect that has not there.
+    fn covers(&self, other: &Self, optional: u128) -> bool {
+        self.state.holder == other.state.holder
+            && self.state.last_fence <= other.state.last_fence
+            && self.done & !optional == other.done & !optional
+            && self.done & !other.done == 0
+    }
+}
+
 /// An operation under way.
 struct UnderWay {
     call: Call,
@@ -111,10 +134,7 @@ fn check_key(recorded: Vec<Operation>, bounds: Bounds) -> Result<(), Box<Violati
         .iter()
         .enumerate()
         .flat_map(|(number, operation)| {
-            let late_us = match operation.outcome {
-                Outcome::Unknown => u64::try_from(bounds.late_ms * 1000).unwrap_or(0),
-                _ => 0,
-            };
+            let late_us = u64::try_from(bounds.late_ms(operation.outcome) * 1000).unwrap_or(0);
             let event = |at_us, is_end| Event {
                 at_us,
                 is_end,
@@ -178,8 +198,8 @@ fn with_undo(mut operations: Vec<Operation>) -> Vec<Operation> {
 
 impl Walk {
     fn start(&mut self, number: usize, operation: &Operation, bounds: Bounds) {
-        let is_optional = operation.outcome == Outcome::Unknown;
-        let late_ms = if is_optional { bounds.late_ms } else { 0 };
+        let is_optional = matches!(operation.outcome, Outcome::Unknown | Outcome::Cut);
+        let late_ms = bounds.late_ms(operation.outcome);
         let started = UnderWay {
             call: operation.call,
             outcome: operation.outcome,
@@ -231,6 +251,13 @@ impl Walk {
             .filter(move |(bit, _)| done & bit == 0)
     }
 
+    /// The bits of the operations that may have had no effect.
+    fn optional(&self) -> u128 {
+        self.pending(0)
+            .filter(|(_, operation)| operation.is_optional)
+            .fold(0, |bits, (bit, _)| bits | bit)
+    }
+
     /// Keeps what is possible if that operation has had its effect by now.
     fn end(&mut self, number: usize) {
         let Some(place) = self.under_way.iter().position(|operation| {
@@ -241,18 +268,16 @@ impl Walk {
             return;
         };
         let ending = 1_u128 << place;
-        let is_optional = self
-            .under_way
-            .get(place)
-            .and_then(Option::as_ref)
-            .is_some_and(|operation| operation.is_optional);
+        let optional = self.optional();
+        let is_optional = optional & ending != 0;
         let mut kept = HashSet::new();
-        let mut seen = HashSet::new();
-        let mut open: Vec<_> = self.configurations.drain().collect();
-        while let Some(configuration) = open.pop() {
-            if !seen.insert(configuration) {
+        let mut seen: Vec<Configuration> = Vec::new();
+        let mut open: VecDeque<_> = self.configurations.drain().collect();
+        while let Some(configuration) = open.pop_front() {
+            if seen.iter().any(|one| one.covers(&configuration, optional)) {
                 continue;
             }
+            seen.push(configuration);
             if configuration.done & ending != 0 || is_optional {
                 kept.insert(Configuration {
                     done: configuration.done & !ending,

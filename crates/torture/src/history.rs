@@ -13,7 +13,7 @@ pub struct Operation {
     pub call: Call,
     /// When it was asked.
     pub start: Moment,
-    /// When the result was there; of an operation whose outcome is unknown, when the caller gave up.
+    /// When the result was there, or the caller gave up, or its process had ended.
     pub end: Moment,
     /// The result.
     pub outcome: Outcome,
@@ -82,4 +82,6 @@ pub enum Outcome {
     /// Whether it had an effect is unknown, as after a time limit: it may have one later, or never. A granted lock that
     /// its caller has not seen may also be freed at any time.
     Unknown,
+    /// Its process ended before it had a result. It may have had an effect, and nobody undoes it.
+    Cut,
 }

@@ -148,7 +148,7 @@ impl State {
                 let seen = holder.seen(fence, expires_at_ms)?;
                 (is_it && seen.may_be_live(window)).then(|| self.with(seen))
             }
-            (_, Outcome::Unknown) => self.after_unknown(call, window),
+            (_, Outcome::Unknown | Outcome::Cut) => self.after_unknown(call, window),
             _ => None,
         }
     }

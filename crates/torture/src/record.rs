@@ -103,12 +103,13 @@ impl Recorder {
     }
 }
 
-/// What the process `process` has recorded. What it had not ended is unknown.
+/// What the process `process` has recorded.
 ///
 /// # Errors
 /// The file cannot be read, or is none of a recorder's.
 pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
     let mut operations: HashMap<u64, Operation> = HashMap::new();
+    let mut last = None;
     for line in BufReader::new(File::open(path)?).lines() {
         let line = line?;
         // A process that was killed may have left half a line.
@@ -122,13 +123,14 @@ pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
                 call,
                 at,
             } => {
+                last = last.max(Some(at));
                 let operation = Operation {
                     process,
                     key,
                     call,
                     start: at,
                     end: at,
-                    outcome: Outcome::Unknown,
+                    outcome: Outcome::Cut,
                 };
                 operations.insert(number, operation);
             }
@@ -138,6 +140,7 @@ pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
                 at,
                 lock,
             } => {
+                last = last.max(Some(at));
                 if let Some(operation) = operations.get_mut(&number) {
                     (operation.outcome, operation.end) = (outcome, at);
                     if let (Some(known), Call::Acquire { lock, .. }) = (lock, &mut operation.call) {
@@ -150,7 +153,13 @@ pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
             }
         }
     }
-    Ok(operations.into_values().collect())
+    let mut operations: Vec<_> = operations.into_values().collect();
+    for cut in &mut operations {
+        if let (Outcome::Cut, Some(last)) = (cut.outcome, last) {
+            cut.end = last;
+        }
+    }
+    Ok(operations)
 }
 
 fn now() -> Moment {

@@ -47,10 +47,12 @@ pub struct Report {
 }
 
 /// What is allowed for by [`check`]: an operation that was given up may be carried out until its time limit and that
-/// of its undoing are over, and the lock lasts for its TTL and the tolerance after that.
+/// of its undoing are over, and the lock lasts for its TTL and the tolerance after that. A process that was killed had
+/// sent what it had sent.
 const BOUNDS: Bounds = Bounds {
     skew_ms: 5,
     late_ms: 8_000,
+    cut_ms: 2_500,
 };
 /// Longer than locks last.
 const STOP: Duration = Duration::from_millis(1_800);
@@ -121,7 +123,7 @@ fn report(
             matches!(one.call, Call::Acquire { .. })
                 && matches!(one.outcome, Outcome::Acquired { .. })
         }),
-        unknown: count(|one| one.outcome == Outcome::Unknown),
+        unknown: count(|one| matches!(one.outcome, Outcome::Unknown | Outcome::Cut)),
         stopped,
         killed,
         accepted: register.accepted.load(Relaxed),

@@ -179,11 +179,13 @@ impl Loop {
             ttl_ms: options.ttl.as_millis(),
         };
         let running = self.recorder.start(key.as_str(), unseen)?;
-        let Ok(guard) = lock(&self.backend, key, &options).await else {
-            self.recorder.end(running, Some(Outcome::Unknown))?;
-            return Ok(None);
+        let grant = match lock(&self.backend, key, &options).await {
+            Ok(guard) => guard.keep(),
+            Err(error) => {
+                self.recorder.end(running, after_error(&error))?;
+                return Ok(None);
+            }
         };
-        let grant = guard.keep();
         let lock = number(&grant.lock_id);
         self.recorder.granted(running, lock, acquired(&grant))?;
         Ok(Some(grant))
@@ -255,13 +257,19 @@ impl Loop {
 fn outcome<T>(answer: &Result<T, Error>, read: impl FnOnce(&T) -> Outcome) -> Option<Outcome> {
     match answer {
         Ok(answer) => Some(read(answer)),
-        Err(error) => {
-            let may_have_been_sent = error.is_outcome_unknown()
-                || error.kind() == ErrorKind::NetworkTimeout
-                || error.message().starts_with("Operation timed out");
-            may_have_been_sent.then_some(Outcome::Unknown)
-        }
+        Err(error) => after_error(error),
     }
+}
+
+fn after_error(error: &Error) -> Option<Outcome> {
+    let may_have_been_sent = error.is_outcome_unknown()
+        || matches!(
+            error.kind(),
+            // The last attempt of a wait is cut short.
+            ErrorKind::NetworkTimeout | ErrorKind::AcquisitionTimeout
+        )
+        || error.message().starts_with("Operation timed out");
+    may_have_been_sent.then_some(Outcome::Unknown)
 }
 
 fn acquired(grant: &Grant) -> Outcome {

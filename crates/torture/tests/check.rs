@@ -10,6 +10,7 @@ use torture::lease::{State, TOLERANCE_MS, Window};
 const BOUNDS: Bounds = Bounds {
     skew_ms: 0,
     late_ms: 5_000,
+    cut_ms: 100,
 };
 const TTL_MS: i64 = 10_000;
 
@@ -177,6 +178,29 @@ fn an_unknown_outcome_may_be_either_and_comes_late() {
         granted(20, 2, 2),
         granted(30, 3, 3),
     ]);
+}
+
+#[test]
+fn what_was_cut_off_may_have_had_an_effect_and_is_not_undone() {
+    let cut = Operation {
+        outcome: Outcome::Cut,
+        ..granted(0, 1, 0)
+    };
+    assert_fine(vec![cut.clone(), granted(10, 2, 1)]);
+    assert_fine(vec![cut.clone(), refused(10, 2), granted(dead(120), 2, 2)]);
+    assert_wrong(vec![cut.clone(), refused(10, 2), granted(20, 2, 2)]);
+    // Too late.
+    let freed = release(200, 2, Outcome::Released);
+    assert_wrong(vec![granted(0, 2, 1), freed, refused(300, 3)]);
+    let freed = release(50, 2, Outcome::Released);
+    assert_fine(vec![
+        granted(0, 2, 1),
+        cut.clone(),
+        freed.clone(),
+        refused(60, 3),
+    ]);
+    let late = ask(150, Call::IsLocked, Outcome::No);
+    assert_wrong(vec![granted(0, 2, 1), cut, freed, late, refused(300, 3)]);
 }
 
 #[test]
