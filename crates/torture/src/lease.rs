@@ -1,0 +1,222 @@
+//! What a lock may do: the sequential specification of a lease with a fence.
+//!
+//! A lock is held by at most one lock id. It is live until the tolerance past its end, and dead from then on; the store's
+//! clock decides. It is granted only if none is live, with a larger fence than ever before. Only its lock id releases and
+//! extends it, while it is live. Freed once, it never comes back.
+
+use crate::history::{Call, Outcome};
+
+/// A lock counts as live until this long after its end (docs/format.md).
+pub const TOLERANCE_MS: i64 = 1000;
+
+/// What is true of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct State {
+    /// Who has the lock, dead or live; `None` after a release.
+    pub holder: Option<Holder>,
+    /// No fence that was granted is larger.
+    pub last_fence: u64,
+}
+
+/// A granted lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// Its lock id's number.
+    pub lock: u64,
+    /// Its fence; `None` if nobody has seen it.
+    pub fence: Option<u64>,
+    /// When it ends: not before the first and not after the second, which are equal if somebody has seen it.
+    pub ends_ms: (i64, i64),
+}
+
+/// When an operation may have had its effect, on the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Not before.
+    pub from_ms: i64,
+    /// Not after.
+    pub to_ms: i64,
+}
+
+impl Window {
+    fn contains(self, ms: i64) -> bool {
+        (self.from_ms..=self.to_ms).contains(&ms)
+    }
+}
+
+impl Holder {
+    fn may_be_live(&self, window: Window) -> bool {
+        window.from_ms < self.ends_ms.1 + TOLERANCE_MS
+    }
+
+    fn may_be_dead(&self, window: Window) -> bool {
+        window.to_ms >= self.ends_ms.0 + TOLERANCE_MS
+    }
+
+    /// This holder as somebody sees it, unless it is another one.
+    fn seen(mut self, fence: u64, expires_at_ms: i64) -> Option<Self> {
+        let (earliest, latest) = self.ends_ms;
+        let fits = self.fence.is_none_or(|known| known == fence)
+            && (earliest..=latest).contains(&expires_at_ms);
+        self.fence = Some(fence);
+        self.ends_ms = (expires_at_ms, expires_at_ms);
+        fits.then_some(self)
+    }
+}
+
+impl State {
+    fn may_have_live_lock(&self, window: Window) -> bool {
+        self.holder.is_some_and(|holder| holder.may_be_live(window))
+    }
+
+    fn may_be_free(&self, window: Window) -> bool {
+        self.holder.is_none_or(|holder| holder.may_be_dead(window))
+    }
+
+    fn held_by(&self, lock: u64) -> Option<Holder> {
+        self.holder.filter(|holder| holder.lock == lock)
+    }
+
+    fn free(self) -> Self {
+        Self {
+            holder: None,
+            ..self
+        }
+    }
+
+    fn with(self, holder: Holder) -> Self {
+        Self {
+            holder: Some(holder),
+            last_fence: self.last_fence.max(holder.fence.unwrap_or(0)),
+        }
+    }
+
+    /// What is true after `call`, if it can have that outcome now, at some moment in `window`. `None`: it cannot.
+    pub fn after(self, call: Call, outcome: Outcome, window: Window) -> Option<Self> {
+        match (call, outcome) {
+            (
+                Call::Acquire { lock, ttl_ms },
+                Outcome::Acquired {
+                    fence,
+                    expires_at_ms,
+                },
+            ) => self.granted(lock, ttl_ms, fence, expires_at_ms, window),
+            (Call::Acquire { .. }, Outcome::Locked) | (Call::IsLocked, Outcome::Yes) => {
+                self.may_have_live_lock(window).then_some(self)
+            }
+            (Call::IsLocked, Outcome::No) | (Call::LookUpKey, Outcome::NotFound) => {
+                self.may_be_free(window).then_some(self)
+            }
+            (Call::Release { lock }, Outcome::Released) => {
+                let holder = self.held_by(lock)?;
+                holder.may_be_live(window).then_some(self.free())
+            }
+            (Call::Extend { lock, ttl_ms }, Outcome::Extended { expires_at_ms }) => {
+                self.extended(lock, ttl_ms, expires_at_ms, window)
+            }
+            (Call::Release { lock } | Call::Extend { lock, .. }, Outcome::Expired) => {
+                let holder = self.held_by(lock)?;
+                holder.may_be_dead(window).then_some(self.free())
+            }
+            (
+                Call::Release { lock } | Call::Extend { lock, .. } | Call::LookUpLock { lock },
+                Outcome::NotFound,
+            ) => {
+                // Stores forget dead locks.
+                let held = self.held_by(lock);
+                held.is_none_or(|holder| holder.may_be_dead(window))
+                    .then_some(self)
+            }
+            (Call::ForceRelease, Outcome::Yes) => {
+                self.may_have_live_lock(window).then_some(self.free())
+            }
+            (Call::ForceRelease, Outcome::No) => self.may_be_free(window).then_some(self.free()),
+            (
+                Call::LookUpKey | Call::LookUpLock { .. },
+                Outcome::Found {
+                    lock,
+                    fence,
+                    expires_at_ms,
+                },
+            ) => {
+                let asked = match call {
+                    Call::LookUpLock { lock } => Some(lock),
+                    _ => lock,
+                };
+                let holder = self.holder?;
+                let is_it = asked.is_none_or(|asked| asked == holder.lock);
+                let seen = holder.seen(fence, expires_at_ms)?;
+                (is_it && seen.may_be_live(window)).then(|| self.with(seen))
+            }
+            (_, Outcome::Unknown | Outcome::Cut) => self.after_unknown(call, window),
+            _ => None,
+        }
+    }
+
+    fn granted(
+        self,
+        lock: u64,
+        ttl_ms: i64,
+        fence: u64,
+        expires_at_ms: i64,
+        window: Window,
+    ) -> Option<Self> {
+        let granted_ms = expires_at_ms - ttl_ms;
+        let now = Window {
+            from_ms: granted_ms,
+            to_ms: granted_ms,
+        };
+        let fits = window.contains(granted_ms) && self.may_be_free(now) && fence > self.last_fence;
+        fits.then(|| {
+            self.with(Holder {
+                lock,
+                fence: Some(fence),
+                ends_ms: (expires_at_ms, expires_at_ms),
+            })
+        })
+    }
+
+    fn extended(self, lock: u64, ttl_ms: i64, expires_at_ms: i64, window: Window) -> Option<Self> {
+        let extended_ms = expires_at_ms - ttl_ms;
+        let now = Window {
+            from_ms: extended_ms,
+            to_ms: extended_ms,
+        };
+        let mut holder = self.held_by(lock)?;
+        let fits = window.contains(extended_ms) && holder.may_be_live(now);
+        holder.ends_ms = (expires_at_ms, expires_at_ms);
+        fits.then(|| self.with(holder))
+    }
+
+    /// What an operation has done that nobody saw, if it has done anything.
+    fn after_unknown(self, call: Call, window: Window) -> Option<Self> {
+        match call {
+            Call::Acquire { lock, ttl_ms } => self.may_be_free(window).then(|| Self {
+                holder: Some(Holder {
+                    lock,
+                    fence: None,
+                    ends_ms: (window.from_ms + ttl_ms, window.to_ms + ttl_ms),
+                }),
+                // At least one number was used.
+                last_fence: self.last_fence + 1,
+            }),
+            Call::Release { lock } => self.held_by(lock).map(|_| self.free()),
+            Call::Extend { lock, ttl_ms } => {
+                let mut holder = self.held_by(lock)?;
+                holder.ends_ms = (window.from_ms + ttl_ms, window.to_ms + ttl_ms);
+                holder.may_be_live(window).then(|| self.with(holder))
+            }
+            Call::ForceRelease => Some(self.free()),
+            Call::IsLocked | Call::LookUpKey | Call::LookUpLock { .. } => Some(self),
+        }
+    }
+
+    /// Whether an operation that can have its outcome now leaves everything as it is.
+    pub fn is_unchanged_by(call: Call, outcome: Outcome) -> bool {
+        match outcome {
+            Outcome::Locked | Outcome::NotFound => true,
+            Outcome::Yes | Outcome::No => !matches!(call, Call::ForceRelease),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Histories in files: two lines for each operation, so that one is known of also if its process is killed.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Call, Moment, Operation, Outcome};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Start {
+        number: u64,
+        key: String,
+        call: Call,
+        at: Moment,
+    },
+    End {
+        number: u64,
+        outcome: Outcome,
+        at: Moment,
+        /// The lock id's number, of an acquisition that did not know it before.
+        lock: Option<u64>,
+    },
+    /// It certainly had no effect.
+    Nothing { number: u64 },
+}
+
+/// What one process records.
+pub struct Recorder {
+    file: Mutex<File>,
+    next: AtomicU64,
+}
+
+impl Recorder {
+    /// Records into a new file.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: Mutex::new(File::create_new(path)?),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// An operation starts. Gives its number.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn start(&self, key: &str, call: Call) -> io::Result<u64> {
+        let number = self.next.fetch_add(1, Relaxed);
+        self.write(&Line::Start {
+            number,
+            key: key.to_owned(),
+            call,
+            at: now(),
+        })?;
+        Ok(number)
+    }
+
+    /// An operation has ended. `None`: it certainly had no effect.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn end(&self, number: u64, outcome: Option<Outcome>) -> io::Result<()> {
+        match outcome {
+            Some(outcome) => self.ended(number, outcome, None),
+            None => self.write(&Line::Nothing { number }),
+        }
+    }
+
+    /// An acquisition has been granted the lock with that number.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn granted(&self, number: u64, lock: u64, outcome: Outcome) -> io::Result<()> {
+        self.ended(number, outcome, Some(lock))
+    }
+
+    fn ended(&self, number: u64, outcome: Outcome, lock: Option<u64>) -> io::Result<()> {
+        let at = now();
+        self.write(&Line::End {
+            number,
+            outcome,
+            at,
+            lock,
+        })
+    }
+
+    fn write(&self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        let mut file = self.file.lock().map_err(|_| io::Error::other("poisoned"))?;
+        file.write_all(text.as_bytes())
+    }
+}
+
+/// What the process `process` has recorded.
+///
+/// # Errors
+/// The file cannot be read, or is none of a recorder's.
+pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
+    let mut operations: HashMap<u64, Operation> = HashMap::new();
+    let mut last = None;
+    for line in BufReader::new(File::open(path)?).lines() {
+        let line = line?;
+        // A process that was killed may have left half a line.
+        let Ok(line) = serde_json::from_str(&line) else {
+            continue;
+        };
+        match line {
+            Line::Start {
+                number,
+                key,
+                call,
+                at,
+            } => {
+                last = last.max(Some(at));
+                let operation = Operation {
+                    process,
+                    key,
+                    call,
+                    start: at,
+                    end: at,
+                    outcome: Outcome::Cut,
+                };
+                operations.insert(number, operation);
+            }
+            Line::End {
+                number,
+                outcome,
+                at,
+                lock,
+            } => {
+                last = last.max(Some(at));
+                if let Some(operation) = operations.get_mut(&number) {
+                    (operation.outcome, operation.end) = (outcome, at);
+                    if let (Some(known), Call::Acquire { lock, .. }) = (lock, &mut operation.call) {
+                        *lock = known;
+                    }
+                }
+            }
+            Line::Nothing { number } => {
+                operations.remove(&number);
+            }
+        }
+    }
+    let mut operations: Vec<_> = operations.into_values().collect();
+    for cut in &mut operations {
+        if let (Outcome::Cut, Some(last)) = (cut.outcome, last) {
+            cut.end = last;
+        }
+    }
+    Ok(operations)
+}
+
+fn now() -> Moment {
+    let order = clock_gettime(ClockId::Monotonic);
+    let micros = order.tv_sec * 1_000_000 + order.tv_nsec / 1000;
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    let wall_ms = wall.map_or(0, |since| since.as_millis());
+    Moment {
+        order_us: micros.unsigned_abs(),
+        wall_ms: i64::try_from(wall_ms).unwrap_or(i64::MAX),
+    }
+}

@@ -1,0 +1,92 @@
+//! A short run, and that it shows what is wrong.
+
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use torture::history::{Call, Outcome};
+use torture::record::{Recorder, read};
+use torture::run::{Trouble, run};
+use torture::worker::Task;
+
+fn task(folder: &Path, run: Duration) -> Task {
+    Task {
+        url: format!("sqlite:{}", folder.join("locks.db").display()),
+        history: folder.to_owned(),
+        register: folder.join("register"),
+        seed: 1,
+        run,
+        loops: 8,
+        keys: 20,
+        waits: true,
+    }
+}
+
+fn worker() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_torture"));
+    command.arg("worker");
+    command
+}
+
+#[test]
+fn what_stopped_and_killed_processes_see_can_be_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let trouble = Trouble {
+        stops: true,
+        kills: true,
+    };
+    let task = task(folder.path(), Duration::from_secs(15));
+    let report = run(worker, folder.path(), &task, 4, trouble).unwrap();
+    assert!(report.violations.is_empty(), "{}", report.violations[0]);
+    assert!(report.stopped > 0 && report.killed > 0, "{report:?}");
+    // Some of those who were stopped wrote when their time was over; others forgot their locks.
+    assert!(report.grants > 100 && report.refused > 0, "{report:?}");
+}
+
+#[test]
+fn a_worker_that_cannot_work_fails_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut task = task(folder.path(), Duration::from_secs(1));
+    task.url = "nonsense:".to_owned();
+    assert!(run(worker, folder.path(), &task, 1, Trouble::default()).is_err());
+}
+
+#[test]
+fn records_tell_of_what_was_not_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("0");
+    let recorder = Recorder::new(&path).unwrap();
+    let ended = recorder.start("a", Call::IsLocked).unwrap();
+    recorder.end(ended, Some(Outcome::Yes)).unwrap();
+    let refused = recorder.start("b", Call::IsLocked).unwrap();
+    recorder.end(refused, None).unwrap();
+    let wait = Call::Acquire { lock: 1, ttl_ms: 5 };
+    let granted = recorder.start("c", wait).unwrap();
+    let outcome = Outcome::Acquired {
+        fence: 1,
+        expires_at_ms: 5,
+    };
+    recorder.granted(granted, 7, outcome).unwrap();
+    recorder.start("d", Call::ForceRelease).unwrap();
+    let mut operations = read(&path, 3).unwrap();
+    operations.sort_by(|one, other| one.key.cmp(&other.key));
+    let seen: Vec<_> = operations
+        .iter()
+        .map(|one| (one.key.as_str(), one.call, one.outcome))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("a", Call::IsLocked, Outcome::Yes),
+            ("c", Call::Acquire { lock: 7, ttl_ms: 5 }, outcome),
+            ("d", Call::ForceRelease, Outcome::Cut),
+        ]
+    );
+    assert!(
+        operations
+            .iter()
+            .all(|one| one.process == 3 && one.start <= one.end)
+    );
+}
