@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::plan::{Names, Plan, lifetime_ms, script};
+use super::names::Names;
+use super::plan::{Plan, lifetime_ms, script};
 use super::record;
 use super::reply::{Reply, malformed};
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
@@ -15,9 +16,14 @@ script!(SCRIPT, "acquire.lua");
 /// What to send.
 ///
 /// # Errors
-/// `InvalidArgument` when the prefix leaves no room for the key.
+/// `InvalidArgument` when the prefix leaves no room for the key, and in a cluster for a lock id that does not fit.
 pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
     let lock_key = names.lock_key(&request.key)?;
+    if !names.fits(&lock_key, &request.lock_id) {
+        return Err(Error::invalid(
+            "lockId is of another shard than the key: in a redis cluster, Backend::prepare makes it fit",
+        ));
+    }
     let fence_key = names.fence_key(&lock_key)?;
     let index_key = names.index_key(&request.lock_id)?;
     let ttl_ms = request.ttl.as_millis();
@@ -84,7 +90,7 @@ mod tests {
     use crate::error::ErrorKind;
     use crate::key::Key;
     use crate::lock_id::LockId;
-    use crate::redis::plan::ClientPrefix;
+    use crate::redis::names::ClientPrefix;
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::plan::{ClientPrefix, Names};
+use super::names::{ClientPrefix, Names};
 use super::tls::RedisTls;
 use super::url;
 use crate::backend::DEFAULT_OPERATION_TIMEOUT;
@@ -172,7 +172,7 @@ impl RedisConfig {
             ));
         }
         check_timeout("connectTimeoutMs", self.connect_timeout)?;
-        self.locks.validate(self.client_prefix())
+        self.locks.validate(self.client_prefix(), false)
     }
 
     pub(super) fn client_prefix(&self) -> ClientPrefix {
@@ -184,9 +184,12 @@ impl RedisConfig {
 }
 
 impl RedisLocks {
-    pub(super) fn validate(&self, prefix: ClientPrefix) -> Result<Names, Error> {
+    pub(super) fn validate(&self, prefix: ClientPrefix, is_cluster: bool) -> Result<Names, Error> {
         check_timeout("operationTimeoutMs", self.operation_timeout)?;
-        Names::new(&self.key_prefix, prefix)
+        match is_cluster {
+            true => Names::in_cluster(&self.key_prefix, prefix),
+            false => Names::new(&self.key_prefix, prefix),
+        }
     }
 }
 

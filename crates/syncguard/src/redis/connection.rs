@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::config::RedisConfig;
 use super::direct::DirectTransport;
-use super::plan::ClientPrefix;
+use super::names::ClientPrefix;
 use crate::error::Error;
 use crate::shared::Shared;
 

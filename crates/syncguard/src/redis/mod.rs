@@ -38,13 +38,17 @@ mod direct;
 mod error;
 pub mod extend;
 pub mod force_release;
+pub mod holder;
 pub mod is_locked;
+mod known;
 mod limited;
 mod link;
 mod listen;
 mod liveness;
+pub mod locate;
 pub mod lookup_key;
 pub mod lookup_lock_id;
+mod names;
 mod pipeline;
 mod plan;
 mod race;
@@ -54,6 +58,8 @@ mod reply;
 mod scripts;
 mod sentinel;
 mod session;
+mod slots;
+mod steps;
 mod stream;
 mod tls;
 mod transport;
@@ -70,14 +76,16 @@ pub use call::Call;
 pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::RedisConnection;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
-pub use plan::{ClientPrefix, KEYS, Names, Plan, Script};
+pub use names::{ClientPrefix, KEYS, Names};
+pub use plan::{Plan, Script};
 pub use reply::Reply;
+pub use slots::key_slot;
 pub use tls::RedisTls;
 pub use transport::Transport;
 
 use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
-    OnSent, Operation, ReleaseOutcome, TimeAuthority, Ttl,
+    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord,
+    Lookup, OnSent, Operation, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
 use crate::key::Key;
@@ -113,8 +121,9 @@ impl RedisBackend {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn on(connection: &RedisConnection, locks: &RedisLocks) -> Result<Self, Error> {
-        let names = locks.validate(connection.client_prefix())?;
-        Ok(Self::with(connection.transport()?, names, locks))
+        let transport = connection.transport()?;
+        let names = locks.validate(connection.client_prefix(), transport.is_cluster())?;
+        Ok(Self::with(transport, names, locks))
     }
 
     /// A backend over any transport, such as the caller's own client.
@@ -126,7 +135,7 @@ impl RedisBackend {
         client_prefix: ClientPrefix,
         locks: &RedisLocks,
     ) -> Result<Self, Error> {
-        let names = locks.validate(client_prefix)?;
+        let names = locks.validate(client_prefix, transport.is_cluster())?;
         Ok(Self::with(transport, names, locks))
     }
 
@@ -137,10 +146,7 @@ impl RedisBackend {
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
             transport: Lease::new(transport),
-            scripts: Arc::new(Scripts {
-                names,
-                cleanup_in_is_locked: locks.cleanup_in_is_locked,
-            }),
+            scripts: Arc::new(Scripts::new(names, locks.cleanup_in_is_locked)),
             operation_timeout: locks.operation_timeout,
             work: Work::default(),
         }
@@ -187,7 +193,7 @@ impl Backend for RedisBackend {
         let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
         // After `not_sent` the caller runs the operation in the ordinary way, which reports what is wrong.
         match (plan, self.transport.get()) {
-            (Ok(plan), Ok(transport)) => transport.send(&plan, call),
+            (Ok(Some(plan)), Ok(transport)) => transport.send(&plan, call),
             _ => {
                 call.not_sent();
                 false
@@ -206,37 +212,55 @@ impl Backend for RedisBackend {
         }
     }
 
+    fn prepare(&self, request: &mut AcquireRequest) {
+        // A key that has no name is refused later.
+        if let Ok(Some(shard)) = self.scripts.names.shard(&request.key) {
+            request.lock_id = request.lock_id.clone().with_first_byte(shard);
+        }
+    }
+
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let plan = acquire::plan(&self.scripts.names, request)?;
-        acquire::outcome(request, &self.run(plan).await?)
+        let plan = self.scripts.acquire(request)?;
+        self.scripts.acquired(request, &self.run(plan).await?)
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let plan = release::plan(&self.scripts.names, lock_id)?;
-        release::outcome(&self.run(plan).await?)
+        let plan = |lock: Option<&str>| release::plan(&self.scripts.names, lock_id, lock);
+        match self.by_lock_id(lock_id, plan).await? {
+            Some(reply) => self.scripts.released(lock_id, &reply),
+            None => Ok(ReleaseOutcome::Absent(Absence::NotFound)),
+        }
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let plan = extend::plan(&self.scripts.names, lock_id, ttl)?;
-        extend::outcome(&self.run(plan).await?)
+        let plan = |lock: Option<&str>| extend::plan(&self.scripts.names, lock_id, lock, ttl);
+        match self.by_lock_id(lock_id, plan).await? {
+            Some(reply) => extend::outcome(&reply),
+            None => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+        }
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let plan = is_locked::plan(&self.scripts.names, key, self.scripts.cleanup_in_is_locked)?;
-        is_locked::outcome(&self.run(plan).await?)
+        self.is_locked_in_steps(key).await
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let plan = match lookup {
-            Lookup::Key(key) => lookup_key::plan(&self.scripts.names, key)?,
-            Lookup::LockId(lock_id) => lookup_lock_id::plan(&self.scripts.names, lock_id)?,
+        let names = &self.scripts.names;
+        let reply = match lookup {
+            Lookup::Key(key) => self.run(lookup_key::plan(names, key)?).await?,
+            Lookup::LockId(lock_id) => {
+                let plan = |lock: Option<&str>| lookup_lock_id::plan(names, lock_id, lock);
+                match self.by_lock_id(lock_id, plan).await? {
+                    Some(reply) => reply,
+                    None => return Ok(None),
+                }
+            }
         };
-        record::outcome(&self.run(plan).await?)
+        record::outcome(&reply)
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let plan = force_release::plan(&self.scripts.names, key)?;
-        force_release::outcome(&self.run(plan).await?)
+        self.force_release_in_steps(key).await
     }
 
     async fn shut_down(&self) {

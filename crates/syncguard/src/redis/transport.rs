@@ -20,6 +20,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs the script and gives the server's reply.
     async fn run(&self, plan: Plan) -> Result<Reply, Error>;
 
+    /// Whether it leads to a Redis Cluster: then the names of each lock share a slot, and scripts touch only the
+    /// keys of their plans.
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
     /// Sends the plan from the calling thread, if that is possible without waiting, and later tells `call` how
     /// that went. Returns whether the plan is buffered: then [`flush`](Self::flush) must follow.
     fn send(&self, plan: &Plan, call: Call) -> bool {
