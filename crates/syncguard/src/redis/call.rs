@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::cluster::Redirect;
 use super::error::{Cause, reply_code, to_error, to_error_hiding};
 use super::pipeline::Answer;
 use super::scripts::Scripts;
@@ -49,7 +50,11 @@ impl Call {
         let is_undone = match &answer {
             Ok(Answer::NoScript) => true,
             Ok(Answer::Reply(reply)) => self.scripts.is_elsewhere(reply),
-            Ok(Answer::Refused(_)) | Err(_) => false,
+            // In a cluster, the ordinary way finds the right node, or the right moment.
+            Ok(Answer::Refused(text)) => {
+                self.scripts.names.is_in_cluster() && Redirect::read(text).is_some()
+            }
+            Err(_) => false,
         };
         if is_undone {
             return self.not_sent();

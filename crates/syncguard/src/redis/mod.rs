@@ -30,6 +30,7 @@
 
 pub mod acquire;
 mod call;
+mod cluster;
 mod config;
 mod connection;
 mod diagnosis;
@@ -49,6 +50,7 @@ pub mod locate;
 pub mod lookup_key;
 pub mod lookup_lock_id;
 mod names;
+mod nat_map;
 mod pipeline;
 mod plan;
 mod race;
@@ -73,10 +75,11 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub use call::Call;
-pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
+pub use config::{RedisCluster, RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::RedisConnection;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
 pub use names::{ClientPrefix, KEYS, Names};
+pub use nat_map::NatMap;
 pub use plan::{Plan, Script};
 pub use reply::Reply;
 pub use slots::key_slot;
@@ -93,7 +96,6 @@ use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
-use direct::DirectTransport;
 use scripts::Scripts;
 
 /// Locks in a Redis server.
@@ -112,8 +114,7 @@ impl RedisBackend {
     /// `InvalidArgument` that names the setting.
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
-        let transport = Arc::new(DirectTransport::new(&config)?);
-        Ok(Self::with(transport, names, &config.locks))
+        Ok(Self::with(transport::to(&config)?, names, &config.locks))
     }
 
     /// A backend on a connection that other backends may share.
