@@ -20,6 +20,8 @@ const NODE: &[&str] = &[
     "cluster-replica-validity-factor 0",
     "cluster-allow-replica-migration no",
     "repl-diskless-sync-delay 0",
+    // A replica that has received nothing is not told of.
+    "repl-ping-replica-period 1",
 ];
 
 /// A running cluster. Its first nodes are the primaries, in the order of their slots, then come their replicas, in the
@@ -65,13 +67,8 @@ impl RedisCluster {
         self.nodes.push(node);
         let new = self.nodes.len() - 1;
         self.meet(new);
-        self.until("all know the new node", |raw| {
-            raw.call(&["CLUSTER", "NODES"])
-                .text()
-                .matches(" connected")
-                .count()
-                >= new
-        });
+        self.until_met();
+        self.until_ok();
         new
     }
 
@@ -166,6 +163,29 @@ impl RedisCluster {
         }
     }
 
+    /// Lets a replica take the place of its primary, which serves `slot`, without a loss.
+    pub(crate) fn fail_over(&self, replica: usize, slot: u16) {
+        let id = self.id(replica);
+        // Its primary takes the wish only of a replica that it knows.
+        self.until("all know that it is a replica", |raw| {
+            let nodes = raw.call(&["CLUSTER", "NODES"]);
+            let mut lines = nodes.text().lines();
+            lines.any(|line| line.starts_with(&id) && line.contains("slave"))
+        });
+        let mut raw = self.nodes[replica].connect();
+        let follows = |raw: &mut Resp| {
+            let role = raw.call(&["ROLE"]);
+            role.list()[3].text() == "connected"
+        };
+        while !follows(&mut raw) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(raw.call(&["CLUSTER", "FAILOVER"]).text(), "OK");
+        self.until("it has taken over", |raw| {
+            self.owner(raw, slot) == Some(replica)
+        });
+    }
+
     /// Waits until each node that runs agrees.
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&mut Resp) -> bool) {
         let start = Instant::now();
@@ -200,12 +220,7 @@ impl RedisCluster {
                 self.meet(index);
             }
         }
-        let count = self.nodes.len();
-        self.until("all nodes know each other", |raw| {
-            let nodes = raw.call(&["CLUSTER", "NODES"]);
-            let nodes = nodes.text();
-            nodes.lines().count() == count && !nodes.contains("handshake")
-        });
+        self.until_met();
         for primary in 0..PRIMARIES {
             let mut raw = self.nodes[Self::replica_of(primary)].connect();
             let made = raw.call(&["CLUSTER", "REPLICATE", &self.id(primary)]);
@@ -223,12 +238,24 @@ impl RedisCluster {
         self.until_ok();
     }
 
+    /// Makes a node known to those before it.
     fn meet(&self, index: usize) {
         let port = self.nodes[index].port().to_string();
-        let met = self.nodes[0]
-            .connect()
-            .call(&["CLUSTER", "MEET", "127.0.0.1", &port]);
-        assert_eq!(met, Answer::Text("OK".to_owned()));
+        for node in &self.nodes[..index] {
+            let met = node
+                .connect()
+                .call(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+            assert_eq!(met, Answer::Text("OK".to_owned()));
+        }
+    }
+
+    fn until_met(&self) {
+        let count = self.nodes.len();
+        self.until("all nodes know each other", |raw| {
+            let nodes = raw.call(&["CLUSTER", "NODES"]);
+            let nodes = nodes.text();
+            nodes.lines().count() == count && !nodes.contains("handshake")
+        });
     }
 }
 

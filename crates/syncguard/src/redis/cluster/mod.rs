@@ -4,6 +4,8 @@
 //! before it runs a script. So the script may be sent again to the node that it names, and nothing else is ever sent
 //! twice. Why no driver does this here: docs/decisions/drivers.md, "Why slots are followed here".
 
+mod feed;
+mod listen;
 mod redirect;
 mod routes;
 mod topology;
@@ -25,7 +27,8 @@ use super::slots;
 use super::transport::Transport;
 use crate::error::Error;
 use crate::random;
-use crate::waiting::wakeups::Watch;
+use crate::waiting::wakeups::{Wakeups, Watch};
+use listen::Subscriptions;
 pub(super) use redirect::Redirect;
 use routes::{Node, Routes};
 
@@ -39,14 +42,17 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(
 /// Runs scripts on the nodes of a cluster.
 pub(super) struct ClusterTransport {
     routes: Arc<Routes>,
+    wakeups: Wakeups,
     operation_timeout: Duration,
 }
 
 impl ClusterTransport {
     /// Does no I/O.
     pub(super) fn new(config: &RedisConfig, set: &RedisCluster) -> Result<Self, Error> {
+        let routes = Routes::new(config, set)?;
         Ok(Self {
-            routes: Routes::new(config, set)?,
+            wakeups: Wakeups::new(Subscriptions(Arc::clone(&routes))),
+            routes,
             operation_timeout: config.locks.operation_timeout,
         })
     }
@@ -102,8 +108,8 @@ impl Transport for ClusterTransport {
         }
     }
 
-    fn watch(&self, _: &str) -> Option<Watch> {
-        None
+    fn watch(&self, lock_key: &str) -> Option<Watch> {
+        Some(self.wakeups.watch(lock_key))
     }
 
     fn trouble(&self) -> Option<Error> {
@@ -200,6 +206,8 @@ impl Trip<'_> {
             }
             Some(Redirect::TryAgain) => {
                 let error = error();
+                // The nodes agree, and the keys are on their way.
+                self.redirects = 0;
                 self.wait(error).await
             }
             Some(Redirect::Down) => {

@@ -31,6 +31,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 pub(super) struct Node {
     /// Where we reach it.
     pub(super) address: Address,
+    pub(super) target: Arc<Target>,
     pub(super) link: Link<Dialer>,
 }
 
@@ -187,7 +188,8 @@ impl Routes {
             let target = Arc::new(self.target.at(&address.0, address.1));
             Arc::new(Node {
                 address: address.clone(),
-                link: Link::new(Dialer(target), self.patience),
+                link: Link::new(Dialer(Arc::clone(&target)), self.patience),
+                target,
             })
         });
         Some(Arc::clone(node))
