@@ -1,10 +1,14 @@
 //! What the nodes of a cluster hold, and which scripts are sent to them.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
-use syncguard::redis::{RedisBackend, RedisConfig, key_slot};
+use async_trait::async_trait;
+use syncguard::redis::{
+    ClientPrefix, Plan, RedisBackend, RedisConfig, RedisLocks, Reply, Transport, key_slot,
+};
 use syncguard::{
-    AcquireRequest, Backend, ErrorKind, ExtendOutcome, LockId, Lookup, ReleaseOutcome, Ttl,
+    AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, LockId, Lookup, ReleaseOutcome, Ttl,
 };
 
 use crate::stage::{backend, backend_with, name_on, names_of, slot_of};
@@ -21,6 +25,7 @@ tests![
     a_lock_id_of_another_shard_is_refused,
     a_prefix_with_a_hash_tag_keeps_all_locks_together,
     a_clients_own_prefix_stands_before_all_keys,
+    a_prefix_that_only_the_client_knows_works,
     an_index_that_leads_elsewhere_frees_nothing,
     forced_releases_and_clean_ups_remove_the_index_too,
     what_is_not_a_lock_is_left_alone,
@@ -250,6 +255,98 @@ async fn a_clients_own_prefix_stands_before_all_keys() {
     acquire(backend.as_ref(), "k").await;
     assert!(backend.force_release(&key("k")).await.unwrap());
     assert!(!exists(&mut raw, &lock));
+}
+
+/// A client that puts a prefix before all keys and follows the slots by itself.
+#[derive(Debug)]
+struct Client(Mutex<Vec<Primary>>);
+
+struct Primary(Resp);
+
+impl std::fmt::Debug for Primary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Primary")
+    }
+}
+
+#[async_trait]
+impl Transport for Client {
+    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
+        let keys: Vec<_> = plan.keys().map(|key| format!("theirs:{key}")).collect();
+        let count = keys.len().to_string();
+        let head = ["EVAL", plan.script().source(), &count];
+        let words: Vec<&str> = head
+            .into_iter()
+            .chain(keys.iter().map(String::as_str))
+            .chain(plan.args())
+            .collect();
+        let owner = RedisCluster::first_owner(key_slot(&keys[0]));
+        Ok(reply(self.0.lock().unwrap()[owner].0.call(&words)))
+    }
+
+    fn is_cluster(&self) -> bool {
+        true
+    }
+}
+
+fn reply(answer: Answer) -> Reply {
+    match answer {
+        Answer::Nil => Reply::Nil,
+        Answer::Int(number) => Reply::Int(number),
+        Answer::Text(text) => Reply::Bulk(text.into_bytes()),
+        Answer::List(items) => Reply::Array(items.into_iter().map(reply).collect()),
+        Answer::Error(words) => panic!("{words}"),
+    }
+}
+
+async fn a_prefix_that_only_the_client_knows_works() {
+    let cluster = RedisCluster::start();
+    let client = || {
+        let client = Client(Mutex::new(
+            primaries(&cluster).into_iter().map(Primary).collect(),
+        ));
+        let locks = RedisLocks {
+            cleanup_in_is_locked: true,
+            ..RedisLocks::default()
+        };
+        RedisBackend::over(Arc::new(client), ClientPrefix::Theirs, &locks).unwrap()
+    };
+    let (ours, same) = (
+        client(),
+        backend_with(&cluster.url(), |config| {
+            config.client_key_prefix = "theirs:".into()
+        }),
+    );
+    for number in 0..5 {
+        let name = number.to_string();
+        let id = acquire(&ours, &name).await.lock_id;
+        assert!(same.is_locked(&key(&name)).await.unwrap());
+        // A client that did not take the lock asks where it is, and is told the name as it is to send it.
+        let theirs = client();
+        assert!(
+            theirs
+                .lookup(&Lookup::LockId(id.clone()))
+                .await
+                .unwrap()
+                .is_some()
+        );
+        let extended = theirs.extend(&id, ttl(60_000)).await.unwrap();
+        assert!(matches!(extended, ExtendOutcome::Extended { .. }));
+        assert_eq!(
+            client().release(&id).await.unwrap(),
+            ReleaseOutcome::Released
+        );
+        assert!(!ours.is_locked(&key(&name)).await.unwrap());
+        acquire(&ours, &name).await;
+        assert!(client().force_release(&key(&name)).await.unwrap());
+    }
+    for raw in &mut primaries(&cluster) {
+        let keys = raw.call(&["KEYS", "*"]);
+        assert!(
+            keys.list().iter().all(|key| key.text().contains(":fence:")),
+            "{keys:?}"
+        );
+    }
 }
 
 async fn an_index_that_leads_elsewhere_frees_nothing() {

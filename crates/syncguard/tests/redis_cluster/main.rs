@@ -9,8 +9,12 @@
     reason = "a test fails by panicking"
 )]
 
+mod answers;
 mod connecting;
 mod failover;
+#[allow(dead_code, reason = "this suite uses its part")]
+#[path = "../redis/fake.rs"]
+mod fake;
 mod layout;
 mod moving;
 mod stage;
@@ -23,6 +27,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::suite::run(&[
+        ("answers", answers::TESTS),
         ("connecting", connecting::TESTS),
         ("failover", failover::TESTS),
         ("layout", layout::TESTS),

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use syncguard::operation::{self, CallOptions};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, Grant, ReleaseOutcome, Ttl};
+use syncguard::operation::{self, CallOptions, Ended};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Error, Grant, Operation, Outcome, ReleaseOutcome, Ttl,
+};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -112,12 +114,12 @@ impl Load {
                     errors.push(error);
                 };
                 let request = AcquireRequest::new(key(&name), Ttl::from_millis(60_000).unwrap());
-                let (call, start) = (CallOptions::default(), Instant::now());
-                let answer = operation::acquire(&backend, request.unwrap(), call, pending()).await;
+                let start = Instant::now();
+                let answer = carry_out(&backend, Operation::Acquire(request.unwrap())).await;
                 assert!(start.elapsed() < longest, "{:?}", start.elapsed());
                 let grant = match answer {
-                    Ok(AcquireOutcome::Acquired(grant)) => grant,
-                    Ok(AcquireOutcome::Locked { .. }) => {
+                    Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant))) => grant,
+                    Ok(_) => {
                         sleep(Duration::from_millis(1)).await;
                         continue;
                     }
@@ -134,12 +136,12 @@ impl Load {
                 let mut is_first = true;
                 loop {
                     let start = Instant::now();
-                    let released =
-                        operation::release(&backend, &grant.lock_id, call, pending()).await;
+                    let release = Operation::Release(grant.lock_id.clone());
+                    let released = carry_out(&backend, release).await;
                     assert!(start.elapsed() < longest, "{:?}", start.elapsed());
                     match released {
-                        Ok(ReleaseOutcome::Released) => break,
-                        Ok(ReleaseOutcome::Absent(_)) => {
+                        Ok(Outcome::Release(ReleaseOutcome::Released)) => break,
+                        Ok(_) => {
                             // After an answer was lost, the lock may have been released by the first try.
                             if is_first {
                                 lost.fetch_add(1, SeqCst);
@@ -174,9 +176,9 @@ impl Load {
     }
 
     /// Ends the load and gives the errors.
-    pub(crate) async fn end(self) -> Ended {
+    pub(crate) async fn end(self) -> Met {
         self.stop.store(true, SeqCst);
-        Ended {
+        Met {
             errors: self.tasks.join_all().await.into_iter().flatten().collect(),
             offences: std::mem::take(&mut *self.witness.offences.lock().unwrap()),
             lost: self.lost.load(SeqCst),
@@ -184,8 +186,31 @@ impl Load {
     }
 }
 
+/// In either of the ways in which operations are carried out: sent by the thread that asks, or run by a task.
+async fn carry_out(backend: &Arc<dyn Backend>, operation: Operation) -> Result<Outcome, Error> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let call = CallOptions::default();
+    if COUNT.fetch_add(1, SeqCst).is_multiple_of(2) {
+        return operation::run(backend, operation, call, pending()).await;
+    }
+    match sent(backend, operation).await {
+        Ended::Done(answer) => answer,
+        Ended::NotSent(operation) => operation::run(backend, operation, call, pending()).await,
+    }
+}
+
+/// Sends it from here, as JavaScript's thread does.
+pub(crate) async fn sent(backend: &Arc<dyn Backend>, operation: Operation) -> Ended {
+    let (sender, ended) = tokio::sync::oneshot::channel();
+    let on_end = |how| assert!(sender.send(how).is_ok());
+    if operation::send(backend, operation, CallOptions::default(), on_end) {
+        backend.flush();
+    }
+    ended.await.unwrap()
+}
+
 /// What a load has met.
-pub(crate) struct Ended {
+pub(crate) struct Met {
     pub(crate) errors: Vec<Error>,
     pub(crate) offences: Vec<String>,
     pub(crate) lost: u64,

@@ -280,6 +280,8 @@ impl Trip<'_> {
         if Instant::now() + pause >= self.until {
             return Err(error);
         }
+        // A little longer than it waits, for the way of the next attempt.
+        self.routes.waits(Instant::now() + 2 * PAUSES[1], &error);
         sleep(pause).await;
         self.pause = (self.pause * 2).min(PAUSES[1]);
         Ok(None)

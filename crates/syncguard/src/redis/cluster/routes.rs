@@ -60,6 +60,8 @@ struct State {
     former: Vec<(Instant, Arc<Node>)>,
     /// For each slot the node that serves it. Empty until that is known.
     owners: Vec<Option<Arc<Node>>>,
+    /// Why a call waits for the cluster, and until when it does.
+    trouble: Option<(Instant, Error)>,
     is_closed: bool,
 }
 
@@ -155,11 +157,18 @@ impl Routes {
         lock(&self.state).nodes.values().cloned().collect()
     }
 
+    /// Notes why a call waits until that time.
+    pub(super) fn waits(&self, until: Instant, trouble: &Error) {
+        lock(&self.state).trouble = Some((until, trouble.clone()));
+    }
+
     /// Why nothing can be sent to some node at this moment, if that is known.
     pub(super) fn trouble(&self) -> Option<Error> {
-        let nodes = self.nodes();
-        let trouble = nodes.iter().find_map(|node| node.link.trouble());
-        trouble.or_else(|| self.finder.trouble())
+        let noted = lock(&self.state).trouble.clone();
+        let noted = noted.filter(|(until, _)| Instant::now() < *until);
+        let noted = noted.map(|(_, trouble)| trouble);
+        let of_a_node = || self.nodes().iter().find_map(|node| node.link.trouble());
+        noted.or_else(of_a_node).or_else(|| self.finder.trouble())
     }
 
     /// Ends all connections for good.

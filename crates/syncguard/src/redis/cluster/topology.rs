@@ -10,6 +10,9 @@ use crate::redis::session::{Step, ask, late, login};
 use crate::redis::slots::SLOTS;
 use crate::redis::stream;
 
+/// The longest answer, in bytes: a few hundred for each range of slots, of which a large cluster has thousands.
+const LONGEST: usize = 16 * 1024 * 1024;
+
 /// A host and a port.
 pub(super) type Address = (String, u16);
 
@@ -28,6 +31,7 @@ pub(super) async fn fetch(target: &Target, host: &str, port: u16) -> Result<Vec<
     let config = target.config();
     let answer = async {
         let mut stream = stream::tcp(host, port, target.tls()).await?;
+        stream.allow(LONGEST);
         let mut steps = login(config);
         let mut slots = cmd("CLUSTER");
         slots.arg("SLOTS");
