@@ -40,6 +40,11 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
         .number(lifetime_ms(ttl_ms)))
 }
 
+/// The name of the lock in a plan, without the client's prefix.
+pub(super) fn lock_key(plan: &Plan) -> Option<&str> {
+    plan.args().nth(3)
+}
+
 /// What the reply means.
 ///
 /// # Errors
@@ -131,7 +136,7 @@ mod tests {
         let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
         let plan = plan(&names, &request()).unwrap();
         assert!(plan.keys().all(|key| key.starts_with("app:s:")));
-        assert_eq!(plan.args().nth(3), Some("s:job:\"1\""));
+        assert_eq!(lock_key(&plan), Some("s:job:\"1\""));
     }
 
     #[test]

@@ -6,16 +6,23 @@
 //! [`RedisBackend::on`] shares one with other backends, and [`RedisBackend::over`] takes any [`Transport`].
 //!
 //! Under names that start with the key prefix, three things are stored: the lock as a JSON object, an index
-//! entry that leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
-//! keys, so the store must be one server, with or without replicas, and not a Redis Cluster.
+//! entry that leads from its lock id to it, and its fence counter, which stays. The store is one server, with or
+//! without replicas, or a Redis Cluster ([`RedisServer::Cluster`]).
+//!
+//! In a cluster, what belongs to a lock is in one slot, and scripts touch only the keys that they are given. So a
+//! release or an extension of a lock that another backend took begins with a look at where the lock is, and a lock
+//! id must fit its key ([`Backend::prepare`]). Calls follow slots that move, and are sent again only when a node has
+//! said that it has not run them. Replication is asynchronous: a primary that fails may take locks and fences with
+//! it that its replica has not got.
 //!
 //! Who waits for a lock hears of its release on a channel with the name of the lock's key (Pub/Sub), over a
-//! second connection, which is there only while somebody waits.
+//! second connection, which is there only while somebody waits; in a cluster, on one to each node with such a lock.
 //!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
 //! `+eval +evalsha +get +set +del +incr +time +ping`; to hear and tell of releases also access to the channels
 //! that start with the prefix, and `+publish +subscribe +unsubscribe`; with a database number also `+select`, with Sentinels
-//! also `+role`.
+//! also `+role`, in a cluster also `+asking +cluster|slots`, and from Redis 7 on `+spublish +ssubscribe +sunsubscribe`
+//! there.
 //!
 //! While the server refuses connections, a call waits for up to a second, in case it is restarting, and then
 //! fails with `ServiceUnavailable`. While the server does not answer, a call fails with `NetworkTimeout` when

@@ -69,9 +69,10 @@ impl Scripts {
     /// The plan of an acquisition. From now on it is known which lock the lock id owns if it owns one.
     pub(super) fn acquire(&self, request: &AcquireRequest) -> Result<Plan, Error> {
         let plan = acquire::plan(&self.names, request)?;
-        if self.names.is_in_cluster() {
-            let lock_key = self.names.lock_key(&request.key)?;
-            self.known.learn(&request.lock_id, &lock_key);
+        if self.names.is_in_cluster()
+            && let Some(lock_key) = acquire::lock_key(&plan)
+        {
+            self.known.learn(&request.lock_id, lock_key);
         }
         Ok(plan)
     }

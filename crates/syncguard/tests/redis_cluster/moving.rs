@@ -9,6 +9,7 @@ use syncguard::{ErrorKind, LockOptions, ReleaseOutcome, lock};
 use crate::stage::{backend, backend_with, name_on, names_in, names_of, pair, slot_of};
 use crate::support::locks::{acquire, key};
 use crate::support::redis_cluster::RedisCluster;
+use crate::support::redis_server::Version;
 use crate::support::suite::tests;
 use crate::witness::Load;
 
@@ -18,6 +19,7 @@ tests![
     a_slot_that_stays_half_moved_is_unavailable,
     without_the_right_to_ask_it_says_so,
     a_slot_that_moves_under_load_loses_nothing,
+    a_slot_that_moves_under_load_loses_nothing_before_version_7,
     a_node_that_joins_gets_locks_and_leaves_again,
 ];
 
@@ -128,7 +130,15 @@ async fn without_the_right_to_ask_it_says_so() {
 }
 
 async fn a_slot_that_moves_under_load_loses_nothing() {
-    let cluster = Arc::new(RedisCluster::start());
+    moves_under_load(RedisCluster::start()).await;
+}
+
+async fn a_slot_that_moves_under_load_loses_nothing_before_version_7() {
+    moves_under_load(RedisCluster::start_with(Version::Oldest, None, &[])).await;
+}
+
+async fn moves_under_load(cluster: RedisCluster) {
+    let cluster = Arc::new(cluster);
     let backends = [backend(&cluster.url()), backend(&cluster.url())];
     let name = name_on(backends[0].as_ref(), 0);
     let slot = slot_of(backends[0].as_ref(), &name);
