@@ -24,6 +24,7 @@ tests![
     what_was_sent_and_not_run_is_run_in_the_ordinary_way,
     an_answer_about_the_slots_that_makes_no_sense_is_told,
     a_name_that_a_node_has_not_is_waited_for,
+    a_slot_that_nobody_serves_yet_is_waited_for,
 ];
 
 const GRANT: &str = "*3\r\n:1\r\n:7\r\n:1700000000000\r\n";
@@ -31,8 +32,8 @@ const GRANT: &str = "*3\r\n:1\r\n:7\r\n:1700000000000\r\n";
 /// What a node was sent, without what stands at the start of a connection.
 type Heard = Arc<Mutex<Vec<String>>>;
 
-/// A node that answers scripts as told and says that the node at `owner` serves all slots. It ends the connection
-/// where it has no answer.
+/// A node that answers scripts as told and says that the node at `owner` serves all slots, or only the first if that
+/// is 0. It ends the connection where it has no answer.
 async fn node<F>(owner: &Arc<AtomicU16>, answer: F) -> (u16, Heard)
 where
     F: Fn(&str) -> Option<String> + Clone + Send + Sync + 'static,
@@ -47,9 +48,12 @@ where
                 let reply = match words[0].as_str() {
                     "PING" => Some("+PONG\r\n".to_owned()),
                     "CLUSTER" => {
-                        let port = owner.load(SeqCst);
+                        let (port, last) = match owner.load(SeqCst) {
+                            0 => (1, 0),
+                            port => (port, 16383),
+                        };
                         Some(format!(
-                            "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$0\r\n\r\n:{port}\r\n$2\r\nid\r\n"
+                            "*1\r\n*3\r\n:0\r\n:{last}\r\n*3\r\n$0\r\n\r\n:{port}\r\n$2\r\nid\r\n"
                         ))
                     }
                     word => {
@@ -230,4 +234,18 @@ async fn a_name_that_a_node_has_not_is_waited_for() {
     .await;
     owner.store(a, SeqCst);
     assert!(!acquire(&to(a)).await.unwrap().is_locked());
+}
+
+async fn a_slot_that_nobody_serves_yet_is_waited_for() {
+    let owner = Arc::new(AtomicU16::new(0));
+    let (a, _) = node(&owner, |_| Some(GRANT.to_owned())).await;
+    let backend = to(a);
+    let error = acquire(&backend).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+    assert!(error.message().contains("no node"), "{error}");
+    assert!(!error.is_outcome_unknown());
+    let waiting = tokio::spawn(async move { acquire(&backend).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    owner.store(a, SeqCst);
+    assert!(!waiting.await.unwrap().unwrap().is_locked());
 }

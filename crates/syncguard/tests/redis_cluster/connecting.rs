@@ -23,6 +23,7 @@ tests![
     addresses_are_translated,
     tls_reaches_all_nodes_by_their_names,
     a_user_with_the_documented_rights_can_do_all,
+    before_version_7_too,
     without_the_right_to_read_the_slots_it_says_so,
     wrong_credentials_say_so,
     scripts_that_were_flushed_are_not_noticed,
@@ -169,6 +170,10 @@ async fn tls_reaches_all_nodes_by_their_names() {
 const LOCKS: &str = "user locks on >secret ~{syncguard:* &{syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +asking +cluster|slots +publish +spublish +subscribe +unsubscribe +ssubscribe +sunsubscribe";
 
 fn users(lines: &[&str]) -> RedisCluster {
+    users_of(Version::Installed, lines)
+}
+
+fn users_of(version: Version, lines: &[&str]) -> RedisCluster {
     let between = [
         "user default off",
         "masteruser admin",
@@ -176,11 +181,23 @@ fn users(lines: &[&str]) -> RedisCluster {
         ADMIN,
     ];
     let settings: Vec<_> = between.iter().chain(lines).copied().collect();
-    RedisCluster::start_with(Version::Installed, None, &settings)
+    RedisCluster::start_with(version, None, &settings)
 }
 
 async fn a_user_with_the_documented_rights_can_do_all() {
-    let cluster = users(&[LOCKS]);
+    can_do_all(users(&[LOCKS])).await;
+}
+
+async fn before_version_7_too() {
+    let line = LOCKS
+        .replace(" +spublish", "")
+        .replace(" +ssubscribe +sunsubscribe", "")
+        // A user had the right to all channels there, unless that was taken away.
+        .replace(" &", " resetchannels &");
+    can_do_all(users_of(Version::Oldest, &[&line])).await;
+}
+
+async fn can_do_all(cluster: RedisCluster) {
     let backend = backend_with(&cluster.url_of(|_| true, "locks:secret@"), |config| {
         config.locks.cleanup_in_is_locked = true;
     });

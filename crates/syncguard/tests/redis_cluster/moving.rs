@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use syncguard::{ErrorKind, LockOptions, ReleaseOutcome, lock};
+use syncguard::{Error, ErrorKind, LockOptions, Lookup, ReleaseOutcome, lock};
 
 use crate::stage::{backend, backend_with, name_on, names_in, names_of, pair, slot_of};
-use crate::support::locks::{acquire, key};
+use crate::support::locks::{acquire, key, try_acquire, ttl};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::Version;
 use crate::support::suite::tests;
@@ -17,6 +17,7 @@ tests![
     locks_move_with_their_slot,
     a_slot_that_is_half_moved_is_waited_for,
     a_slot_that_stays_half_moved_is_unavailable,
+    what_belongs_together_is_never_used_apart,
     without_the_right_to_ask_it_says_so,
     a_slot_that_moves_under_load_loses_nothing,
     a_slot_that_moves_under_load_loses_nothing_before_version_7,
@@ -106,6 +107,66 @@ async fn a_slot_that_stays_half_moved_is_unavailable() {
             .call(&["CLUSTER", "SETSLOT", &slot, "STABLE"]);
     }
     pair(&backend, &name).await.unwrap();
+}
+
+async fn what_belongs_together_is_never_used_apart() {
+    let cluster = RedisCluster::start();
+    let hasty = || {
+        backend_with(&cluster.url(), |config| {
+            config.locks.operation_timeout = Duration::from_millis(400);
+        })
+    };
+    let ours = hasty();
+    let name = name_on(ours.as_ref(), 0);
+    let slot = slot_of(ours.as_ref(), &name);
+    let (port, number) = (cluster.nodes[1].port().to_string(), slot.to_string());
+    let waits = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error}");
+        assert!(error.message().contains("TRYAGAIN"), "{error}");
+    };
+    let mut fence = 0;
+    for moved in 0..3 {
+        let held = acquire(ours.as_ref(), &name).await;
+        assert!(held.fence.get() > fence);
+        fence = held.fence.get();
+        let id = held.lock_id;
+        let mut names = names_of(ours.as_ref(), &name);
+        names[1] = format!("{}{}", &names[1][..names[1].len() - 22], id.as_str());
+        // One of the three is on the other node.
+        let (source, target) = (cluster.id(0), cluster.id(1));
+        let mut at_source = cluster.nodes[0].connect();
+        let mut at_target = cluster.nodes[1].connect();
+        at_target.call(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &source]);
+        at_source.call(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &target]);
+        let gone = at_source.call(&["MIGRATE", "127.0.0.1", &port, &names[moved], "0", "5000"]);
+        assert_eq!(gone.text(), "OK");
+        let stranger = hasty();
+        if moved == 2 {
+            // Whoever releases does not need the counter. Whoever takes the lock does.
+            assert_eq!(ours.release(&id).await.unwrap(), ReleaseOutcome::Released);
+        } else {
+            for backend in [&ours, &stranger] {
+                waits(backend.release(&id).await.unwrap_err());
+                waits(backend.extend(&id, ttl(60_000)).await.unwrap_err());
+                waits(
+                    backend
+                        .lookup(&Lookup::LockId(id.clone()))
+                        .await
+                        .unwrap_err(),
+                );
+                waits(backend.force_release(&key(&name)).await.unwrap_err());
+                assert!(backend.is_locked(&key(&name)).await.unwrap());
+            }
+        }
+        waits(try_acquire(ours.as_ref(), &name).await.unwrap_err());
+        cluster.move_slot(slot, 0, 1, || {});
+        if moved != 2 {
+            assert_eq!(ours.release(&id).await.unwrap(), ReleaseOutcome::Released);
+        }
+        assert!(!stranger.is_locked(&key(&name)).await.unwrap());
+        cluster.move_slot(slot, 1, 0, || {});
+    }
+    assert_eq!(acquire(ours.as_ref(), &name).await.fence.get(), fence + 1);
 }
 
 async fn without_the_right_to_ask_it_says_so() {

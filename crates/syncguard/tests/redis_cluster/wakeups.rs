@@ -1,8 +1,10 @@
 //! Who hears of what in a cluster, also while slots and nodes change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use syncguard::Backend;
+use tokio::time::timeout;
 
 use crate::stage::{backend, name_on, names_in, slot_of, until_it_works};
 use crate::support::locks::{acquire, eventually, key};
@@ -101,7 +103,10 @@ async fn listening_follows_a_failover() {
     let listening = watch(&theirs, &name).await;
     let elsewhere = watch(&theirs, &other).await;
     cluster.nodes[0].kill();
-    soon(listening.freed()).await;
+    // It takes as long as the failover, and a pause.
+    timeout(Duration::from_secs(60), listening.freed())
+        .await
+        .unwrap();
     assert!(elsewhere.is_listening(), "the others are not disturbed");
     until_it_works(&ours, &third).await;
     until_it_works(&ours, &name).await;

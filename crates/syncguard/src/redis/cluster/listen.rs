@@ -21,7 +21,7 @@ use crate::waiting::listener::{Heard, Listen, Listener};
 
 /// The pause before names move to another node after the first disturbance. It doubles while there are more.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens what tells.
 pub(super) struct Subscriptions(pub(super) Arc<Routes>);

@@ -152,7 +152,10 @@ impl Trip<'_> {
             Some(node) => node,
             None => match self.routes.owner(self.slot).await? {
                 Some(node) => node,
-                None => return self.wait(to_error(Cause::NoNode, false)).await,
+                None => {
+                    self.routes.find_soon();
+                    return self.wait(to_error(Cause::NoNode, false)).await;
+                }
             },
         };
         let connection = match node.link.get().await {
