@@ -40,6 +40,7 @@ describe("shared test vectors", () => {
       "hashKey",
       "makeStorageKey",
       "normalize",
+      "redisCluster",
     ]);
     for (const list of Object.values(vectors)) expect(list.length).toBeGreaterThan(4);
   });

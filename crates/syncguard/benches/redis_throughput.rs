@@ -128,7 +128,7 @@ fn bare(port: u16) -> f64 {
         requests.iter().flat_map(|r| encode(&plan(r))).collect()
     };
     let acquires = encode_all(&|request| acquire::plan(&names, request).unwrap());
-    let releases = encode_all(&|request| release::plan(&names, &request.lock_id).unwrap());
+    let releases = encode_all(&|request| release::plan(&names, &request.lock_id, None).unwrap());
     let mut pairs = 0u64;
     let start = Instant::now();
     while start.elapsed() < ROUND {

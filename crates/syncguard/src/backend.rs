@@ -117,7 +117,7 @@ pub struct AcquireRequest {
     /// How long it lasts, from the moment the store grants it.
     pub ttl: Ttl,
     /// The id that will own the lock. The caller generates it, so that it can undo an attempt whose answer is
-    /// lost.
+    /// lost. [`Backend::prepare`] may change it, before anything is sent.
     pub lock_id: LockId,
     /// A label to store with it.
     pub owner: Option<Owner>,
@@ -347,6 +347,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// together where they can. Whoever wraps a backend gives that of the backend inside.
     fn heartbeats_at_once(&self) -> usize {
         64
+    }
+
+    /// Gives `request` a lock id that this store can find again, where not every one will do. It changes nothing in
+    /// a request that was prepared before. The functions in [`operation`](crate::operation) begin with it; whoever
+    /// calls [`acquire`](Self::acquire) directly calls this first. Whoever wraps a backend passes it on.
+    fn prepare(&self, request: &mut AcquireRequest) {
+        let _ = request;
     }
 
     /// Takes the lock if nobody holds it. The fence is counted in the same step, and its limit is

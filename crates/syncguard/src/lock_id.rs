@@ -46,6 +46,29 @@ impl LockId {
         )))
     }
 
+    /// The first of its bytes. In a Redis Cluster it says in which shard the lock is.
+    #[cfg(feature = "redis")]
+    pub(crate) fn first_byte(&self) -> u8 {
+        self.head()[0]
+    }
+
+    /// The same lock id with another first byte.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_first_byte(mut self, byte: u8) -> Self {
+        let [_, second, third] = self.head();
+        // Three bytes make exactly four characters.
+        let _ = URL_SAFE_NO_PAD.encode_slice([byte, second, third], &mut self.0[..4]);
+        self
+    }
+
+    #[cfg(feature = "redis")]
+    fn head(&self) -> [u8; 3] {
+        let mut bytes = [0; 3];
+        // Any four characters of the alphabet are three bytes.
+        let _ = URL_SAFE_NO_PAD.decode_slice(&self.0[..4], &mut bytes);
+        bytes
+    }
+
     /// The 22 characters.
     pub fn as_str(&self) -> &str {
         // All of them are ASCII.
@@ -71,6 +94,22 @@ mod tests {
         assert_eq!(ids.len(), 1000);
         for id in ids {
             assert_eq!(LockId::parse(id.as_str()).unwrap(), id);
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn the_first_byte_can_be_read_and_changed() {
+        let id = LockId::parse("f4-_AAAAAAAAAAAAAAAAAA").unwrap();
+        assert_eq!(id.first_byte(), 0x7f);
+        assert_eq!(id.clone().with_first_byte(0x7f), id);
+        for byte in 0..=255 {
+            let id = LockId::generate().unwrap();
+            let changed = id.clone().with_first_byte(byte);
+            assert_eq!(changed.first_byte(), byte);
+            assert_eq!(changed.as_str()[2..], id.as_str()[2..]);
+            assert_eq!(changed.clone().with_first_byte(id.first_byte()), id);
+            assert_eq!(LockId::parse(changed.as_str()).unwrap(), changed);
         }
     }
 

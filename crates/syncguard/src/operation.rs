@@ -46,6 +46,7 @@ pub async fn acquire(
     cancelled: impl Future<Output = ()>,
 ) -> Result<AcquireOutcome, Error> {
     let _running = backend.work().start()?;
+    backend.prepare(&mut request);
     let wanted = Wanted::of(&mut request);
     let limit = options.limit(backend.as_ref());
     let mut attempt = Attempt::start(backend, request);
@@ -210,6 +211,7 @@ pub fn send(
     let (mut granted, mut wanted, mut extending) = (None, None, None);
     match &mut operation {
         Operation::Acquire(request) => {
+            backend.prepare(request);
             granted = Some((request.lock_id.clone(), request.ttl));
             wanted = Wanted::of(request);
         }

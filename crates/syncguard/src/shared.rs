@@ -9,9 +9,9 @@ use crate::mutex::lock;
 
 /// A connection that is made for the first backend that needs it. It is dropped once all backends have given it
 /// back and no operation runs on it; after that, the next backend makes a new one.
-pub(crate) struct Shared<C>(Mutex<Weak<C>>);
+pub(crate) struct Shared<C: ?Sized>(Mutex<Option<Weak<C>>>);
 
-impl<C> Default for Shared<C> {
+impl<C: ?Sized> Default for Shared<C> {
     fn default() -> Self {
         Self(Mutex::default())
     }
@@ -23,12 +23,22 @@ impl<C> Shared<C> {
         &self,
         make: impl FnOnce() -> Result<C, Error>,
     ) -> Result<Arc<C>, Error> {
+        self.get_or_share(|| make().map(Arc::new))
+    }
+}
+
+impl<C: ?Sized> Shared<C> {
+    /// The same for what is of no one type.
+    pub(crate) fn get_or_share(
+        &self,
+        make: impl FnOnce() -> Result<Arc<C>, Error>,
+    ) -> Result<Arc<C>, Error> {
         let mut current = lock(&self.0);
-        if let Some(shared) = current.upgrade() {
+        if let Some(shared) = current.as_ref().and_then(Weak::upgrade) {
             return Ok(shared);
         }
-        let made = Arc::new(make()?);
-        *current = Arc::downgrade(&made);
+        let made = make()?;
+        *current = Some(Arc::downgrade(&made));
         Ok(made)
     }
 }

@@ -15,6 +15,8 @@ struct Vectors {
     make_storage_key: Vec<StorageKey>,
     format_fence: Vec<FormatFence>,
     normalize: Vec<Normalize>,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    redis_cluster: Vec<RedisCluster>,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +49,22 @@ struct Normalize {
     input: String,
     #[serde(flatten)]
     expected: Expected,
+}
+
+/// Where a lock is in a Redis Cluster.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+struct RedisCluster {
+    key_prefix: String,
+    client_key_prefix: String,
+    key: String,
+    /// The first byte of the lock id, where that is the shard.
+    shard: Option<u8>,
+    lock_id: String,
+    /// Lock, index and fence.
+    keys: [String; 3],
+    slot: u16,
 }
 
 #[derive(Deserialize)]
@@ -166,5 +184,38 @@ fn keys_are_normalised_as_in_the_shared_outputs() {
     for vector in vectors {
         let key = Key::new(&vector.input).map(|key| key.as_str().to_owned());
         vector.expected.check(key, &vector.input);
+    }
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn names_in_a_redis_cluster_are_the_shared_ones() {
+    use syncguard::redis::{ClientPrefix, Names, acquire, key_slot};
+    use syncguard::{AcquireRequest, LockId, Ttl};
+
+    let vectors = vectors().redis_cluster;
+    assert_eq!(vectors.len(), 11);
+    for vector in vectors {
+        let client_prefix = match vector.client_key_prefix.as_str() {
+            "" => ClientPrefix::None,
+            prefix => ClientPrefix::Ours(prefix.to_owned()),
+        };
+        let names = Names::in_cluster(&vector.key_prefix, client_prefix).unwrap();
+        let key = Key::new(&vector.key).unwrap();
+        let mut request = AcquireRequest::new(key, Ttl::DEFAULT).unwrap();
+        request.lock_id = LockId::parse(&vector.lock_id).unwrap();
+        let plan = acquire::plan(&names, &request).unwrap();
+        assert!(plan.keys().eq(&vector.keys), "of {:?}", vector.key);
+        for name in &vector.keys {
+            assert_eq!(key_slot(name), vector.slot, "of {:?}", vector.key);
+        }
+        // With a first byte of another shard, it is refused.
+        if let Some(shard) = vector.shard {
+            let other = if shard < 128 { "__" } else { "AA" };
+            let other = format!("{other}{}", &vector.lock_id[2..]);
+            request.lock_id = LockId::parse(&other).unwrap();
+            let error = acquire::plan(&names, &request).unwrap_err();
+            assert!(error.message().starts_with("lockId"), "{error}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::plan::{Names, Plan, lifetime_ms, script};
+use super::names::Names;
+use super::plan::{Plan, lifetime_ms, script};
 use super::record;
 use super::reply::{Reply, malformed};
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
@@ -15,9 +16,14 @@ script!(SCRIPT, "acquire.lua");
 /// What to send.
 ///
 /// # Errors
-/// `InvalidArgument` when the prefix leaves no room for the key.
+/// `InvalidArgument` when the prefix leaves no room for the key, and in a cluster for a lock id that does not fit.
 pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
     let lock_key = names.lock_key(&request.key)?;
+    if !names.fits(&lock_key, &request.lock_id) {
+        return Err(Error::invalid(
+            "lockId is of another shard than the key: in a redis cluster, Backend::prepare makes it fit",
+        ));
+    }
     let fence_key = names.fence_key(&lock_key)?;
     let index_key = names.index_key(&request.lock_id)?;
     let ttl_ms = request.ttl.as_millis();
@@ -32,6 +38,11 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
         .arg(request.key.as_str())
         .arg(&record::tail(&request.key, request.owner.as_ref()))
         .number(lifetime_ms(ttl_ms)))
+}
+
+/// The name of the lock in a plan, without the client's prefix.
+pub(super) fn lock_key(plan: &Plan) -> Option<&str> {
+    plan.args().nth(3)
 }
 
 /// What the reply means.
@@ -84,7 +95,7 @@ mod tests {
     use crate::error::ErrorKind;
     use crate::key::Key;
     use crate::lock_id::LockId;
-    use crate::redis::plan::ClientPrefix;
+    use crate::redis::names::ClientPrefix;
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
@@ -126,7 +137,7 @@ mod tests {
         let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
         let plan = plan(&names, &request()).unwrap();
         assert!(plan.keys().all(|key| key.starts_with("app:s:")));
-        assert_eq!(plan.args().nth(3), Some("s:job:\"1\""));
+        assert_eq!(lock_key(&plan), Some("s:job:\"1\""));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::error::{Cause, to_error, to_error_hiding};
+use super::cluster::Redirect;
+use super::error::{Cause, reply_code, to_error, to_error_hiding};
 use super::pipeline::Answer;
 use super::scripts::Scripts;
 use crate::backend::{OnSent, Operation, Outcome, Sent};
@@ -46,7 +47,16 @@ impl Call {
 
     /// Ends it with the server's answer.
     pub(super) fn answered(self, answer: Result<Answer, Error>) {
-        if let Ok(Answer::NoScript) = answer {
+        let is_undone = match &answer {
+            Ok(Answer::NoScript) => true,
+            Ok(Answer::Reply(reply)) => self.scripts.is_elsewhere(reply),
+            // In a cluster, the ordinary way finds the right node, or the right moment.
+            Ok(Answer::Refused(text)) => {
+                self.scripts.names.is_in_cluster() && Redirect::read(text).is_some()
+            }
+            Err(_) => false,
+        };
+        if is_undone {
             return self.not_sent();
         }
         let outcome = read(answer, &self.operation, &self.scripts);
@@ -74,7 +84,9 @@ fn read(
     scripts: &Scripts,
 ) -> Result<Outcome, Error> {
     let reply = answer?.reply(|text| match scripts.plan(operation) {
-        Ok(sent) => to_error_hiding(Cause::Reply(text), true, sent.secrets()),
+        Ok(Some(sent)) => to_error_hiding(Cause::Reply(text), true, sent.secrets()),
+        // It is not known any more what the server's words may quote.
+        Ok(None) => to_error(Cause::Reply(reply_code(text).unwrap_or("ERR")), true),
         Err(error) => error,
     });
     scripts.outcome(operation, &reply?)

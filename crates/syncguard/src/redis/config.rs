@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::plan::{ClientPrefix, Names};
+use super::names::{ClientPrefix, Names};
+use super::nat_map::NatMap;
 use super::tls::RedisTls;
 use super::url;
 use crate::backend::DEFAULT_OPERATION_TIMEOUT;
@@ -23,13 +24,13 @@ pub(super) const DEFAULT_SENTINEL_PORT: u16 = 26379;
 pub struct RedisConfig {
     /// Where the server is.
     pub server: RedisServer,
-    /// The number of the database.
+    /// The number of the database. A cluster has only 0.
     pub database: u8,
     /// The ACL user; `None` for the default user.
     pub username: Option<String>,
     /// The password.
     pub password: Option<String>,
-    /// TLS settings; `None` for no TLS. They apply to Sentinels too.
+    /// TLS settings; `None` for no TLS. They apply to Sentinels and to all nodes of a cluster too.
     pub tls: Option<RedisTls>,
     /// What `CLIENT LIST` calls the connection.
     pub connection_name: Option<String>,
@@ -56,6 +57,17 @@ pub enum RedisServer {
     Unix(PathBuf),
     /// Wherever the Sentinels say the primary is.
     Sentinel(RedisSentinel),
+    /// On the nodes of a cluster.
+    Cluster(RedisCluster),
+}
+
+/// A Redis Cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisCluster {
+    /// The hosts and ports of some of its nodes. They are asked for the others.
+    pub nodes: Vec<(String, u16)>,
+    /// Where the nodes are for this process, if not where they say.
+    pub nat_map: Option<NatMap>,
 }
 
 /// A set of Sentinels. `Debug` shows no credentials.
@@ -119,6 +131,8 @@ impl RedisConfig {
     /// - `redis+sentinel://user:password@host:port,host:port/name/db`, with TLS as
     ///   `rediss+sentinel://`; also `redis-sentinel://`. The query may hold `sentinelUsername` and
     ///   `sentinelPassword`.
+    /// - `redis+cluster://user:password@host:port,host:port`, with TLS as `rediss+cluster://`; also
+    ///   `redis-cluster://`
     ///
     /// Queries may hold `db`, `username`, `password`, `connectionName` and `keyPrefix` (of the locks).
     ///
@@ -160,6 +174,17 @@ impl RedisConfig {
                     ));
                 }
             }
+            RedisServer::Cluster(cluster) => {
+                if cluster.nodes.is_empty() {
+                    return Err(Error::invalid("nodes must not be empty"));
+                }
+                for (host, port) in &cluster.nodes {
+                    check_node(host, *port)?;
+                }
+                if self.database != 0 {
+                    return Err(Error::invalid("db must be 0 in a redis cluster"));
+                }
+            }
         }
         if self.username.is_some() && self.password.is_none() {
             return Err(Error::invalid("username is given without a password"));
@@ -172,7 +197,8 @@ impl RedisConfig {
             ));
         }
         check_timeout("connectTimeoutMs", self.connect_timeout)?;
-        self.locks.validate(self.client_prefix())
+        let is_cluster = matches!(self.server, RedisServer::Cluster(_));
+        self.locks.validate(self.client_prefix(), is_cluster)
     }
 
     pub(super) fn client_prefix(&self) -> ClientPrefix {
@@ -184,9 +210,12 @@ impl RedisConfig {
 }
 
 impl RedisLocks {
-    pub(super) fn validate(&self, prefix: ClientPrefix) -> Result<Names, Error> {
+    pub(super) fn validate(&self, prefix: ClientPrefix, is_cluster: bool) -> Result<Names, Error> {
         check_timeout("operationTimeoutMs", self.operation_timeout)?;
-        Names::new(&self.key_prefix, prefix)
+        match is_cluster {
+            true => Names::in_cluster(&self.key_prefix, prefix),
+            false => Names::new(&self.key_prefix, prefix),
+        }
     }
 }
 
@@ -278,6 +307,28 @@ mod tests {
         );
         assert!(refused(|c| c.server = sentinel(&[], "n")).starts_with("sentinels"));
         assert!(refused(|c| c.server = sentinel(&[("h", 1)], "")).starts_with("name"));
+        let cluster = |nodes: &[(&str, u16)]| {
+            RedisServer::Cluster(RedisCluster {
+                nodes: nodes.iter().map(|(h, p)| ((*h).into(), *p)).collect(),
+                nat_map: None,
+            })
+        };
+        assert!(refused(|c| c.server = cluster(&[])).starts_with("nodes"));
+        assert!(refused(|c| c.server = cluster(&[("h", 1), ("", 1)])).starts_with("host"));
+        assert!(
+            refused(|c| {
+                c.server = cluster(&[("h", 1)]);
+                c.database = 1;
+            })
+            .starts_with("db")
+        );
+        assert!(
+            refused(|c| {
+                c.server = cluster(&[("h", 1)]);
+                c.locks.key_prefix = "a}b".into();
+            })
+            .starts_with("keyPrefix")
+        );
         assert!(refused(|c| c.username = Some("u".into())).starts_with("username"));
         assert!(refused(|c| c.connection_name = Some("a b".into())).starts_with("connectionName"));
         assert!(refused(|c| c.connect_timeout = Duration::ZERO).starts_with("connectTimeoutMs"));

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::config::RedisConfig;
-use super::direct::DirectTransport;
-use super::plan::ClientPrefix;
+use super::names::ClientPrefix;
+use super::transport::{self, Transport};
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// A connection to one server. It is made when it is needed, and closed with the last backend that uses it.
+/// A connection to one server, or connections to the nodes of one cluster. They are made when they are needed, and
+/// closed with the last backend that uses them.
 pub struct RedisConnection {
     config: RedisConfig,
-    transport: Shared<DirectTransport>,
+    transport: Shared<dyn Transport>,
 }
 
 impl RedisConnection {
@@ -29,9 +30,8 @@ impl RedisConnection {
         })
     }
 
-    pub(super) fn transport(&self) -> Result<Arc<DirectTransport>, Error> {
-        self.transport
-            .get_or_make(|| DirectTransport::new(&self.config))
+    pub(super) fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
+        self.transport.get_or_share(|| transport::to(&self.config))
     }
 
     pub(super) fn client_prefix(&self) -> ClientPrefix {

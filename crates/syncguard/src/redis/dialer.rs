@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::call::{Call, lost};
-use super::config::RedisConfig;
+use super::config::{RedisConfig, RedisServer};
 use super::error::{Cause, to_error};
 use super::limited::Limited;
 use super::link::{Connection, Dial};
@@ -32,18 +32,18 @@ const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs
 pub(super) struct Dialer(pub(super) Arc<Target>);
 
 /// What to connect to.
+#[derive(Clone)]
 pub(super) struct Target {
     config: RedisConfig,
     tls: Option<TlsContext>,
+    /// Is called when a connection is lost, or silent for so long that it may be.
+    on_trouble: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Dialer {
     /// Does no I/O.
     pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Target {
-            config: config.clone(),
-            tls: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
-        })))
+        Ok(Self(Arc::new(Target::new(config)?)))
     }
 }
 
@@ -58,6 +58,45 @@ impl Dial for Dialer {
 }
 
 impl Target {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
+        Ok(Self {
+            config: config.clone(),
+            tls: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
+            on_trouble: None,
+        })
+    }
+
+    /// Another server, which is reached in the same way.
+    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+        let mut other = self.clone();
+        other.config.server = RedisServer::Tcp {
+            host: host.to_owned(),
+            port,
+        };
+        other
+    }
+
+    /// Calls `on_trouble` when a connection is lost, or silent for so long that it may be.
+    pub(super) fn with_trouble(mut self, on_trouble: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_trouble = Some(Arc::new(on_trouble));
+        self
+    }
+
+    pub(super) fn config(&self) -> &RedisConfig {
+        &self.config
+    }
+
+    pub(super) fn tls(&self) -> Option<&TlsContext> {
+        self.tls.as_ref()
+    }
+
+    fn trouble(&self) {
+        if let Some(on_trouble) = &self.on_trouble {
+            on_trouble();
+        }
+    }
+
     /// A stream that is ready for scripts. When none is to be had for a while, another attempt runs
     /// beside the first: packets may be lost for one connection and not for the next.
     pub(super) async fn open(&self) -> Result<Limited, Error> {
@@ -94,9 +133,11 @@ impl ScriptConnection {
         let login = login.into_iter().flatten().cloned().collect();
         let pipeline = Arc::new(Pipeline::new(stream, login));
         let reader = End(Arc::clone(&pipeline));
+        let at = Arc::clone(&target);
         tokio::spawn(async move {
             let reason = reader.0.read().await;
             reader.0.end(&reason);
+            at.trouble();
         });
         let watched = Arc::clone(&pipeline);
         let limit = config.locks.operation_timeout;
@@ -115,6 +156,28 @@ impl ScriptConnection {
     /// Runs a script, for a task.
     pub(super) async fn run(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
         ask(&self.pipeline, |out| plan.write(form, out)).await
+    }
+
+    /// Runs a script in a slot that is about to move to this node: right after `ASKING`, whose answer is the first.
+    pub(super) async fn run_asking(
+        &self,
+        form: Form,
+        plan: &Plan,
+    ) -> Result<(Answer, Answer), Error> {
+        let asking = cmd("ASKING").get_packed_command();
+        let (first_sender, first) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
+        let first_call = Some((&*asking, Waiting::Task(first_sender)));
+        let write = |out: &mut Vec<u8>| plan.write(form, out);
+        if self
+            .pipeline
+            .calls(first_call, write, Waiting::Task(sender))
+            .is_err()
+        {
+            return Err(to_error(Cause::Closed, false));
+        }
+        let first = first.await.unwrap_or_else(|_| Err(lost()))?;
+        Ok((first, answer.await.unwrap_or_else(|_| Err(lost()))?))
     }
 
     /// Runs a script, for nobody who waits: see [`Transport::send`](super::Transport::send).
@@ -186,6 +249,7 @@ async fn is_alive(
     if let Ok(answer) = timeout(suspicion, &mut answer).await {
         return answer.is_ok();
     }
+    target.trouble();
     let beside = async {
         match target.open().await {
             // A server that was stopped goes on with both.

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
 /// How long calls wait, at most, while the server refuses connections, because it may be restarting.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs scripts over one connection, which is made when it is needed.
 pub(super) struct DirectTransport {

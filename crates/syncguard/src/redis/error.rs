@@ -27,6 +27,10 @@ pub enum Cause<'a> {
     ConnectTimeout,
     /// No Sentinel could be asked, or none knows a primary.
     NoPrimary,
+    /// No node of the cluster serves the slot.
+    NoNode,
+    /// The nodes of the cluster send a call from one to another, and none takes it.
+    Unsettled,
     /// The connection ended.
     Closed,
     /// No answer came in time.
@@ -75,6 +79,16 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
             ServiceUnavailable,
             "no redis sentinel knows a primary that can be reached",
             true,
+        ),
+        Cause::NoNode => (
+            ServiceUnavailable,
+            "no node of the redis cluster serves the locks with this key",
+            false,
+        ),
+        Cause::Unsettled => (
+            ServiceUnavailable,
+            "the nodes of the redis cluster do not agree which of them serves the locks with this key",
+            false,
         ),
         Cause::Closed => (
             ServiceUnavailable,
@@ -225,7 +239,7 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
         ),
         "MOVED" | "ASK" | "CROSSSLOT" => (
             InvalidArgument,
-            "the server is a node of a redis cluster, which is not supported",
+            "the server is a node of a redis cluster: use redis+cluster:// instead of redis://",
         ),
         "READONLY" => (
             ServiceUnavailable,
@@ -242,6 +256,10 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
         "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "UNBLOCKED" => {
             (ServiceUnavailable, "the server cannot serve now")
         }
+        _ if text.starts_with("ERR This instance has cluster support disabled") => (
+            InvalidArgument,
+            "the server is not a node of a redis cluster: use redis:// instead of redis+cluster://",
+        ),
         "NOSCRIPT" => (
             Internal,
             "the server does not keep the scripts that it is sent",

@@ -1,6 +1,7 @@
 //! Makes a lock end later.
 
-use super::plan::{Names, Plan, lifetime_ms, script};
+use super::names::Names;
+use super::plan::{Plan, lifetime_ms, script};
 use super::reply::{Reply, malformed};
 use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
@@ -9,14 +10,20 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "extend.lua");
 
-/// What to send.
+/// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room.
-pub fn plan(names: &Names, lock_id: &LockId, ttl: Ttl) -> Result<Plan, Error> {
+pub fn plan(
+    names: &Names,
+    lock_id: &LockId,
+    lock_key: Option<&str>,
+    ttl: Ttl,
+) -> Result<Plan, Error> {
     let index_key = names.index_key(lock_id)?;
     Ok(Plan::new(&SCRIPT)
         .key(names, &index_key)
+        .keys_of(names, lock_key)
         .arg(lock_id.as_str())
         .number(TIME_TOLERANCE_MS)
         .number(ttl.as_millis())
@@ -54,13 +61,13 @@ fn extended(items: &[Reply]) -> Option<ExtendOutcome> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::redis::plan::ClientPrefix;
+    use crate::redis::names::ClientPrefix;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
         let names = Names::new("s", ClientPrefix::Theirs).unwrap();
-        let plan = plan(&names, &id, Ttl::from_millis(500).unwrap()).unwrap();
+        let plan = plan(&names, &id, None, Ttl::from_millis(500).unwrap()).unwrap();
         assert!(plan.keys().eq(["s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
         assert!(plan.args().eq([
             "AAAAAAAAAAAAAAAAAAAAAA",

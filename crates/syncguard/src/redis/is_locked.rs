@@ -1,6 +1,7 @@
 //! Whether somebody holds a key.
 
-use super::plan::{Names, Plan, script};
+use super::names::Names;
+use super::plan::{Plan, script};
 use super::reply::{Reply, malformed};
 use crate::error::Error;
 use crate::key::Key;
@@ -8,15 +9,18 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "is_locked.lua");
 
-/// What to send. With `cleanup`, a lock that expired more than two seconds ago is removed.
+/// What to send. With `cleanup`, a lock that expired more than two seconds ago is removed; in a cluster, `holder` is
+/// the lock id of that lock, else `None`.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key.
-pub fn plan(names: &Names, key: &Key, cleanup: bool) -> Result<Plan, Error> {
+pub fn plan(names: &Names, key: &Key, cleanup: bool, holder: Option<&str>) -> Result<Plan, Error> {
     let lock_key = names.lock_key(key)?;
+    let index_key = names.index_key_beside(&lock_key, holder)?;
     Ok(Plan::new(&SCRIPT)
         .key(names, &lock_key)
-        .arg(names.key_prefix())
+        .keys_of(names, index_key.as_deref())
+        .arg(names.start_of(&lock_key))
         .number(TIME_TOLERANCE_MS)
         .arg(if cleanup { "true" } else { "false" })
         .bare(names, &lock_key))
@@ -38,16 +42,16 @@ pub fn outcome(reply: &Reply) -> Result<bool, Error> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::redis::plan::ClientPrefix;
+    use crate::redis::names::ClientPrefix;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let names = Names::new("s", ClientPrefix::None).unwrap();
         let key = Key::new("k").unwrap();
-        let plain = plan(&names, &key, false).unwrap();
+        let plain = plan(&names, &key, false, None).unwrap();
         assert!(plain.keys().eq(["s:k"]));
         assert!(plain.args().eq(["s", "1000", "false"]));
-        let cleaning = plan(&names, &key, true).unwrap();
+        let cleaning = plan(&names, &key, true, None).unwrap();
         assert_eq!(cleaning.args().nth(2), Some("true"));
     }
 

@@ -17,8 +17,8 @@ const LIMIT: usize = 1024 * 1024;
 
 /// The error of a read past the limit.
 #[derive(Debug, thiserror::Error)]
-#[error("a reply is longer than {LIMIT} bytes")]
-pub(super) struct TooLong;
+#[error("a reply is longer than {0} bytes")]
+pub(super) struct TooLong(usize);
 
 /// A stream of replies.
 pub(super) struct Limited {
@@ -26,6 +26,7 @@ pub(super) struct Limited {
     endpoint: Endpoint,
     /// Bytes read since the last complete reply.
     read: usize,
+    limit: usize,
 }
 
 impl Limited {
@@ -34,12 +35,18 @@ impl Limited {
             stream,
             endpoint,
             read: 0,
+            limit: LIMIT,
         }
     }
 
     /// What it is connected to.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Lets replies be as long as that, in bytes.
+    pub(super) fn allow(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Starts counting anew; to be called after each reply.
@@ -61,8 +68,8 @@ impl AsyncRead for Limited {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         self.read += bytes;
-        if self.read > LIMIT {
-            return Poll::Ready(Err(io::Error::other(TooLong)));
+        if self.read > self.limit {
+            return Poll::Ready(Err(io::Error::other(TooLong(self.limit))));
         }
         Poll::Ready(Ok(()))
     }

@@ -106,7 +106,7 @@ async fn serve(
 }
 
 /// What a message of the server means (Redis' documentation, "Pub/Sub", "Format of pushed messages").
-fn read(value: Value) -> Result<Heard, Error> {
+pub(super) fn read(value: Value) -> Result<Heard, Error> {
     let items = match value {
         Value::Array(items) => items,
         // Its words may name a channel, and so a key.
@@ -123,8 +123,10 @@ fn read(value: Value) -> Result<Heard, Error> {
     });
     let (kind, name) = (texts.next().flatten(), texts.next().flatten());
     match (kind.as_deref(), name) {
-        (Some("subscribe"), Some(name)) => Ok(Heard::Listening(name)),
-        (Some("message"), Some(name)) => Ok(Heard::Freed(name)),
+        (Some("subscribe" | "ssubscribe"), Some(name)) => Ok(Heard::Listening(name)),
+        (Some("message" | "smessage"), Some(name)) => Ok(Heard::Freed(name)),
+        // Also unasked, when the slot moves to another node.
+        (Some("sunsubscribe"), Some(name)) => Ok(Heard::Deaf(name)),
         (Some("unsubscribe" | "pong"), _) => Ok(Heard::Alive),
         _ => Err(to_error(Cause::Unreadable, false)),
     }
@@ -149,6 +151,15 @@ mod tests {
             Heard::Listening("s:k".into())
         );
         assert_eq!(heard(&["unsubscribe", "s:k", "0"]), Heard::Alive);
+        assert_eq!(heard(&["smessage", "s:k", ""]), Heard::Freed("s:k".into()));
+        assert_eq!(
+            heard(&["ssubscribe", "s:k", "1"]),
+            Heard::Listening("s:k".into())
+        );
+        assert_eq!(
+            heard(&["sunsubscribe", "s:k", "0"]),
+            Heard::Deaf("s:k".into())
+        );
         assert_eq!(heard(&["pong", ""]), Heard::Alive);
         assert_eq!(
             read(Value::SimpleString("PONG".into())).unwrap(),

@@ -1,6 +1,7 @@
 //! The live lock on a key.
 
-use super::plan::{Names, Plan, script};
+use super::names::Names;
+use super::plan::{Plan, script};
 use crate::error::Error;
 use crate::key::Key;
 use crate::time::TIME_TOLERANCE_MS;
@@ -20,7 +21,7 @@ pub fn plan(names: &Names, key: &Key) -> Result<Plan, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::plan::ClientPrefix;
+    use crate::redis::names::ClientPrefix;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {

@@ -1,15 +1,25 @@
 -- The live lock that lockId owns.
--- KEYS  index
+-- KEYS  index, (in a cluster: lock)
 -- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
--- reply {the stored JSON, the server's time in ms}, or nil
+-- reply {the stored JSON, the server's time in ms}, or nil;
+--       -4 because the index leads to another lock than the one that was given
 local call = redis.call
 local lock_key = call('GET', KEYS[1])
 if not lock_key then
   return false
 end
+if KEYS[2] then
+  -- In a cluster, a script touches only what it was given.
+  local client_prefix = string.sub(KEYS[1], 1, #KEYS[1] - #(ARGV[3] or KEYS[1]))
+  if lock_key ~= KEYS[2] and client_prefix .. lock_key ~= KEYS[2] then
+    return -4
+  end
+  lock_key = KEYS[2]
+end
 local stored = call('GET', lock_key)
 -- A library that does not know its client's prefix writes index entries whose lock name lacks it.
-if ARGV[3] and #ARGV[3] < #KEYS[1] and not (stored and string.find(stored, ARGV[1], 1, true)) then
+if not KEYS[2] and ARGV[3] and #ARGV[3] < #KEYS[1]
+    and not (stored and string.find(stored, ARGV[1], 1, true)) then
   stored = call('GET', string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[3]) .. lock_key)
 end
 if not stored then

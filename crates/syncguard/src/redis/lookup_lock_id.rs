@@ -1,20 +1,23 @@
 //! The live lock that a lock id owns.
 
-use super::plan::{Names, Plan, script};
+use super::names::Names;
+use super::plan::{Plan, script};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "lookup_lock_id.lua");
 
-/// What to send. [`record::outcome`](super::record::outcome) reads the reply.
+/// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
+/// [`record::outcome`](super::record::outcome) reads the reply.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room.
-pub fn plan(names: &Names, lock_id: &LockId) -> Result<Plan, Error> {
+pub fn plan(names: &Names, lock_id: &LockId, lock_key: Option<&str>) -> Result<Plan, Error> {
     let index_key = names.index_key(lock_id)?;
     Ok(Plan::new(&SCRIPT)
         .key(names, &index_key)
+        .keys_of(names, lock_key)
         .arg(lock_id.as_str())
         .number(TIME_TOLERANCE_MS)
         .bare(names, &index_key))
@@ -23,13 +26,13 @@ pub fn plan(names: &Names, lock_id: &LockId) -> Result<Plan, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::plan::ClientPrefix;
+    use crate::redis::names::ClientPrefix;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let names = Names::new("s", ClientPrefix::None).unwrap();
         let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
-        let plan = plan(&names, &id).unwrap();
+        let plan = plan(&names, &id, None).unwrap();
         assert!(plan.keys().eq(["s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
         assert!(plan.args().eq(["AAAAAAAAAAAAAAAAAAAAAA", "1000"]));
     }

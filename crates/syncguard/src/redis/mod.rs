@@ -8,16 +8,23 @@
 //! `RedisBackend::over_redis_rs`.
 //!
 //! Under names that start with the key prefix, three things are stored: the lock as a JSON object, an index
-//! entry that leads from its lock id to it, and its fence counter, which stays. The scripts compute names of
-//! keys, so the store must be one server, with or without replicas, and not a Redis Cluster.
+//! entry that leads from its lock id to it, and its fence counter, which stays. The store is one server, with or
+//! without replicas, or a Redis Cluster ([`RedisServer::Cluster`]).
+//!
+//! In a cluster, what belongs to a lock is in one slot, and scripts touch only the keys that they are given. So a
+//! release or an extension of a lock that another backend took begins with a look at where the lock is, and a lock
+//! id must fit its key ([`Backend::prepare`]). Calls follow slots that move, and are sent again only when a node has
+//! said that it has not run them. Replication is asynchronous: a primary that fails may take locks and fences with
+//! it that its replica has not got.
 //!
 //! Who waits for a lock hears of its release on a channel with the name of the lock's key (Pub/Sub), over a
-//! second connection, which is there only while somebody waits.
+//! second connection, which is there only while somebody waits; in a cluster, on one to each node with such a lock.
 //!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
 //! `+eval +evalsha +get +set +del +incr +time +ping`; to hear and tell of releases also access to the channels
 //! that start with the prefix, and `+publish +subscribe +unsubscribe`; with a database number also `+select`, with Sentinels
-//! also `+role`.
+//! also `+role`, in a cluster also `+asking +cluster|slots`, and from Redis 7 on `+spublish +ssubscribe +sunsubscribe`
+//! there.
 //!
 //! While the server refuses connections, a call waits for up to a second, in case it is restarting, and then
 //! fails with `ServiceUnavailable`. While the server does not answer, a call fails with `NetworkTimeout` when
@@ -34,6 +41,7 @@ pub mod acquire;
 mod call;
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 mod clients;
+mod cluster;
 mod config;
 mod connection;
 mod diagnosis;
@@ -42,13 +50,18 @@ mod direct;
 mod error;
 pub mod extend;
 pub mod force_release;
+pub mod holder;
 pub mod is_locked;
+mod known;
 mod limited;
 mod link;
 mod listen;
 mod liveness;
+pub mod locate;
 pub mod lookup_key;
 pub mod lookup_lock_id;
+mod names;
+mod nat_map;
 mod pipeline;
 mod plan;
 mod race;
@@ -58,6 +71,8 @@ mod reply;
 mod scripts;
 mod sentinel;
 mod session;
+mod slots;
+mod steps;
 mod stream;
 mod tls;
 mod transport;
@@ -71,17 +86,20 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub use call::Call;
-pub use config::{RedisConfig, RedisLocks, RedisSentinel, RedisServer};
+pub use config::{RedisCluster, RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::RedisConnection;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
-pub use plan::{ClientPrefix, KEYS, Names, Plan, Script};
+pub use names::{ClientPrefix, KEYS, Names};
+pub use nat_map::NatMap;
+pub use plan::{Plan, Script};
 pub use reply::Reply;
+pub use slots::key_slot;
 pub use tls::RedisTls;
 pub use transport::Transport;
 
 use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
-    OnSent, Operation, ReleaseOutcome, TimeAuthority, Ttl,
+    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord,
+    Lookup, OnSent, Operation, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
 use crate::key::Key;
@@ -89,7 +107,6 @@ use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
-use direct::DirectTransport;
 use scripts::Scripts;
 
 /// Locks in a Redis server.
@@ -108,8 +125,7 @@ impl RedisBackend {
     /// `InvalidArgument` that names the setting.
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
-        let transport = Arc::new(DirectTransport::new(&config)?);
-        Ok(Self::with(transport, names, &config.locks))
+        Ok(Self::with(transport::to(&config)?, names, &config.locks))
     }
 
     /// A backend on a connection that other backends may share.
@@ -117,8 +133,9 @@ impl RedisBackend {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn on(connection: &RedisConnection, locks: &RedisLocks) -> Result<Self, Error> {
-        let names = locks.validate(connection.client_prefix())?;
-        Ok(Self::with(connection.transport()?, names, locks))
+        let transport = connection.transport()?;
+        let names = locks.validate(connection.client_prefix(), transport.is_cluster())?;
+        Ok(Self::with(transport, names, locks))
     }
 
     /// A backend over any transport, such as the caller's own client.
@@ -130,7 +147,7 @@ impl RedisBackend {
         client_prefix: ClientPrefix,
         locks: &RedisLocks,
     ) -> Result<Self, Error> {
-        let names = locks.validate(client_prefix)?;
+        let names = locks.validate(client_prefix, transport.is_cluster())?;
         Ok(Self::with(transport, names, locks))
     }
 
@@ -141,10 +158,7 @@ impl RedisBackend {
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
             transport: Lease::new(transport),
-            scripts: Arc::new(Scripts {
-                names,
-                cleanup_in_is_locked: locks.cleanup_in_is_locked,
-            }),
+            scripts: Arc::new(Scripts::new(names, locks.cleanup_in_is_locked)),
             operation_timeout: locks.operation_timeout,
             work: Work::default(),
         }
@@ -191,7 +205,7 @@ impl Backend for RedisBackend {
         let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
         // After `not_sent` the caller runs the operation in the ordinary way, which reports what is wrong.
         match (plan, self.transport.get()) {
-            (Ok(plan), Ok(transport)) => transport.send(&plan, call),
+            (Ok(Some(plan)), Ok(transport)) => transport.send(&plan, call),
             _ => {
                 call.not_sent();
                 false
@@ -210,37 +224,55 @@ impl Backend for RedisBackend {
         }
     }
 
+    fn prepare(&self, request: &mut AcquireRequest) {
+        // A key that has no name is refused later.
+        if let Ok(Some(shard)) = self.scripts.names.shard(&request.key) {
+            request.lock_id = request.lock_id.clone().with_first_byte(shard);
+        }
+    }
+
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let plan = acquire::plan(&self.scripts.names, request)?;
-        acquire::outcome(request, &self.run(plan).await?)
+        let plan = self.scripts.acquire(request)?;
+        self.scripts.acquired(request, &self.run(plan).await?)
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let plan = release::plan(&self.scripts.names, lock_id)?;
-        release::outcome(&self.run(plan).await?)
+        let plan = |lock: Option<&str>| release::plan(&self.scripts.names, lock_id, lock);
+        match self.by_lock_id(lock_id, plan).await? {
+            Some(reply) => self.scripts.released(lock_id, &reply),
+            None => Ok(ReleaseOutcome::Absent(Absence::NotFound)),
+        }
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let plan = extend::plan(&self.scripts.names, lock_id, ttl)?;
-        extend::outcome(&self.run(plan).await?)
+        let plan = |lock: Option<&str>| extend::plan(&self.scripts.names, lock_id, lock, ttl);
+        match self.by_lock_id(lock_id, plan).await? {
+            Some(reply) => extend::outcome(&reply),
+            None => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+        }
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let plan = is_locked::plan(&self.scripts.names, key, self.scripts.cleanup_in_is_locked)?;
-        is_locked::outcome(&self.run(plan).await?)
+        self.is_locked_in_steps(key).await
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let plan = match lookup {
-            Lookup::Key(key) => lookup_key::plan(&self.scripts.names, key)?,
-            Lookup::LockId(lock_id) => lookup_lock_id::plan(&self.scripts.names, lock_id)?,
+        let names = &self.scripts.names;
+        let reply = match lookup {
+            Lookup::Key(key) => self.run(lookup_key::plan(names, key)?).await?,
+            Lookup::LockId(lock_id) => {
+                let plan = |lock: Option<&str>| lookup_lock_id::plan(names, lock_id, lock);
+                match self.by_lock_id(lock_id, plan).await? {
+                    Some(reply) => reply,
+                    None => return Ok(None),
+                }
+            }
         };
-        record::outcome(&self.run(plan).await?)
+        record::outcome(&reply)
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let plan = force_release::plan(&self.scripts.names, key)?;
-        force_release::outcome(&self.run(plan).await?)
+        self.force_release_in_steps(key).await
     }
 
     async fn shut_down(&self) {

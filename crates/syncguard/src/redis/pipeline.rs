@@ -126,10 +126,25 @@ impl Pipeline {
         write: impl FnOnce(&mut Vec<u8>),
         waiting: Waiting,
     ) -> Result<bool, Box<Waiting>> {
+        self.calls(None, write, waiting)
+    }
+
+    /// [`call`](Self::call) with another one right before it, whose bytes and whose waiter are `first`.
+    pub(super) fn calls(
+        &self,
+        first: Option<(&[u8], Waiting)>,
+        write: impl FnOnce(&mut Vec<u8>),
+        waiting: Waiting,
+    ) -> Result<bool, Box<Waiting>> {
         let mut state = self.lock();
         let Some(state) = state.as_mut().filter(|state| !state.is_retired) else {
             return Err(Box::new(waiting));
         };
+        if let Some((bytes, waiting)) = first {
+            state.unwritten.extend_from_slice(bytes);
+            state.wait(waiting);
+            self.liveness.sent();
+        }
         write(&mut state.unwritten);
         let is_task = match &waiting {
             Waiting::Task(_) => true,
@@ -138,7 +153,7 @@ impl Pipeline {
                 false
             }
         };
-        state.waiting.push_back(waiting);
+        state.wait(waiting);
         self.liveness.sent();
         let is_kept = state.write_or_keep();
         if is_kept && is_task {
@@ -253,10 +268,14 @@ impl Pipeline {
 }
 
 impl State {
+    fn wait(&mut self, waiting: Waiting) {
+        self.waiting.push_back(waiting);
+        self.kept += 1;
+    }
+
     /// Writes a call at once that is alone, or when as much is kept as is on its way: then the server has
     /// something to do while the next come. Else what comes together goes out together.
     fn write_or_keep(&mut self) -> bool {
-        self.kept += 1;
         let on_their_way = self.on_their_way();
         if on_their_way > 0 && self.kept < on_their_way.max(FEW) {
             return true;

@@ -5,18 +5,8 @@ use std::sync::LazyLock;
 
 use sha1::{Digest, Sha1};
 
-use crate::error::Error;
-use crate::key::{Key, KeySpace};
-use crate::lock_id::LockId;
+use super::names::{ClientPrefix, Names};
 use crate::time::TIME_TOLERANCE_MS;
-
-/// The longest name of a Redis key, and how much of it is left free (docs/format.md, "Storage keys").
-/// Each backend has its own prefix.
-pub const KEYS: KeySpace<'static> = KeySpace {
-    prefix: "",
-    limit_bytes: 1000,
-    reserve_bytes: 26,
-};
 
 /// A Lua script that runs atomically in the server.
 pub struct Script {
@@ -102,11 +92,19 @@ impl Plan {
 
     /// Adds a key. They come before the arguments.
     pub(super) fn key(mut self, names: &Names, name: &str) -> Self {
-        if let ClientPrefix::Ours(prefix) = &names.client_prefix {
+        if let ClientPrefix::Ours(prefix) = names.client_prefix() {
             self.text.push_str(prefix);
         }
         self.keys += 1;
         self.arg(name)
+    }
+
+    /// Adds a key that only a cluster must be told.
+    pub(super) fn keys_of(self, names: &Names, name: Option<&str>) -> Self {
+        match name {
+            Some(name) => self.key(names, name),
+            None => self,
+        }
     }
 
     /// Adds an argument.
@@ -124,7 +122,7 @@ impl Plan {
     /// Adds `name` as an argument from which a script finds out the client's prefix; nothing if it is known
     /// that there is none.
     pub(super) fn bare(self, names: &Names, name: &str) -> Self {
-        match names.client_prefix {
+        match names.client_prefix() {
             ClientPrefix::None => self,
             ClientPrefix::Ours(_) | ClientPrefix::Theirs => self.arg(name),
         }
@@ -193,83 +191,6 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// A prefix that belongs to the client and not to the locks, such as ioredis' option `keyPrefix`:
-/// it stands before every key that is sent, and before no argument.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum ClientPrefix {
-    /// There is none.
-    #[default]
-    None,
-    /// This one; it is put before the keys here.
-    Ours(String),
-    /// The client that sends the keys puts it there; it is not known here, and may be empty.
-    Theirs,
-}
-
-/// Under which names locks are kept.
-#[derive(Debug, Clone)]
-pub struct Names {
-    key_prefix: String,
-    client_prefix: ClientPrefix,
-}
-
-impl Names {
-    /// Names that start with `key_prefix` and a colon.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a prefix that is too long, or with which the removal of locks could
-    /// meet a fence counter.
-    pub fn new(key_prefix: &str, client_prefix: ClientPrefix) -> Result<Self, Error> {
-        let bare = key_prefix.trim_end_matches(':');
-        if key_prefix.contains("fence:") || bare.ends_with("fence") {
-            return Err(Error::invalid(
-                "keyPrefix must not contain \"fence:\" or end in \"fence\": fence counters are kept there",
-            ));
-        }
-        let names = Self {
-            key_prefix: key_prefix.to_owned(),
-            client_prefix,
-        };
-        names.space().index_key("0123456789012345678901")?;
-        Ok(names)
-    }
-
-    pub(super) fn key_prefix(&self) -> &str {
-        &self.key_prefix
-    }
-
-    /// The name of a lock, without the client's prefix.
-    pub(super) fn lock_key(&self, key: &Key) -> Result<String, Error> {
-        self.space().lock_key(key)
-    }
-
-    /// The name of a lock as the server knows it, unless only the client knows its prefix.
-    pub(super) fn stored_lock_key(&self, key: &Key) -> Result<String, Error> {
-        let lock_key = self.lock_key(key)?;
-        Ok(match &self.client_prefix {
-            ClientPrefix::Ours(prefix) => prefix.clone() + &lock_key,
-            ClientPrefix::None | ClientPrefix::Theirs => lock_key,
-        })
-    }
-
-    /// The name of the fence counter of the lock with that name, without the client's prefix.
-    pub(super) fn fence_key(&self, lock_key: &str) -> Result<String, Error> {
-        self.space().fence_key(lock_key)
-    }
-
-    /// The name of the entry that leads to a lock, without the client's prefix.
-    pub(super) fn index_key(&self, lock_id: &LockId) -> Result<String, Error> {
-        self.space().index_key(lock_id.as_str())
-    }
-
-    fn space(&self) -> KeySpace<'_> {
-        KeySpace {
-            prefix: &self.key_prefix,
-            ..KEYS
-        }
-    }
-}
-
 /// How long Redis keeps an entry: past its expiry by the tolerance, so that it is there for as long
 /// as the liveness rule may count it as held.
 pub(super) fn lifetime_ms(ttl_ms: i64) -> i64 {
@@ -279,7 +200,7 @@ pub(super) fn lifetime_ms(ttl_ms: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::key::Key;
 
     #[test]
     fn the_hash_is_the_servers() {
@@ -289,26 +210,6 @@ mod tests {
             "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
         );
         assert_eq!(sha1_hex("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
-    }
-
-    #[test]
-    fn prefixes_that_meet_fence_counters_are_refused() {
-        for bad in [
-            "fence:",
-            "a:fence",
-            "a:fence::",
-            "fence",
-            "fence:a",
-            "offence",
-        ] {
-            let error = Names::new(bad, ClientPrefix::None).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            assert!(error.message().starts_with("keyPrefix"), "{error}");
-        }
-        for good in ["syncguard", "", "fences", "a:b:", "défense"] {
-            assert!(Names::new(good, ClientPrefix::None).is_ok(), "{good}");
-        }
-        assert!(Names::new(&"p".repeat(980), ClientPrefix::None).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Frees the lock that a lock id owns.
 
-use super::plan::{Names, Plan, script};
+use super::names::Names;
+use super::plan::{Plan, script};
 use super::reply::{Reply, malformed};
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
@@ -9,14 +10,15 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "release.lua");
 
-/// What to send.
+/// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room.
-pub fn plan(names: &Names, lock_id: &LockId) -> Result<Plan, Error> {
+pub fn plan(names: &Names, lock_id: &LockId, lock_key: Option<&str>) -> Result<Plan, Error> {
     let index_key = names.index_key(lock_id)?;
     Ok(Plan::new(&SCRIPT)
         .key(names, &index_key)
+        .keys_of(names, lock_key)
         .arg(lock_id.as_str())
         .number(TIME_TOLERANCE_MS)
         .bare(names, &index_key))
@@ -39,12 +41,12 @@ pub fn outcome(reply: &Reply) -> Result<ReleaseOutcome, Error> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::redis::plan::ClientPrefix;
+    use crate::redis::names::ClientPrefix;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
-        let plan_of = |prefix| plan(&Names::new("s", prefix).unwrap(), &id).unwrap();
+        let plan_of = |prefix| plan(&Names::new("s", prefix).unwrap(), &id, None).unwrap();
         let plain = plan_of(ClientPrefix::None);
         assert!(plain.keys().eq(["s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
         assert!(plain.args().eq(["AAAAAAAAAAAAAAAAAAAAAA", "1000"]));
@@ -55,6 +57,17 @@ mod tests {
             "1000",
             "s:id:AAAAAAAAAAAAAAAAAAAAAA"
         ]));
+    }
+
+    #[test]
+    fn in_a_cluster_the_lock_is_a_key_too() {
+        let id = LockId::parse("f4-_AAAAAAAAAAAAAAAAAA").unwrap();
+        let names = Names::in_cluster("s", ClientPrefix::Ours("app:".into())).unwrap();
+        let plan = plan(&names, &id, Some("{s:7f}:k")).unwrap();
+        let index = "{s:7f}:id:f4-_AAAAAAAAAAAAAAAAAA";
+        let keys = [format!("app:{index}"), "app:{s:7f}:k".to_owned()];
+        assert!(plan.keys().eq(keys));
+        assert!(plan.args().eq([id.as_str(), "1000", index]));
     }
 
     #[test]

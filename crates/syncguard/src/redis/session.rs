@@ -45,6 +45,8 @@ pub(super) async fn open(config: &RedisConfig, tls: Option<&TlsContext>) -> Resu
             };
             timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
         }
+        // Each of its nodes is a server of its own.
+        RedisServer::Cluster(_) => Err(to_error(Cause::Settings, false)),
         RedisServer::Unix(path) => {
             let open = async { ready(stream::unix(path).await?, config).await };
             timeout(limit, open).await.unwrap_or_else(|_| Err(late()))

@@ -1,10 +1,14 @@
 //! How scripts get to a server: over a connection of our own, or through the caller's client.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::call::Call;
+use super::cluster::ClusterTransport;
+use super::config::{RedisConfig, RedisServer};
+use super::direct::DirectTransport;
 use super::plan::Plan;
 use super::reply::Reply;
 use crate::error::Error;
@@ -19,6 +23,12 @@ use crate::waiting::wakeups::Watch;
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs the script and gives the server's reply.
     async fn run(&self, plan: Plan) -> Result<Reply, Error>;
+
+    /// Whether it leads to a Redis Cluster: then the names of each lock share a slot, and scripts touch only the
+    /// keys of their plans.
+    fn is_cluster(&self) -> bool {
+        false
+    }
 
     /// Sends the plan from the calling thread, if that is possible without waiting, and later tells `call` how
     /// that went. Returns whether the plan is buffered: then [`flush`](Self::flush) must follow.
@@ -42,4 +52,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     fn trouble(&self) -> Option<Error> {
         None
     }
+}
+
+/// The transport to where `config` says that the server is. Does no I/O.
+pub(super) fn to(config: &RedisConfig) -> Result<Arc<dyn Transport>, Error> {
+    Ok(match &config.server {
+        RedisServer::Cluster(set) => Arc::new(ClusterTransport::new(config, set)?),
+        _ => Arc::new(DirectTransport::new(config)?),
+    })
 }

@@ -2,7 +2,9 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::config::{DEFAULT_PORT, DEFAULT_SENTINEL_PORT, RedisConfig, RedisSentinel, RedisServer};
+use super::config::{
+    DEFAULT_PORT, DEFAULT_SENTINEL_PORT, RedisCluster, RedisConfig, RedisSentinel, RedisServer,
+};
 use super::tls::RedisTls;
 use crate::error::Error;
 use crate::suggest;
@@ -37,9 +39,13 @@ pub(super) fn read(text: &str) -> Result<RedisConfig, Error> {
         "redis+sentinel" | "redis-sentinel" | "rediss+sentinel" | "rediss-sentinel" => {
             sentinel(&mut config, &parts)?;
         }
+        "redis+cluster" | "redis-cluster" | "rediss+cluster" | "rediss-cluster" => {
+            cluster(&mut config, &parts)?;
+        }
         _ => {
             return Err(Error::invalid(
-                "the url's scheme must be redis, rediss, unix, redis+sentinel or rediss+sentinel",
+                "the url's scheme must be redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster or \
+                 rediss+cluster",
             ));
         }
     }
@@ -97,11 +103,7 @@ fn unix(config: &mut RedisConfig, parts: &Parts<'_>) -> Result<(), Error> {
 }
 
 fn sentinel(config: &mut RedisConfig, parts: &Parts<'_>) -> Result<(), Error> {
-    let nodes = parts
-        .hosts
-        .split(',')
-        .map(|text| node(text, DEFAULT_SENTINEL_PORT))
-        .collect::<Result<Vec<_>, _>>()?;
+    let nodes = nodes(parts.hosts, DEFAULT_SENTINEL_PORT)?;
     let mut name = decode(parts.fragment)?;
     for segment in parts.path.split('/').filter(|segment| !segment.is_empty()) {
         if name.is_empty() && segment.parse::<u64>().is_err() {
@@ -117,6 +119,23 @@ fn sentinel(config: &mut RedisConfig, parts: &Parts<'_>) -> Result<(), Error> {
         password: None,
     });
     Ok(())
+}
+
+fn cluster(config: &mut RedisConfig, parts: &Parts<'_>) -> Result<(), Error> {
+    let path = parts.path.trim_end_matches('/');
+    if !path.is_empty() {
+        config.database = database(path)?;
+    }
+    config.server = RedisServer::Cluster(RedisCluster {
+        nodes: nodes(parts.hosts, DEFAULT_PORT)?,
+        nat_map: None,
+    });
+    Ok(())
+}
+
+fn nodes(hosts: &str, default_port: u16) -> Result<Vec<(String, u16)>, Error> {
+    let hosts = hosts.split(',');
+    hosts.map(|text| node(text, default_port)).collect()
 }
 
 fn query(config: &mut RedisConfig, query: &str) -> Result<(), Error> {
@@ -137,30 +156,32 @@ fn query(config: &mut RedisConfig, query: &str) -> Result<(), Error> {
             ("node", RedisServer::Sentinel(set)) => {
                 set.nodes.push(node(&value, DEFAULT_SENTINEL_PORT)?);
             }
+            ("node", RedisServer::Cluster(set)) => set.nodes.push(node(&value, DEFAULT_PORT)?),
             (name, server) => return Err(unknown(name, server)),
         }
     }
     Ok(())
 }
 
-/// The parameters of every URL, then those of URLs with Sentinels, in the order in which `query` reads them.
+/// The parameters of every URL, then that of URLs of clusters, then those of URLs with Sentinels.
 const PARAMETERS: [&str; 11] = [
     "db",
     "username",
     "password",
     "connectionName",
     "keyPrefix",
+    "node",
     "name",
     "sentinelServiceName",
     "sentinelMasterId",
     "sentinelUsername",
     "sentinelPassword",
-    "node",
 ];
 
 fn unknown(name: &str, server: &RedisServer) -> Error {
     let known = match server {
         RedisServer::Sentinel(_) => &PARAMETERS[..],
+        RedisServer::Cluster(_) => &PARAMETERS[..6],
         _ => &PARAMETERS[..5],
     };
     // The name is not quoted: it may be a secret that got there by mistake.
@@ -297,6 +318,26 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_has_several_nodes_and_no_database() {
+        for (text, database) in [
+            ("redis+cluster://u:p@a:7000,b", 0),
+            ("redis-cluster://u:p@a:7000,b/", 0),
+            ("rediss+cluster://u:p@a:7000/0?node=b", 0),
+            ("rediss-cluster://u:p@a:7000,b/3", 3),
+        ] {
+            let config = read(text).unwrap();
+            let nodes = vec![("a".into(), 7000), ("b".into(), 6379)];
+            let nat_map = None;
+            let expected = RedisServer::Cluster(RedisCluster { nodes, nat_map });
+            assert_eq!(config.server, expected, "{text}");
+            assert_eq!(config.username.as_deref(), Some("u"));
+            assert_eq!(config.tls.is_some(), text.starts_with("rediss"));
+            assert_eq!(config.database, database);
+            assert_eq!(config.validate().is_ok(), database == 0);
+        }
+    }
+
+    #[test]
     fn unknown_parameters_are_refused_with_what_was_probably_meant() {
         for (text, end) in [
             ("redis://h?keyPrefx=a", "did you mean keyPrefix?"),
@@ -317,6 +358,7 @@ mod tests {
         // Each that is known is read.
         let values = PARAMETERS.map(|name| format!("{name}=1"));
         read(&format!("redis+sentinel://h/main?{}", values.join("&"))).unwrap();
+        read(&format!("redis+cluster://h?{}", values[..6].join("&"))).unwrap();
         read(&format!("redis://h?{}", values[..5].join("&"))).unwrap();
     }
 

@@ -45,6 +45,8 @@ pub(crate) trait Listener: Send {
 pub(crate) enum Heard {
     /// It tells of that name from now on.
     Listening(String),
+    /// It does not tell of that name any more, or not at the moment.
+    Deaf(String),
     /// That lock may have been freed.
     Freed(String),
     /// Nothing new.
@@ -92,6 +94,7 @@ async fn listen(shared: &Shared, pause: &mut Duration) -> Result<(), Error> {
                 *pause = FIRST_PAUSE;
                 match heard? {
                     Heard::Listening(name) => shared.listening(&name),
+                    Heard::Deaf(name) => shared.deaf_to(&name),
                     Heard::Freed(name) => shared.freed(&name),
                     Heard::Alive => {}
                 }

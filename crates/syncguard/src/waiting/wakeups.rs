@@ -148,6 +148,13 @@ impl Shared {
         }
     }
 
+    /// The store tells of what happens to that name no longer.
+    pub(super) fn deaf_to(&self, name: &str) {
+        if let Some((topic, _)) = lock(&self.names).topics.get(name) {
+            topic.is_listening.store(false, SeqCst);
+        }
+    }
+
     /// The store tells of nothing any more.
     pub(super) fn deaf(&self) {
         for (topic, _) in lock(&self.names).topics.values() {

@@ -9,7 +9,7 @@ use syncguard::{
 use tokio::sync::Semaphore;
 
 use crate::faulty::{Fault, Faulty};
-use crate::fixture::{Context, LONG, Stage, tests};
+use crate::fixture::{Context, LONG, Stage, prepared, tests};
 
 tests![
     after_it_every_operation_is_refused,
@@ -41,7 +41,7 @@ async fn after_it_every_operation_is_refused(stage: Stage) {
     let key = t.key("a");
     t.acquire(&key, LONG).await;
     t.backend.close().await;
-    let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+    let request = prepared(t.backend.as_ref(), &key, LONG);
     let id = LockId::generate().unwrap();
     let b = &t.backend;
     let errors = [
@@ -80,7 +80,7 @@ async fn what_was_asked_before_is_answered(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let backend: Arc<dyn Backend> = Arc::clone(&t.backend);
-    let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+    let request = prepared(t.backend.as_ref(), &key, LONG);
     // Polled in this order: the attempt is on its way before the backend closes.
     let (outcome, ()) = tokio::join!(biased; backend.acquire(&request), backend.close());
     assert!(outcome.is_ok(), "{outcome:?}");

@@ -2,13 +2,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Jitter, LockOptions, ReleaseOutcome, RetryPolicy, lock,
-};
+use syncguard::{AcquireOutcome, Backend, Jitter, LockOptions, ReleaseOutcome, RetryPolicy, lock};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::fixture::{Context, LONG, Stage, tests};
+use crate::fixture::{Context, LONG, Stage, prepared, tests};
 
 tests![
     of_64_tasks_one_wins_each_round,
@@ -34,7 +32,7 @@ async fn of_64_tasks_one_wins_each_round(stage: Stage) {
         let mut tasks = JoinSet::new();
         for number in 0..64 {
             let (backend, barrier) = (either(&t, number), Arc::clone(&barrier));
-            let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+            let request = prepared(backend.as_ref(), &key, LONG);
             tasks.spawn(async move {
                 barrier.wait().await;
                 backend.acquire(&request).await.unwrap()
@@ -65,7 +63,7 @@ async fn a_thousand_acquisitions_have_a_thousand_fences(stage: Stage) {
         tasks.spawn(async move {
             for _ in 0..125 {
                 let grant = loop {
-                    let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+                    let request = prepared(backend.as_ref(), &key, LONG);
                     match backend.acquire(&request).await.unwrap() {
                         AcquireOutcome::Acquired(grant) => break grant,
                         AcquireOutcome::Locked { .. } => tokio::task::yield_now().await,
@@ -93,7 +91,7 @@ async fn tasks_on_different_keys_do_not_disturb_each_other(stage: Stage) {
         let (backend, key) = (either(&t, number), t.key(&number.to_string()));
         tasks.spawn(async move {
             for expected in 1..=3 {
-                let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+                let request = prepared(backend.as_ref(), &key, LONG);
                 let AcquireOutcome::Acquired(grant) = backend.acquire(&request).await.unwrap()
                 else {
                     panic!("nobody else takes this key");

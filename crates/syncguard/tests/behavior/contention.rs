@@ -1,6 +1,6 @@
-use syncguard::{AcquireOutcome, AcquireRequest};
+use syncguard::AcquireOutcome;
 
-use crate::fixture::{LONG, Stage, tests, ttl};
+use crate::fixture::{LONG, Stage, prepared, tests, ttl};
 
 tests![
     a_held_key_is_refused,
@@ -21,7 +21,7 @@ async fn a_held_key_is_refused(stage: Stage) {
 
 async fn a_holder_cannot_take_its_key_again(stage: Stage) {
     let t = stage.open().await;
-    let request = AcquireRequest::new(t.key("a"), LONG).unwrap();
+    let request = prepared(t.backend.as_ref(), &t.key("a"), LONG);
     let first = t.backend.acquire(&request).await.unwrap();
     let AcquireOutcome::Acquired(grant) = first.clone() else {
         panic!("nobody holds the key");
@@ -58,7 +58,7 @@ async fn another_backend_sees_the_lock(stage: Stage) {
     t.acquire(&key, LONG).await;
     let peer = t.fixture.peer();
     assert!(peer.is_locked(&key).await.unwrap());
-    let request = AcquireRequest::new(key, LONG).unwrap();
+    let request = prepared(peer.as_ref(), &key, LONG);
     assert!(peer.acquire(&request).await.unwrap().is_locked());
 }
 
@@ -69,7 +69,7 @@ async fn another_backend_can_release(stage: Stage) {
     let peer = t.fixture.peer();
     peer.release(&grant.lock_id).await.unwrap();
     assert!(!t.is_locked(&key).await);
-    let request = AcquireRequest::new(key, LONG).unwrap();
+    let request = prepared(peer.as_ref(), &key, LONG);
     let AcquireOutcome::Acquired(next) = peer.acquire(&request).await.unwrap() else {
         panic!("still locked");
     };

@@ -76,6 +76,10 @@ impl Backend for Faulty {
         self.inner.operation_timeout()
     }
 
+    fn prepare(&self, request: &mut AcquireRequest) {
+        self.inner.prepare(request);
+    }
+
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         self.speak().await;
         let number = self.acquisitions.fetch_add(1, Ordering::SeqCst);

@@ -1,6 +1,6 @@
-use syncguard::{AcquireRequest, Error, ErrorKind, Fence, Key};
+use syncguard::{Error, ErrorKind, Fence, Key};
 
-use crate::fixture::{Context, LONG, Stage, tests};
+use crate::fixture::{Context, LONG, Stage, prepared, tests};
 
 tests![Inspection:
     the_last_fence_is_given,
@@ -13,7 +13,7 @@ tests![Inspection:
 const MAX: i64 = 900_000_000_000_000;
 
 async fn refused(t: &Context, key: &Key) -> Error {
-    let request = AcquireRequest::new(key.clone(), LONG).unwrap();
+    let request = prepared(t.backend.as_ref(), key, LONG);
     let error = t.backend.acquire(&request).await.unwrap_err();
     let lookup = syncguard::Lookup::LockId(request.lock_id);
     assert_eq!(t.backend.lookup(&lookup).await.unwrap(), None);

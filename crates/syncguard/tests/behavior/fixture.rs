@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, DEFAULT_OPERATION_TIMEOUT, Grant, Key,
-    LockId, LockRecord, Lookup, TIME_TOLERANCE_MS, Ttl,
+    Absence, AcquireOutcome, Backend, DEFAULT_OPERATION_TIMEOUT, Grant, Key, LockId, LockRecord,
+    Lookup, TIME_TOLERANCE_MS, Ttl,
 };
 
-pub(crate) use crate::support::locks::{eventually, ttl};
+pub(crate) use crate::support::locks::{eventually, prepared, ttl};
 
 /// How a backend is to be made.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +155,7 @@ impl Context {
     }
 
     pub(crate) async fn try_acquire(&self, key: &Key, ttl: Ttl) -> AcquireOutcome {
-        let request = AcquireRequest::new(key.clone(), ttl).unwrap();
+        let request = prepared(self.backend.as_ref(), key, ttl);
         self.backend.acquire(&request).await.unwrap()
     }
 

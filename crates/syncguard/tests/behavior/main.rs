@@ -34,6 +34,8 @@ mod ownership;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod redis_cluster;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[path = "../support/mod.rs"]
@@ -45,6 +47,8 @@ use std::sync::Arc;
 
 use fixture::{Needs, Stage, Store, Topic};
 use libtest_mimic::{Arguments, Trial};
+#[cfg(feature = "redis")]
+use support::redis_server::Version;
 
 fn stores() -> Vec<Arc<dyn Store>> {
     vec![
@@ -66,6 +70,16 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(redis::ByFredPool::default()),
         #[cfg(feature = "redis-rs")]
         Arc::new(redis::ByRedisRs::default()),
+        #[cfg(feature = "redis")]
+        Arc::new(redis_cluster::InCluster::of(
+            "redis_cluster",
+            Version::Installed,
+        )),
+        #[cfg(feature = "redis")]
+        Arc::new(redis_cluster::InCluster::of(
+            "redis_cluster_6_2",
+            Version::Oldest,
+        )),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::Tcp),
         #[cfg(feature = "postgres")]

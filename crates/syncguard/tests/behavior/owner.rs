@@ -1,6 +1,6 @@
-use syncguard::{AcquireOutcome, AcquireRequest, Key, LockOptions, Owner, Ttl};
+use syncguard::{AcquireOutcome, Key, LockOptions, Owner, Ttl};
 
-use crate::fixture::{Context, LONG, Stage, tests, ttl};
+use crate::fixture::{Context, LONG, Stage, prepared, tests, ttl};
 
 tests![
     a_label_is_stored_and_shown,
@@ -13,7 +13,7 @@ tests![
 ];
 
 async fn acquire_as(t: &Context, key: &Key, ttl: Ttl, owner: &str) -> AcquireOutcome {
-    let mut request = AcquireRequest::new(key.clone(), ttl).unwrap();
+    let mut request = prepared(t.backend.as_ref(), key, ttl);
     request.owner = Some(Owner::new(owner).unwrap());
     t.backend.acquire(&request).await.unwrap()
 }

@@ -19,11 +19,19 @@ pub(crate) fn request(name: &str) -> AcquireRequest {
     AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap()
 }
 
+/// A request that can be given to `backend` directly.
+pub(crate) fn prepared(backend: &dyn Backend, key: &Key, ttl: Ttl) -> AcquireRequest {
+    let mut request = AcquireRequest::new(key.clone(), ttl).unwrap();
+    backend.prepare(&mut request);
+    request
+}
+
 pub(crate) async fn try_acquire(
     backend: &dyn Backend,
     name: &str,
 ) -> Result<AcquireOutcome, Error> {
-    backend.acquire(&request(name)).await
+    let request = prepared(backend, &key(name), Ttl::DEFAULT);
+    backend.acquire(&request).await
 }
 
 pub(crate) async fn acquire(backend: &dyn Backend, name: &str) -> Grant {

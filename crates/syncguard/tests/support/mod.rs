@@ -14,6 +14,7 @@ pub(crate) mod locks;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres_server;
 pub(crate) mod process;
+pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;
 pub(crate) mod resp;
 pub(crate) mod suite;

@@ -23,6 +23,18 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// A port that nobody listens on, also not on the one that a node of a Redis Cluster has for the other nodes.
+pub(crate) fn free_cluster_port() -> u16 {
+    for _ in 0..1000 {
+        let port = free_port();
+        let bus = port.checked_add(10_000);
+        if bus.is_some_and(|bus| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok()) {
+            return port;
+        }
+    }
+    panic!("no two free ports that are 10 000 apart");
+}
+
 /// Waits until a server is there; fails with its log.
 pub(crate) fn wait_for(what: &str, log: &Path, mut is_there: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use tempfile::TempDir;
 
 use super::certificates::Certificates;
-use super::process::{free_port, supervised, wait_for};
+use super::process::{free_cluster_port, free_port, supervised, wait_for};
 use super::resp::Resp;
 
 /// A line of configuration for a user who may do everything.
@@ -84,7 +84,31 @@ impl RedisServer {
     /// As [`start_with`](Self::start_with), of that version.
     pub(crate) fn start_version(version: Version, settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::start_in(version, folder, "port", settings)
+        Self::start_in(version, folder, "port", free_port(), settings)
+    }
+
+    /// Starts one that can become a node of a cluster; with `certificates`, one that speaks TLS only.
+    pub(crate) fn start_node(
+        version: Version,
+        certificates: Option<&Certificates>,
+        settings: &[&str],
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (port_setting, tls) = match certificates {
+            Some(certificates) => {
+                certificates.write(folder.path());
+                ("tls-port", TLS)
+            }
+            None => ("port", &[][..]),
+        };
+        let settings: Vec<&str> = tls.iter().chain(settings).copied().collect();
+        Self::start_in(
+            version,
+            folder,
+            port_setting,
+            free_cluster_port(),
+            &settings,
+        )
     }
 
     /// Starts one that speaks TLS only.
@@ -92,12 +116,23 @@ impl RedisServer {
         let folder = tempfile::tempdir().unwrap();
         certificates.write(folder.path());
         let settings: Vec<&str> = TLS.iter().chain(settings).copied().collect();
-        Self::start_in(Version::Installed, folder, "tls-port", &settings)
+        Self::start_in(
+            Version::Installed,
+            folder,
+            "tls-port",
+            free_port(),
+            &settings,
+        )
     }
 
-    fn start_in(version: Version, folder: TempDir, port_setting: &str, settings: &[&str]) -> Self {
+    fn start_in(
+        version: Version,
+        folder: TempDir,
+        port_setting: &str,
+        port: u16,
+        settings: &[&str],
+    ) -> Self {
         let dir = folder.path().to_str().unwrap();
-        let port = free_port();
         let mut lines = vec![
             // The last one counts.
             "port 0".to_owned(),
@@ -217,6 +252,11 @@ impl RedisServer {
         for file in ["redis.sock", "pid"] {
             let _ = std::fs::remove_file(self.folder.path().join(file));
         }
+    }
+
+    /// Whether it was not killed.
+    pub(crate) fn is_running(&self) -> bool {
+        self.socket().exists()
     }
 
     /// Sends it a signal, such as `STOP`.

@@ -10,7 +10,8 @@ use super::*;
 use crate::backend::{Absence, BoxFuture, Operation, Outcome, ReleaseOutcome, Sent};
 use crate::error::ErrorKind;
 use crate::lock_id::LockId;
-use crate::redis::plan::{ClientPrefix, Form, Names};
+use crate::redis::names::{ClientPrefix, Names};
+use crate::redis::plan::Form;
 use crate::redis::scripts::Scripts;
 use crate::redis::stream::Endpoint;
 
@@ -45,10 +46,7 @@ impl Stage {
             reason
         });
         let names = Names::new("s", ClientPrefix::None).unwrap();
-        let scripts = Arc::new(Scripts {
-            names,
-            cleanup_in_is_locked: false,
-        });
+        let scripts = Arc::new(Scripts::new(names, false));
         Self {
             pipeline,
             server,
@@ -60,7 +58,7 @@ impl Stage {
     /// Calls a release; gives whether it is kept, and what will be told.
     fn call(&self) -> (bool, oneshot::Receiver<Told>) {
         let operation = Operation::Release(LockId::parse(ID).unwrap());
-        let plan = self.scripts.plan(&operation).unwrap();
+        let plan = self.scripts.plan(&operation).unwrap().unwrap();
         let (sender, told) = oneshot::channel();
         let on_sent = Box::new(move |sent| {
             let heard = match sent {
