@@ -17,6 +17,7 @@ impl<C: ?Sized> Default for Shared<C> {
     }
 }
 
+#[cfg(any(feature = "postgres", feature = "firestore", test))]
 impl<C> Shared<C> {
     /// The current connection, else a new one from `make`. After a failure, the next call tries again.
     pub(crate) fn get_or_make(

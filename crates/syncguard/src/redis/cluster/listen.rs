@@ -19,7 +19,7 @@ use crate::random;
 use crate::redis::slots::key_slot;
 use crate::waiting::listener::{Heard, Listen, Listener};
 
-/// The pause before names move to another node after the first disturbance. It doubles while there are more.
+/// The pause before names move to another node after the first disturbance. It doubles while others follow soon.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -39,6 +39,7 @@ struct Subscriber {
     /// When to look for a node for those.
     settle_at: Option<Instant>,
     pause: Duration,
+    disturbed_at: Instant,
     events: UnboundedReceiver<Event>,
     sender: UnboundedSender<Event>,
     /// What is to be told next.
@@ -59,6 +60,7 @@ impl Listen for Subscriptions {
             homeless: HashSet::new(),
             settle_at: None,
             pause: FIRST_PAUSE,
+            disturbed_at: Instant::now(),
             events,
             sender,
             heard: VecDeque::new(),
@@ -145,12 +147,7 @@ impl Subscriber {
                     self.displace(number, |moved| **moved == *name);
                 }
             }
-            Ok(Told::Heard(heard)) => {
-                if matches!(heard, Heard::Listening(_)) {
-                    self.pause = FIRST_PAUSE;
-                }
-                self.heard.push_back(heard);
-            }
+            Ok(Told::Heard(heard)) => self.heard.push_back(heard),
             Ok(Told::Moved(slot, host, port)) => {
                 // Where it is now is known at once; what else has changed is asked for.
                 let host = if host.is_empty() {
@@ -191,12 +188,17 @@ impl Subscriber {
     /// Something is not where it was thought to be.
     fn disturbed(&mut self) {
         self.routes.find_soon();
+        let now = Instant::now();
         if self.settle_at.is_none() {
+            if now - self.disturbed_at > 2 * LONGEST_PAUSE {
+                self.pause = FIRST_PAUSE;
+            }
             // Jitter, so that processes that lost the same node do not all come at once.
             let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
-            self.settle_at = Some(Instant::now() + self.pause.mul_f64(scatter));
+            self.settle_at = Some(now + self.pause.mul_f64(scatter));
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
+        self.disturbed_at = now;
     }
 
     fn settle(&mut self) {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::call::Call;
 use super::config::{RedisCluster, RedisConfig};
-use super::error::{Cause, to_error, to_error_hiding};
+use super::error::{Cause, reply_code, to_error, to_error_hiding};
 use super::pipeline::Answer;
 use super::plan::{Form, Plan};
 use super::reply::Reply;
@@ -223,7 +223,7 @@ impl Trip<'_> {
                 self.somewhere_else(node, error).await
             }
             None => {
-                if text.starts_with("READONLY") {
+                if reply_code(text) == Some("READONLY") {
                     self.routes.find_soon();
                 }
                 Err(error())

@@ -14,6 +14,11 @@ fn replies_are_known_by_their_code() {
         ),
         ("WRONGTYPE Operation against a key", InvalidArgument),
         ("MOVED 3999 127.0.0.1:6381", InvalidArgument),
+        ("CROSSSLOT Keys in request", InvalidArgument),
+        (
+            "ERR This instance has cluster support disabled",
+            InvalidArgument,
+        ),
         ("ERR DB index is out of range", InvalidArgument),
         (
             "READONLY You can't write against a read only replica.",
