@@ -65,7 +65,7 @@ async fn replaced(cluster: &mut RedisCluster, fail: impl FnOnce(&mut RedisCluste
         assert!(KINDS.contains(&error.kind()), "{error:?}");
     }
     for name in &names {
-        pair(&backends[1], name).await.unwrap();
+        until_it_works(&backends[1], name).await;
     }
 }
 
