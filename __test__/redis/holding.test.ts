@@ -50,31 +50,35 @@ describe("a lock that is held by another process", () => {
     const server = await startDurable();
     const link = await startSlowLink(server.port);
     onTestFinished(link.stop);
-    const holder = await hold(link.port);
+    let holder = await hold(link.port);
     const watcher = createRedisBackend(server.url);
     onTestFinished(watcher.close);
-    const startedMs = performance.now();
-    const staysHeldUntil = async (ms: number): Promise<void> => {
+    const staysHeldFor = async (ms: number): Promise<void> => {
+      const startedMs = performance.now();
       while (performance.now() - startedMs < ms) {
         expect(await watcher.acquire({ key: holder.key, ttlMs: 1 })).toMatchObject({ ok: false });
         await sleep(50);
       }
     };
-    await staysHeldUntil(2_000);
-    // Nobody can watch meanwhile.
-    const downMs = performance.now();
-    await server.kill();
-    await sleep(200);
-    await server.start();
-    expect(performance.now() - downMs).toBeLessThan(TTL_MS);
-    await staysHeldUntil(5_000);
+    /** How long the server was away. Nobody can watch meanwhile. */
+    const restart = async (): Promise<number> => {
+      const downMs = performance.now();
+      await server.kill();
+      await sleep(200);
+      await server.start();
+      return performance.now() - downMs;
+    };
+    await staysHeldFor(2_000);
+    // On a busy machine the server may be away for longer than the lock lasts, which then is rightly lost.
+    while ((await restart()) > 0.7 * TTL_MS) holder = await hold(link.port);
+    await staysHeldFor(3_000);
     holder.order("block 5000");
-    await staysHeldUntil(11_000);
+    await staysHeldFor(6_000);
     await holder.printed("block: null lost: false");
     link.delayMs = 100;
-    await staysHeldUntil(16_000);
+    await staysHeldFor(5_000);
     link.delayMs = 200;
-    await staysHeldUntil(20_000);
+    await staysHeldFor(4_000);
     holder.order("release");
     await holder.printed('release: {"ok":true} lost: false');
     expect(await watcher.isLocked({ key: holder.key })).toBe(false);
