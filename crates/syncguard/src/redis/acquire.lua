@@ -2,7 +2,7 @@
 -- KEYS  lock, index, fence
 -- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs
 --       tail: the rest of the stored object after the fence, as JSON; lifetimeMs: ttlMs + toleranceMs
--- reply {1, fence, expiresAtMs}, {0, waitMs} when somebody holds it for that much longer,
+-- reply {1, fence, expiresAtMs}, also when lockId holds it already; {0, waitMs} when somebody holds it for that much longer,
 --       -3 when the fence counter is at its limit
 local call = redis.call
 local stored = call('GET', KEYS[1])
@@ -11,7 +11,7 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 
 if stored then
   -- Exactly the beginning that this script writes. Nothing that users choose comes before it.
-  local expires = string.match(stored, '^{"lockId":"[%w_-]+","expiresAtMs":(%d+),"')
+  local id, expires = string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),"')
   if not expires then
     local ok, lock = pcall(cjson.decode, stored)
     expires = ok and type(lock) == 'table' and lock.expiresAtMs
@@ -21,6 +21,12 @@ if stored then
   end
   local wait = expires + ARGV[3] - now
   if wait > 0 then
+    -- Some clients send a call again whose answer was lost. It was granted then, and is granted still.
+    local fence = id == ARGV[1]
+      and string.match(stored, '^[^,]*,[^,]*,"acquiredAtMs":%d+,"fence":"(%d+)"')
+    if fence then
+      return { 1, tonumber(fence), tonumber(expires) }
+    end
     return { 0, wait }
   end
 end

@@ -2,8 +2,8 @@
 
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    Absence, AcquireOutcome, Backend, ErrorKind, ExtendOutcome, LockId, Lookup, Owner,
-    ReleaseOutcome, Ttl,
+    Absence, AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, LockId, Lookup,
+    Owner, ReleaseOutcome, Ttl,
 };
 
 use crate::stage::{FOREIGN, Stage, hostile_names, json, request};
@@ -16,6 +16,7 @@ tests![
     hostile_names_stay_locked_and_can_be_worked_with,
     an_index_that_leads_to_anothers_lock_frees_nothing,
     contention_counts_no_fence_and_the_limit_leaves_nothing,
+    an_acquisition_that_comes_twice_is_granted_once,
     the_longest_ttl_is_written_in_full,
     what_is_not_a_lock_is_left_alone,
     a_server_that_lost_its_scripts_gets_them_again,
@@ -137,6 +138,26 @@ async fn contention_counts_no_fence_and_the_limit_leaves_nothing() {
     assert!(!t.exists("syncguard:full"));
     let ids = t.raw.call(&["KEYS", "syncguard:id:*"]);
     assert_eq!(ids.list().len(), 1, "only that of the first lock");
+}
+
+async fn an_acquisition_that_comes_twice_is_granted_once() {
+    let mut t = Stage::new();
+    for owner in [None, Some(Owner::new("\",\"fence\":\"7").unwrap())] {
+        let request = AcquireRequest {
+            owner,
+            ..request("k", 30_000)
+        };
+        let first = t.backend.acquire(&request).await.unwrap();
+        let AcquireOutcome::Acquired(grant) = &first else {
+            panic!("{first:?}");
+        };
+        // As from a client that has lost the answer to the first.
+        assert_eq!(t.backend.acquire(&request).await.unwrap(), first);
+        assert!(t.try_acquire("k", 1000).await.is_locked());
+        let released = t.backend.release(&grant.lock_id).await.unwrap();
+        assert_eq!(released, ReleaseOutcome::Released);
+    }
+    assert_eq!(t.get("syncguard:fence:syncguard:k"), "2");
 }
 
 async fn the_longest_ttl_is_written_in_full() {
