@@ -182,6 +182,7 @@ export declare class NativeBackend {
   static redisOverClient(
     completions: Completions,
     client: number,
+    traits: RedisClientTraits,
     locks: RedisLockOptions,
   ): NativeBackend;
   /** A backend on `connection`. `warn` is JavaScript's number for the client object that gets warnings. */
@@ -306,6 +307,14 @@ export interface PostgresTlsSettings {
   servername?: string;
 }
 
+/** What is known about a client. */
+export interface RedisClientTraits {
+  /** Whether it leads to a cluster. */
+  isCluster: boolean;
+  /** What it puts before every key, if that is known. */
+  keyPrefix?: string;
+}
+
 /** A connection that is made when it is needed, and closed with the last backend that uses it. */
 export declare class RedisConnection {
   #native;
@@ -335,6 +344,10 @@ export interface RedisSettings {
   username?: string;
   password?: string;
   tls?: TlsSettings;
+  /** Some nodes of a cluster: addresses, URLs, or hosts and ports. */
+  nodes?: Array<string | RedisNode>;
+  /** Where the nodes of a cluster are, by the `host:port` that they announce. */
+  natMap?: Record<string, RedisNode>;
   sentinels?: Array<RedisNode>;
   /** The name that the Sentinels use for the primary. */
   name?: string;

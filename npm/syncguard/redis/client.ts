@@ -2,6 +2,7 @@
 
 import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
+import { kindOfCluster } from "./cluster.js";
 import type { RedisClient } from "./types.js";
 
 type IoredisEval = (script: string, numKeys: number, ...rest: string[]) => unknown;
@@ -12,8 +13,11 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
   // Called as a method, because clients need `this`, and looked up each time, because tests replace `eval`.
   if (isNodeRedis(client)) {
     const target = promising(client) as { eval: NodeRedisEval };
-    return async ({ script, keys, args }) =>
+    const call = async ({ script, keys, args }: RedisScriptCall): Promise<unknown> =>
       plain(await target.eval(script, { keys, arguments: args }));
+    return kindOfCluster(client) === undefined
+      ? call
+      : (script) => callCluster(client, call, script);
   }
   const target = client as { eval: IoredisEval };
   const isMock = isPlainObject(client);
@@ -22,6 +26,21 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
     const reply = plain(await target.eval(script, keys.length, ...keys, ...args));
     return isMock && reply === 1 ? inFull(call) : reply;
   };
+}
+
+/** Runs a script on a cluster of node-redis, which does not say in words that it is not connected. */
+async function callCluster(
+  client: RedisClient,
+  call: (script: RedisScriptCall) => Promise<unknown>,
+  script: RedisScriptCall,
+): Promise<unknown> {
+  if ((client as { isOpen?: unknown }).isOpen === false) throw new Error("The client is closed");
+  try {
+    return await call(script);
+  } catch (error) {
+    // It looks for a node where it knows of none yet, or not any more: nothing was sent.
+    throw error instanceof TypeError ? new Error(`Cluster isn't ready: ${error.message}`) : error;
+  }
 }
 
 /** Whether it is a plain object, that is a mock or a wrapper, and not a client of ioredis or the like. */
