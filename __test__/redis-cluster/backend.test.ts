@@ -55,6 +55,14 @@ async function connections(name: string): Promise<number> {
   return String(lists).split(`name=${name} `).length - 1;
 }
 
+/** How many calls all nodes have sent to another. */
+async function redirections(): Promise<number> {
+  const all = await Promise.all(cluster.nodes.map(({ admin }) => admin.info("errorstats")));
+  return all
+    .flatMap((info) => [...info.matchAll(/errorstat_(?:MOVED|ASK):count=(\d+)/g)])
+    .reduce((sum, [, count]) => sum + Number(count), 0);
+}
+
 /** The names in the cluster that hold `part`. */
 async function names(part: string): Promise<string[]> {
   const lists = await Promise.all(cluster.nodes.map(({ admin }) => admin.keys(`*${part}*`)));
@@ -161,6 +169,10 @@ describe("clients", () => {
     const driven = createRedisBackend(await make(), { transport: "client" });
     const native = createRedisBackend(cluster.url, { cleanupInIsLocked: true });
     onTestFinished(native.close);
+    // Each goes to the right node at once, and none is refused for too many redirections.
+    const redirected = await redirections();
+    await Promise.all(Array.from({ length: 64 }, () => driven.isLocked({ key: newKey() })));
+    expect(await redirections()).toBe(redirected);
     for (const [mine, other] of [
       [driven, native],
       [native, driven],

@@ -65,6 +65,37 @@ test("nobody gets in beside the holder while slots move", { timeout: 90_000 }, a
   for (const key of keys) expect(fencesOf(key)).toEqual([...new Set(fencesOf(key))].sort());
 });
 
+test(
+  "what ioredis sends again after lost connections is granted once",
+  { timeout: 60_000 },
+  async () => {
+    const startup = cluster.nodes.map(({ port }) => ({ host: "127.0.0.1", port }));
+    const client = new Cluster(startup);
+    client.on("error", () => undefined);
+    await client.ping();
+    const backend = createRedisBackend(client, { transport: "client", keyPrefix: "resent" });
+    onTestFinished(async () => {
+      await backend.close();
+      client.disconnect();
+    });
+    const running = load(backend);
+    for (let round = 0; round < 10; round += 1) {
+      await running.more(20);
+      const kill = ["KILL", "TYPE", "normal", "SKIPME", "yes"] as const;
+      await Promise.all(cluster.nodes.map(({ admin }) => admin.call("CLIENT", ...kill)));
+    }
+    await running.more(20);
+    const { codes } = await running.end();
+    for (const code of codes) expect(["ServiceUnavailable", "NetworkTimeout"]).toContain(code);
+    // No lock is left that nobody knows of.
+    const primaries = cluster.nodes.slice(0, 3);
+    await until(async () => {
+      const held = await Promise.all(primaries.map(({ admin }) => admin.keys("{resent:*:id:*")));
+      return held.flat().length === 0;
+    }, 20_000);
+  },
+);
+
 test("a primary that dies is replaced by its replica", { timeout: 90_000 }, async () => {
   const startup = cluster.nodes.map(({ port }) => ({ host: "127.0.0.1", port }));
   const client = new Cluster(startup, { redisOptions: { maxRetriesPerRequest: 1 } });

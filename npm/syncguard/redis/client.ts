@@ -1,5 +1,6 @@
 /** The client transport: runs scripts through a client's own `eval`. */
 
+import { isGeneratedMethod } from "../options/clients.js";
 import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
 import { kindOfCluster } from "./cluster.js";
@@ -12,12 +13,10 @@ type NodeRedisEval = (script: string, options: { keys: string[]; arguments: stri
 export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
   // Called as a method, because clients need `this`, and looked up each time, because tests replace `eval`.
   if (isNodeRedis(client)) {
+    if (kindOfCluster(client) !== undefined) return runOnNodeRedisCluster(client);
     const target = promising(client) as { eval: NodeRedisEval };
-    const call = async ({ script, keys, args }: RedisScriptCall): Promise<unknown> =>
+    return async ({ script, keys, args }) =>
       plain(await target.eval(script, { keys, arguments: args }));
-    return kindOfCluster(client) === undefined
-      ? call
-      : (script) => callCluster(client, call, script);
   }
   const target = client as { eval: IoredisEval };
   const isMock = isPlainObject(client);
@@ -28,19 +27,36 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
   };
 }
 
-/** Runs a script on a cluster of node-redis, which does not say in words that it is not connected. */
-async function callCluster(
-  client: RedisClient,
-  call: (script: RedisScriptCall) => Promise<unknown>,
-  script: RedisScriptCall,
-): Promise<unknown> {
-  if ((client as { isOpen?: unknown }).isOpen === false) throw new Error("The client is closed");
-  try {
-    return await call(script);
-  } catch (error) {
-    // It looks for a node where it knows of none yet, or not any more: nothing was sent.
-    throw error instanceof TypeError ? new Error(`Cluster isn't ready: ${error.message}`) : error;
-  }
+/** Runs scripts on a cluster of node-redis, which does not say in words that it is not connected. */
+function runOnNodeRedisCluster(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
+  const target = client as { eval: NodeRedisEval; isOpen?: unknown };
+  const send = sendsAnywhere(client) ? (client as NodeRedisCluster4) : undefined;
+  return async ({ script, keys, args }) => {
+    if (target.isOpen === false) throw new Error("The client is closed");
+    try {
+      if (send === undefined) return plain(await target.eval(script, { keys, arguments: args }));
+      const command = ["EVAL", script, String(keys.length), ...keys, ...args];
+      return plain(await send.sendCommand(keys[0], false, command));
+    } catch (error) {
+      // It looks for a node where it knows of none yet, or not any more: nothing was sent.
+      throw error instanceof TypeError ? new Error(`Cluster isn't ready: ${error.message}`) : error;
+    }
+  };
+}
+
+type NodeRedisCluster4 = RedisClient & {
+  sendCommand: (firstKey: string | undefined, isReadonly: boolean, args: string[]) => unknown;
+};
+
+/**
+ * Whether the cluster is one of node-redis 4, whose own `eval` takes the script for the options, finds no keys there, and
+ * asks nodes in turn until one does not refuse.
+ */
+function sendsAnywhere(client: RedisClient): boolean {
+  const is5 = "_execute" in client;
+  return (
+    !is5 && "sendCommand" in client && isGeneratedMethod(client, "eval", ["get", "set", "del"])
+  );
 }
 
 /** Whether it is a plain object, that is a mock or a wrapper, and not a client of ioredis or the like. */
