@@ -74,7 +74,11 @@ export default defineConfig(
   },
   {
     // Load what is not needed, or not there, everywhere.
-    files: ["npm/syncguard/native/loader.ts", "npm/syncguard/options/node-trust.ts"],
+    files: [
+      "npm/syncguard/native/loader.ts",
+      "npm/syncguard/options/node-trust.ts",
+      "npm/syncguard/redis/cluster.ts",
+    ],
     rules: { "@typescript-eslint/no-require-imports": "off" },
   },
   {

@@ -30,8 +30,8 @@
 //   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/redis
-//   LockData RedisBackendOptions RedisCapabilities RedisClient RedisConfig RedisConnectionOptions
-//   RedisTlsOptions createLock createRedisBackend
+//   LockData RedisBackendOptions RedisCapabilities RedisClient RedisClusterNode RedisConfig
+//   RedisConnectionOptions RedisTlsOptions createLock createRedisBackend
 //
 // syncguard/postgres
 //   PgClient PostgresBackendOptions PostgresCapabilities PostgresClient PostgresConfig
@@ -893,10 +893,13 @@ interface RedisCapabilities extends BackendCapabilities {
     timeAuthority: "server";
 }
 /**
- * Your client: ioredis, node-redis, or any object with their `eval`.
+ * Your client: ioredis, node-redis, a cluster of either, or any object with their `eval`.
  *
  * - ioredis and its like: `eval(script, numKeys, ...keys, ...args)`, all but `numKeys` strings
  * - node-redis: `eval(script, { keys, arguments })`
+ *
+ * An object of your own that leads to a Redis Cluster needs `isCluster: true`, as ioredis has it, and must send each script
+ * to the node of its keys.
  */
 interface RedisClient {
     eval: (...args: never[]) => unknown;
@@ -914,6 +917,13 @@ interface RedisTlsOptions {
     /** Whether a certificate that cannot be trusted ends the connection. Default true. */
     rejectUnauthorized?: boolean | undefined;
 }
+/** The address of one node of a cluster. */
+interface RedisClusterNode {
+    /** A name or an address. Default `"localhost"`. */
+    host?: string | undefined;
+    /** Default 6379. */
+    port?: number | undefined;
+}
 /** Where a Redis server is, with the option names of ioredis. Options given besides `url` override it. */
 interface RedisConnectionOptions {
     /** A URL as for {@link createRedisBackend}. */
@@ -924,7 +934,7 @@ interface RedisConnectionOptions {
     port?: number | undefined;
     /** A socket in the file system, instead of host and port. */
     path?: string | undefined;
-    /** The number of the database. Default 0. */
+    /** The number of the database. Default 0, which is the only one of a cluster. */
     db?: number | undefined;
     /** The ACL user; needs a password. Default: the default user. */
     username?: string | undefined;
@@ -932,6 +942,24 @@ interface RedisConnectionOptions {
     password?: string | undefined;
     /** TLS, or `true` for TLS with the certificates that Node trusts. */
     tls?: RedisTlsOptions | boolean | undefined;
+    /**
+     * Some nodes of a Redis Cluster, instead of `url` or of host and port: each `"host:port"`, a `redis://` or `rediss://` URL,
+     * or `{ host, port }`. They are asked for the others. All other options apply to every node; URLs with a login must have
+     * the same one.
+     *
+     * @example createRedisBackend({ nodes: ["10.0.0.1:7000", "10.0.0.2:7000"], password: "…" })
+     */
+    nodes?: readonly (string | RedisClusterNode)[] | undefined;
+    /**
+     * Where the nodes of a cluster can be reached, if not at the addresses that they announce: behind NAT, in containers,
+     * through tunnels. By the announced `"host:port"`; other nodes are used as they are. A function is not possible here.
+     *
+     * @example { "10.0.0.1:7000": { host: "127.0.0.1", port: 17000 } }
+     */
+    natMap?: Readonly<Record<string, {
+        host: string;
+        port: number;
+    }>> | undefined;
     /** Sentinels to ask for the primary, instead of host and port. With TLS, they must use it too. */
     sentinels?: readonly {
         host: string;
@@ -988,17 +1016,17 @@ interface LockData {
 }
 
 /**
- * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
+ * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel, or in a Redis Cluster.
  *
  * It connects at the first operation, and again when the connection is lost. An idle connection does not keep the
  * process alive.
  *
  * @param client - one of
- *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. If the
+ *   - a client of ioredis or node-redis, also a `Cluster` or of `createCluster`: its settings are read, and the backend makes a connection of its own. If the
  *     settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used instead: see
  *     {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
- *     `redis+sentinel://host:26379,host2:26379/name/0`
+ *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`
  *   - connection options
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.
@@ -1101,13 +1129,14 @@ type redis_LockData = LockData;
 type redis_RedisBackendOptions = RedisBackendOptions;
 type redis_RedisCapabilities = RedisCapabilities;
 type redis_RedisClient = RedisClient;
+type redis_RedisClusterNode = RedisClusterNode;
 type redis_RedisConfig = RedisConfig;
 type redis_RedisConnectionOptions = RedisConnectionOptions;
 type redis_RedisTlsOptions = RedisTlsOptions;
 declare const redis_createRedisBackend: typeof createRedisBackend;
 declare namespace redis {
   export { createLock$3 as createLock, redis_createRedisBackend as createRedisBackend };
-  export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisClient as RedisClient, redis_RedisConfig as RedisConfig, redis_RedisConnectionOptions as RedisConnectionOptions, redis_RedisTlsOptions as RedisTlsOptions };
+  export type { redis_LockData as LockData, redis_RedisBackendOptions as RedisBackendOptions, redis_RedisCapabilities as RedisCapabilities, redis_RedisClient as RedisClient, redis_RedisClusterNode as RedisClusterNode, redis_RedisConfig as RedisConfig, redis_RedisConnectionOptions as RedisConnectionOptions, redis_RedisTlsOptions as RedisTlsOptions };
 }
 
 /** `syncguard/postgres` */

@@ -11,6 +11,7 @@ const suites = {
   holding: () => import("./holding/suite.mjs"),
   postgres: () => import("./postgres/suite.mjs"),
   redis: () => import("./redis/suite.mjs"),
+  "redis-cluster": () => import("./redis-cluster/suite.mjs"),
   waiting: () => import("./waiting/suite.mjs"),
 };
 

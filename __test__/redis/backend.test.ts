@@ -74,6 +74,8 @@ describe("createRedisBackend", () => {
     ["tls.servername", [{ servername: "" }, { servername: "a b" }]],
     ["tls.checkServerIdentity", [{ checkServerIdentity: () => undefined }]],
     ["sentinels", ["h", [], [1], [{ host: 1 }]]],
+    ["nodes", ["h", [], {}, [1], [null], [[]], [{ host: 1 }], [""], ["h:x"], ["unix:///s"], [{ host: "h", port: 0 }], ["a", "u:p@b"]]], // prettier-ignore
+    ["natMap", [1, [], {}, () => ({}), { h: 1 }, { "h:1": "g:2" }, { "h:1": { host: "g" } }]],
     ["connectTimeout", [0, "5"]],
     ["connectionName", ["a b", 1]],
     ["keyPrefix", ["app"]],
@@ -97,6 +99,14 @@ describe("createRedisBackend", () => {
       "prot is not a part of sentinels: did you mean port?",
     ],
     [
+      () => createRedisBackend({ nodes: [{ host: "h", prot: 1 }] } as never),
+      "prot is not a part of nodes: did you mean port?",
+    ],
+    [
+      () => createRedisBackend({ node: ["h"] } as never),
+      "node is not a Redis connection option: did you mean nodes?",
+    ],
+    [
       () => createRedisBackend("redis://h?keyPrefx=a"),
       "the url's query holds an unknown parameter: did you mean keyPrefix?",
     ],
@@ -111,6 +121,31 @@ describe("createRedisBackend", () => {
     for (const value of values) expect(refused({ [field]: value })).toContain(name);
   });
 
+  const BAD_CLUSTERS: readonly (readonly [string, RedisConnectionOptions])[] = [
+    ["nodes cannot be given together with url", { nodes: ["a"], url: "redis://h" }],
+    ["nodes cannot be given together with url", { nodes: ["a"], url: "redis+cluster://h" }],
+    ["sentinels", { nodes: ["a"], sentinels: [{ host: "h" }], name: "m" }],
+    ["host", { nodes: ["a"], host: "h" }],
+    ["port", { url: "redis+cluster://h", port: 1 }],
+    ["path", { nodes: ["a"], path: "/s" }],
+    ["db must be 0", { nodes: ["a"], db: 1 }],
+    ["db must be 0", { nodes: ["redis://a/1"] }],
+    ["db must be 0", { url: "redis+cluster://a/1" }],
+    [
+      "natMap must have names like host:port",
+      { nodes: ["a"], natMap: { h: { host: "g", port: 1 } } },
+    ],
+    ["natMap.port", { nodes: ["a"], natMap: { "h:1": { host: "g", port: 0 } } }],
+    ["natMap is for a redis cluster", { natMap: { "h:1": { host: "g", port: 1 } } }],
+  ];
+  test.each(BAD_CLUSTERS)("refuses what does not go together: %s", (start, connection) => {
+    expect(refused(connection).startsWith(start)).toBe(true);
+  });
+
+  test("says that a function cannot be the natMap", () => {
+    expect(refused({ nodes: ["a"], natMap: () => null })).toMatch(/; a function cannot be called$/);
+  });
+
   test.each([
     "localhost:6379",
     "http://u:secret@h",
@@ -118,6 +153,10 @@ describe("createRedisBackend", () => {
     "redis://u:secret@h/db",
     "redis://u:secret@h?secret=1",
     "redis+sentinel://u:secret@h",
+    "redis+cluster://u:secret@h:x",
+    "redis+cluster://u:secret@",
+    "redis+cluster://u:secret@h/1",
+    "rediss+cluster://u:secret@h?natMap=1",
     "unix://secret",
   ])("refuses a URL that makes no sense and does not show it: %s", (url) => {
     expect(refused(url)).not.toContain("secret");
@@ -220,7 +259,7 @@ test("a node of a cluster refuses keys in several slots, and serves those of one
   onTestFinished(scattered.close);
   const error = await lockError(scattered.acquire({ key: newKey(), ttlMs: 5_000 }));
   expect(error.code).toBe("InvalidArgument");
-  expect(error.message).toContain("redis cluster");
+  expect(error.message).toContain("use redis+cluster:// instead of redis://");
   const tagged = createRedisBackend(node.url, { keyPrefix: "{locks}" });
   onTestFinished(tagged.close);
   const held = await take(tagged, newKey());

@@ -1,8 +1,8 @@
 /** What is read from clients of ioredis and node-redis. No client connects. */
 
 import { createRequire } from "node:module";
-import { Cluster, Redis, type RedisOptions } from "ioredis";
-import { createClient, createClientPool, createCluster, type RedisClientOptions } from "redis";
+import { Redis, type RedisOptions } from "ioredis";
+import { createClient, createClientPool, type RedisClientOptions } from "redis";
 import { createClient as createClient4 } from "redis-4";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { createRedisBackend } from "syncguard/redis";
@@ -273,8 +273,6 @@ describe("driven themselves, because there is nothing to read:", () => {
     ["a wrapper", { eval: (...args: Parameters<Redis["eval"]>) => other.eval(...args) }],
     ["a Proxy without options", new Proxy(other, { get: (target, name) => name === "options" ? undefined : Reflect.get(target, name) as unknown })], // prettier-ignore
     ["a client whose eval was replaced", replaced],
-    ["a cluster of ioredis", new Cluster([{ host: "h", port: 1 }], { lazyConnect: true })],
-    ["a cluster of node-redis", createCluster({ rootNodes: [{ url: "redis://h" }] })],
     ["a pool of node-redis", createClientPool({})],
   ];
   test.each(CLIENTS)("%s", (_, client) => {

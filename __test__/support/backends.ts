@@ -17,6 +17,9 @@ import {
   redisByClient,
   redisBySentinel,
   redisByUrl,
+  redisCluster,
+  redisClusterByIoredis,
+  redisClusterByNodeRedis,
   redisOverTls,
 } from "./redis-stores";
 import { temporaryFolder } from "./temp";
@@ -53,6 +56,12 @@ export const stores: Readonly<Record<string, Opener>> = {
   "Redis 6.2 through an ioredis client": () => redis62By("client"),
   "Redis over TLS with ACL": redisOverTls,
   "Redis over Sentinel": redisBySentinel,
+  "Redis Cluster at a URL": () => redisCluster("url"),
+  "Redis Cluster by nodes": () => redisCluster("nodes"),
+  "Redis Cluster by a client of ioredis": () => redisClusterByIoredis("native"),
+  "Redis Cluster through a client of ioredis": () => redisClusterByIoredis("client"),
+  "Redis Cluster by a client of node-redis": () => redisClusterByNodeRedis("native"),
+  "Redis Cluster through a client of node-redis": () => redisClusterByNodeRedis("client"),
   "Firestore by options": firestoreByOptions,
   "Firestore by a client of Google": () => firestoreByClient("native"),
   "Firestore through a client of Google": () => firestoreByClient("client"),

@@ -1,6 +1,8 @@
 /** Redis as the behaviour suites see it. */
 
-import { Redis } from "ioredis";
+import { Cluster, Redis } from "ioredis";
+import { createCluster } from "redis";
+import { afterAll } from "vitest";
 import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
 import {
   createRedisBackend,
@@ -9,6 +11,7 @@ import {
   type RedisConnectionOptions,
 } from "syncguard/redis";
 import type { Store } from "./backends";
+import { type RedisCluster, startRedisCluster } from "./redis-cluster";
 import { plainRedis, startRedis62, startSentinelSet, startTlsRedis } from "./redis";
 
 /** Over a native connection from a URL. */
@@ -44,6 +47,48 @@ export async function redisOverTls(): Promise<Store> {
 export async function redisBySentinel(): Promise<Store> {
   const set = await startSentinelSet();
   return backendsOn(set.url, {}, set.stop);
+}
+
+/** Over native connections to a cluster. */
+export async function redisCluster(by: "url" | "nodes"): Promise<Store> {
+  const { url, addresses } = await sharedCluster();
+  return backendsOn(by === "url" ? url : { nodes: addresses }, {}, () => Promise.resolve());
+}
+
+/** Over a cluster of ioredis, on either transport. */
+export async function redisClusterByIoredis(transport: "native" | "client"): Promise<Store> {
+  const { nodes } = await sharedCluster();
+  const startup = nodes.map(({ port }) => ({ host: "127.0.0.1", port }));
+  const client = new Cluster(startup, { lazyConnect: transport === "native" });
+  return backendsOn(client, { transport }, () => {
+    client.disconnect();
+    return Promise.resolve();
+  });
+}
+
+/** Over a cluster of node-redis, on either transport. */
+export async function redisClusterByNodeRedis(transport: "native" | "client"): Promise<Store> {
+  const { nodes } = await sharedCluster();
+  const client = createCluster({ rootNodes: nodes.map(({ url }) => ({ url })) });
+  if (transport === "native") return backendsOn(client, { transport }, () => Promise.resolve());
+  await client.connect();
+  return backendsOn(client, { transport }, () => client.close());
+}
+
+/** The cluster of all stores in one file: it takes seconds to start. */
+let shared: Promise<RedisCluster> | undefined;
+
+async function sharedCluster(): Promise<RedisCluster> {
+  shared ??= startRedisCluster({ replicas: false });
+  return await shared;
+}
+
+/** For files that define their tests for every store. */
+export function stopSharedCluster(): void {
+  afterAll(async () => {
+    await (await shared)?.stop();
+    shared = undefined;
+  });
 }
 
 function backendsOn(

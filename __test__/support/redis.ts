@@ -119,10 +119,10 @@ const USERS = [
   "user locks on >s3cret: ~syncguard:* &syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +publish +subscribe +unsubscribe +client|id +client|setname +info",
 ];
 
-/** A server that speaks TLS only, asks for client certificates, and lets in whom it knows. */
-export async function startTlsRedis(): Promise<
-  RedisServer & { readonly connection: RedisConnectionOptions }
-> {
+/** A server that speaks TLS only, asks for client certificates, and lets in whom it knows; with more lines if given. */
+export async function startTlsRedis(
+  lines: readonly string[] = [],
+): Promise<RedisServer & { readonly connection: RedisConnectionOptions }> {
   const certificates = temporaryFolder();
   writeCertificates(certificates.path, "redis.test");
   const path = (name: string): string => join(certificates.path, name);
@@ -134,6 +134,7 @@ export async function startTlsRedis(): Promise<
       `tls-ca-cert-file ${path("ca.pem")}`,
       "tls-auth-clients yes",
       ...USERS,
+      ...lines,
     ],
   });
   const read = (name: string): string => readFileSync(path(name), "utf8");

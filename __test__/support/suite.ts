@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe } from "vitest";
 import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
 import { type BehaviorOptions, type Store, stores } from "./backends";
+import { stopSharedCluster } from "./redis-stores";
 
 export type Backend = SyncGuardBackend<FencingCapabilities>;
 export type Connect = (options?: BehaviorOptions) => Backend;
@@ -11,6 +12,7 @@ export function onEveryStore(
   behavior: string,
   define: (connect: Connect, name: string) => void,
 ): void {
+  stopSharedCluster();
   describe.each(Object.entries(stores))(`${behavior} on %s`, (name, open) => {
     let store: Store;
     beforeAll(async () => {

@@ -72,6 +72,8 @@ import {
   type MutationResult,
 } from "syncguard/common";
 import type { Firestore } from "@google-cloud/firestore";
+import type { Cluster } from "ioredis";
+import { createCluster } from "redis";
 import type {
   FirestoreBackendOptions,
   FirestoreCapabilities,
@@ -98,7 +100,9 @@ import {
   type LockData,
   type RedisBackendOptions,
   type RedisCapabilities,
+  type RedisClusterNode,
   type RedisConfig,
+  type RedisConnectionOptions,
 } from "syncguard/redis";
 import { createLock, type SqliteBackendOptions, type SqliteCapabilities } from "syncguard/sqlite";
 
@@ -367,6 +371,19 @@ expectTypeOf<RedisBackendOptions["keyPrefix"]>().toEqualTypeOf<string | undefine
 expectTypeOf<PostgresBackendOptions["tableName"]>().toEqualTypeOf<string | undefined>();
 expectTypeOf<FirestoreBackendOptions["collection"]>().toEqualTypeOf<string | undefined>();
 expectTypeOf<SqliteBackendOptions["path"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<Cluster>().toExtend<Parameters<typeof createRedisBackend>[0]>();
+expectTypeOf(createCluster({ rootNodes: [] })).toExtend<Parameters<typeof createRedisBackend>[0]>();
+expectTypeOf<RedisConnectionOptions["nodes"]>().toEqualTypeOf<
+  readonly (string | RedisClusterNode)[] | undefined
+>();
+({
+  nodes: ["10.0.0.1:7000", "rediss://u:p@h", { host: "h" }, { port: 7000 }],
+  natMap: { "10.0.0.1:7000": { host: "127.0.0.1", port: 17_000 } },
+}) satisfies RedisConnectionOptions;
+// @ts-expect-error what nodes announce is not known in advance, and the thread that needs it runs no JavaScript
+({ nodes: ["h"], natMap: () => null }) satisfies RedisConnectionOptions;
+// @ts-expect-error a port is no node
+({ nodes: [7000] }) satisfies RedisConnectionOptions;
 expectTypeOf<RedisConfig["keyPrefix"]>().toBeString();
 expectTypeOf<PostgresConfig["tableName"]>().toBeString();
 expectTypeOf<FirestoreConfig["collection"]>().toBeString();

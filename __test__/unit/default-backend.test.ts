@@ -84,6 +84,7 @@ describe("SYNCGUARD_URL", () => {
     "firestore://project/database/secret",
     "redis://u:secret@h:port",
     "redis+sentinel://u:secret@h",
+    "redis+cluster://u:secret@h/1",
     "unix://secret",
     "postgres://u:secret@h:port",
     "postgresql://u:secret@h/d?sslmode=secret",

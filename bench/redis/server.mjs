@@ -11,11 +11,11 @@ import { freePort } from "../lib/ports.mjs";
 
 const execute = promisify(execFile);
 
-/** Starts `redis-server` without persistence, on a free port, in a temporary folder. */
-export async function startServer() {
+/** Starts `redis-server` without persistence, on a free port, in a temporary folder, with more settings if given. */
+export async function startServer(settings = {}) {
   const folder = mkdtempSync(join(tmpdir(), "syncguard-bench-"));
   const port = await freePort();
-  const options = { port, bind: "127.0.0.1", save: "", appendonly: "no", dir: folder };
+  const options = { port, bind: "127.0.0.1", save: "", appendonly: "no", dir: folder, ...settings };
   const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
   const child = spawn("redis-server", args, { stdio: "ignore" });
   const failed = once(child, "error").then(([error]) => Promise.reject(error));

@@ -49,7 +49,7 @@ export const DOCUMENTED = {
     values: words("createRedisBackend createLock"),
     types: words(`
       RedisBackendOptions RedisCapabilities LockData RedisConfig
-      RedisClient RedisConnectionOptions RedisTlsOptions
+      RedisClient RedisClusterNode RedisConnectionOptions RedisTlsOptions
     `),
   },
   "./postgres": {

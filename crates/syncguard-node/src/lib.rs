@@ -36,6 +36,7 @@ mod postgres_client;
 mod postgres_connection;
 mod redis;
 mod redis_client;
+mod redis_cluster;
 mod redis_connection;
 mod retry_state;
 mod spin;

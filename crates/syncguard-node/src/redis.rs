@@ -1,7 +1,9 @@
 //! Redis: its options.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use napi::Either;
 use napi_derive::napi;
 use syncguard::Error;
 use syncguard::redis::{
@@ -13,7 +15,8 @@ use crate::bridge::Bridge;
 use crate::completion::Completions;
 use crate::error::{Code, thrown};
 use crate::options::{TlsSettings, default_roots, port, timeout, whole};
-use crate::redis_client::ClientTransport;
+use crate::redis_client::{ClientTransport, RedisClientTraits};
+use crate::redis_cluster;
 use crate::redis_connection::RedisConnection;
 
 /// How locks are kept, whatever the transport.
@@ -41,6 +44,10 @@ pub struct RedisSettings {
     pub username: Option<String>,
     pub password: Option<String>,
     pub tls: Option<TlsSettings>,
+    /// Some nodes of a cluster: addresses, URLs, or hosts and ports.
+    pub nodes: Option<Vec<Either<String, RedisNode>>>,
+    /// Where the nodes of a cluster are, by the `host:port` that they announce.
+    pub nat_map: Option<HashMap<String, RedisNode>>,
     pub sentinels: Option<Vec<RedisNode>>,
     /// The name that the Sentinels use for the primary.
     pub name: Option<String>,
@@ -72,26 +79,39 @@ impl NativeBackend {
     pub fn redis_over_client(
         completions: &Completions,
         client: u32,
+        traits: RedisClientTraits,
         locks: RedisLockOptions,
     ) -> napi::Result<Self, Code> {
         let bridge = Bridge::new(Arc::clone(&completions.environment.mailbox), client);
         let locks = lock_settings(locks, RedisLocks::default()).map_err(thrown)?;
-        let transport = Arc::new(ClientTransport::new(bridge));
-        let backend = RedisBackend::over(transport, ClientPrefix::Theirs, &locks);
+        let prefix = match &traits.key_prefix {
+            None => ClientPrefix::Theirs,
+            Some(none) if none.is_empty() => ClientPrefix::None,
+            Some(prefix) => ClientPrefix::Ours(prefix.clone()),
+        };
+        let transport = Arc::new(ClientTransport::new(bridge, traits));
+        let backend = RedisBackend::over(transport, prefix, &locks);
         Ok(Self::of(backend.map_err(thrown)?, completions))
     }
 }
 
 pub(crate) fn config(connection: RedisSettings) -> Result<RedisConfig, Error> {
-    let mut config = match &connection.url {
-        Some(url) => RedisConfig::from_url(url)?,
-        None => RedisConfig::default(),
+    let mut config = match (&connection.url, &connection.nodes) {
+        (Some(_), Some(_)) => {
+            return Err(Error::invalid("nodes cannot be given together with url"));
+        }
+        (Some(url), None) => RedisConfig::from_url(url)?,
+        (None, Some(nodes)) => redis_cluster::config(nodes)?,
+        (None, None) => RedisConfig::default(),
     };
+    redis_cluster::check(&connection, &config.server)?;
     let given_port = connection
         .port
         .map(|number| port(number, "port"))
         .transpose()?;
-    if let Some(nodes) = connection.sentinels {
+    if let RedisServer::Cluster(cluster) = &mut config.server {
+        cluster.nat_map = connection.nat_map.map(redis_cluster::nat_map).transpose()?;
+    } else if let Some(nodes) = connection.sentinels {
         let nodes = nodes.into_iter().map(|node| {
             let number = node.port.unwrap_or(26379.0);
             Ok((node.host, port(number, "sentinels.port")?))
@@ -158,10 +178,10 @@ pub(crate) fn lock_settings(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn connection() -> RedisSettings {
+    pub(crate) fn connection() -> RedisSettings {
         RedisSettings {
             url: None,
             host: None,
@@ -171,6 +191,8 @@ mod tests {
             username: None,
             password: None,
             tls: None,
+            nodes: None,
+            nat_map: None,
             sentinels: None,
             name: None,
             sentinel_username: None,

@@ -3,18 +3,47 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use napi_derive::napi;
 use serde_json::{Value, json};
 use syncguard::redis::{Cause, Plan, Reply, Transport, reply_code, to_error_hiding};
 use syncguard::{Error, ErrorKind};
 
 use crate::bridge::{Bridge, Rejection};
 
+/// What is known about a client.
+#[napi(object)]
+pub struct RedisClientTraits {
+    /// Whether it leads to a cluster.
+    pub is_cluster: bool,
+    /// What it puts before every key, if that is known.
+    pub key_prefix: Option<String>,
+}
+
 /// Runs scripts through a client's own `eval`.
-pub(crate) struct ClientTransport(Bridge);
+pub(crate) struct ClientTransport {
+    bridge: Bridge,
+    traits: RedisClientTraits,
+}
 
 impl ClientTransport {
-    pub(crate) fn new(bridge: Bridge) -> Self {
-        Self(bridge)
+    pub(crate) fn new(bridge: Bridge, traits: RedisClientTraits) -> Self {
+        Self { bridge, traits }
+    }
+
+    /// The key without what the client itself puts before it.
+    fn bare<'a>(&self, key: &'a str) -> &'a str {
+        let prefix = self.traits.key_prefix.as_deref().unwrap_or_default();
+        key.strip_prefix(prefix).unwrap_or(key)
+    }
+
+    fn error(&self, rejection: &Rejection, plan: &Plan) -> Error {
+        let is_cluster = self.traits.is_cluster;
+        let error = to_error_hiding(cause_of(rejection, is_cluster), true, plan.secrets());
+        // A client of a cluster may have sent the call before, to a node that did not answer.
+        match is_cluster && error.kind().is_transient() {
+            true => error.with_unknown_outcome(),
+            false => error,
+        }
     }
 }
 
@@ -29,16 +58,17 @@ impl Transport for ClientTransport {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
         let request = json!({
             "script": plan.script().source(),
-            "keys": plan.keys().collect::<Vec<_>>(),
+            "keys": plan.keys().map(|key| self.bare(key)).collect::<Vec<_>>(),
             "args": plan.args().collect::<Vec<_>>(),
         });
-        match self.0.ask(&request).await {
+        match self.bridge.ask(&request).await {
             Ok(value) => reply(value),
-            Err(rejection) => {
-                let cause = cause_of(&rejection);
-                Err(to_error_hiding(cause, true, plan.secrets()))
-            }
+            Err(rejection) => Err(self.error(&rejection, &plan)),
         }
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.traits.is_cluster
     }
 }
 
@@ -64,14 +94,16 @@ fn reply(value: Value) -> Result<Reply, Error> {
 
 /// What the error of a client means. ioredis and node-redis distinguish errors by `code`, by `name` or only by the
 /// text.
-fn cause_of(rejection: &Rejection) -> Cause<'_> {
+fn cause_of(rejection: &Rejection, is_cluster: bool) -> Cause<'_> {
     let words = rejection.message.as_str();
-    if reply_code(words).is_some() {
-        return Cause::Reply(words);
-    }
-    let known = by_code(rejection.code.as_deref().unwrap_or_default())
-        .or_else(|| by_name(&rejection.name))
-        .or_else(|| by_text(words));
+    let known = match reply_code(words) {
+        // It has followed many of these.
+        Some("MOVED" | "ASK") if is_cluster => Some(UNSETTLED),
+        Some(_) => return Cause::Reply(words),
+        None => by_code(rejection.code.as_deref().unwrap_or_default())
+            .or_else(|| by_name(&rejection.name))
+            .or_else(|| by_text(words)),
+    };
     let (kind, what, may_be_done) = known.unwrap_or(FAILED);
     Cause::Client {
         kind,
@@ -115,6 +147,11 @@ const CONNECTION_CLOSED: Meaning = (
     "the connection to redis was closed",
     true,
 );
+const UNSETTLED: Meaning = (
+    ErrorKind::ServiceUnavailable,
+    "the redis client found no node of the cluster that serves the locks with this key",
+    true,
+);
 const UNANSWERED: Meaning = (
     ErrorKind::NetworkTimeout,
     "redis did not answer in time",
@@ -146,15 +183,21 @@ fn by_name(name: &str) -> Option<Meaning> {
     })
 }
 
-/// Plain errors of ioredis, which have no code but fixed texts.
+/// Plain errors, which have no code but fixed texts.
 fn by_text(text: &str) -> Option<Meaning> {
     Some(match text {
         "Command timed out" => UNANSWERED,
         "Connection is closed." | "Socket closed unexpectedly" => CONNECTION_CLOSED,
         "The client is closed" | "The client is offline" => CLIENT_CLOSED,
         "Connection timeout" => CONNECT_TIMEOUT,
+        "Cluster is ended." => CONNECTION_CLOSED,
+        "None of startup nodes is available" => GAVE_UP,
+        "All the root nodes are unavailable" => UNREACHABLE,
         _ if text.starts_with("Reached the max retries per request limit") => GAVE_UP,
         _ if text.starts_with("Stream isn't writeable") => NOT_CONNECTED,
+        _ if text.starts_with("Cluster isn't ready") => NOT_CONNECTED,
+        _ if text.starts_with("Too many Cluster redirections") => UNSETTLED,
+        _ if text.starts_with("Cannot find node ") => UNSETTLED,
         _ => return None,
     })
 }
@@ -285,11 +328,49 @@ mod tests {
                 Internal,
                 true,
             ),
+            (
+                js(
+                    "Error",
+                    "",
+                    "Too many Cluster redirections. Last error: Error: Connection is closed.",
+                ),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js(
+                    "Error",
+                    "",
+                    "Cluster isn't ready and enableOfflineQueue options is false",
+                ),
+                ServiceUnavailable,
+                false,
+            ),
+            (
+                js("Error", "", "None of startup nodes is available"),
+                ServiceUnavailable,
+                true,
+            ),
             (js("", "", ""), Internal, true),
         ] {
-            let error = to_error_hiding(cause_of(&rejection), true, []);
+            let error = to_error_hiding(cause_of(&rejection, false), true, []);
             let found = (error.kind(), error.is_outcome_unknown());
             assert_eq!(found, (kind, lost), "{rejection:?}");
+        }
+    }
+    #[test]
+    fn a_client_of_a_cluster_has_followed_redirections_already() {
+        let moved = Rejection {
+            name: "ErrorReply".to_owned(),
+            code: None,
+            message: "MOVED 1 127.0.0.1:7000".to_owned(),
+        };
+        for (is_cluster, kind) in [
+            (true, ServiceUnavailable),
+            (false, ErrorKind::InvalidArgument),
+        ] {
+            let error = to_error_hiding(cause_of(&moved, is_cluster), true, []);
+            assert_eq!(error.kind(), kind);
         }
     }
 }

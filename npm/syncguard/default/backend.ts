@@ -61,7 +61,7 @@ function warnInProduction(): void {
   );
 }
 
-const REDIS = /^(rediss?([+-]sentinel)?|(redis\+)?unix)$/;
+const REDIS = /^(rediss?([+-](sentinel|cluster))?|(redis\+)?unix)$/;
 
 const POSTGRES = /^postgres(ql)?$/;
 
@@ -83,7 +83,7 @@ function createFromUrl(url: string): Backend {
     return createOnServer((at) => createFirestoreBackend(connectionOfUrl(at)), url);
   }
   throw invalid(
-    "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, unix:, postgres:, postgresql: or firestore:",
+    "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, redis+cluster:, unix:, postgres:, postgresql: or firestore:",
   );
 }
 

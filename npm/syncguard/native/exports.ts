@@ -189,6 +189,7 @@ export declare class NativeBackend {
   static redisOverClient(
     completions: Completions,
     client: number,
+    traits: RedisClientTraits,
     locks: RedisLockOptions,
   ): NativeBackend;
   /** A backend on `connection`. `warn` is JavaScript's number for the client object that gets warnings. */
@@ -316,6 +317,14 @@ export interface PostgresTlsSettings {
   servername?: string;
 }
 
+/** What is known about a client. */
+export interface RedisClientTraits {
+  /** Whether it leads to a cluster. */
+  isCluster: boolean;
+  /** What it puts before every key, if that is known. */
+  keyPrefix?: string;
+}
+
 /** A connection that is made when it is needed, and closed with the last backend that uses it. */
 export declare class RedisConnection {
   #native;
@@ -345,6 +354,10 @@ export interface RedisSettings {
   username?: string;
   password?: string;
   tls?: TlsSettings;
+  /** Some nodes of a cluster: addresses, URLs, or hosts and ports. */
+  nodes?: Array<string | RedisNode>;
+  /** Where the nodes of a cluster are, by the `host:port` that they announce. */
+  natMap?: Record<string, RedisNode>;
   sentinels?: Array<RedisNode>;
   /** The name that the Sentinels use for the primary. */
   name?: string;

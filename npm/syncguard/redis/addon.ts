@@ -1,7 +1,12 @@
 /** Opens stores on Redis, and the requests that they make to a client of the user's. */
 
 import { addon, callAddon } from "../native/addon.js";
-import type { RedisConnection, RedisLockOptions, RedisSettings } from "../native/exports.js";
+import type {
+  RedisClientTraits,
+  RedisConnection,
+  RedisLockOptions,
+  RedisSettings,
+} from "../native/exports.js";
 import { withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
 
@@ -19,9 +24,12 @@ export function openRedis(connection: RedisConnection, locks: RedisLockOptions):
 /** Every script goes through `run`, which uses a client of the user's. */
 export function openRedisOverClient(
   run: (call: RedisScriptCall) => Promise<unknown>,
+  traits: RedisClientTraits,
   locks: RedisLockOptions,
 ): Store {
   return withClient(run, (client) =>
-    openStore((completions) => addon.NativeBackend.redisOverClient(completions, client, locks)),
+    openStore((completions) =>
+      addon.NativeBackend.redisOverClient(completions, client, traits, locks),
+    ),
   );
 }

@@ -10,6 +10,7 @@ import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../opti
 import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.js";
 import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
+import { traitsOf } from "./cluster.js";
 import { readConnection } from "./connection.js";
 import type {
   RedisBackendOptions,
@@ -19,17 +20,17 @@ import type {
 } from "./types.js";
 
 /**
- * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel.
+ * A backend that keeps locks in Redis: in one server, with or without replicas, TLS and Sentinel, or in a Redis Cluster.
  *
  * It connects at the first operation, and again when the connection is lost. An idle connection does not keep the
  * process alive.
  *
  * @param client - one of
- *   - a client of ioredis or node-redis: its settings are read, and the backend makes a connection of its own. If the
+ *   - a client of ioredis or node-redis, also a `Cluster` or of `createCluster`: its settings are read, and the backend makes a connection of its own. If the
  *     settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used instead: see
  *     {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
- *     `redis+sentinel://host:26379,host2:26379/name/0`
+ *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`
  *   - connection options
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.
@@ -70,7 +71,9 @@ function connectNatively(
   const { connectTimeoutMs, operationTimeoutMs } = options;
   const all = { ...settings };
   // A URL can turn TLS on, but cannot configure it.
-  if (all.tls === undefined && /^rediss/i.test(all.url ?? "")) all.tls = {};
+  const urls = [all.url, ...(all.nodes ?? [])];
+  const isTlsUrl = (url: unknown) => typeof url === "string" && /^rediss[:+-]/i.test(url);
+  if (all.tls === undefined && urls.some(isTlsUrl)) all.tls = {};
   if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
   if (connectTimeoutMs !== undefined) all.connectTimeoutMs = connectTimeoutMs;
   if (operationTimeoutMs !== undefined) all.operationTimeoutMs = operationTimeoutMs;
@@ -81,7 +84,7 @@ function connectNatively(
 const connectionOf = shareConnections(createRedisConnection);
 
 function drive(client: RedisClient, options: RedisBackendOptions): Store {
-  return openRedisOverClient(runOnClient(client), lockSettings(options));
+  return openRedisOverClient(runOnClient(client), traitsOf(client), lockSettings(options));
 }
 
 function lockSettings(options: RedisBackendOptions): RedisLockOptions {

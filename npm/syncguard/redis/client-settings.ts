@@ -1,6 +1,7 @@
 /** Reads the settings of clients, so that a native connection can be used in their place. */
 
 import { isGeneratedMethod, isOwnMethod } from "../options/clients.js";
+import { kindOfCluster, readCluster } from "./cluster.js";
 import type { Reading } from "./connection.js";
 import { readIoredis } from "./ioredis.js";
 import { readNodeRedis } from "./node-redis.js";
@@ -12,7 +13,6 @@ type Features = {
   EVAL?: unknown;
   isOpen?: unknown;
   status?: unknown;
-  isCluster?: unknown;
   connector?: unknown;
   sendCommand?: unknown;
   options?: unknown;
@@ -20,23 +20,26 @@ type Features = {
 
 /** The settings of a client of ioredis or node-redis. Any other object is an obstacle. */
 export function readClient(client: RedisClient): Reading {
+  const cluster = kindOfCluster(client);
+  const reading = cluster === undefined ? readSingle(client) : readCluster(client, cluster);
+  if ("obstacle" in reading) return reading;
+  const replaced = replacedMethod(client);
+  return replaced === undefined ? reading : { obstacle: `${replaced}, which is not its class's,` };
+}
+
+function readSingle(client: RedisClient): Reading {
   const features = client as Features;
-  if (features.isCluster === true) return { obstacle: "the cluster" };
   const { options } = features;
   const read = readerOf(client, features);
-  if (read === undefined || typeof options !== "object" || options === null) {
-    return { obstacle: "the settings, which cannot be read," };
-  }
-  const replaced = replacedMethod(client);
-  return replaced === undefined
-    ? read(options)
-    : { obstacle: `${replaced}, which is not its class's,` };
+  return read === undefined || typeof options !== "object" || options === null
+    ? { obstacle: "the settings, which cannot be read," }
+    : read(options);
 }
 
 function readerOf(client: RedisClient, features: Features): typeof readIoredis | undefined {
   if (Array.isArray(features.options)) return undefined;
   if (isNodeRedis(client)) {
-    // A cluster or a pool does not have `isOpen`, which is the state of one connection.
+    // A pool does not have `isOpen` in all versions, and its `options` are about something else.
     return typeof features.isOpen === "boolean" ? readNodeRedis : undefined;
   }
   const isIoredis =
@@ -57,6 +60,7 @@ function replacedMethod(client: RedisClient): string | undefined {
 /** The methods that `eval` calls. */
 function throughWhich(client: RedisClient): readonly string[] {
   if (!isNodeRedis(client)) return ["sendCommand"];
+  if (kindOfCluster(client) !== undefined) return ["_execute"];
   // In version 4 they are not accessible.
   return "_executeCommand" in client ? ["_executeCommand", "sendCommand"] : [];
 }

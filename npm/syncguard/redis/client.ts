@@ -1,7 +1,9 @@
 /** The client transport: runs scripts through a client's own `eval`. */
 
+import { isGeneratedMethod } from "../options/clients.js";
 import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
+import { kindOfCluster } from "./cluster.js";
 import type { RedisClient } from "./types.js";
 
 type IoredisEval = (script: string, numKeys: number, ...rest: string[]) => unknown;
@@ -11,6 +13,7 @@ type NodeRedisEval = (script: string, options: { keys: string[]; arguments: stri
 export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
   // Called as a method, because clients need `this`, and looked up each time, because tests replace `eval`.
   if (isNodeRedis(client)) {
+    if (kindOfCluster(client) !== undefined) return runOnNodeRedisCluster(client);
     const target = promising(client) as { eval: NodeRedisEval };
     return async ({ script, keys, args }) =>
       plain(await target.eval(script, { keys, arguments: args }));
@@ -22,6 +25,38 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
     const reply = plain(await target.eval(script, keys.length, ...keys, ...args));
     return isMock && reply === 1 ? inFull(call) : reply;
   };
+}
+
+/** Runs scripts on a cluster of node-redis, which does not say in words that it is not connected. */
+function runOnNodeRedisCluster(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
+  const target = client as { eval: NodeRedisEval; isOpen?: unknown };
+  const send = sendsAnywhere(client) ? (client as NodeRedisCluster4) : undefined;
+  return async ({ script, keys, args }) => {
+    if (target.isOpen === false) throw new Error("The client is closed");
+    try {
+      if (send === undefined) return plain(await target.eval(script, { keys, arguments: args }));
+      const command = ["EVAL", script, String(keys.length), ...keys, ...args];
+      return plain(await send.sendCommand(keys[0], false, command));
+    } catch (error) {
+      // It looks for a node where it knows of none yet, or not any more: nothing was sent.
+      throw error instanceof TypeError ? new Error(`Cluster isn't ready: ${error.message}`) : error;
+    }
+  };
+}
+
+type NodeRedisCluster4 = RedisClient & {
+  sendCommand: (firstKey: string | undefined, isReadonly: boolean, args: string[]) => unknown;
+};
+
+/**
+ * Whether the cluster is one of node-redis 4, whose own `eval` takes the script for the options, finds no keys there, and
+ * asks nodes in turn until one does not refuse.
+ */
+function sendsAnywhere(client: RedisClient): boolean {
+  const is5 = "_execute" in client;
+  return (
+    !is5 && "sendCommand" in client && isGeneratedMethod(client, "eval", ["get", "set", "del"])
+  );
 }
 
 /** Whether it is a plain object, that is a mock or a wrapper, and not a client of ioredis or the like. */

@@ -19,6 +19,8 @@ const TYPES: Readonly<Record<keyof RedisConnectionOptions, string>> = {
   username: "string",
   password: "string",
   tls: "object",
+  nodes: "object",
+  natMap: "object",
   sentinels: "object",
   name: "string",
   sentinelUsername: "string",
@@ -64,6 +66,14 @@ function readOption(name: keyof RedisConnectionOptions, value: unknown): unknown
     }
     return nodes;
   }
+  if (name === "nodes") return readClusterNodes(value);
+  if (name === "natMap") {
+    const natMap = readNatMap(value);
+    if (natMap !== undefined) return natMap;
+    // Connections are made on a thread that cannot call into JavaScript.
+    const end = typeof value === "function" ? "; a function cannot be called" : "";
+    throw invalid(`natMap must be an object with a { host, port } for each host:port${end}`);
+  }
   if (typeof value !== TYPES[name]) throw invalid(`${name} must be a ${TYPES[name]}`);
   return value;
 }
@@ -74,6 +84,35 @@ function readTlsOption(value: unknown): RedisSettings["tls"] | undefined {
   if ("tls" in reading) return reading.tls;
   if (reading.obstacle === "tls") throw invalid("tls must be an object, true or false");
   throw invalid(`${reading.obstacle} has a wrong type or is not an option`);
+}
+
+/** The nodes of a cluster. What is in a text is left to the core. */
+function readClusterNodes(value: unknown): NonNullable<RedisSettings["nodes"]> {
+  const nodes = Array.isArray(value) ? value.map(readClusterNode) : [undefined];
+  if (nodes.includes(undefined)) {
+    throw invalid("nodes must be a list of texts like host:port, or { host, port }");
+  }
+  return nodes as (RedisNode | string)[];
+}
+
+function readClusterNode(node: unknown): RedisNode | string | undefined {
+  if (typeof node === "string") return node;
+  if (typeof node !== "object" || node === null || Array.isArray(node)) return undefined;
+  checkKnownOptions(node, ["host", "port"], "part of nodes");
+  return readNodes([node])?.[0];
+}
+
+/** Addresses by addresses, if it is an object that has nothing else. */
+export function readNatMap(value: unknown): Record<string, RedisNode> | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const map: Record<string, RedisNode> = {};
+  for (const [announced, to] of Object.entries(value) as [string, unknown][]) {
+    const { host, port, ...rest } = (to ?? {}) as { host?: unknown; port?: unknown };
+    const isAddress = typeof host === "string" && typeof port === "number";
+    if (!isAddress || Object.keys(rest).length > 0) return undefined;
+    map[announced] = { host, port };
+  }
+  return map;
 }
 
 /** A list of Sentinels; `undefined` if the value is not one. */

@@ -10,10 +10,13 @@ export interface RedisCapabilities extends BackendCapabilities {
 }
 
 /**
- * Your client: ioredis, node-redis, or any object with their `eval`.
+ * Your client: ioredis, node-redis, a cluster of either, or any object with their `eval`.
  *
  * - ioredis and its like: `eval(script, numKeys, ...keys, ...args)`, all but `numKeys` strings
  * - node-redis: `eval(script, { keys, arguments })`
+ *
+ * An object of your own that leads to a Redis Cluster needs `isCluster: true`, as ioredis has it, and must send each script
+ * to the node of its keys.
  */
 export interface RedisClient {
   eval: (...args: never[]) => unknown;
@@ -33,6 +36,14 @@ export interface RedisTlsOptions {
   rejectUnauthorized?: boolean | undefined;
 }
 
+/** The address of one node of a cluster. */
+export interface RedisClusterNode {
+  /** A name or an address. Default `"localhost"`. */
+  host?: string | undefined;
+  /** Default 6379. */
+  port?: number | undefined;
+}
+
 /** Where a Redis server is, with the option names of ioredis. Options given besides `url` override it. */
 export interface RedisConnectionOptions {
   /** A URL as for {@link createRedisBackend}. */
@@ -43,7 +54,7 @@ export interface RedisConnectionOptions {
   port?: number | undefined;
   /** A socket in the file system, instead of host and port. */
   path?: string | undefined;
-  /** The number of the database. Default 0. */
+  /** The number of the database. Default 0, which is the only one of a cluster. */
   db?: number | undefined;
   /** The ACL user; needs a password. Default: the default user. */
   username?: string | undefined;
@@ -51,6 +62,21 @@ export interface RedisConnectionOptions {
   password?: string | undefined;
   /** TLS, or `true` for TLS with the certificates that Node trusts. */
   tls?: RedisTlsOptions | boolean | undefined;
+  /**
+   * Some nodes of a Redis Cluster, instead of `url` or of host and port: each `"host:port"`, a `redis://` or `rediss://` URL,
+   * or `{ host, port }`. They are asked for the others. All other options apply to every node; URLs with a login must have
+   * the same one.
+   *
+   * @example createRedisBackend({ nodes: ["10.0.0.1:7000", "10.0.0.2:7000"], password: "…" })
+   */
+  nodes?: readonly (string | RedisClusterNode)[] | undefined;
+  /**
+   * Where the nodes of a cluster can be reached, if not at the addresses that they announce: behind NAT, in containers,
+   * through tunnels. By the announced `"host:port"`; other nodes are used as they are. A function is not possible here.
+   *
+   * @example { "10.0.0.1:7000": { host: "127.0.0.1", port: 17000 } }
+   */
+  natMap?: Readonly<Record<string, { host: string; port: number }>> | undefined;
   /** Sentinels to ask for the primary, instead of host and port. With TLS, they must use it too. */
   sentinels?: readonly { host: string; port?: number | undefined }[] | undefined;
   /** The name that the Sentinels use for the primary. */
