@@ -2,8 +2,8 @@
 
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, LockId, Lookup,
-    Owner, ReleaseOutcome, Ttl,
+    Absence, AcquireOutcome, Backend, ErrorKind, ExtendOutcome, LockId, Lookup, Owner,
+    ReleaseOutcome, Ttl,
 };
 
 use crate::stage::{FOREIGN, Stage, hostile_names, json, request};
