@@ -200,7 +200,7 @@ async function launch(
   port: number,
 ): Promise<ChildProcess> {
   const log = openSync(logFile, "a");
-  const [command = program, ...args] = [...DIES_WITH_US, program, file];
+  const [command, ...args] = [...DIES_WITH_US, program, file];
   const child = spawn(command, args, { stdio: ["ignore", log, log] });
   closeSync(log);
   running.add(child);
