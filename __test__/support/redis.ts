@@ -38,7 +38,8 @@ type Settings = {
   program?: string;
 };
 
-// Whatever happens in this process, no server outlives it.
+// Whatever happens in this process, no server outlives it: not even if it is killed, where the system can see to that.
+const DIES_WITH_US = process.platform === "linux" ? ["setpriv", "--pdeathsig", "KILL"] : [];
 const running = new Set<ChildProcess>();
 process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
@@ -199,7 +200,8 @@ async function launch(
   port: number,
 ): Promise<ChildProcess> {
   const log = openSync(logFile, "a");
-  const child = spawn(program, [file], { stdio: ["ignore", log, log] });
+  const [command, ...args] = [...DIES_WITH_US, program, file];
+  const child = spawn(command, args, { stdio: ["ignore", log, log] });
   closeSync(log);
   running.add(child);
   let failure: Error | undefined;

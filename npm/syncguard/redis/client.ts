@@ -1,5 +1,6 @@
 /** The client transport: runs scripts through a client's own `eval`. */
 
+import { delay } from "../native/signal.js";
 import { isGeneratedMethod } from "../options/clients.js";
 import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
@@ -27,21 +28,40 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
   };
 }
 
-/** Runs scripts on a cluster of node-redis, which does not say in words that it is not connected. */
+/** Runs scripts on a cluster of node-redis. */
 function runOnNodeRedisCluster(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
   const target = client as { eval: NodeRedisEval; isOpen?: unknown };
-  const send = sendsAnywhere(client) ? (client as NodeRedisCluster4) : undefined;
-  return async ({ script, keys, args }) => {
+  const cluster4 = sendsAnywhere(client) ? (client as NodeRedisCluster4) : undefined;
+  const send = async ({ script, keys, args }: RedisScriptCall): Promise<unknown> => {
     if (target.isOpen === false) throw new Error("The client is closed");
     try {
-      if (send === undefined) return plain(await target.eval(script, { keys, arguments: args }));
+      if (cluster4 === undefined) return await target.eval(script, { keys, arguments: args });
       const command = ["EVAL", script, String(keys.length), ...keys, ...args];
-      return plain(await send.sendCommand(keys[0], false, command));
+      return await cluster4.sendCommand(keys[0], false, command);
     } catch (error) {
-      // It looks for a node where it knows of none yet, or not any more: nothing was sent.
+      // It does not say in words that it knows of no node yet, or not any more: nothing was sent.
       throw error instanceof TypeError ? new Error(`Cluster isn't ready: ${error.message}`) : error;
     }
   };
+  return async (call) => {
+    for (let refusals = 0; ; refusals += 1) {
+      try {
+        return plain(await send(call));
+      } catch (error) {
+        if (refusals >= MOST_REFUSALS || !isOnItsWay(error)) throw error;
+        await delay(REFUSAL_PAUSE_MS);
+      }
+    }
+  };
+}
+
+/** How often a call is repeated while its keys move, and how long to wait: as ioredis does. */
+const MOST_REFUSALS = 16;
+const REFUSAL_PAUSE_MS = 100;
+
+/** Whether a server has refused to run a script because some of its keys are on another node already. */
+function isOnItsWay(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("TRYAGAIN ");
 }
 
 type NodeRedisCluster4 = RedisClient & {
