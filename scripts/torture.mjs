@@ -20,7 +20,8 @@ await main(async () => {
   const [names = Object.keys(URLS).join(), seconds = "60", seed = String(Date.now() % 1_000_000)] =
     process.argv.slice(2);
   for (const name of names.split(",")) {
-    if (!(name in URLS)) throw new Error(`no such store: ${name} (${Object.keys(URLS).join(", ")})`);
+    if (!(name in URLS))
+      throw new Error(`no such store: ${name} (${Object.keys(URLS).join(", ")})`);
   }
   await install();
   await needCompilers();

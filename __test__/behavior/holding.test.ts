@@ -64,7 +64,8 @@ onEveryStore("holding", (connect) => {
     const startedMs = performance.now();
     const held = await acquire(backend, newKey(), undefined, 100);
     expect(await lossOf(held)).toMatchObject({ code: "LockLost" });
-    expect(performance.now() - startedMs).toBeGreaterThanOrEqual(99);
+    // Timers may be a little early.
+    expect(performance.now() - startedMs).toBeGreaterThanOrEqual(95);
     const key = newKey();
     const reason = await lock(backend, lossOf, { key, ttlMs: 100 });
     expect(reason).toMatchObject({ code: "LockLost", context: { key } });
@@ -97,14 +98,14 @@ onEveryStore("holding", (connect) => {
     const signals = await Promise.all(
       ways.flatMap((way) =>
         [undefined, true as const].map(async (autoExtend) => {
-          const held = await acquire(backend, newKey(), autoExtend, 200);
+          const held = await acquire(backend, newKey(), autoExtend, 1_000);
           const { signal } = held;
           await way(held);
           return signal;
         }),
       ),
     );
-    await sleep(300);
+    await sleep(1_100);
     expect(signals.map(({ aborted }) => aborted)).toEqual(signals.map(() => false));
   });
 

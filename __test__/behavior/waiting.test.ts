@@ -5,7 +5,7 @@ import { type Backend, newKey, onEveryStore, take } from "../support/suite";
 import { until } from "../support/until";
 
 /** The stores that cannot tell of a release, so that waiters poll. */
-const SILENT = / through | behind PgBouncer|^Redis Cluster /;
+const SILENT = / through | behind PgBouncer/;
 
 onEveryStore("waiting", (connect, name) => {
   const tells = !SILENT.test(name);
