@@ -32,8 +32,9 @@ test("nobody gets in beside the holder while slots move", { timeout: 90_000 }, a
   const folder = temporaryFolder();
   onTestFinished(folder.remove);
   const keys = ["fleet-a", "fleet-b", "fleet-c"];
-  const fleet = ["native,ioredis", "native,node-redis"].map((ways) => {
-    const args = [cluster.url, folder.path, ways, ...keys];
+  const ways = ["native", "native,ioredis", "native", "native,node-redis"];
+  const fleet = [...ways, ...ways].map((way) => {
+    const args = [cluster.url, folder.path, way, ...keys];
     return start("node", "../../redis-cluster/fixtures/fleet.mjs", args);
   });
   await Promise.all(fleet.map(({ printed }) => printed("running")));
