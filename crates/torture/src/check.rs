@@ -189,6 +189,10 @@ fn with_undo(mut operations: Vec<Operation>) -> Vec<Operation> {
                 call: Call::Release { lock },
                 ..operation.clone()
             }),
+            Call::AcquireUnseen { number, .. } => Some(Operation {
+                call: Call::ReleaseUnseen { number },
+                ..operation.clone()
+            }),
             _ => None,
         })
         .collect();

@@ -33,13 +33,32 @@ pub struct Moment {
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Call {
-    Acquire { lock: u64, ttl_ms: i64 },
-    Release { lock: u64 },
-    Extend { lock: u64, ttl_ms: i64 },
+    Acquire {
+        lock: u64,
+        ttl_ms: i64,
+    },
+    /// An acquisition whose lock id nobody has seen, as that of a wait that was given up. It has a number of its own.
+    AcquireUnseen {
+        number: u64,
+        ttl_ms: i64,
+    },
+    /// What undoes it.
+    ReleaseUnseen {
+        number: u64,
+    },
+    Release {
+        lock: u64,
+    },
+    Extend {
+        lock: u64,
+        ttl_ms: i64,
+    },
     ForceRelease,
     IsLocked,
     LookUpKey,
-    LookUpLock { lock: u64 },
+    LookUpLock {
+        lock: u64,
+    },
 }
 
 /// What a process is told. Operations that certainly had no effect are not recorded.

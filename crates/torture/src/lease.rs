@@ -21,8 +21,10 @@ pub struct State {
 /// A granted lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// Its lock id's number.
-    pub lock: u64,
+    /// Its lock id's number; `None` if nobody has seen it.
+    pub lock: Option<u64>,
+    /// The number of the acquisition, if its caller has not seen the lock id.
+    pub unseen: Option<u64>,
     /// Its fence; `None` if nobody has seen it.
     pub fence: Option<u64>,
     /// When it ends: not before the first and not after the second, which are equal if somebody has seen it.
@@ -54,10 +56,13 @@ impl Holder {
     }
 
     /// This holder as somebody sees it, unless it is another one.
-    fn seen(mut self, fence: u64, expires_at_ms: i64) -> Option<Self> {
+    fn seen(mut self, lock: Option<u64>, fence: u64, expires_at_ms: i64) -> Option<Self> {
         let (earliest, latest) = self.ends_ms;
-        let fits = self.fence.is_none_or(|known| known == fence)
+        let is_it = lock.is_none() || self.lock.is_none() || lock == self.lock;
+        let fits = is_it
+            && self.fence.is_none_or(|known| known == fence)
             && (earliest..=latest).contains(&expires_at_ms);
+        self.lock = self.lock.or(lock);
         self.fence = Some(fence);
         self.ends_ms = (expires_at_ms, expires_at_ms);
         fits.then_some(self)
@@ -74,7 +79,7 @@ impl State {
     }
 
     fn held_by(&self, lock: u64) -> Option<Holder> {
-        self.holder.filter(|holder| holder.lock == lock)
+        self.holder.filter(|holder| holder.lock == Some(lock))
     }
 
     fn free(self) -> Self {
@@ -143,10 +148,8 @@ impl State {
                     Call::LookUpLock { lock } => Some(lock),
                     _ => lock,
                 };
-                let holder = self.holder?;
-                let is_it = asked.is_none_or(|asked| asked == holder.lock);
-                let seen = holder.seen(fence, expires_at_ms)?;
-                (is_it && seen.may_be_live(window)).then(|| self.with(seen))
+                let seen = self.holder?.seen(asked, fence, expires_at_ms)?;
+                seen.may_be_live(window).then(|| self.with(seen))
             }
             (_, Outcome::Unknown | Outcome::Cut) => self.after_unknown(call, window),
             _ => None,
@@ -169,7 +172,8 @@ impl State {
         let fits = window.contains(granted_ms) && self.may_be_free(now) && fence > self.last_fence;
         fits.then(|| {
             self.with(Holder {
-                lock,
+                lock: Some(lock),
+                unseen: None,
                 fence: Some(fence),
                 ends_ms: (expires_at_ms, expires_at_ms),
             })
@@ -191,15 +195,16 @@ impl State {
     /// What an operation has done that nobody saw, if it has done anything.
     fn after_unknown(self, call: Call, window: Window) -> Option<Self> {
         match call {
-            Call::Acquire { lock, ttl_ms } => self.may_be_free(window).then(|| Self {
-                holder: Some(Holder {
-                    lock,
-                    fence: None,
-                    ends_ms: (window.from_ms + ttl_ms, window.to_ms + ttl_ms),
-                }),
-                // At least one number was used.
-                last_fence: self.last_fence + 1,
-            }),
+            Call::Acquire { lock, ttl_ms } => {
+                self.granted_unknown(Some(lock), None, ttl_ms, window)
+            }
+            Call::AcquireUnseen { number, ttl_ms } => {
+                self.granted_unknown(None, Some(number), ttl_ms, window)
+            }
+            Call::ReleaseUnseen { number } => {
+                let holder = self.holder.filter(|holder| holder.unseen == Some(number));
+                holder.map(|_| self.free())
+            }
             Call::Release { lock } => self.held_by(lock).map(|_| self.free()),
             Call::Extend { lock, ttl_ms } => {
                 let mut holder = self.held_by(lock)?;
@@ -209,6 +214,25 @@ impl State {
             Call::ForceRelease => Some(self.free()),
             Call::IsLocked | Call::LookUpKey | Call::LookUpLock { .. } => Some(self),
         }
+    }
+
+    fn granted_unknown(
+        self,
+        lock: Option<u64>,
+        unseen: Option<u64>,
+        ttl_ms: i64,
+        window: Window,
+    ) -> Option<Self> {
+        self.may_be_free(window).then(|| Self {
+            holder: Some(Holder {
+                lock,
+                unseen,
+                fence: None,
+                ends_ms: (window.from_ms + ttl_ms, window.to_ms + ttl_ms),
+            }),
+            // At least one number was used.
+            last_fence: self.last_fence + 1,
+        })
     }
 
     /// Whether an operation that can have its outcome now leaves everything as it is.

@@ -143,8 +143,9 @@ pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
                 last = last.max(Some(at));
                 if let Some(operation) = operations.get_mut(&number) {
                     (operation.outcome, operation.end) = (outcome, at);
-                    if let (Some(known), Call::Acquire { lock, .. }) = (lock, &mut operation.call) {
-                        *lock = known;
+                    if let (Some(lock), Call::AcquireUnseen { ttl_ms, .. }) = (lock, operation.call)
+                    {
+                        operation.call = Call::Acquire { lock, ttl_ms };
                     }
                 }
             }

@@ -174,8 +174,8 @@ impl Loop {
             ..LockOptions::default()
         };
         // Its lock id is known afterwards. If it gives up, an attempt may be granted and undone.
-        let unseen = Call::Acquire {
-            lock: self.random.u64(..),
+        let unseen = Call::AcquireUnseen {
+            number: self.random.u64(..),
             ttl_ms: options.ttl.as_millis(),
         };
         let running = self.recorder.start(key.as_str(), unseen)?;

@@ -204,6 +204,42 @@ fn what_was_cut_off_may_have_had_an_effect_and_is_not_undone() {
 }
 
 #[test]
+fn a_lock_that_its_caller_has_not_seen_may_be_seen_by_others_and_freed() {
+    let wait = |outcome| Operation {
+        call: Call::AcquireUnseen {
+            number: 1,
+            ttl_ms: TTL_MS,
+        },
+        outcome,
+        ..granted(0, 0, 0)
+    };
+    let seen = |start, lock| {
+        let outcome = Outcome::Found {
+            lock: Some(lock),
+            fence: 1,
+            expires_at_ms: TTL_MS,
+        };
+        ask(start, Call::LookUpKey, outcome)
+    };
+    let next = granted(20, 2, 2);
+    assert_fine(vec![wait(Outcome::Unknown), seen(10, 7), next.clone()]);
+    assert_fine(vec![wait(Outcome::Cut), seen(10, 7), seen(20, 7)]);
+    assert_wrong(vec![wait(Outcome::Cut), seen(10, 7), next.clone()]);
+    // It is one lock.
+    assert_wrong(vec![wait(Outcome::Unknown), seen(10, 7), seen(20, 8)]);
+    // It is freed once.
+    let other = Operation {
+        outcome: Outcome::Found {
+            lock: Some(7),
+            fence: 2,
+            expires_at_ms: 30 + TTL_MS,
+        },
+        ..ask(40, Call::LookUpKey, Outcome::NotFound)
+    };
+    assert_wrong(vec![wait(Outcome::Unknown), seen(10, 7), next, other]);
+}
+
+#[test]
 fn two_holders_are_wrong() {
     assert_wrong(vec![granted(0, 1, 1), granted(10, 2, 2)]);
     // Also within the tolerance.
@@ -333,6 +369,10 @@ fn calls() -> impl Strategy<Value = Call> {
             lock,
             ttl_ms: TTL_MS
         }),
+        lock.clone().prop_map(|number| Call::AcquireUnseen {
+            number,
+            ttl_ms: TTL_MS
+        }),
         Just(Call::ForceRelease),
         Just(Call::IsLocked),
         Just(Call::LookUpKey),
@@ -367,6 +407,7 @@ fn outcomes(call: Call, start: i64, fence: u64) -> Vec<Outcome> {
         Call::ForceRelease => vec![Outcome::Yes, Outcome::No, Outcome::Unknown],
         Call::IsLocked => vec![Outcome::Yes, Outcome::No],
         Call::LookUpKey | Call::LookUpLock { .. } => vec![found, Outcome::NotFound],
+        Call::AcquireUnseen { .. } | Call::ReleaseUnseen { .. } => vec![Outcome::Unknown],
     }
 }
 
@@ -426,8 +467,13 @@ proptest! {
     fn it_decides_as_all_orders_do(history in prop::collection::vec(any_operation(), 1..6)) {
         let mut whole = history.clone();
         for operation in &history {
-            if let (Call::Acquire { lock, .. }, Outcome::Unknown) = (operation.call, operation.outcome) {
-                whole.push(Operation { call: Call::Release { lock }, ..operation.clone() });
+            let undo = match operation.call {
+                Call::Acquire { lock, .. } => Call::Release { lock },
+                Call::AcquireUnseen { number, .. } => Call::ReleaseUnseen { number },
+                _ => continue,
+            };
+            if operation.outcome == Outcome::Unknown {
+                whole.push(Operation { call: undo, ..operation.clone() });
             }
         }
         let all: Vec<_> = (0..whole.len()).collect();

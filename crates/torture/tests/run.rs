@@ -62,7 +62,10 @@ fn records_tell_of_what_was_not_ended() {
     recorder.end(ended, Some(Outcome::Yes)).unwrap();
     let refused = recorder.start("b", Call::IsLocked).unwrap();
     recorder.end(refused, None).unwrap();
-    let wait = Call::Acquire { lock: 1, ttl_ms: 5 };
+    let wait = Call::AcquireUnseen {
+        number: 1,
+        ttl_ms: 5,
+    };
     let granted = recorder.start("c", wait).unwrap();
     let outcome = Outcome::Acquired {
         fence: 1,
