@@ -64,7 +64,7 @@ mod transport;
 mod wire;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -88,6 +88,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::mutex::lock;
 use crate::time::{Clock, SystemClock};
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -161,7 +162,7 @@ impl FirestoreBackend {
 
     /// The transport, prepared by the first operation. After a failure, the next operation tries again.
     fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         match &*state {
             State::Started(transport) => Ok(Arc::clone(transport)),
             State::Closed => Err(Error::invalid("the backend is closed")),
@@ -321,7 +322,7 @@ impl Backend for FirestoreBackend {
 
     async fn shut_down(&self) {
         // The connection is closed when the last operation that uses it has ended.
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Closed;
+        *lock(&self.state) = State::Closed;
     }
 }
 

@@ -7,15 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool_postgres::{HookError, Object, Pool, PoolError};
 use tokio::time::timeout;
-use tokio_postgres::types::ToSql;
 
 use super::backend::{PostgresBackend, PostgresOptions};
 use super::error::{
     Failure, failure, failure_to_connect_by_pool, leaves_session_usable, pool_failure,
 };
 use super::fault::Fault;
-use super::pool::texts;
-use super::statement::{Param, Plan, Row, Transport};
+use super::pool::{texts, typed_params};
+use super::statement::{Plan, Row, Transport};
 use crate::error::{Error, ErrorKind};
 
 impl PostgresBackend {
@@ -101,12 +100,7 @@ impl Deadpool {
     }
 
     async fn run_in(&self, lease: Lease, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
-        let params: Vec<_> = plan
-            .params
-            .iter()
-            .map(|param| (param as &(dyn ToSql + Sync), Param::sql_type(param)))
-            .collect();
-        let sql = plan.statement.sql();
+        let (sql, params) = (plan.statement.sql(), typed_params(plan));
         let rows = lease.session()?.query_typed(sql, &params).await;
         lease.conclude(rows)?.first().map(texts).transpose()
     }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot};
@@ -18,6 +18,7 @@ use super::runner::Runner;
 use super::statement::{Plan, Row};
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
+use crate::mutex::lock;
 use crate::work::Work as OngoingWork;
 
 /// The most members of a group. It keeps the transaction short, and the advisory locks of many processes' groups
@@ -114,7 +115,7 @@ impl<W: Work> Groups<W> {
 
     /// Joins the waiting group, or opens one; `None` if the item cannot be in one group with those that wait.
     fn enter(self: &Arc<Self>, item: W::Item) -> Option<oneshot::Receiver<Answer<W>>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         if let Some(group) = &*open
             && let Some(members) = &mut *group.lock()
             && group.takes_more(members, self.limit)
@@ -219,7 +220,7 @@ impl<W: Work> Group<W> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<Member<W>>>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.members)
     }
 }
 

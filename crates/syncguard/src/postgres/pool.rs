@@ -166,17 +166,16 @@ async fn first_query(
         may_prepare,
         ..
     } = session;
-    let params: Vec<_> = plan
-        .params
-        .iter()
-        .map(|param| (param as &(dyn ToSql + Sync), param.sql_type()))
-        .collect();
+    let params = typed_params(plan);
     let sql = plan.statement.sql();
     let now = client.query_typed(sql, &params);
     if !*may_prepare {
         return now.await;
     }
-    let types: Vec<_> = plan.params.iter().map(Param::sql_type).collect();
+    let types: Vec<_> = params
+        .iter()
+        .map(|(_, sql_type)| sql_type.clone())
+        .collect();
     let (rows, statement) = tokio::join!(now, client.prepare_typed(sql, &types));
     let slot = plan.statement.slot();
     if prepared.len() <= slot {
@@ -198,8 +197,14 @@ pub(super) fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
         .collect()
 }
 
+/// The parameters with their types, for a statement that was not prepared.
+pub(super) fn typed_params<'a>(plan: &'a Plan<'_>) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    let params = plan.params.iter();
+    params.map(|param| (param as _, param.sql_type())).collect()
+}
+
 impl Param<'_> {
-    pub(super) fn sql_type(&self) -> Type {
+    fn sql_type(&self) -> Type {
         match self {
             Self::Text(_) => Type::TEXT,
             Self::BigInt(_) => Type::INT8,

@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::mutex::lock;
 
 /// What a statement may have to wait for in the server. Statements on different subjects do not wait for
 /// each other.
@@ -86,7 +88,7 @@ impl Quotas {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Quota>> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.in_use)
     }
 }
 

@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use async_trait::async_trait;
 
 use super::error::Failure;
 use super::listen;
 use super::tables::Tables;
+use crate::mutex::lock;
 
 /// One statement for given tables. Each operation declares its own.
 #[derive(Clone)]
@@ -83,7 +84,7 @@ impl fmt::Debug for Statement {
 fn slot_of(sql: &Arc<str>) -> usize {
     static SLOTS: LazyLock<Mutex<HashMap<Arc<str>, usize>>> = LazyLock::new(Mutex::default);
     // Nothing panics while it is held.
-    let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut slots = lock(&SLOTS);
     let next = slots.len();
     *slots.entry(Arc::clone(sql)).or_insert(next)
 }

@@ -8,7 +8,7 @@
 //! enough for another attempt.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -16,6 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::connect::{Connection, Connector};
 use super::liveness::{Liveness, Silence, millis};
+use crate::mutex::lock;
 
 /// The longest time that a statement may go without an answer before the server is asked about it.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ impl Watch {
     /// Adds a session to be watched.
     pub(super) fn add(&self) -> Arc<Liveness> {
         let session = Arc::new(Liveness::new(self.start));
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.sessions);
         sessions.retain(|session| session.strong_count() > 0);
         sessions.push(Arc::downgrade(&session));
         session
@@ -97,7 +98,7 @@ impl Watch {
     }
 
     fn busy(&self) -> Vec<Suspect> {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = lock(&self.sessions);
         let busy = sessions.iter().filter_map(|session| {
             let session = session.upgrade()?;
             let silence = session.silence()?;

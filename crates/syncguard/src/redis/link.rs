@@ -1,6 +1,6 @@
 //! One connection that is made when it is needed, and made again when it is lost.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::error::{Cause, to_error};
 use crate::error::{Error, ErrorKind};
+use crate::mutex::lock;
 use crate::random;
 
 /// The wait after the first failed attempt to connect. It doubles with each further one.
@@ -307,11 +308,6 @@ async fn wait<C>(
 /// Whether another attempt may succeed after this error.
 fn may_pass(refusal: &Error) -> bool {
     refusal.kind().is_transient() || refusal.kind() == ErrorKind::RateLimited
-}
-
-fn lock<C>(state: &Mutex<State<C>>) -> MutexGuard<'_, State<C>> {
-    // A panic elsewhere cannot leave the state half-changed: each change is one assignment.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn closed() -> Error {

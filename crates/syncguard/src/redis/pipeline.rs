@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use redis::{Value, parse_redis_value_async};
@@ -24,6 +24,7 @@ use super::limited::Limited;
 use super::liveness::Liveness;
 use super::reply::Reply;
 use crate::error::Error;
+use crate::mutex::lock;
 use crate::redact;
 
 /// Fewer calls than these are not worth a write of their own while others are on their way.
@@ -263,7 +264,7 @@ impl Pipeline {
 
     fn lock(&self) -> MutexGuard<'_, Option<State>> {
         // A panic leaves nothing half done here.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -9,7 +9,7 @@
 //! for that long it is on the list, so no other file can have the same number.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use super::copies::Claim;
 use super::file_id::FileId;
@@ -29,7 +29,7 @@ pub(super) fn lock() -> OpenFiles {
 
 fn guard() -> MutexGuard<'static, HashMap<FileId, Entry>> {
     // Each statement leaves the map consistent, so a panic elsewhere cannot have left it half-changed.
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    crate::mutex::lock(&OPEN)
 }
 
 pub(super) struct OpenFiles(MutexGuard<'static, HashMap<FileId, Entry>>);

@@ -1,7 +1,7 @@
 //! The way to the thread that runs a backend's operations.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
@@ -11,6 +11,7 @@ use super::releases::Releases;
 use super::store::Store;
 use super::worker::{self, Effect, Job};
 use crate::error::{Error, ErrorKind};
+use crate::mutex::lock;
 use crate::time::Clock;
 
 /// The operations of one backend, in the order in which they came. Dropping it ends the thread.
@@ -132,7 +133,7 @@ impl Queue {
 
     fn lock_worker(&self) -> MutexGuard<'_, Worker> {
         // Each change is one assignment, so a panic elsewhere cannot have left it half-done.
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.worker)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Which locks a backend's own operations free.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::mutex::lock;
 
 /// The way from the thread that frees locks to whoever waits for them in this process, if anybody does.
 #[derive(Default)]
@@ -29,7 +31,7 @@ impl Releases {
 
     fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<String>>> {
         // Each change is one assignment.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

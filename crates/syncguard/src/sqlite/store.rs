@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -15,6 +15,7 @@ use super::file::LockFile;
 use super::releases::Releases;
 use super::{open_files, schema};
 use crate::error::{Error, ErrorKind};
+use crate::mutex::lock;
 use crate::random;
 use crate::time::Clock;
 
@@ -288,10 +289,6 @@ fn pause(deadline: &Mutex<Instant>) -> bool {
     let step = Duration::from_micros(100) + Duration::from_micros(1900).mul_f64(share);
     std::thread::sleep(step.min(left));
     true
-}
-
-fn lock(deadline: &Mutex<Instant>) -> std::sync::MutexGuard<'_, Instant> {
-    deadline.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The error of an operation that waited for other processes until its deadline.
