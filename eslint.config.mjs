@@ -4,7 +4,8 @@ import tseslint from "typescript-eslint";
 
 export default defineConfig(
   globalIgnores([
-    ...["dist", "target", "node_modules", "index.d.ts"],
+    ...["**/dist", "target", "node_modules", "index.d.ts"],
+    ...["docs/.vitepress/cache", "examples/*/.next", "examples/*/next-env.d.ts"],
     // In the words of napi.
     "npm/syncguard/native/exports.ts",
     // There for the compiler alone.
@@ -80,6 +81,11 @@ export default defineConfig(
       "npm/syncguard/redis/cluster.ts",
     ],
     rules: { "@typescript-eslint/no-require-imports": "off" },
+  },
+  {
+    // A module of NestJS is a class, with or without members.
+    files: ["examples/nestjs/**"],
+    rules: { "@typescript-eslint/no-extraneous-class": "off" },
   },
   {
     // Tests throw and reject whatever users might.

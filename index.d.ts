@@ -3,31 +3,33 @@
 // syncguard
 //   AcquireOk AcquireResult AcquisitionOptions AsyncLock AutoExtend AutoExtendOptions
 //   BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions BoundLock
-//   CommonBackendOptions DecoratedAcquireResult DisposableLockHandle ExtendResult FENCE_THRESHOLDS
-//   Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS LockBackend
-//   LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent LockHandle
-//   LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES OnReleaseError OwnershipLookup
-//   RESERVE_BYTES RawLockData ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions
-//   acquireHandle calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend
-//   createRedisBackend createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw
-//   getByKey getByKeyRaw hasFence hashKey isLive lock makeStorageKey normalizeAndValidateKey owns
-//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
+//   CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage DisposableLockHandle ExtendResult
+//   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
+//   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
+//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES OnReleaseError
+//   OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult
+//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
+//   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
+//   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
+//   isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
 //   AutoExtendOptions BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendConfig
-//   BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult DisposableLockHandle
-//   ExtendResult FAILURE_REASON FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup
-//   KeyOp LOCK_DEFAULTS LockBackend LockBackendLike LockConfig LockError LockErrorCode
-//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
+//   BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage
+//   DisposableLockHandle ExtendResult FAILURE_REASON FENCE_THRESHOLDS Fence FencingCapabilities
+//   HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike LockConfig LockError
+//   LockErrorCode LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
 //   MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnReleaseError
-//   OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseResult SyncGuardBackend
-//   TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs
-//   checkAborted createAutoLock createDisposableHandle decorateAcquireResult delay formatFence
-//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lock
-//   logFenceWarning makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
-//   mapToMutationResult mergeAcquisitionConfig mergeBackendConfig normalizeAndValidateKey owns
-//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
+//   OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseAllOptions ReleaseAllResult
+//   ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData
+//   calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
+//   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
+//   hasFence hashKey isLive lock logFenceWarning makeStorageKey mapBackendObservation
+//   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
+//   mergeBackendConfig normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
 //
 // syncguard/redis
 //   LockData RedisBackendOptions RedisCapabilities RedisClient RedisClusterNode RedisConfig
@@ -49,7 +51,78 @@
 //   AtomicLock AtomicLockCallOptions AtomicLockFunction AtomicLockFunctionName AtomicLockHandle
 //   AtomicLockOptions ForrstError ForrstExtension ForrstRequest ForrstResponse createAtomicLock
 //
+// syncguard/testing
+//   Clock FaultyOperation TestBackend TestBackendOptions TestCapabilities TestClock TestFaults Timer
+//   createTestBackend
+//
+// syncguard/otel
+//   InstrumentOptions instrument
+//
 // Below, the exports of the backends' entry points are in namespaces of their names.
+
+import { MeterProvider, TracerProvider } from '@opentelemetry/api';
+
+/**
+ * What went wrong: one of nine codes that mean the same on every backend
+ * (docs/errors.md).
+ *
+ * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
+ * - `AuthFailed`: credentials or access refused
+ * - `InvalidArgument`: the input or the configuration is wrong
+ * - `RateLimited`: the store or the connection pool is overloaded
+ * - `NetworkTimeout`: no answer in time; the store may have done what was asked
+ * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
+ * - `LockLost`: a lock that was held has ended, or somebody has put it out; the reason of a handle's `signal`
+ * - `Aborted`: an `AbortSignal` cancelled the operation
+ * - `Internal`: anything else
+ */
+type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "LockLost" | "Aborted" | "Internal";
+/** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
+interface LockErrorContext {
+    /** The lock's key. */
+    key?: string | undefined;
+    /** The lock's id. */
+    lockId?: string | undefined;
+    /** The error underneath. */
+    cause?: unknown;
+}
+/**
+ * The error type of this package: every rejection that is not an error of your own callback has it.
+ *
+ * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy. The key
+ * and the lock id are in `context`, and neither in the message nor in what `console.log` prints.
+ *
+ * @example
+ * ```ts
+ * import { lock, LockError } from "syncguard";
+ *
+ * try {
+ *   await lock(() => console.log("writing"), { key: "report:nightly" });
+ * } catch (error) {
+ *   if (!(error instanceof LockError)) throw error; // what your function threw
+ *   if (error.code === "AcquisitionTimeout") console.log("somebody else is on it");
+ *   else console.error(error.code, error.message);
+ * }
+ * ```
+ */
+declare class LockError extends Error {
+    /** What went wrong. */
+    code: LockErrorCode;
+    /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
+    context?: LockErrorContext | undefined;
+    /**
+     * An error for a backend of your own to throw.
+     *
+     * @param code - what went wrong
+     * @param message - for people; the code by default
+     * @param context - what the error is about; `context.cause` also becomes the error's `cause`
+     */
+    constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
+    /** Recognises the errors of other copies of this class. Subclasses behave as usual. */
+    static [Symbol.hasInstance](value: unknown): boolean;
+}
+
+/// <reference lib="esnext.disposable" preserve="true" />
 
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 type Fence = string;
@@ -64,67 +137,89 @@ interface BackendCapabilities {
 }
 /** The capabilities of a backend with fencing tokens. */
 interface FencingCapabilities extends BackendCapabilities {
+    /** Each acquisition comes with a fencing token. */
     supportsFencing: true;
 }
 /** Names a lock by its key. */
 type KeyOp = Readonly<{
+    /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
     key: string;
+    /** Cancels the operation, which is then rejected with `Aborted`. */
     signal?: AbortSignal | undefined;
 }>;
 /** Names a lock by the id that its acquisition returned. */
 type LockOp = Readonly<{
+    /** The id that the acquisition returned: 22 characters of base64url. */
     lockId: string;
+    /** Cancels the operation, which is then rejected with `Aborted`; the store may have carried it out. */
     signal?: AbortSignal | undefined;
 }>;
 /** Looks up a lock by its key. */
 type KeyLookup = {
+    /** The key of the lock. */
     key: string;
+    /** Cancels the lookup, which is then rejected with `Aborted`. */
     signal?: AbortSignal | undefined;
 };
 /** Looks up a lock by its lock id. */
 type OwnershipLookup = {
+    /** The id that the acquisition returned. */
     lockId: string;
+    /** Cancels the lookup, which is then rejected with `Aborted`. */
     signal?: AbortSignal | undefined;
 };
 /** A granted lock. Times are milliseconds since the Unix epoch, on the backend's clock. */
 type AcquireOk<C extends BackendCapabilities> = {
+    /** The lock was granted. */
     ok: true;
+    /** Proof of ownership: whoever knows it can release and extend the lock. */
     lockId: string;
+    /** When the lock ends. */
     expiresAtMs: number;
 } & (C["supportsFencing"] extends true ? {
+    /** The fencing token: larger than that of every earlier lock on the key. */
     fence: Fence;
 } : {});
 /** A granted lock, or `{ ok: false }` because somebody holds it. */
 type AcquireResult<C extends BackendCapabilities> = AcquireOk<C> | {
+    /** The lock was not granted. */
     ok: false;
+    /** Somebody holds it. */
     reason: "locked";
 };
 /** Whether the lock was released; `{ ok: false }` if it was gone before. */
 type ReleaseResult = {
+    /** This call has released the lock. */
     ok: true;
 } | {
+    /** The lock had ended, was released before, or was taken by somebody else. */
     ok: false;
 };
 /** When the lock ends now; `{ ok: false }` if it was gone before. */
 type ExtendResult = {
+    /** The lock was extended. */
     ok: true;
+    /** When it ends now, in milliseconds since the Unix epoch, on the backend's clock. */
     expiresAtMs: number;
 } | {
+    /** The lock had ended, was released before, or was taken by somebody else: it is not yours any more. */
     ok: false;
 };
 /** A lock as lookups show it: hashes in place of the identifiers. */
 type LockInfo<C extends BackendCapabilities> = {
-    /** `hashKey(key)` */
+    /** The fingerprint of the key: `hashKey(key)`. */
     keyHash: HashId;
-    /** `hashKey(lockId)` */
+    /** The fingerprint of the lock id: `hashKey(lockId)`. */
     lockIdHash: HashId;
-    /** Milliseconds since the Unix epoch. */
+    /** When the lock ends, in milliseconds since the Unix epoch. */
     expiresAtMs: number;
-    /** Milliseconds since the Unix epoch. */
+    /** When the lock was granted, in milliseconds since the Unix epoch. */
     acquiredAtMs: number;
 } & (C["supportsFencing"] extends true ? {
+    /** The fencing token of the lock. */
     fence: Fence;
 } : {
+    /** The fencing token of the lock, if the backend has them. */
     fence?: Fence;
 });
 /** A lock with its raw identifiers. Sensitive: for debugging only. */
@@ -141,56 +236,153 @@ type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
  * returns plain results without the methods of a handle.
  */
 interface LockBackendLike<C extends BackendCapabilities = BackendCapabilities> {
-    /** Tries once to take the lock for `ttlMs` milliseconds. */
+    /**
+     * Tries once to take the lock for `ttlMs` milliseconds.
+     *
+     * @returns the lock, or `{ ok: false }` if somebody holds it
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+     */
     acquire: (opts: KeyOp & {
+        /** Milliseconds after which the lock ends by itself. */
         ttlMs: number;
     }) => Promise<AcquireResult<C>>;
-    /** Frees the lock. Safe to repeat. */
+    /**
+     * Frees the lock with that lock id. Safe to repeat.
+     *
+     * @returns `{ ok: false }` if it was gone before, which is no error
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error,
+     *   after which the lock may stay until its TTL is over
+     * @example
+     * ```ts
+     * const { ok } = await backend.release({ lockId: held.lockId });
+     * if (!ok) console.warn("the lock had ended before the work did");
+     * ```
+     */
     release: (opts: LockOp) => Promise<ReleaseResult>;
-    /** Makes the lock end `ttlMs` milliseconds from now. Never revives one that has ended. */
+    /**
+     * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it. Never revives one that has ended.
+     *
+     * @returns `{ ok: false }` if the lock is gone: stop what it protects
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+     * @example
+     * ```ts
+     * const extended = await backend.extend({ lockId: held.lockId, ttlMs: 60_000 });
+     * if (!extended.ok) throw new Error("the lock was lost: stop");
+     * console.log("held until", new Date(extended.expiresAtMs));
+     * ```
+     */
     extend: (opts: LockOp & {
+        /** Milliseconds from now until the lock ends by itself. */
         ttlMs: number;
     }) => Promise<ExtendResult>;
-    /** Whether somebody holds the lock. */
+    /**
+     * Whether somebody holds the lock. For diagnostics: by the time you act on the answer, it may be out of date.
+     *
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+     * @example
+     * ```ts
+     * if (await backend.isLocked({ key: "report:nightly" })) console.log("the report is being written");
+     * ```
+     */
     isLocked: (opts: KeyOp) => Promise<boolean>;
-    /** The lock on a key, or `null`. For diagnostics, never a guard before a mutation. */
+    /**
+     * The lock on a key, or `null`. For diagnostics, never a guard before a mutation.
+     *
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+     * @example
+     * ```ts
+     * const info = await backend.lookup({ key: "report:nightly" });
+     * if (info !== null) console.log("held until", new Date(info.expiresAtMs), "under fence", info.fence);
+     * ```
+     */
     lookup(opts: KeyLookup): Promise<LockInfo<C> | null>;
-    /** The lock with that lock id, or `null`. For diagnostics, never a guard before a mutation. */
+    /**
+     * The lock with that lock id, or `null`. For diagnostics, never a guard before a mutation.
+     *
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+     * @example
+     * ```ts
+     * const info = await backend.lookup({ lockId: held.lockId });
+     * console.log(info === null ? "gone" : `held since ${new Date(info.acquiredAtMs).toISOString()}`);
+     * ```
+     */
     lookup(opts: OwnershipLookup): Promise<LockInfo<C> | null>;
+    /** The lock with that key or that lock id, or `null`; for code that passes on what it was given. */
     lookup(opts: KeyLookup | OwnershipLookup): Promise<LockInfo<C> | null>;
     /** What this backend can do. */
     readonly capabilities: Readonly<C>;
 }
 /** The contract between a store of locks and this package. Use a backend of this package, or write your own. */
 interface LockBackend<C extends BackendCapabilities = BackendCapabilities> extends LockBackendLike<C> {
-    /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
+    /**
+     * Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`.
+     *
+     * @returns the lock with the methods of a handle, or `{ ok: false }` if somebody holds it
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+     */
     acquire: (opts: KeyOp & {
+        /** Milliseconds after which the lock ends by itself. */
         ttlMs: number;
     }) => Promise<DecoratedAcquireResult<C>>;
 }
 /**
- * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`.
+ * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`. Without such a
+ * function the error is printed, with neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not
+ * `true`.
  *
  * @param error - the error of the release; a thrown value that is not an `Error` is its `originalError`
  * @param context - raw identifiers, and where it happened
  */
 type OnReleaseError = (error: Error, context: {
+    /** The id of the lock that was not released. */
     lockId: string;
+    /** Its key. */
     key: string;
+    /** Where it happened: always at the end of a block or of `lock()`. */
     source: "disposal";
 }) => void;
 /** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 interface DisposableLockHandle {
     /**
-     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws the store's error. With a
-     * signal that is already aborted it throws `Aborted`, which does not count as a call: the lock can still be released.
+     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing.
+     *
+     * @throws LockError the store's error; `Aborted` with a signal that is already aborted, which does not count as a call:
+     *   the lock can still be released
+     * @example
+     * ```ts
+     * const held = await backend.lock("report:nightly");
+     * try {
+     *   console.log("working under fence", held.fence);
+     * } finally {
+     *   await held.release();
+     * }
+     * ```
      */
     release: (signal?: AbortSignal) => Promise<ReleaseResult>;
-    /** Makes the lock end `ttlMs` milliseconds from now. */
+    /**
+     * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
+     *
+     * @returns `{ ok: false }` if the lock is gone: stop what it protects
+     * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
+     *   or the store's error
+     * @example
+     * ```ts
+     * const { ok } = await held.extend(60_000);
+     * if (!ok) throw new Error("the lock was lost: stop");
+     * ```
+     */
     extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
     /**
      * Frees the lock if it has not been released. Never throws: the error of a failed release goes to `onReleaseError`, even
      * if it comes after `disposeTimeoutMs`.
+     *
+     * @example
+     * ```ts
+     * {
+     *   await using held = await backend.lock("report:nightly");
+     *   console.log("working under fence", held.fence);
+     * } // released here
+     * ```
      */
     [Symbol.asyncDispose](): Promise<void>;
     /**
@@ -209,11 +401,14 @@ interface DisposableLockHandle {
 type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
 /** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
 type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C> & {
+    /** Always there: pass it to what the lock protects. */
     readonly signal: AbortSignal;
 };
 /** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
 type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
+    /** The lock was not granted. */
     ok: false;
+    /** Somebody holds it. */
     reason: "locked";
 } & DisposableLockHandle);
 /** Whether and how a lock extends itself while it is held; `true` for the defaults. */
@@ -260,7 +455,10 @@ interface LockConfig {
     signal?: AbortSignal | undefined;
     /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
     autoExtend?: AutoExtend | undefined;
-    /** Called when the release fails. A failed release never replaces what the callback returned or threw. */
+    /**
+     * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the error is
+     * printed, but not in production: see {@link OnReleaseError}.
+     */
     onReleaseError?: OnReleaseError | undefined;
     /** How long and how often to try. */
     acquisition?: AcquisitionOptions | undefined;
@@ -277,18 +475,43 @@ type LockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandl
 type LockHandleMembers<C extends BackendCapabilities = BackendCapabilities> = {
     /** The key as given. */
     readonly key: string;
-    /** Proof of ownership. */
+    /** Proof of ownership: whoever knows it can release and extend the lock. */
     readonly lockId: string;
     /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend` and by heartbeats. */
     readonly expiresAtMs: number;
-    /** Makes the lock end `ttlMs` milliseconds from now. */
+    /**
+     * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
+     *
+     * @returns `{ ok: false }` if the lock is gone: stop what it protects
+     * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
+     *   or the store's error
+     * @example
+     * ```ts
+     * import { lock } from "syncguard";
+     *
+     * await lock(
+     *   async ({ extend }) => {
+     *     const { ok } = await extend(60_000);
+     *     if (!ok) throw new Error("the lock was lost: stop");
+     *   },
+     *   { key: "report:nightly" },
+     * );
+     * ```
+     */
     readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
 } & (C["supportsFencing"] extends true ? {
+    /** The fencing token: larger than that of every earlier lock on the key. */
     readonly fence: Fence;
 } : {
+    /** The fencing token, if the backend has them. */
     readonly fence?: Fence;
 });
-/** `lock()` bound to a backend. */
+/**
+ * `lock()` bound to a backend: waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
+ *
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
+ *   `InvalidArgument` that names the option; or the backend's error
+ */
 type BoundLock<C extends BackendCapabilities = BackendCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }) => Promise<T>;
@@ -313,17 +536,35 @@ interface BackendLockOptions {
 interface CommonBackendOptions {
     /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
     cleanupInIsLocked?: boolean | undefined;
-    /** Called when the release at the end of an `await using` block fails. */
+    /**
+     * Called when the release at the end of an `await using` block fails. Default: the error is printed, but not in production:
+     * see {@link OnReleaseError}.
+     */
     onReleaseError?: OnReleaseError | undefined;
     /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
     disposeTimeoutMs?: number | undefined;
 }
 /** A backend of this package: a {@link LockBackend} with more methods. */
 interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> extends LockBackend<C> {
-    /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
+    /**
+     * Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`.
+     *
+     * @returns the lock with the methods of a handle, or `{ ok: false }` if somebody holds it
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first or `releaseAll()` was
+     *   called; or the store's error
+     * @example
+     * ```ts
+     * await using attempt = await backend.acquire({ key: "report:nightly", ttlMs: 30_000 });
+     * if (attempt.ok) console.log("working under fence", attempt.fence);
+     * else console.log("somebody else is on it");
+     * ```
+     */
     acquire: (opts: KeyOp & {
+        /** Milliseconds after which the lock ends by itself. */
         ttlMs: number;
+        /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
         owner?: string | undefined;
+        /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
         autoExtend?: AutoExtend | undefined;
     }) => Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, {
         ok: false;
@@ -331,17 +572,98 @@ interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> 
     /**
      * Waits for the lock and resolves once it is held.
      *
-     * @throws LockError `AcquisitionTimeout` if others held it for too long
+     * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal or `releaseAll()` ended the
+     *   waiting; `InvalidArgument` that names the option; or the store's error
+     * @example
+     * ```ts
+     * await using held = await backend.lock("report:nightly", {
+     *   ttlMs: 30_000,
+     *   acquisition: { timeoutMs: 10_000 },
+     *   autoExtend: true,
+     * });
+     * held.signal.throwIfAborted(); // between two steps of the work
+     * ```
      */
     lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
-    /** Frees the lock, whoever holds it. For administrators: the holder is not notified. */
+    /**
+     * Frees the lock, whoever holds it. For administrators: a holder only finds out when it extends the lock.
+     *
+     * @returns `{ ok: false }` if nobody held it
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+     * @example
+     * ```ts
+     * const { ok } = await backend.forceRelease("report:nightly");
+     * console.log(ok ? "freed" : "nobody held it");
+     * ```
+     */
     forceRelease: (key: string, options?: {
+        /** Cancels the operation, which is then rejected with `Aborted`; the store may have carried it out. */
         signal?: AbortSignal | undefined;
     }) => Promise<ReleaseResult>;
-    /** Closes connections and files; safe to repeat. Without it, the process can still end. */
+    /**
+     * Gives back the locks that this process holds through this backend, for a process that is told to end. Never rejects
+     * because of a release: see {@link ReleaseAllResult}.
+     *
+     * From the call on the backend grants no more locks: who asks or waits for one gets `Aborted`. The `signal` of each lock is
+     * aborted with `LockLost` before it is released, because from then on another process may have it.
+     *
+     * @throws LockError `InvalidArgument` for a `timeoutMs` that is no positive number
+     * @example
+     * ```ts
+     * process.once("SIGTERM", async () => {
+     *   const { failed } = await backend.releaseAll({ timeoutMs: 3_000 });
+     *   for (const { code, message } of failed) console.error(code, message);
+     *   await backend.close();
+     * });
+     * ```
+     */
+    releaseAll: (options?: ReleaseAllOptions) => Promise<ReleaseAllResult>;
+    /**
+     * Closes connections and files, after the operations that run; safe to repeat. Locks that are held stay until their TTLs
+     * are over: see {@link SyncGuardBackend.releaseAll}. Without it, the process can still end.
+     *
+     * @example
+     * ```ts
+     * import { createSqliteBackend } from "syncguard/sqlite";
+     *
+     * const backend = createSqliteBackend("./locks.db");
+     * try {
+     *   console.log(await backend.isLocked({ key: "report:nightly" }));
+     * } finally {
+     *   await backend.close();
+     * }
+     * ```
+     */
     close: () => Promise<void>;
-    /** As `close()`. */
+    /**
+     * As `close()`, at the end of a block.
+     *
+     * @example
+     * ```ts
+     * import { createSqliteBackend } from "syncguard/sqlite";
+     *
+     * await using backend = createSqliteBackend("./locks.db");
+     * console.log(await backend.isLocked({ key: "report:nightly" }));
+     * ```
+     */
     [Symbol.asyncDispose](): Promise<void>;
+}
+/** Options of `releaseAll()`. */
+interface ReleaseAllOptions {
+    /** Milliseconds after which it ends, whatever the store has answered. Default 5000. */
+    timeoutMs?: number | undefined;
+}
+/** What `releaseAll()` has done. */
+interface ReleaseAllResult {
+    /** How many locks were released. */
+    released: number;
+    /** How many were gone already. */
+    gone: number;
+    /**
+     * An error for each lock whose release has failed or was not answered in time; such a lock ends with its TTL. Another call
+     * tries them again.
+     */
+    failed: LockError[];
 }
 /** An event of telemetry, which reports one operation, or the loss of a lock. */
 type LockEvent = {
@@ -357,7 +679,7 @@ type LockEvent = {
     reason?: "locked" | "expired" | "not-found";
     /** How long `lock()` has waited until the end of this attempt to acquire, in milliseconds; only for its attempts. */
     waitMs?: number;
-    /** How many attempts it has made, with this one. */
+    /** How many attempts it has made, with this one; 0 if its time was over, or it was cancelled, before its turn came. */
     attempts?: number;
     /** How many times it was told that the lock may be free. */
     wakeups?: number;
@@ -372,6 +694,21 @@ type LockEvent = {
     /** The lock id; only if `includeRaw` allows. */
     lockId?: string;
 };
+/**
+ * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:lost` and
+ * `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
+ * {@link LockEvent} mean the same.
+ */
+interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extends" | "lost"> {
+    /** What was done; `"wait"` is the end of the waiting of `lock()`, whatever came of it. */
+    type: LockEvent["type"] | "wait";
+    /** The store, as in the backend's `capabilities`. */
+    backend: string;
+    /** What the operation or the wait has failed with. Contention is no error of an attempt, but one of a wait. */
+    error?: LockErrorCode;
+    /** Milliseconds that an operation took. */
+    durationMs?: number;
+}
 /** Options of `withTelemetry()`. */
 interface TelemetryOptions {
     /** Called for each operation. Not awaited; what it throws is ignored. */
@@ -386,6 +723,14 @@ interface TelemetryOptions {
  * Makes `backend` the one that `lock(fn, config)` uses in this process; `undefined` undoes that.
  *
  * @throws LockError `InvalidArgument` if it is no backend with fencing tokens
+ * @example
+ * ```ts
+ * import { lock, setDefaultBackend } from "syncguard";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * setDefaultBackend(createRedisBackend("redis://localhost:6379"));
+ * await lock(() => console.log("writing"), { key: "report:nightly" });
+ * ```
  */
 declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities> | undefined): void;
 
@@ -397,19 +742,44 @@ declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities>
  * @param config - which lock, and how to wait
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; or the
  *   backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const backend = createRedisBackend("redis://localhost:6379");
+ * const total = await lock(
+ *   backend,
+ *   async ({ fence, signal }) => {
+ *     signal.throwIfAborted(); // between two steps: the lock may be lost
+ *     console.log("working under fence", fence);
+ *     return 42;
+ *   },
+ *   { key: "report:nightly", ttlMs: 30_000, acquisition: { timeoutMs: 10_000 } },
+ * );
+ * ```
  */
 declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }): Promise<T>;
 /**
- * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
- * an SQLite database in the user's state folder.
+ * Waits for the lock on the default backend, runs `fn` while it is held, and frees it whatever `fn` did. The default backend is
+ * the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else an SQLite database in the user's
+ * state folder.
  *
  * Only processes of the same user on the same machine use that database, so its locks exclude neither other users nor
  * other machines. For those, use a backend on a server.
  *
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
+ *   `InvalidArgument` also for a `SYNCGUARD_URL` that names no store; or the backend's error
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(() => console.log("writing"), { key: "report:nightly" });
+ * ```
  */
 declare function lock<T>(fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
@@ -419,13 +789,18 @@ declare function lock<T>(fn: (handle: LockHandle<FencingCapabilities>) => Promis
 
 /** Firestore gives fencing tokens; the clock of the client decides. */
 interface FirestoreCapabilities extends BackendCapabilities {
+    /** The store, for those who handle backends of several. */
     backend: "firestore";
+    /** Each acquisition comes with a fencing token. */
     supportsFencing: true;
+    /** The clock of the process that asks decides when a lock ends, so clocks must be synchronised. */
     timeAuthority: "client";
 }
 /** Your client: an instance of `Firestore` of `@google-cloud/firestore`, or any object with its methods. */
 interface FirestoreClient {
+    /** Gives a reference to a collection. */
     collection: (...args: never[]) => unknown;
+    /** Runs a function in a transaction. */
     runTransaction: (...args: never[]) => unknown;
 }
 /**
@@ -446,7 +821,7 @@ interface FirestoreConnectionOptions {
     keyFilename?: string | undefined;
     /** `host:port` of an emulator, which needs no credentials. Default: FIRESTORE_EMULATOR_HOST. */
     emulatorHost?: string | undefined;
-    /** A server other than Google's public one: `host` or `host:port`. */
+    /** The server: `host` or `host:port`. Default: Google's public one. */
     host?: string | undefined;
     /** Whether `host` speaks TLS. Default true. */
     ssl?: boolean | undefined;
@@ -473,18 +848,24 @@ interface FirestoreBackendOptions extends CommonBackendOptions {
 }
 /** The options, with the defaults filled in. */
 interface FirestoreConfig {
+    /** The collection of locks. */
     collection: string;
+    /** The collection of fence counters. */
     fenceCollection: string;
+    /** Whether `isLocked()` deletes what expired more than two seconds ago. */
     cleanupInIsLocked: boolean;
 }
 /** A lock as Firestore keeps it. */
 interface LockDocument {
+    /** The lock id: whoever knows it can release the lock. */
     lockId: string;
-    /** Milliseconds since the Unix epoch. */
+    /** When the lock ends, in milliseconds since the Unix epoch. */
     expiresAtMs: number;
-    /** Milliseconds since the Unix epoch. */
+    /** When the lock was granted, in milliseconds since the Unix epoch. */
     acquiredAtMs: number;
+    /** The user's key in Unicode NFC. */
     key: string;
+    /** The fencing token: 15 decimal digits. */
     fence: string;
 }
 
@@ -502,6 +883,15 @@ interface LockDocument {
  *   - nothing: all settings are taken from the environment
  * @throws LockError `InvalidArgument` that names the setting. A missing project or wrong credentials are only reported by
  *   the first operation, because nothing connects before.
+ * @example
+ * ```ts
+ * import { Firestore } from "@google-cloud/firestore";
+ * import { createFirestoreBackend } from "syncguard/firestore";
+ *
+ * const byClient = createFirestoreBackend(new Firestore());
+ * const byOptions = createFirestoreBackend({ projectId: "my-project" }, { collection: "app-locks" });
+ * await using held = await byClient.lock("report:nightly", { ttlMs: 30_000 });
+ * ```
  */
 declare function createFirestoreBackend(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): SyncGuardBackend<FirestoreCapabilities>;
 
@@ -547,165 +937,269 @@ interface BackendConfig {
     /** Milliseconds after which a lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
 }
-/** The options, with the defaults of `lock()` filled in and the signal unchanged. */
+/**
+ * The options, with the defaults of `lock()` filled in and the signal unchanged.
+ *
+ * @example
+ * ```ts
+ * import { mergeAcquisitionConfig } from "syncguard/common";
+ *
+ * const policy = mergeAcquisitionConfig({ timeoutMs: 60_000 });
+ * console.log(policy.timeoutMs, policy.maxRetries); // 60000 10
+ * ```
+ */
 declare function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy;
-/** The options, with the defaults of backends filled in. */
+/**
+ * The options, with the defaults of backends filled in.
+ *
+ * @example
+ * ```ts
+ * import { mergeBackendConfig } from "syncguard/common";
+ *
+ * console.log(mergeBackendConfig().ttlMs); // 30000
+ * ```
+ */
 declare function mergeBackendConfig(config?: BackendConfig): {
+    /** Milliseconds after which a lock ends by itself. */
     ttlMs: number;
 };
 
 /** The raw identifiers, which lookups hide. */
 type RawIdentifiers = {
+    /** The key. */
     key: string;
+    /** The lock id: whoever knows it can release the lock. */
     lockId: string;
+    /** The label given by the `owner` option, if any. */
     owner?: string;
     /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
     readAtMs?: number;
 };
 /** A lock as a store keeps it. */
 type RawLockData = {
+    /** The key. */
     key: string;
+    /** The lock id: whoever knows it can release the lock. */
     lockId: string;
+    /** When the lock ends, in milliseconds since the Unix epoch. */
     expiresAtMs: number;
+    /** When the lock was granted, in milliseconds since the Unix epoch. */
     acquiredAtMs: number;
+    /** The fencing token, if the store has them. */
     fence?: Fence | undefined;
 };
 /** Options of the lookups. */
 type LookupOptions = {
+    /** Cancels the lookup, which is then rejected with `Aborted`. */
     signal?: AbortSignal | undefined;
 };
-/** The lock on `key`, or `null`. Shows hashes, not identifiers. */
+/**
+ * The lock on `key`, or `null`. Shows hashes, not identifiers.
+ *
+ * @throws LockError `InvalidArgument` for what is no key; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getByKey } from "syncguard";
+ *
+ * const info = await getByKey(backend, "report:nightly");
+ * if (info !== null) console.log("held until", new Date(info.expiresAtMs), "under fence", info.fence);
+ * ```
+ */
 declare function getByKey<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
-/** The lock with that lock id, or `null`. Shows hashes, not identifiers. */
+/**
+ * The lock with that lock id, or `null`. Shows hashes, not identifiers.
+ *
+ * @throws LockError `InvalidArgument` for what is no lock id; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getById } from "syncguard";
+ *
+ * const info = await getById(backend, held.lockId);
+ * console.log(info === null ? "gone" : `held until ${new Date(info.expiresAtMs).toISOString()}`);
+ * ```
+ */
 declare function getById<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfo<C> | null>;
-/** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
+/**
+ * The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only.
+ *
+ * @throws LockError `InvalidArgument` for what is no key; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getByKeyRaw } from "syncguard";
+ *
+ * const info = await getByKeyRaw(backend, "report:nightly");
+ * console.log("held by", info?.owner ?? "nobody who gave a label");
+ * ```
+ */
 declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
-/** The lock with that lock id and its raw identifiers, or `null`. Sensitive: for debugging only. */
+/**
+ * The lock with that lock id and its raw identifiers, or `null`. Sensitive: for debugging only.
+ *
+ * @throws LockError `InvalidArgument` for what is no lock id; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getByIdRaw } from "syncguard";
+ *
+ * const info = await getByIdRaw(backend, held.lockId);
+ * console.log(info?.key);
+ * ```
+ */
 declare function getByIdRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;
 /**
  * Whether the lock with that lock id is held now.
  *
  * For diagnostics only: by the time you act on the answer, it may be out of date. `release` and `extend` check the
  * ownership themselves.
+ *
+ * @throws LockError `InvalidArgument` for what is no lock id, or the store's error
+ * @example
+ * ```ts
+ * import { owns } from "syncguard";
+ *
+ * if (!(await owns(backend, held.lockId))) console.warn("the lock has ended");
+ * ```
  */
 declare function owns<C extends BackendCapabilities>(backend: LockBackendLike<C>, lockId: string): Promise<boolean>;
-/** The part of a lock that a lookup may show: hashes in place of identifiers, and the fence if the backend has fences. */
+/**
+ * The part of a lock that a lookup may show: hashes in place of identifiers, and the fence if the backend has fences.
+ *
+ * @param rawData - the lock as the store keeps it
+ * @param capabilities - those of the backend, which say whether there is a fence
+ * @example
+ * ```ts
+ * import { generateLockId, sanitizeLockInfo } from "syncguard";
+ *
+ * const row = { key: "report:nightly", lockId: generateLockId(), acquiredAtMs: 0, expiresAtMs: 30_000 };
+ * const info = sanitizeLockInfo(row, { supportsFencing: false, timeAuthority: "server" });
+ * console.log(info.keyHash, info.expiresAtMs);
+ * ```
+ */
 declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLockData, capabilities: Readonly<C>): LockInfo<C>;
-/** Attaches the raw identifiers to `info`, visible only to `getByKeyRaw` and `getByIdRaw`. */
+/**
+ * Attaches the raw identifiers to `info`, visible only to `getByKeyRaw` and `getByIdRaw`.
+ *
+ * @returns `info` itself
+ * @example
+ * ```ts
+ * import { attachRawData, type RawLockData, sanitizeLockInfo } from "syncguard/common";
+ *
+ * // What the lookup of a backend of your own gives for a row of its store:
+ * function shown(row: RawLockData) {
+ *   const info = sanitizeLockInfo(row, { supportsFencing: true, timeAuthority: "server" });
+ *   return attachRawData(info, { key: row.key, lockId: row.lockId });
+ * }
+ * ```
+ */
 declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
 
-/**
- * What went wrong: one of nine codes that mean the same on every backend
- * (README.md, "Errors").
- *
- * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
- * - `AuthFailed`: credentials or access refused
- * - `InvalidArgument`: the input or the configuration is wrong
- * - `RateLimited`: the store or the connection pool is overloaded
- * - `NetworkTimeout`: no answer in time; the store may have done what was asked
- * - `AcquisitionTimeout`: waiting for a lock took longer than allowed
- * - `LockLost`: a lock that was held has ended, or somebody has put it out; the reason of a handle's `signal`
- * - `Aborted`: an `AbortSignal` cancelled the operation
- * - `Internal`: anything else
- */
-type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "LockLost" | "Aborted" | "Internal";
-/** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
-interface LockErrorContext {
-    /** The lock's key. */
-    key?: string | undefined;
-    /** The lock's id. */
-    lockId?: string | undefined;
-    /** The error underneath. */
-    cause?: unknown;
+/** The time by which locks are waited for and held. */
+/** A clock and its timers. */
+interface Clock {
+    /** Milliseconds since the Unix epoch. */
+    now(): number;
+    /** Milliseconds since some moment. Nobody can set this back. */
+    elapsed(): number;
+    /** Calls `run` once, after `ms` milliseconds. */
+    setTimeout(run: () => void, ms: number): Timer;
+    /** Forgets a timer that has not been due yet. */
+    clearTimeout(timer: Timer | undefined): void;
 }
-/**
- * The error type of this package: every rejection that is not an error of your own callback has it.
- *
- * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy. The key
- * and the lock id are in `context`, and neither in the message nor in what `console.log` prints.
- */
-declare class LockError extends Error {
-    /** What went wrong. */
-    code: LockErrorCode;
-    /** What it is about, when known. Not enumerable, so that printing the error shows no key. */
-    context?: LockErrorContext | undefined;
-    /**
-     * @param code - what went wrong
-     * @param message - for people; the code by default
-     * @param context - what the error is about; `context.cause` also becomes the error's `cause`
-     */
-    constructor(code: LockErrorCode, message?: string, context?: LockErrorContext);
-    /** Recognises the errors of other copies of this class. Subclasses behave as usual. */
-    static [Symbol.hasInstance](value: unknown): boolean;
-}
+/** What `setTimeout` of a clock returns. */
+type Timer = {
+    /** Lets the process end before the timer is due. */
+    unref?: () => unknown;
+};
 
 /** Handles: the methods of a granted lock, and its release at the end of a block. */
 
 /** The part of a backend that handles need. */
 type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
+    /** What the backend can do. */
     readonly capabilities?: Readonly<C>;
 };
 /**
- * The handle of a granted lock: the members of `result`, and the methods `release`, `extend` and disposal. For a result
- * without a lock, the methods do nothing.
+ * The handle of a granted lock: the members of `result`, and the methods `release`, `extend` and disposal.
  *
  * @param backend - where the lock is held; only its `release` and `extend` are used
  * @param result - what its `acquire` returned
  * @param key - the lock's key, for `onReleaseError`
- * @param onReleaseError - called when a release fails during disposal; the default logs to the console, unless `NODE_ENV`
- *   is `production` and `SYNCGUARD_DEBUG` is not `true`
+ * @param onReleaseError - called when a release fails during disposal
  * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it;
  *   `onReleaseError` is called when the release is rejected, then or later, and not at all if it never ends
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { createDisposableHandle, type LockBackendLike } from "syncguard/common";
+ *
+ * async function work(mine: LockBackendLike): Promise<void> {
+ *   const result = await mine.acquire({ key: "report:nightly", ttlMs: 30_000 });
+ *   if (!result.ok) return;
+ *   await using handle = createDisposableHandle(mine, result, "report:nightly");
+ *   console.log("held until", new Date(handle.expiresAtMs));
+ * }
+ * ```
  */
 declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireOk<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): AsyncLock<C>;
-/** The same for a result that may have no lock. */
+/**
+ * The result of an acquisition with the methods of a handle. Without a lock, the methods do nothing.
+ *
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { createDisposableHandle, type LockBackendLike } from "syncguard/common";
+ *
+ * async function attempt(mine: LockBackendLike): Promise<boolean> {
+ *   const result = await mine.acquire({ key: "report:nightly", ttlMs: 30_000 });
+ *   await using handle = createDisposableHandle(mine, result, "report:nightly");
+ *   return handle.ok;
+ * }
+ * ```
+ */
 declare function createDisposableHandle<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
 /**
  * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
  *
  * Backends return this from `acquire`.
+ *
+ * @param backend - where the lock is held; only its `release` and `extend` are used
+ * @param result - what the store has answered
+ * @param key - the lock's key, for `onReleaseError`
+ * @param onReleaseError - called when a release fails during disposal
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { decorateAcquireResult, type LockBackend, type LockBackendLike } from "syncguard";
+ *
+ * function disposable(mine: LockBackendLike): LockBackend {
+ *   return {
+ *     ...mine,
+ *     acquire: async (opts) => decorateAcquireResult(mine, await mine.acquire(opts), opts.key),
+ *   };
+ * }
+ * ```
  */
 declare function decorateAcquireResult<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
 /**
  * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is returned as
  * it is, because there is nothing to dispose of.
  *
- * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
+ * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released; or the error of
+ *   its `acquire`
+ * @example
+ * ```ts
+ * import { acquireHandle } from "syncguard";
+ *
+ * await using attempt = await acquireHandle(backend, { key: "report:nightly", ttlMs: 30_000 });
+ * if (attempt.ok) console.log("working under fence", attempt.fence);
+ * ```
  */
 declare function acquireHandle<C extends BackendCapabilities>(backend: LockBackendLike<C>, opts: KeyOp & {
+    /** Milliseconds after which the lock ends by itself. */
     ttlMs: number;
 }): Promise<DecoratedAcquireResult<C>>;
 
-/**
- * A backend that does what `backend` does, and calls `onEvent` for each operation, including those of handles.
- *
- * Events carry hashes in place of identifiers, unless `includeRaw` allows more. They are not awaited, and errors of
- * `onEvent` or `includeRaw` do not affect the operation.
- */
-declare function withTelemetry<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options: TelemetryOptions): SyncGuardBackend<C>;
-/** The same for a backend of your own. */
-declare function withTelemetry<C extends BackendCapabilities>(backend: LockBackendLike<C>, options: TelemetryOptions): LockBackend<C>;
-
-/**
- * The key in Unicode NFC.
- *
- * @throws LockError `InvalidArgument` if it is not a string, empty, or longer than 512 bytes of UTF-8
- */
-declare function normalizeAndValidateKey(key: string): string;
-/**
- * Checks that a lock id is 22 characters of base64url.
- *
- * @throws LockError `InvalidArgument` if it is not
- */
-declare function validateLockId(lockId: string): void;
-/** A new lock id: 16 bytes from the system's random source, as 22 characters of base64url. */
-declare function generateLockId(): string;
-/**
- * A fingerprint by which a key or a lock id can be recognised in logs: 24 hexadecimal digits. It does not hide the key,
- * because it is not cryptographic: a short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), and
- * others can be found by trying. Do not show it to anybody who must not know the keys.
- */
-declare function hashKey(value: string): HashId;
+/** What stores have to know: for authors of backends. */
 /**
  * The key under which a store keeps a lock: `prefix:key`, with the key in NFC, or a hash of it where that is too long.
  *
@@ -714,43 +1208,185 @@ declare function hashKey(value: string): HashId;
  * @param limitBytes - the store's limit, in bytes of UTF-8; see `BACKEND_LIMITS`
  * @param reserveBytes - bytes to keep free for derived keys; see `RESERVE_BYTES`
  * @throws LockError `InvalidArgument` if the key is empty or the prefix leaves no room
+ * @example
+ * ```ts
+ * import { BACKEND_LIMITS, makeStorageKey, RESERVE_BYTES } from "syncguard";
+ *
+ * const stored = makeStorageKey("app", "report:nightly", BACKEND_LIMITS.REDIS, RESERVE_BYTES.REDIS);
+ * console.log(stored); // "app:report:nightly"
+ * ```
  */
 declare function makeStorageKey(prefix: string, key: string, limitBytes: number, reserveBytes: number): string;
+/**
+ * Whether a lock that ends at `expiresAtMs` counts as held at `nowMs`. All in milliseconds.
+ *
+ * @param toleranceMs - how long after its end it still counts as held: `TIME_TOLERANCE_MS` for every backend of this package
+ * @example
+ * ```ts
+ * import { isLive, TIME_TOLERANCE_MS } from "syncguard";
+ *
+ * console.log(isLive(10_000, 10_500, TIME_TOLERANCE_MS)); // true: within the tolerance
+ * console.log(isLive(10_000, 11_000, TIME_TOLERANCE_MS)); // false
+ * ```
+ */
+declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
+/**
+ * Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings.
+ *
+ * @example
+ * ```ts
+ * import { calculateRedisServerTimeMs } from "syncguard";
+ *
+ * console.log(calculateRedisServerTimeMs(["1700000000", "250000"])); // 1700000000250
+ * ```
+ */
+declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
+
+/**
+ * A backend that does what `backend` does, and calls `onEvent` for each operation, including those of handles.
+ *
+ * Events carry hashes in place of identifiers, unless `includeRaw` allows more. They are not awaited, and errors of
+ * `onEvent` or `includeRaw` do not affect the operation.
+ *
+ * @throws LockError `InvalidArgument` if `backend` is no backend or `onEvent` is no function
+ * @example
+ * ```ts
+ * import { withTelemetry } from "syncguard";
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const observed = withTelemetry(createSqliteBackend("./locks.db"), {
+ *   onEvent: ({ type, result, reason }) => console.log(type, result, reason ?? ""),
+ * });
+ * ```
+ */
+declare function withTelemetry<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options: TelemetryOptions): SyncGuardBackend<C>;
+/**
+ * A backend that does what yours does, and calls `onEvent` for each operation, including those of handles.
+ *
+ * @throws LockError `InvalidArgument` if `backend` is no backend or `onEvent` is no function
+ * @example
+ * ```ts
+ * import { type LockBackend, type LockBackendLike, withTelemetry } from "syncguard";
+ *
+ * function observed(mine: LockBackendLike): LockBackend {
+ *   return withTelemetry(mine, { onEvent: (event) => console.log(event) });
+ * }
+ * ```
+ */
+declare function withTelemetry<C extends BackendCapabilities>(backend: LockBackendLike<C>, options: TelemetryOptions): LockBackend<C>;
+
+/**
+ * The key in Unicode NFC, as every backend compares keys.
+ *
+ * @throws LockError `InvalidArgument` if it is not a string, empty, or longer than 512 bytes of UTF-8
+ * @example
+ * ```ts
+ * import { normalizeAndValidateKey } from "syncguard";
+ *
+ * console.log(normalizeAndValidateKey("cafe\u0301") === "caf\u00e9"); // true
+ * ```
+ */
+declare function normalizeAndValidateKey(key: string): string;
+/**
+ * Checks that a lock id is 22 characters of base64url.
+ *
+ * @throws LockError `InvalidArgument` if it is not
+ * @example
+ * ```ts
+ * import { generateLockId, validateLockId } from "syncguard";
+ *
+ * validateLockId(generateLockId());
+ * ```
+ */
+declare function validateLockId(lockId: string): void;
+/**
+ * A new lock id: 16 bytes from the system's random source, as 22 characters of base64url.
+ *
+ * @example
+ * ```ts
+ * import { generateLockId } from "syncguard";
+ *
+ * const lockId = generateLockId();
+ * ```
+ */
+declare function generateLockId(): string;
+/**
+ * A fingerprint by which a key or a lock id can be recognised in logs: 24 hexadecimal digits. It does not hide the key,
+ * because it is not cryptographic: a short key can be read from it (`hashKey("a")` starts with 61, the code of "a"), and
+ * others can be found by trying. Do not show it to anybody who must not know the keys.
+ *
+ * @example
+ * ```ts
+ * import { hashKey } from "syncguard";
+ *
+ * console.log("waiting for lock", hashKey("report:nightly"));
+ * ```
+ */
+declare function hashKey(value: string): HashId;
 /**
  * A number as a fencing token: 15 digits, zero-padded. Fractions are cut off.
  *
  * @throws LockError `InvalidArgument` if it is negative, not a number, or has more than 15 digits
+ * @example
+ * ```ts
+ * import { formatFence } from "syncguard/common";
+ *
+ * console.log(formatFence(42)); // "000000000000042"
+ * ```
  */
 declare function formatFence(value: number | bigint): Fence;
 /**
  * Warns on the console that the fences of a key are running out.
  *
+ * @param fence - the token that was just granted
  * @param key - the name to print for the key, unchanged; the backends of this package pass `hashKey(key)`
+ * @example
+ * ```ts
+ * import { FENCE_THRESHOLDS, formatFence, hashKey, logFenceWarning } from "syncguard/common";
+ *
+ * const fence = formatFence(90_000_000_000_001n);
+ * if (fence > FENCE_THRESHOLDS.WARN) logFenceWarning(fence, hashKey("report:nightly"));
+ * ```
  */
 declare function logFenceWarning(fence: Fence | number, key: string): void;
-/** Whether the result of an acquisition has a fencing token; for code that works with any backend. */
+/**
+ * Whether the result of an acquisition has a fencing token; for code that works with any backend.
+ *
+ * @example
+ * ```ts
+ * import { hasFence, type LockBackend } from "syncguard";
+ *
+ * async function attempt(anyBackend: LockBackend): Promise<string> {
+ *   const result = await anyBackend.acquire({ key: "report:nightly", ttlMs: 30_000 });
+ *   if (!result.ok) return "held by another";
+ *   return hasFence(result) ? result.fence : "held without a fence";
+ * }
+ * ```
+ */
 declare function hasFence<C extends BackendCapabilities>(result: AcquireResult<C>): result is AcquireOk<C> & {
+    /** The fencing token. */
     fence: Fence;
 };
-/** Whether a lock that ends at `expiresAtMs` counts as held at `nowMs`. All in milliseconds. */
-declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
-/** Milliseconds since the Unix epoch from the reply of Redis' TIME: seconds and microseconds, as decimal strings. */
-declare function calculateRedisServerTimeMs(timeTuple: [string, string]): number;
 
 /** The public types of the PostgreSQL backend. */
 
 /** PostgreSQL gives fencing tokens, and its clock decides. */
 interface PostgresCapabilities extends BackendCapabilities {
+    /** The store, for those who handle backends of several. */
     backend: "postgres";
+    /** Each acquisition comes with a fencing token. */
     supportsFencing: true;
+    /** The clock of the PostgreSQL server decides when a lock ends. */
     timeAuthority: "server";
 }
 /** Your client with postgres.js' `unsafe(text, params)`, which gives the rows. */
 interface PostgresJsClient {
+    /** Runs a statement with parameters and gives its rows. */
     unsafe: (...args: never[]) => unknown;
 }
 /** Your client with pg's `query(text, params)`, which gives `{ rows }`. */
 interface PgClient {
+    /** Runs a statement with parameters and gives `{ rows }`. */
     query: (...args: never[]) => unknown;
 }
 /** Your client: postgres.js, a pg `Pool` or `Client`, or any object with their method for queries. */
@@ -775,23 +1411,23 @@ interface PostgresSslOptions {
 interface PostgresConnectionOptions {
     /** A URL as for {@link createPostgresBackend}. */
     url?: string | undefined;
-    /** The same, with pg's name. */
+    /** As `url`, with pg's name. */
     connectionString?: string | undefined;
     /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
     host?: string | readonly string[] | undefined;
-    /** One for all hosts, or one for each. Default 5432. */
+    /** The port: one for all hosts, or one for each. Default 5432. */
     port?: number | readonly number[] | undefined;
     /** A unix socket, such as `/run/postgresql/.s.PGSQL.5432`, instead of host and port. */
     path?: string | undefined;
-    /** Default: the name of the role. */
+    /** The database. Default: the name of the role. */
     database?: string | undefined;
     /** The role. Default: the name of the operating system's user. */
     user?: string | undefined;
-    /** The same. */
+    /** As `user`, with postgres.js' name. */
     username?: string | undefined;
     /** The password, or a function that gives one for each connection, for example a token that expires. */
     password?: string | (() => string | PromiseLike<string>) | undefined;
-    /** The same. */
+    /** As `password`, with postgres.js' name. */
     pass?: string | (() => string | PromiseLike<string>) | undefined;
     /** The mode, as in libpq. `true` means `"verify-full"`, `false` means `"disable"`. Default `"prefer"`. */
     ssl?: boolean | "disable" | "allow" | "prefer" | "require" | "verify-ca" | "verify-full" | PostgresSslOptions | undefined;
@@ -799,7 +1435,7 @@ interface PostgresConnectionOptions {
     max?: number | undefined;
     /** Seconds that getting a connection may take. Default 5. */
     connect_timeout?: number | undefined;
-    /** The same in milliseconds, with pg's name. */
+    /** As `connect_timeout`, with pg's name and in milliseconds. */
     connectionTimeoutMillis?: number | undefined;
     /** The name of the connections in `pg_stat_activity`. Default `"syncguard"`. */
     application_name?: string | undefined;
@@ -809,7 +1445,7 @@ interface PostgresConnectionOptions {
     connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
     /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
     statement_timeout?: number | undefined;
-    /** Milliseconds that a statement may wait for another session's lock. */
+    /** Milliseconds that a statement may wait for another session's lock. Default: the server's setting. */
     lock_timeout?: number | undefined;
     /** Which servers to accept. Default: with several hosts, only one that accepts writes. */
     target_session_attrs?: "any" | "read-write" | "primary" | undefined;
@@ -852,8 +1488,11 @@ interface PostgresBackendOptions extends CommonBackendOptions {
 type PostgresSchemaOptions = Pick<PostgresBackendOptions, "tableName" | "fenceTableName" | "connectTimeoutMs" | "transport">;
 /** The options, with the defaults filled in. */
 interface PostgresConfig {
+    /** The table of locks. */
     tableName: string;
+    /** The table of fence counters. */
     fenceTableName: string;
+    /** Whether `isLocked()` deletes what expired more than two seconds ago. */
     cleanupInIsLocked: boolean;
 }
 
@@ -871,6 +1510,16 @@ interface PostgresConfig {
  *   - connection options; `{}` takes everything from the variables PGHOST, PGUSER and so on
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.
+ * @example
+ * ```ts
+ * import postgres from "postgres";
+ * import { createPostgresBackend, setupSchema } from "syncguard/postgres";
+ *
+ * const sql = postgres("postgres://app:secret@localhost/app");
+ * await setupSchema(sql);
+ * const backend = createPostgresBackend(sql);
+ * await using held = await backend.lock("report:nightly", { ttlMs: 30_000 });
+ * ```
  */
 declare function createPostgresBackend(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): SyncGuardBackend<PostgresCapabilities>;
 /**
@@ -881,6 +1530,12 @@ declare function createPostgresBackend(sql: PostgresClient | string | PostgresCo
  *
  * @param sql - as for {@link createPostgresBackend}
  * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and the errors of connecting
+ * @example
+ * ```ts
+ * import { setupSchema } from "syncguard/postgres";
+ *
+ * await setupSchema("postgres://app:secret@localhost/app");
+ * ```
  */
 declare function setupSchema(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresSchemaOptions): Promise<void>;
 
@@ -888,8 +1543,11 @@ declare function setupSchema(sql: PostgresClient | string | PostgresConnectionOp
 
 /** Redis gives fencing tokens, and its clock decides. */
 interface RedisCapabilities extends BackendCapabilities {
+    /** The store, for those who handle backends of several. */
     backend: "redis";
+    /** Each acquisition comes with a fencing token. */
     supportsFencing: true;
+    /** The clock of the Redis server decides when a lock ends. */
     timeAuthority: "server";
 }
 /**
@@ -902,6 +1560,7 @@ interface RedisCapabilities extends BackendCapabilities {
  * to the node of its keys.
  */
 interface RedisClient {
+    /** Runs a script of Lua on the server. */
     eval: (...args: never[]) => unknown;
 }
 /** Which servers to trust, and how the client identifies itself. Certificates and keys are PEM. */
@@ -921,7 +1580,7 @@ interface RedisTlsOptions {
 interface RedisClusterNode {
     /** A name or an address. Default `"localhost"`. */
     host?: string | undefined;
-    /** Default 6379. */
+    /** The port. Default 6379. */
     port?: number | undefined;
 }
 /** Where a Redis server is, with the option names of ioredis. Options given besides `url` override it. */
@@ -930,7 +1589,7 @@ interface RedisConnectionOptions {
     url?: string | undefined;
     /** A name or an address. Default `"localhost"`. */
     host?: string | undefined;
-    /** Default 6379. */
+    /** The port. Default 6379. */
     port?: number | undefined;
     /** A socket in the file system, instead of host and port. */
     path?: string | undefined;
@@ -938,38 +1597,55 @@ interface RedisConnectionOptions {
     db?: number | undefined;
     /** The ACL user; needs a password. Default: the default user. */
     username?: string | undefined;
-    /** The password. */
+    /** The password. Default: none. */
     password?: string | undefined;
-    /** TLS, or `true` for TLS with the certificates that Node trusts. */
+    /** TLS, or `true` for TLS with the certificates that Node trusts. Default: only with a `rediss:` URL. */
     tls?: RedisTlsOptions | boolean | undefined;
     /**
      * Some nodes of a Redis Cluster, instead of `url` or of host and port: each `"host:port"`, a `redis://` or `rediss://` URL,
      * or `{ host, port }`. They are asked for the others. All other options apply to every node; URLs with a login must have
      * the same one.
      *
-     * @example createRedisBackend({ nodes: ["10.0.0.1:7000", "10.0.0.2:7000"], password: "…" })
+     * @example
+     * ```ts
+     * import { createRedisBackend } from "syncguard/redis";
+     *
+     * const cluster = createRedisBackend({ nodes: ["10.0.0.1:7000", "10.0.0.2:7000"], password: "…" });
+     * ```
      */
     nodes?: readonly (string | RedisClusterNode)[] | undefined;
     /**
      * Where the nodes of a cluster can be reached, if not at the addresses that they announce: behind NAT, in containers,
      * through tunnels. By the announced `"host:port"`; other nodes are used as they are. A function is not possible here.
      *
-     * @example { "10.0.0.1:7000": { host: "127.0.0.1", port: 17000 } }
+     * @example
+     * ```ts
+     * import { createRedisBackend } from "syncguard/redis";
+     *
+     * const cluster = createRedisBackend({
+     *   nodes: ["127.0.0.1:17000"],
+     *   natMap: { "10.0.0.1:7000": { host: "127.0.0.1", port: 17000 } },
+     * });
+     * ```
      */
     natMap?: Readonly<Record<string, {
+        /** Where the node can be reached: a name or an address. */
         host: string;
+        /** The port there. */
         port: number;
     }>> | undefined;
     /** Sentinels to ask for the primary, instead of host and port. With TLS, they must use it too. */
     sentinels?: readonly {
+        /** A name or an address. */
         host: string;
+        /** The port. Default 26379. */
         port?: number | undefined;
     }[] | undefined;
-    /** The name that the Sentinels use for the primary. */
+    /** The name that the Sentinels use for the primary; needed with `sentinels`. */
     name?: string | undefined;
-    /** The ACL user of the Sentinels themselves. */
+    /** The ACL user of the Sentinels themselves. Default: their default user. */
     sentinelUsername?: string | undefined;
-    /** The password of the Sentinels themselves. */
+    /** The password of the Sentinels themselves. Default: none. */
     sentinelPassword?: string | undefined;
     /** The name of the connection in `CLIENT LIST`. */
     connectionName?: string | undefined;
@@ -1001,17 +1677,22 @@ interface RedisBackendOptions extends CommonBackendOptions {
 }
 /** The options, with the defaults filled in. */
 interface RedisConfig {
+    /** Namespace of all keys. */
     keyPrefix: string;
+    /** Whether `isLocked()` deletes what expired more than two seconds ago. */
     cleanupInIsLocked: boolean;
 }
 /** A lock as Redis keeps it, in JSON. */
 interface LockData {
+    /** The lock id: whoever knows it can release the lock. */
     lockId: string;
-    /** Milliseconds since the Unix epoch. */
+    /** When the lock ends, in milliseconds since the Unix epoch. */
     expiresAtMs: number;
-    /** Milliseconds since the Unix epoch. */
+    /** When the lock was granted, in milliseconds since the Unix epoch. */
     acquiredAtMs: number;
+    /** The user's key in Unicode NFC. */
     key: string;
+    /** The fencing token: 15 decimal digits. */
     fence: string;
 }
 
@@ -1022,32 +1703,44 @@ interface LockData {
  * process alive.
  *
  * @param client - one of
- *   - a client of ioredis or node-redis, also a `Cluster` or of `createCluster`: its settings are read, and the backend makes a connection of its own. If the
- *     settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used instead: see
- *     {@link RedisBackendOptions.transport}. You close it yourself.
+ *   - a client of ioredis or node-redis, also a `Cluster` or of `createCluster`: its settings are read, and the backend makes
+ *     a connection of its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used
+ *     instead: see {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
  *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`
  *   - connection options
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.
+ * @example
+ * ```ts
+ * import { Redis } from "ioredis";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const byUrl = createRedisBackend("redis://localhost:6379");
+ * const byClient = createRedisBackend(new Redis("redis://localhost:6379"), { keyPrefix: "app" });
+ * await using held = await byUrl.lock("report:nightly", { ttlMs: 30_000 });
+ * ```
  */
 declare function createRedisBackend(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): SyncGuardBackend<RedisCapabilities>;
 
 /** `"server"` means the machine's clock, which all users of the file share. */
 interface SqliteCapabilities extends BackendCapabilities {
+    /** The store, for those who handle backends of several. */
     backend: "sqlite";
+    /** Each acquisition comes with a fencing token. */
     supportsFencing: true;
+    /** The clock of the machine, which all processes that use the file share. */
     timeAuthority: "server";
 }
 /** Options of the SQLite backend. */
 interface SqliteBackendOptions extends CommonBackendOptions {
     /** The database file, in an existing folder. Default `":memory:"`: a database in memory that ends with the process. */
     path?: string | undefined;
-    /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
+    /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. Default 5000. */
     operationTimeoutMs?: number | undefined;
     /**
      * Whether the file may be on a network file system. Then no other machine may use the file, because the locks do not
-     * work across machines. Without this option, such a path is an `InvalidArgument`.
+     * work across machines. Default false: such a path is an `InvalidArgument`.
      */
     allowNetworkFileSystem?: boolean | undefined;
 }
@@ -1059,14 +1752,45 @@ interface SqliteBackendOptions extends CommonBackendOptions {
  *
  * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
  * @throws LockError `InvalidArgument` for invalid options. The file is opened by the first operation.
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const backend = createSqliteBackend("./locks.db");
+ * await lock(backend, () => console.log("writing"), { key: "report:nightly" });
+ * ```
  */
 declare function createSqliteBackend(path: string, options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
-/** The same, with the path among the options. */
+/**
+ * A backend that keeps locks in a SQLite database, with the path among the options; without one, in memory.
+ *
+ * @throws LockError `InvalidArgument` for invalid options. The file is opened by the first operation.
+ * @example
+ * ```ts
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const inMemory = createSqliteBackend(); // for this process alone
+ * const shared = createSqliteBackend({ path: "./locks.db", operationTimeoutMs: 2_000 });
+ * ```
+ */
 declare function createSqliteBackend(options?: SqliteBackendOptions): SyncGuardBackend<SqliteCapabilities>;
 
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
-/** `lock()` bound to `backend`. */
+/**
+ * `lock()` bound to `backend`.
+ *
+ * @throws LockError `InvalidArgument` if it is no backend
+ * @example
+ * ```ts
+ * import { createAutoLock } from "syncguard/common";
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const lock = createAutoLock(createSqliteBackend("./locks.db"));
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 declare function createAutoLock<C extends BackendCapabilities>(backend: LockBackendLike<C>): BoundLock<C>;
 
 /** Conditions and results of release and extend. For authors of backends. */
@@ -1083,27 +1807,69 @@ type MutationReason = "expired" | "not-found";
 type MutationCondition = "succeeded" | "observable-expired" | "never-existed" | "ownership-mismatch" | "cleaned-up-after-expiry" | "ambiguous-unknown";
 /** The result that a condition leads to. */
 type MutationResult = {
+    /** The lock was released or extended. */
     ok: true;
 } | {
+    /** Nothing was done. */
     ok: false;
+    /** Why nothing was done. */
     reason: MutationReason;
 };
 /** The state of a lock document. */
 type DocumentState = {
+    /** Whether there is a document for the lock. */
     documentExists: boolean;
+    /** Whether it has the caller's lock id. */
     ownershipValid: boolean;
+    /** Whether the lock has not ended yet, as `isLive` says. */
     isLive: boolean;
 };
-/** The condition for the code of a Redis script or the state of a lock document. */
+/**
+ * The condition for the code of a Redis script or the state of a lock document.
+ *
+ * @example
+ * ```ts
+ * import { mapBackendObservation } from "syncguard/common";
+ *
+ * console.log(mapBackendObservation(1)); // "succeeded"
+ * ```
+ */
 declare function mapBackendObservation(observation: number | DocumentState): MutationCondition;
-/** The condition for the code of a Redis script. */
+/**
+ * The condition for the code of a Redis script.
+ *
+ * @param code - 1: done; 0: another's lock; -1: no lock; -2: the lock had ended; any other is `"ambiguous-unknown"`
+ * @example
+ * ```ts
+ * import { mapRedisScriptResult } from "syncguard/common";
+ *
+ * console.log(mapRedisScriptResult(-2)); // "observable-expired"
+ * ```
+ */
 declare function mapRedisScriptResult(code: number): MutationCondition;
-/** The condition for the state of a lock document. */
+/**
+ * The condition for the state of a lock document.
+ *
+ * @example
+ * ```ts
+ * import { mapFirestoreConditions } from "syncguard/common";
+ *
+ * const state = { documentExists: true, ownershipValid: false, isLive: true };
+ * console.log(mapFirestoreConditions(state)); // "ownership-mismatch"
+ * ```
+ */
 declare function mapFirestoreConditions(state: DocumentState): MutationCondition;
 /**
  * The result for a condition: only an expiry that was seen counts as `"expired"`.
  *
  * For authors of backends. The results of `release` and `extend` show no reason: see {@link FAILURE_REASON}.
+ *
+ * @example
+ * ```ts
+ * import { mapToMutationResult } from "syncguard/common";
+ *
+ * console.log(mapToMutationResult("never-existed")); // { ok: false, reason: "not-found" }
+ * ```
  */
 declare function mapToMutationResult(condition: MutationCondition): MutationResult;
 
@@ -1111,18 +1877,46 @@ declare function mapToMutationResult(condition: MutationCondition): MutationResu
  * Throws if the signal is aborted. For backends whose driver does not support signals.
  *
  * @throws LockError `Aborted`
+ * @example
+ * ```ts
+ * import { checkAborted } from "syncguard/common";
+ *
+ * function query(text: string, signal?: AbortSignal): void {
+ *   checkAborted(signal);
+ *   console.log("sent", text);
+ * }
+ * ```
  */
 declare function checkAborted(signal?: AbortSignal): void;
 /**
  * Resolves after `ms` milliseconds, or rejects as soon as the signal is aborted.
  *
- * @throws LockError `Aborted`
+ * @throws LockError `Aborted`; `InvalidArgument` for what is no signal
+ * @example
+ * ```ts
+ * import { delay } from "syncguard/common";
+ *
+ * await delay(100, AbortSignal.timeout(1_000));
+ * ```
  */
 declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
 
 /** `syncguard/redis` */
 
-/** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
+/**
+ * `lock()` bound to a Redis backend.
+ *
+ * @param client - as for {@link createRedisBackend}
+ * @param options - as for {@link createRedisBackend}
+ * @throws LockError `InvalidArgument` that names the setting
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/redis";
+ *
+ * const lock = createLock("redis://localhost:6379");
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 declare function createLock$3(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): BoundLock<RedisCapabilities>;
 
 type redis_LockData = LockData;
@@ -1141,7 +1935,20 @@ declare namespace redis {
 
 /** `syncguard/postgres` */
 
-/** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
+/**
+ * `lock()` bound to a PostgreSQL backend.
+ *
+ * @param sql - as for {@link createPostgresBackend}; the tables must exist
+ * @param options - as for {@link createPostgresBackend}
+ * @throws LockError `InvalidArgument` that names the setting
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/postgres";
+ *
+ * const lock = createLock("postgres://app:secret@localhost/app");
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 declare function createLock$2(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): BoundLock<PostgresCapabilities>;
 
 type postgres_PgClient = PgClient;
@@ -1162,7 +1969,20 @@ declare namespace postgres {
 
 /** `syncguard/firestore` */
 
-/** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
+/**
+ * `lock()` bound to a Firestore backend.
+ *
+ * @param db - as for {@link createFirestoreBackend}
+ * @param options - as for {@link createFirestoreBackend}
+ * @throws LockError `InvalidArgument` that names the setting
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/firestore";
+ *
+ * const lock = createLock({ projectId: "my-project" });
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 declare function createLock$1(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): BoundLock<FirestoreCapabilities>;
 
 type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
@@ -1179,9 +1999,35 @@ declare namespace firestore {
 
 /** `syncguard/sqlite` */
 
-/** `lock()` bound to a SQLite backend: see {@link createSqliteBackend}. */
+/**
+ * `lock()` bound to a SQLite backend.
+ *
+ * @param path - as for {@link createSqliteBackend}
+ * @param options - as for {@link createSqliteBackend}
+ * @throws LockError `InvalidArgument` for invalid options
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/sqlite";
+ *
+ * const lock = createLock("./locks.db");
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 declare function createLock(path: string, options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
-/** The same, with the path among the options. */
+/**
+ * `lock()` bound to a SQLite backend, with the path among the options.
+ *
+ * @param options - as for {@link createSqliteBackend}
+ *
+ * @throws LockError `InvalidArgument` for invalid options
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/sqlite";
+ *
+ * const lock = createLock({ path: "./locks.db", operationTimeoutMs: 2_000 });
+ * await lock(() => console.log("writing"), { key: "report:nightly" });
+ * ```
+ */
 declare function createLock(options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
 
 type sqlite_SqliteBackendOptions = SqliteBackendOptions;
@@ -1199,21 +2045,24 @@ declare namespace sqlite {
 interface ForrstExtension {
     /** Which extension. */
     readonly urn: string;
-    /** In requests. */
+    /** What the caller asks of the extension; in requests. */
     readonly options?: unknown;
-    /** In responses. */
+    /** What the extension answers; in responses. */
     readonly data?: unknown;
 }
 /** A request. It may have more members. */
 interface ForrstRequest {
-    /** `{ name: "forrst", version: "0.1.0" }` */
+    /** Name and version of the protocol: `{ name: "forrst", version: "0.1.0" }`. Copied into the response. */
     readonly protocol?: unknown;
-    /** Copied into the response. */
+    /** The caller's name for the request. Copied into the response. */
     readonly id?: unknown;
     /** Which function, and with what. */
     readonly call: {
+        /** The name of the function; a lock without the scope `"global"` is one of this function. */
         readonly function: string;
+        /** The version of the function. */
         readonly version?: unknown;
+        /** What the function is called with. */
         readonly arguments?: unknown;
     };
     /** The extensions that the request uses. */
@@ -1221,11 +2070,11 @@ interface ForrstRequest {
 }
 /** An error in a response. */
 interface ForrstError {
-    /** For programs. */
+    /** What went wrong, for programs, such as `LOCK_TIMEOUT`. */
     readonly code: string;
-    /** For people. */
+    /** What went wrong, for people. */
     readonly message: string;
-    /** What it is about. */
+    /** What the error is about, such as the field that is wrong. */
     readonly details?: unknown;
     /**
      * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, but
@@ -1235,9 +2084,9 @@ interface ForrstError {
 }
 /** A response. It may have more members. */
 interface ForrstResponse {
-    /** As in the request. */
+    /** Name and version of the protocol, as in the request. */
     readonly protocol?: unknown;
-    /** As in the request. */
+    /** The caller's name for the request, as in the request. */
     readonly id?: unknown;
     /** What the function returned; `null` if it failed. */
     readonly result?: unknown;
@@ -1272,7 +2121,11 @@ interface AtomicLockOptions {
     /** Called when an automatic release fails; the response stays the same. Default: as for `lock()`. */
     readonly onReleaseError?: OnReleaseError | undefined;
 }
-/** A system function of the extension. */
+/**
+ * A system function of the extension. Bad arguments and refusals become responses with `errors`.
+ *
+ * @throws LockError the store's error; `Aborted` if `options.signal` came first
+ */
 type AtomicLockFunction = (request: ForrstRequest, options?: AtomicLockCallOptions) => Promise<ForrstResponse>;
 /** The names of the system functions. */
 type AtomicLockFunctionName = "urn:cline:forrst:ext:atomic-lock:fn:release" | "urn:cline:forrst:ext:atomic-lock:fn:force-release" | "urn:cline:forrst:ext:atomic-lock:fn:status";
@@ -1293,7 +2146,26 @@ interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
      *
      * @param request - the request; it is not changed
      * @param next - the server's own handling; gets the same request, and the lock if the request asked for one
-     * @throws LockError the store's error; `Aborted` if `options.signal` ended the waiting
+     * @throws LockError the store's error; `Aborted` if `options.signal` ended the waiting; `InvalidArgument` for what is no
+     *   request or no response
+     * @example
+     * ```ts
+     * import { createAtomicLock } from "syncguard/forrst";
+     *
+     * const request = {
+     *   id: "1",
+     *   call: { function: "reports.write", arguments: {} },
+     *   extensions: [
+     *     {
+     *       urn: "urn:forrst:ext:atomicLock",
+     *       options: { key: "nightly", ttl: { value: 30, unit: "second" } },
+     *     },
+     *   ],
+     * };
+     * const response = await createAtomicLock(backend).handle(request, ({ id }, lock) => {
+     *   return { id, result: `written under fence ${lock?.fence}` };
+     * });
+     * ```
      */
     handle<Request extends ForrstRequest>(request: Request, next: (request: Request, lock: AtomicLockHandle<C> | undefined) => ForrstResponse | Promise<ForrstResponse>, options?: AtomicLockCallOptions): Promise<ForrstResponse>;
 }
@@ -1304,8 +2176,21 @@ interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
  * The atomic-lock extension for a Forrst server, on any backend of this package.
  *
  * @param backend - where the locks are kept; servers exclude each other only if they use the same store
+ * @param options - who may force a release, and who hears of failed ones
  * @throws LockError `InvalidArgument` for invalid options, and for a backend of your own that only implements
  *   `LockBackend`, because it has no owner labels
+ * @example
+ * ```ts
+ * import { createAtomicLock, type ForrstRequest, type ForrstResponse } from "syncguard/forrst";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const atomicLock = createAtomicLock(createRedisBackend("redis://localhost:6379"));
+ *
+ * // Where the server handles a request:
+ * function serve(request: ForrstRequest): Promise<ForrstResponse> {
+ *   return atomicLock.handle(request, ({ id }, lock) => ({ id, result: { fence: lock?.fence } }));
+ * }
+ * ```
  */
 declare function createAtomicLock<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options?: AtomicLockOptions): AtomicLock<C>;
 
@@ -1325,5 +2210,399 @@ declare namespace forrst {
   export type { forrst_AtomicLock as AtomicLock, forrst_AtomicLockCallOptions as AtomicLockCallOptions, forrst_AtomicLockFunction as AtomicLockFunction, forrst_AtomicLockFunctionName as AtomicLockFunctionName, forrst_AtomicLockHandle as AtomicLockHandle, forrst_AtomicLockOptions as AtomicLockOptions, forrst_ForrstError as ForrstError, forrst_ForrstExtension as ForrstExtension, forrst_ForrstRequest as ForrstRequest, forrst_ForrstResponse as ForrstResponse };
 }
 
-export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, validateLockId, withTelemetry };
-export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, CommonBackendOptions, DecoratedAcquireResult, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseResult, SyncGuardBackend, TelemetryOptions };
+/** The operations of a backend that can fail; waiting for a lock consists of `acquire`. Heartbeats are `extend`. */
+type FaultyOperation = "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease";
+/** What happens to one operation. */
+type Fault = {
+    readonly kind: "error";
+    readonly error: LockError;
+} | {
+    readonly kind: "request lost";
+} | {
+    readonly kind: "reply lost";
+};
+/** The locks of the store, as far as faults change them. */
+interface Victims {
+    steal(key: string, ttlMs: number): {
+        lockId: string;
+        fence: string;
+    };
+    expire(key: string): boolean;
+    lose(key: string): boolean;
+    cameUp(): void;
+}
+/** Makes the operations of one test backend fail, and takes locks away from their holders. */
+declare class Faults {
+    #private;
+    /** @internal */
+    constructor(victims: Victims);
+    /**
+     * Makes the next `times` operations of that kind fail, without effect on the store.
+     *
+     * @param error - what they are rejected with; default `ServiceUnavailable`
+     * @param times - how many; default 1
+     * @throws LockError `InvalidArgument` for an operation or a number that there is not
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * backend.faults.failNext("release", "NetworkTimeout", 2);
+     * ```
+     */
+    failNext(operation: FaultyOperation, error?: LockError | LockErrorCode, times?: number): void;
+    /**
+     * Loses the next `times` requests of that kind: nothing happens in the store, and the operation ends with `NetworkTimeout`.
+     *
+     * @param times - how many; default 1
+     * @throws LockError `InvalidArgument` for an operation or a number that there is not
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * backend.faults.loseRequest("extend");
+     * ```
+     */
+    loseRequest(operation: FaultyOperation, times?: number): void;
+    /**
+     * Loses the next `times` replies of that kind: the store does what it is asked, and the operation ends with
+     * `NetworkTimeout`. An acquisition is then undone, as on every backend.
+     *
+     * @param times - how many; default 1
+     * @throws LockError `InvalidArgument` for an operation or a number that there is not
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * backend.faults.loseReply("acquire");
+     * ```
+     */
+    loseReply(operation: FaultyOperation, times?: number): void;
+    /**
+     * Makes each operation, or each of that kind, reach the store `ms` milliseconds later; 0 ends that.
+     *
+     * @throws LockError `InvalidArgument` for an operation that there is not, or if `ms` is negative or no number
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * backend.faults.delay(200); // a slow network
+     * backend.faults.delay(2_000, "release");
+     * ```
+     */
+    delay(ms: number, operation?: FaultyOperation): void;
+    /**
+     * Makes every operation fail, and waiters hear nothing, until {@link comeUp}.
+     *
+     * @param error - what operations are rejected with; default `ServiceUnavailable`
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * backend.faults.goDown();
+     * await backend.isLocked({ key: "job" }).catch((error) => console.log(error.code));
+     * ```
+     */
+    goDown(error?: LockError | LockErrorCode): void;
+    /**
+     * Ends {@link goDown}; waiters hear of that.
+     *
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * backend.faults.goDown();
+     * const waiting = backend.lock("job");
+     * backend.faults.comeUp();
+     * await using held = await waiting;
+     * ```
+     */
+    comeUp(): void;
+    /**
+     * Ends all faults; those that have happened stay.
+     *
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * backend.faults.delay(200);
+     * backend.faults.clear();
+     * ```
+     */
+    clear(): void;
+    /**
+     * Gives the lock on `key` to another holder, who need not be there: whoever has it hears of that as from a real store, when
+     * the lock is extended, by its holder or by a heartbeat.
+     *
+     * @param ttlMs - milliseconds after which the other's lock ends; default 30000
+     * @returns the other's lock id and fence
+     * @throws LockError `InvalidArgument` for what is no key or no TTL
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * const held = await backend.lock("job");
+     * const other = backend.faults.steal("job");
+     * console.log(other.fence > held.fence); // true
+     * console.log(await held.extend(30_000)); // { ok: false }
+     * ```
+     */
+    steal(key: string, ttlMs?: number): {
+        /** The id of the other's lock, which can release it. */
+        lockId: string;
+        /** The fencing token of the other's lock. */
+        fence: string;
+    };
+    /**
+     * Ends the time of the lock on `key`, as if its holder had been paused; `false` if nobody has it.
+     *
+     * @throws LockError `InvalidArgument` for what is no key
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * const held = await backend.lock("job");
+     * backend.faults.expire("job");
+     * console.log(await held.release()); // { ok: false }
+     * ```
+     */
+    expire(key: string): boolean;
+    /**
+     * Takes the lock on `key` away, and aborts its holder's `signal` at once; `false` if this backend does not hold it.
+     *
+     * @throws LockError `InvalidArgument` for what is no key
+     * @example
+     * ```ts
+     * import { createTestBackend } from "syncguard/testing";
+     *
+     * const backend = createTestBackend();
+     * const held = await backend.lock("job");
+     * backend.faults.lose("job");
+     * console.log(held.signal.aborted); // true
+     * ```
+     */
+    lose(key: string): boolean;
+    /** @internal */
+    static take(faults: Faults, operation: FaultyOperation): Fault | undefined;
+    /** @internal */
+    static delayOf(faults: Faults, operation: FaultyOperation): number;
+    /** @internal */
+    static isDown(faults: Faults): boolean;
+}
+/** The faults of a test backend. */
+type TestFaults = Faults;
+
+/** The capabilities of a test backend. */
+interface TestCapabilities extends BackendCapabilities {
+    /** The store, for those who handle backends of several. */
+    backend: "test";
+    /** Each acquisition comes with a fencing token. */
+    supportsFencing: true;
+    /** The clock of the test, or of the process, which all backends of one store share. */
+    timeAuthority: "server";
+}
+/** Options of a test backend. */
+interface TestBackendOptions extends CommonBackendOptions {
+    /** The clock by which locks end and waiters wait. Default: the process's own, which fake timers may replace. */
+    clock?: Clock | undefined;
+    /** Another test backend, whose locks this one sees: two backends on one store stand for two processes. */
+    sharing?: TestBackend | undefined;
+    /** Milliseconds after which an operation without an answer fails with `NetworkTimeout`. Default 5000. */
+    operationTimeoutMs?: number | undefined;
+}
+/** A backend in memory, for tests. */
+interface TestBackend extends SyncGuardBackend<TestCapabilities> {
+    /** Makes operations fail, and takes locks away. */
+    readonly faults: TestFaults;
+}
+/**
+ * A backend in memory that behaves as the others do, for tests of code that uses locks: without native code, without a
+ * server, with faults on demand, and on fake timers or a clock of the test's.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ * @example
+ * ```ts
+ * import { createTestBackend, TestClock } from "syncguard/testing";
+ *
+ * const clock = new TestClock();
+ * const backend = createTestBackend({ clock });
+ * const held = await backend.lock("report:nightly", { autoExtend: true });
+ * backend.faults.steal("report:nightly"); // what your code has to survive
+ * await clock.advance(10_000); // the next heartbeat finds out
+ * console.log(held.signal.aborted); // true
+ * ```
+ */
+declare function createTestBackend(options?: TestBackendOptions): TestBackend;
+
+/**
+ * A clock that stands still until it is told to go on. It changes nothing but the backends that are given it.
+ *
+ * @example
+ * ```ts
+ * import { createTestBackend, TestClock } from "syncguard/testing";
+ *
+ * const clock = new TestClock();
+ * const backend = createTestBackend({ clock });
+ * const held = await backend.lock("report:nightly", { ttlMs: 30_000 });
+ * await clock.advance(30_000);
+ * console.log(held.signal.aborted); // true: its time is over
+ * ```
+ */
+declare class TestClock implements Clock {
+    #private;
+    /**
+     * A clock that stands at `nowMs`.
+     *
+     * @param nowMs - where it starts, in whole milliseconds since the Unix epoch; default: the time now
+     * @throws LockError `InvalidArgument` for what is no whole number
+     */
+    constructor(nowMs?: number);
+    /**
+     * Milliseconds since the Unix epoch.
+     *
+     * @example
+     * ```ts
+     * import { TestClock } from "syncguard/testing";
+     *
+     * const clock = new TestClock(1_000);
+     * await clock.advance(500);
+     * console.log(clock.now()); // 1500
+     * ```
+     */
+    now(): number;
+    /**
+     * Milliseconds since the clock was made.
+     *
+     * @example
+     * ```ts
+     * import { TestClock } from "syncguard/testing";
+     *
+     * const clock = new TestClock();
+     * await clock.advance(500);
+     * console.log(clock.elapsed()); // 500
+     * ```
+     */
+    elapsed(): number;
+    /**
+     * Goes on by `ms` milliseconds. What is due meanwhile happens in its order, each at its time, and whatever follows from it
+     * has happened when the promise resolves.
+     *
+     * @param ms - a whole number, not negative
+     * @throws LockError `InvalidArgument` for any other
+     * @example
+     * ```ts
+     * import { createTestBackend, TestClock } from "syncguard/testing";
+     *
+     * const clock = new TestClock();
+     * const backend = createTestBackend({ clock });
+     * await backend.acquire({ key: "report:nightly", ttlMs: 30_000 });
+     * await clock.advance(31_000); // a lock counts as held for one more second
+     * console.log(await backend.isLocked({ key: "report:nightly" })); // false
+     * ```
+     */
+    advance(ms: number): Promise<void>;
+    /**
+     * Calls `run` once the clock has gone on by `ms`, in whole milliseconds as those of computers.
+     *
+     * @example
+     * ```ts
+     * import { TestClock } from "syncguard/testing";
+     *
+     * const clock = new TestClock();
+     * clock.setTimeout(() => console.log("half a minute later"), 30_000);
+     * await clock.advance(30_000);
+     * ```
+     */
+    setTimeout(run: () => void, ms: number): Timer;
+    /**
+     * Forgets a timer that has not been due yet.
+     *
+     * @example
+     * ```ts
+     * import { TestClock } from "syncguard/testing";
+     *
+     * const clock = new TestClock();
+     * const timer = clock.setTimeout(() => console.log("never"), 30_000);
+     * clock.clearTimeout(timer);
+     * ```
+     */
+    clearTimeout(timer: Timer | undefined): void;
+}
+
+/** `syncguard/testing`: for tests of code that uses locks. Loads no native code. */
+
+type testing_Clock = Clock;
+type testing_FaultyOperation = FaultyOperation;
+type testing_TestBackend = TestBackend;
+type testing_TestBackendOptions = TestBackendOptions;
+type testing_TestCapabilities = TestCapabilities;
+type testing_TestClock = TestClock;
+declare const testing_TestClock: typeof TestClock;
+type testing_TestFaults = TestFaults;
+type testing_Timer = Timer;
+declare const testing_createTestBackend: typeof createTestBackend;
+declare namespace testing {
+  export { testing_TestClock as TestClock, testing_createTestBackend as createTestBackend };
+  export type { testing_Clock as Clock, testing_FaultyOperation as FaultyOperation, testing_TestBackend as TestBackend, testing_TestBackendOptions as TestBackendOptions, testing_TestCapabilities as TestCapabilities, testing_TestFaults as TestFaults, testing_Timer as Timer };
+}
+
+/** Options of `instrument()`. */
+interface InstrumentOptions {
+    /** Where metrics go. Default: the global provider at the time of the call. */
+    meterProvider?: MeterProvider | undefined;
+    /** Where spans go. Default: the global provider. */
+    tracerProvider?: TracerProvider | undefined;
+    /** Whether spans have `syncguard.key.hash`: `hashKey(key)`, which helps to recognise a key and does not hide it. Default false. */
+    keyHashes?: boolean | undefined;
+}
+/**
+ * A backend that does what `backend` does, and tells OpenTelemetry of it: docs/observability.md lists the metrics and spans.
+ * Neither has keys or lock ids, unless `keyHashes` allows hashes on spans.
+ *
+ * Call it when the providers are there, which an SDK sees to.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ * @example
+ * ```ts
+ * import { instrument } from "syncguard/otel";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const backend = instrument(createRedisBackend("redis://localhost:6379"), { keyHashes: true });
+ * ```
+ */
+declare function instrument<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options?: InstrumentOptions): SyncGuardBackend<C>;
+/**
+ * A backend that does what yours does, and tells OpenTelemetry of it: docs/observability.md lists the metrics and spans.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ * @example
+ * ```ts
+ * import type { LockBackend, LockBackendLike } from "syncguard";
+ * import { instrument } from "syncguard/otel";
+ *
+ * function observed(mine: LockBackendLike): LockBackend {
+ *   return instrument(mine);
+ * }
+ * ```
+ */
+declare function instrument<C extends BackendCapabilities>(backend: LockBackendLike<C>, options?: InstrumentOptions): LockBackend<C>;
+
+/** `syncguard/otel`: metrics and spans, for applications with OpenTelemetry. Needs `@opentelemetry/api`. */
+
+type otel_InstrumentOptions = InstrumentOptions;
+declare const otel_instrument: typeof instrument;
+declare namespace otel {
+  export { otel_instrument as instrument };
+  export type { otel_InstrumentOptions as InstrumentOptions };
+}
+
+export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
+export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SyncGuardBackend, TelemetryOptions };

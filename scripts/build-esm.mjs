@@ -8,7 +8,17 @@ import { fileURLToPath } from "node:url";
 import ts from "typescript";
 
 const dist = join(dirname(fileURLToPath(import.meta.url)), "..", "dist");
-const entries = ["index", "common", "redis", "postgres", "firestore", "sqlite", "forrst"];
+const entries = [
+  "index",
+  "common",
+  "redis",
+  "postgres",
+  "firestore",
+  "sqlite",
+  "forrst",
+  "testing",
+  "otel",
+];
 
 const files = entries.map((entry) => join(dist, `${entry}.d.ts`));
 const program = ts.createProgram(files, {

@@ -3,8 +3,14 @@
 
 import { join } from "node:path";
 import { checkAddonTypes } from "./lib/addon-types.mjs";
-import { buildAddon, buildTypeScript, install, needCompilers } from "./lib/build.mjs";
-import { cargoDeny, npmAudit } from "./lib/licences.mjs";
+import {
+  buildAddon,
+  buildTypeScript,
+  install,
+  installProjects,
+  needCompilers,
+} from "./lib/build.mjs";
+import { cargoDeny, npmAudit, npmLicences } from "./lib/licences.mjs";
 import { checkCitations } from "./lib/citations.mjs";
 import { checkExports } from "./lib/exports.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
@@ -33,7 +39,10 @@ const beside = [
   },
   command("prettier", bin("prettier"), "--check", "."),
   command("eslint", bin("eslint"), "--max-warnings", "0", "."),
+  command("knip", bin("knip"), "--no-progress", "--no-config-hints"),
   command("types", "npm", "run", "--silent", "check:types"),
+  // Fails on links that lead nowhere.
+  command("site of the documents", "npm", "run", "--silent", "docs"),
   command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
 ];
 
@@ -43,6 +52,7 @@ const after = [
   { name: "publint", task: publint },
   { name: "are the types wrong", task: attw },
   { name: "cargo deny", task: cargoDeny },
+  { name: "npm licences", task: () => npmLicences() },
   { name: "npm audit", task: npmAudit },
   { name: "tracked files", task: checkTrackedFiles },
   { name: "citations", task: checkCitations },
@@ -50,6 +60,7 @@ const after = [
 
 await main(async () => {
   await install();
+  await installProjects();
   await needCompilers();
   await buildTypeScript();
   const failed = [...(await runSteps(beside)), ...(await runSteps(after))];

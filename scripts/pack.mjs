@@ -1,5 +1,5 @@
 // npm run pack [folder]: builds, then makes the tarballs that are published.
-// With --built, from what is built already.
+// With --built, from what is built already; with --release, for all platforms that have a folder, not only for those that are built.
 
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -10,12 +10,12 @@ import { main } from "./lib/run.mjs";
 
 await main(async () => {
   const { values, positionals } = parseArgs({
-    options: { built: { type: "boolean" } },
+    options: { built: { type: "boolean" }, release: { type: "boolean" } },
     allowPositionals: true,
   });
   const folder = resolve(positionals[0] ?? join(root, "packages"));
   if (!values.built) await build();
-  const { main: tarball, platforms } = await pack(folder);
+  const { main: tarball, platforms } = await pack(folder, { release: values.release });
   console.log(tarball);
   for (const { path, addon } of platforms) {
     console.log(path);

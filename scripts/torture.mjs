@@ -1,5 +1,7 @@
 // npm run torture [-- BACKENDS SECONDS SEED]: several processes work on each store, some are stopped and killed, and
 // what they saw is checked. The seed decides everything but the machine's own timing.
+// npm run torture -- matrix [BACKENDS SECONDS SEED ROWS…]: the same while stores, networks, clocks and disks fail
+// (docs/reliability.md, "The fault matrix").
 
 import { join } from "node:path";
 import { stores } from "../bench/waiting/stores.mjs";
@@ -7,35 +9,33 @@ import { install, needCompilers } from "./lib/build.mjs";
 import { target } from "./lib/paths.mjs";
 import { main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
+import { tortureUrl } from "./lib/torture.mjs";
 
-/** How the program names a store. */
-const URLS = {
-  redis: (at) => at,
-  postgres: (at) => at,
-  firestore: (at) => `firestore://${at}`,
-  sqlite: (at) => `sqlite:${at}`,
-};
+/** What the matrix has rows for. */
+const MATRIX = "redis,redis-cluster,postgres,sqlite,firestore";
 
 await main(async () => {
-  const [names = Object.keys(URLS).join(), seconds = "60", seed = String(Date.now() % 1_000_000)] =
-    process.argv.slice(2);
+  const words = process.argv.slice(2);
+  return words[0] === "matrix" ? await matrix(words.slice(1)) : await runs(words);
+});
+
+async function matrix([names = MATRIX, seconds = "15", seed = someSeed(), ...rows]) {
+  const program = await build();
+  return (await run(program, ["matrix", names, seconds, seed, ...rows])).code;
+}
+
+async function runs([names = Object.keys(stores).join(), seconds = "60", seed = someSeed()]) {
   for (const name of names.split(",")) {
-    if (!(name in URLS))
-      throw new Error(`no such store: ${name} (${Object.keys(URLS).join(", ")})`);
+    if (!(name in stores))
+      throw new Error(`no such store: ${name} (${Object.keys(stores).join(", ")})`);
   }
-  await install();
-  await needCompilers();
-  await needServers();
-  await must("cargo", ["build", "--profile", "torture", "--locked", "--package", "torture"], {
-    quiet: true,
-  });
-  const program = join(target, "torture", "torture");
+  const program = await build();
   let worst = 0;
   for (const name of names.split(",")) {
     const { place, server } = await stores[name]();
     try {
       console.log(`\n${name}, ${seconds} s`);
-      const url = URLS[name](place.at);
+      const url = tortureUrl(name, place.at);
       const { code } = await run(program, ["run", url, seconds, seed, "stop", "kill"]);
       worst = Math.max(worst, code);
     } finally {
@@ -43,4 +43,19 @@ await main(async () => {
     }
   }
   return worst;
-});
+}
+
+/** The program. */
+async function build() {
+  await install();
+  await needCompilers();
+  await needServers();
+  await must("cargo", ["build", "--profile", "torture", "--locked", "--package", "torture"], {
+    quiet: true,
+  });
+  return join(target, "torture", "torture");
+}
+
+function someSeed() {
+  return String(Date.now() % 1_000_000);
+}

@@ -8,7 +8,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { temporaryFolder } from "../support/temp.js";
 import { type Installed, installPackages } from "./installed.js";
-import { asFunction, blocks, quickStart } from "./readme.js";
+import { asFunction, blockMarked, quickStart } from "./documents.js";
 
 let installed: Installed;
 /** Where bundles run: nothing is installed there but the binary. */
@@ -37,11 +37,9 @@ async function runBundle(path: string): Promise<string> {
 
 const EXPECTED = /^written under fence \d{15}\n$/;
 
-test("an ES module runs, bundled as README says", async () => {
-  const [example, ...others] = blocks.filter(({ mark }) => mark === "bundle");
-  expect(others).toEqual([]);
+test("an ES module runs, bundled as docs/bundlers.md says", async () => {
   const esbuild = pathToFileURL(createRequire(import.meta.url).resolve("esbuild")).href;
-  const code = example?.code.replace('from "esbuild"', `from "${esbuild}"`) ?? "";
+  const code = blockMarked("bundle").code.replace('from "esbuild"', `from "${esbuild}"`);
   writeFileSync(join(installed.folder, "app.mjs"), quickStart);
   writeFileSync(join(installed.folder, "build.mjs"), code);
   const built = await installed.node("build.mjs");

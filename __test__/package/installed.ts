@@ -15,8 +15,12 @@ export type Installed = {
   folder: string;
   /** What `scripts/pack.mjs` printed. */
   packed: string;
+  /** The tarballs that it printed: that of `syncguard` first. */
+  tarballs: string[];
   /** Runs a file of the project with Node. */
   node: (...args: string[]) => Promise<Ended>;
+  /** The same in another folder, seen from the project, with these variables besides. */
+  nodeAt: (folder: string, env: NodeJS.ProcessEnv, ...args: string[]) => Promise<Ended>;
   /** Runs the TypeScript compiler in the project. */
   tsc: (...args: string[]) => Promise<Ended>;
   remove: () => void;
@@ -24,9 +28,9 @@ export type Installed = {
 
 /**
  * Packs what is built and installs the tarballs into an empty folder: without the network, without npm's cache, and
- * with nothing on the PATH but Node.
+ * with nothing on the PATH but Node. For a `release`, the package names all platforms.
  */
-export async function installPackages(): Promise<Installed> {
+export async function installPackages({ release = false } = {}): Promise<Installed> {
   const { path, remove } = temporaryFolder();
   try {
     const folder = join(path, "project");
@@ -35,10 +39,13 @@ export async function installPackages(): Promise<Installed> {
     for (const each of [folder, home, bin]) mkdirSync(each);
     symlinkSync(process.execPath, join(bin, "node"));
     const env = { PATH: bin, HOME: home, XDG_STATE_HOME: join(home, "state") };
-    const node = (...args: string[]): Promise<Ended> => run(args, folder, env);
+    const nodeAt: Installed["nodeAt"] = (where, more, ...args) =>
+      run(args, resolve(folder, where), { ...env, ...more });
+    const node = (...args: string[]): Promise<Ended> => nodeAt(".", {}, ...args);
 
     const packages = join(path, "packages");
-    const packed = await run(["scripts/pack.mjs", "--built", packages], root, process.env);
+    const how = release ? ["--built", "--release"] : ["--built"];
+    const packed = await run(["scripts/pack.mjs", ...how, packages], root, process.env);
     if (packed.code !== 0) throw new Error(packed.stdout + packed.stderr);
     const tarballs = packed.stdout.split("\n").filter((line) => line.endsWith(".tgz"));
 
@@ -47,9 +54,14 @@ export async function installPackages(): Promise<Installed> {
     const installed = await node(npmProgram(), "install", ...options, ...tarballs);
     if (installed.code !== 0) throw new Error(installed.stdout + installed.stderr);
 
+    // The optional peer dependency, which an application with OpenTelemetry has.
+    const peer = join(folder, "node_modules", "@opentelemetry");
+    mkdirSync(peer);
+    symlinkSync(join(root, "node_modules/@opentelemetry/api"), join(peer, "api"));
+
     const compiler = createRequire(import.meta.url).resolve("typescript/bin/tsc");
     const tsc = (...args: string[]): Promise<Ended> => node(compiler, ...args);
-    return { folder, packed: packed.stdout, node, tsc, remove };
+    return { folder, packed: packed.stdout, tarballs, node, nodeAt, tsc, remove };
   } catch (error) {
     remove();
     throw error;
@@ -66,7 +78,7 @@ function run(args: string[], cwd: string, env: NodeJS.ProcessEnv): Promise<Ended
 }
 
 /** npm's own script: npm itself may not be on a PATH that has only Node. */
-function npmProgram(): string {
+export function npmProgram(): string {
   const running = process.env.npm_execpath;
   if (running?.endsWith("npm-cli.js") === true) return running;
   for (const folder of (process.env.PATH ?? "").split(delimiter)) {

@@ -10,7 +10,7 @@ import { pack } from "../../scripts/lib/pack.mjs";
 import { platformManifest } from "../../scripts/lib/platform-package.mjs";
 import { temporaryFolder } from "../support/temp.js";
 import { type Installed, installPackages, root } from "./installed.js";
-import { asFunction, quickStart } from "./readme.js";
+import { asFunction, quickStart } from "./documents.js";
 
 const EXPECTED = /^written under fence 0{14}\d\n$/;
 
@@ -50,6 +50,16 @@ describe("what is in them", () => {
     );
   });
 
+  it("has a command line", () => {
+    const program = join(installed.folder, "node_modules", ".bin", "syncguard");
+    const version = execFileSync(program, ["--version"], { encoding: "utf8" });
+    expect(files("syncguard")).toContain("dist/cli/main.js");
+    const { version: expected } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+      version: string;
+    };
+    expect(version).toBe(`${expected}\n`);
+  });
+
   it("is a binary with its licence and nothing else", () => {
     const names = readdirSync(join(installed.folder, "node_modules"));
     const binaries = names.filter((name) => name.startsWith("syncguard-"));
@@ -70,7 +80,12 @@ describe("what is in them", () => {
     expect(manifest).not.toHaveProperty("devDependencies");
     expect(manifest).not.toHaveProperty("dependencies");
     expect(manifest).not.toHaveProperty("private");
-    expect(Object.values(manifest.optionalDependencies)).toEqual([manifest.version]);
+    // Only what was packed: npm looks for the others, and takes what a stranger has published.
+    const named = installed.packed.match(/syncguard-[a-z]+-[a-z0-9]+(-[a-z]+)?(?=-\d)/g);
+    expect(Object.keys(manifest.optionalDependencies)).toEqual(named);
+    expect(new Set(Object.values(manifest.optionalDependencies))).toEqual(
+      new Set([manifest.version]),
+    );
   });
 
   it("needs only the C library of the system", () => {
@@ -114,7 +129,10 @@ it("can be made on a platform that has no folder in the repository, with nothing
 });
 
 const packFrom = (npm: string, folder: string): Promise<Packed> =>
-  (pack as (folder: string, npm: string) => Promise<Packed>)(folder, npm);
+  (pack as (folder: string, options: { npm: string; release: true }) => Promise<Packed>)(folder, {
+    npm,
+    release: true,
+  });
 
 type Packed = { main: string; platforms: { name: string; path: string }[] };
 
@@ -189,8 +207,8 @@ describe("the quick start", () => {
   it("compiles without Node's types", async () => {
     writeFileSync(join(installed.folder, "dom.mts"), quickStart);
     const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022"];
-    const lib = ["--lib", "es2022,dom,esnext.disposable"];
-    const compiled = await installed.tsc("dom.mts", ...options, ...lib);
+    // Without `lib`: the package itself asks for the types of `await using`.
+    const compiled = await installed.tsc("dom.mts", ...options);
     expect(compiled).toEqual({ code: 0, stdout: "", stderr: "" });
   });
 });

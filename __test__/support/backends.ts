@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
+import { createTestBackend } from "syncguard/testing";
 import { firestoreByClient, firestoreByOptions } from "./firestore-stores";
 import {
   postgresBehindPgBouncer,
@@ -42,6 +43,7 @@ type Opener = () => Promise<Store> | Store;
 export const stores: Readonly<Record<string, Opener>> = {
   "SQLite file": sqliteFile,
   "SQLite in memory": () => shared((options) => createSqliteBackend(":memory:", options)),
+  "a test backend": testStore,
   "PostgreSQL at a URL": postgresByUrl,
   "PostgreSQL by a postgres.js client": () => postgresByPostgresJs("native"),
   "PostgreSQL through a postgres.js client": () => postgresByPostgresJs("client"),
@@ -80,6 +82,15 @@ function sqliteFile(): Store {
       await Promise.all(opened.map((backend) => backend.close()));
       folder.remove();
     },
+  };
+}
+
+/** One store in memory, which any number of backends share. */
+function testStore(): Store {
+  const sharing = createTestBackend();
+  return {
+    connect: (options) => createTestBackend({ ...options, sharing }),
+    close: () => sharing.close(),
   };
 }
 

@@ -17,7 +17,7 @@ export type Finished = {
   stderr: string;
 };
 
-/** A program that runs. It is killed when the test ends, if it has not ended before. */
+/** A fixture that runs. */
 export function start(
   runtime: "node" | "bun",
   fixture: string,
@@ -26,8 +26,20 @@ export function start(
 ) {
   const program = runtime === "node" ? process.execPath : bun();
   const flags = runtime === "node" ? ["--unhandled-rejections=strict", "--expose-gc"] : [];
-  const child = spawn(program, [...flags, fixtures + fixture, ...args], {
-    env: { ...process.env, NODE_ENV: "test", ...env },
+  return startProgram(program, [...flags, fixtures + fixture, ...args], {
+    NODE_ENV: "test",
+    ...env,
+  });
+}
+
+/** A program that runs. It is killed when the test ends, if it has not ended before. */
+export function startProgram(
+  program: string,
+  args: string[],
+  env: Record<string, string | undefined>,
+) {
+  const child = spawn(program, args, {
+    env: { ...process.env, ...env },
     stdio: ["pipe", "pipe", "pipe"],
   });
   onTestFinished(() => {

@@ -12,7 +12,7 @@ import { lockError } from "../support/errors";
 import { deferred } from "../support/fake-backend";
 import { until } from "../support/until";
 
-const { createBackend } = createRequire(import.meta.url)("../../dist/lock/backend.js") as {
+const { createBackend } = createRequire(import.meta.url)("../../dist/lock/native-backend.js") as {
   createBackend: (store: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
 };
 

@@ -4,9 +4,11 @@ import * as index from "syncguard";
 import * as common from "syncguard/common";
 import * as firestore from "syncguard/firestore";
 import * as forrst from "syncguard/forrst";
+import * as otel from "syncguard/otel";
 import * as postgres from "syncguard/postgres";
 import * as redis from "syncguard/redis";
 import * as sqlite from "syncguard/sqlite";
+import * as testing from "syncguard/testing";
 
 const require = createRequire(import.meta.url);
 const words = (text: string): string[] => text.trim().split(/\s+/);
@@ -33,6 +35,8 @@ const entryPoints: [string, Record<string, unknown>, string[]][] = [
   ["syncguard/postgres", postgres, ["createPostgresBackend", "createLock", "setupSchema"]],
   ["syncguard/firestore", firestore, ["createFirestoreBackend", "createLock"]],
   ["syncguard/sqlite", sqlite, ["createSqliteBackend", "createLock"]],
+  ["syncguard/testing", testing, ["createTestBackend", "TestClock"]],
+  ["syncguard/otel", otel, ["instrument"]],
   ["syncguard/forrst", forrst, ["createAtomicLock"]],
 ];
 

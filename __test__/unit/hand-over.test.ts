@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type FencingCapabilities, generateLockId, lock, type SyncGuardBackend } from "syncguard";
 import { deferred } from "../support/fake-backend";
 
-const { createBackend } = createRequire(import.meta.url)("../../dist/lock/backend.js") as {
+const { createBackend } = createRequire(import.meta.url)("../../dist/lock/native-backend.js") as {
   createBackend: (store: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
 };
 

@@ -300,7 +300,7 @@ describe("what a backend sees", () => {
 });
 
 describe("the core's rules", () => {
-  const { core } = createRequire(import.meta.url)("../../dist/native/core.js") as {
+  const { core } = createRequire(import.meta.url)("../../dist/native/provided.js") as {
     core: { createRetryState: (policy: unknown) => unknown };
   };
 

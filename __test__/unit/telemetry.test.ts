@@ -262,7 +262,7 @@ describe("events", () => {
   });
 
   test("cost no hashes if nobody listens", async () => {
-    const { core } = createRequire(import.meta.url)("../../dist/native/core.js") as {
+    const { core } = createRequire(import.meta.url)("../../dist/native/provided.js") as {
       core: { hashKey: (value: string) => string };
     };
     const hash = vi.spyOn(core, "hashKey");

@@ -4,7 +4,8 @@ import { readFileSync } from "node:fs";
 
 /**
  * Runs `pair(index)` for `durationMs`, `inFlight` at a time. Resolves to pairs per second, microseconds per pair of
- * the whole process's CPU, of the main thread's CPU and of its event loop not waiting, and the median time of a pair.
+ * the whole process's CPU, of the main thread's CPU and of its event loop not waiting, and the median and the 99th
+ * percentile of a pair's time.
  */
 export async function load(pair, inFlight, durationMs) {
   const times = [];
@@ -34,11 +35,12 @@ export async function load(pair, inFlight, durationMs) {
     mainCpu: (mainThreadCpu() - mainCpu) / pairs,
     mainBusy: (active * 1_000) / pairs,
     p50: times[pairs >> 1] * 1_000,
+    p99: times[Math.floor(pairs * 0.99)] * 1_000,
   };
 }
 
-/** Microseconds of CPU that the main thread has used; NaN where the system does not tell. */
-function mainThreadCpu() {
+/** Microseconds of CPU that the main thread has used since its start; NaN where the system does not tell. */
+export function mainThreadCpu() {
   try {
     // Linux: nanoseconds on the CPU come first; the main thread's id is the process's.
     const path = `/proc/${process.pid}/task/${process.pid}/schedstat`;

@@ -83,7 +83,7 @@ async function ready(child, file) {
 }
 
 /** A program of PostgreSQL's; Debian keeps them off the path. */
-function program(name) {
+export function program(name) {
   const folder = execFileSync("pg_config", ["--bindir"], { encoding: "utf8" }).trim();
   return join(folder, name);
 }

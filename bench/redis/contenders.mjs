@@ -21,22 +21,26 @@ export async function ours(port) {
 /** The same two scripts, sent by hand: the least that a program on ioredis does. */
 export function handWritten(port) {
   const redis = new Redis(port);
+  const library = handWrittenLibrary(redis, "theirs");
+  return { pair: pairOf(library), close: async () => redis.disconnect() };
+}
+
+/** A lock library of those scripts on a client. */
+export function handWrittenLibrary(redis, prefix) {
   redis.defineCommand("acquireLock", { numberOfKeys: 3, lua: coreScript("acquire") });
   redis.defineCommand("releaseLock", { numberOfKeys: 1, lua: coreScript("release") });
   return {
-    async pair(index) {
+    async acquire({ key, ttlMs }) {
       const lockId = randomBytes(16).toString("base64url");
-      const key = `key:${index}`;
-      const lockKey = `theirs:${key}`;
-      const indexKey = `theirs:id:${lockId}`;
+      const lockKey = `${prefix}:${key}`;
       const reply = await redis.acquireLock(
-        ...[lockKey, indexKey, `theirs:fence:${lockKey}`],
-        ...[lockId, "30000", "1000", lockKey, key, `"key":"${key}"}`, "31000"],
+        ...[lockKey, `${prefix}:id:${lockId}`, `${prefix}:fence:${lockKey}`],
+        ...[lockId, String(ttlMs), "1000", lockKey, key, `"key":"${key}"}`, String(ttlMs + 1_000)],
       );
-      if (reply[0] !== 1) throw new Error("nobody else can hold this lock");
-      const freed = await redis.releaseLock(indexKey, lockId, "1000");
-      if (freed !== 1) throw new Error("the lock was not released");
+      return { ok: reply[0] === 1, lockId };
     },
-    close: async () => redis.disconnect(),
+    async release({ lockId }) {
+      return { ok: (await redis.releaseLock(`${prefix}:id:${lockId}`, lockId, "1000")) === 1 };
+    },
   };
 }

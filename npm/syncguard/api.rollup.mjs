@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { dts } from "rollup-plugin-dts";
 
 const shared = ["index", "common"];
-const backends = ["redis", "postgres", "firestore", "sqlite", "forrst"];
+const backends = ["redis", "postgres", "firestore", "sqlite", "forrst", "testing", "otel"];
 
 const entry = "syncguard:api";
 const path = (name) => fileURLToPath(new URL(`./${name}.ts`, import.meta.url));

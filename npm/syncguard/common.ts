@@ -39,6 +39,7 @@ export {
   type MutationReason,
   type MutationResult,
 } from "./lock/mutation.js";
+export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
 export { withTelemetry } from "./lock/telemetry.js";
 export type {
   AcquireOk,
@@ -52,6 +53,7 @@ export type {
   BoundLock,
   CommonBackendOptions,
   DecoratedAcquireResult,
+  DiagnosticsMessage,
   DisposableLockHandle,
   ExtendResult,
   Fence,
@@ -70,19 +72,18 @@ export type {
   LockOp,
   OnReleaseError,
   OwnershipLookup,
+  ReleaseAllOptions,
+  ReleaseAllResult,
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
 } from "./lock/types.js";
 export {
-  calculateRedisServerTimeMs,
   formatFence,
   generateLockId,
   hasFence,
   hashKey,
-  isLive,
   logFenceWarning,
-  makeStorageKey,
   normalizeAndValidateKey,
   validateLockId,
 } from "./lock/values.js";

@@ -1,5 +1,6 @@
 /** `syncguard/firestore` */
 
+import "./native/required.js";
 import { createFirestoreBackend } from "./firestore/backend.js";
 import type {
   FirestoreBackendOptions,
@@ -22,7 +23,20 @@ export {
   type LockDocument,
 };
 
-/** `lock()` bound to a Firestore backend: see {@link createFirestoreBackend}. */
+/**
+ * `lock()` bound to a Firestore backend.
+ *
+ * @param db - as for {@link createFirestoreBackend}
+ * @param options - as for {@link createFirestoreBackend}
+ * @throws LockError `InvalidArgument` that names the setting
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/firestore";
+ *
+ * const lock = createLock({ projectId: "my-project" });
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 export function createLock(
   db?: FirestoreClient | FirestoreConnectionOptions,
   options?: FirestoreBackendOptions,

@@ -1,5 +1,6 @@
 /** `syncguard/forrst`: the atomic-lock extension of Forrst, `urn:forrst:ext:atomicLock`. */
 
+import "./native/required.js";
 import { createFunctions } from "./forrst/functions.js";
 import { createHandle } from "./forrst/handle.js";
 import { URNS } from "./forrst/rules.js";
@@ -25,8 +26,21 @@ export type {
  * The atomic-lock extension for a Forrst server, on any backend of this package.
  *
  * @param backend - where the locks are kept; servers exclude each other only if they use the same store
+ * @param options - who may force a release, and who hears of failed ones
  * @throws LockError `InvalidArgument` for invalid options, and for a backend of your own that only implements
  *   `LockBackend`, because it has no owner labels
+ * @example
+ * ```ts
+ * import { createAtomicLock, type ForrstRequest, type ForrstResponse } from "syncguard/forrst";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const atomicLock = createAtomicLock(createRedisBackend("redis://localhost:6379"));
+ *
+ * // Where the server handles a request:
+ * function serve(request: ForrstRequest): Promise<ForrstResponse> {
+ *   return atomicLock.handle(request, ({ id }, lock) => ({ id, result: { fence: lock?.fence } }));
+ * }
+ * ```
  */
 export function createAtomicLock<C extends BackendCapabilities>(
   backend: SyncGuardBackend<C>,

@@ -1,5 +1,7 @@
 /** `syncguard` */
 
+import "./native/required.js";
+
 export { setDefaultBackend } from "./default/backend.js";
 export { lock } from "./default/lock.js";
 export { createFirestoreBackend } from "./firestore/backend.js";
@@ -23,6 +25,7 @@ export {
   sanitizeLockInfo,
 } from "./lock/diagnostics.js";
 export { acquireHandle, decorateAcquireResult } from "./lock/handle.js";
+export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
 export { withTelemetry } from "./lock/telemetry.js";
 export type {
   AcquireOk,
@@ -36,6 +39,7 @@ export type {
   BoundLock,
   CommonBackendOptions,
   DecoratedAcquireResult,
+  DiagnosticsMessage,
   DisposableLockHandle,
   ExtendResult,
   Fence,
@@ -54,17 +58,16 @@ export type {
   LockOp,
   OnReleaseError,
   OwnershipLookup,
+  ReleaseAllOptions,
+  ReleaseAllResult,
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
 } from "./lock/types.js";
 export {
-  calculateRedisServerTimeMs,
   generateLockId,
   hasFence,
   hashKey,
-  isLive,
-  makeStorageKey,
   normalizeAndValidateKey,
   validateLockId,
 } from "./lock/values.js";

@@ -1,5 +1,6 @@
 /** `syncguard/postgres` */
 
+import "./native/required.js";
 import { createAutoLock } from "./lock/lock.js";
 import type { BoundLock } from "./lock/types.js";
 import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
@@ -29,7 +30,20 @@ export {
   type PostgresSslOptions,
 };
 
-/** `lock()` bound to a PostgreSQL backend: see {@link createPostgresBackend}. */
+/**
+ * `lock()` bound to a PostgreSQL backend.
+ *
+ * @param sql - as for {@link createPostgresBackend}; the tables must exist
+ * @param options - as for {@link createPostgresBackend}
+ * @throws LockError `InvalidArgument` that names the setting
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/postgres";
+ *
+ * const lock = createLock("postgres://app:secret@localhost/app");
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 export function createLock(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options?: PostgresBackendOptions,

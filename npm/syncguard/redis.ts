@@ -1,5 +1,6 @@
 /** `syncguard/redis` */
 
+import "./native/required.js";
 import { createAutoLock } from "./lock/lock.js";
 import type { BoundLock } from "./lock/types.js";
 import { createRedisBackend } from "./redis/backend.js";
@@ -26,7 +27,20 @@ export {
   type RedisTlsOptions,
 };
 
-/** `lock()` bound to a Redis backend: see {@link createRedisBackend}. */
+/**
+ * `lock()` bound to a Redis backend.
+ *
+ * @param client - as for {@link createRedisBackend}
+ * @param options - as for {@link createRedisBackend}
+ * @throws LockError `InvalidArgument` that names the setting
+ * @example
+ * ```ts
+ * import { createLock } from "syncguard/redis";
+ *
+ * const lock = createLock("redis://localhost:6379");
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 export function createLock(
   client: RedisClient | string | RedisConnectionOptions,
   options?: RedisBackendOptions,

@@ -12,9 +12,9 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { typesEnvironment, writeAddonTypes } from "./addon-types.mjs";
-import { addon, filesUnder, root, target } from "./paths.mjs";
+import { addon, filesUnder, projects, root, target } from "./paths.mjs";
 import { needPrograms } from "./debian.mjs";
 import { must, which } from "./run.mjs";
 
@@ -27,17 +27,25 @@ export async function build() {
   await buildTypeScript();
 }
 
-/** `npm ci`, if package-lock.json is not the one that was installed last. */
-export async function install() {
+/** `npm ci` in a folder, if its package-lock.json is not the one that was installed there last. */
+export async function install(folder = root) {
   if (Number(process.versions.node.split(".")[0]) < 20) {
     throw new Error(`Node.js 20 or later is needed; this is ${process.version}`);
   }
-  const stamp = join(root, "node_modules", ".syncguard-install");
-  const wanted = digest([join(root, "package-lock.json")], process.version);
+  const stamp = join(folder, "node_modules", ".syncguard-install");
+  const wanted = digest([join(folder, "package-lock.json")], process.version);
   if (read(stamp) === wanted) return;
-  console.log("npm ci");
-  await must("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+  console.log(folder === root ? "npm ci" : `npm ci (${relative(root, folder)})`);
+  const args = ["ci", "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error"];
+  // npm hands its settings on to what it runs. A package of the benchmarks asks for more than it needs.
+  if (folder !== root) args.push("--engine-strict=false");
+  await must("npm", args, { cwd: folder });
   writeFileSync(stamp, wanted);
+}
+
+/** The packages of the benchmarks and examples that tests start. */
+export async function installProjects() {
+  for (const folder of projects) await install(folder);
 }
 
 /** Cargo, and what it needs. */
@@ -93,8 +101,8 @@ export async function buildTypeScript() {
   writeFileSync(stamp, wanted);
 }
 
-// A process that has the old file mapped must keep it: the new one takes its name, not its place.
-function place(from, to) {
+/** Copies a built file. A process that has the old one mapped must keep it: the new one takes its name, not its place. */
+export function place(from, to) {
   const source = statSync(from);
   const present = existsSync(to) && statSync(to);
   if (present && present.size === source.size && present.mtimeMs === source.mtimeMs) return;

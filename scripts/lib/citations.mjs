@@ -114,7 +114,7 @@ function headings(markdown) {
 }
 
 /** The anchor that GitHub gives a heading. */
-function slug(heading) {
+export function slug(heading) {
   return heading
     .toLowerCase()
     .replace(/[^\p{L}\p{N}\s_-]/gu, "")

@@ -14,8 +14,8 @@ const helperTypes = words(`
   AcquireOk AcquireResult AcquisitionOptions AsyncLock AutoExtend AutoExtendOptions BackendCapabilities
   DisposableLockHandle
   ExtendResult Fence HashId KeyLookup KeyOp LockBackend LockConfig LockEvent LockInfo LockInfoDebug
-  LockOp OnReleaseError OwnershipLookup ReleaseResult TelemetryOptions
-  BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult FencingCapabilities HeldLock
+  LockOp OnReleaseError OwnershipLookup ReleaseAllOptions ReleaseAllResult ReleaseResult TelemetryOptions
+  BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage FencingCapabilities HeldLock
   LockBackendLike LockErrorCode LockErrorContext LockHandle LookupOptions RawLockData SyncGuardBackend
 `);
 
@@ -69,6 +69,13 @@ export const DOCUMENTED = {
   "./sqlite": {
     values: words("createSqliteBackend createLock"),
     types: words("SqliteBackendOptions SqliteCapabilities"),
+  },
+  "./otel": { values: ["instrument"], types: ["InstrumentOptions"] },
+  "./testing": {
+    values: words("createTestBackend TestClock"),
+    types: words(
+      "Clock FaultyOperation TestBackend TestBackendOptions TestCapabilities TestFaults Timer",
+    ),
   },
   "./forrst": {
     values: words("createAtomicLock"),

@@ -1,12 +1,38 @@
 // Licences, banned crates, sources and known vulnerabilities of what this is built from.
 
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { tools } from "./paths.mjs";
+import { projects, root, tools } from "./paths.mjs";
 import { must, run, which } from "./run.mjs";
 import { quietly } from "./steps.mjs";
 
 const DENY_VERSION = "0.20.2";
+
+// All are tools of this repository: the published package depends on nothing.
+const NPM_LICENCES = new Set([
+  ...["0BSD", "Apache-2.0", "BlueOak-1.0.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0"],
+  ...["ISC", "MIT", "Python-2.0", "Unlicense"],
+]);
+// Programs that are run as they are, and of which nothing gets into what is built.
+const NPM_EXCEPTIONS = new Map([
+  ["lightningcss", "MPL-2.0"],
+  ["rollup-plugin-dts", "LGPL-3.0-only"],
+]);
+
+/** The licences of the npm packages, as the lock file has them. */
+export function npmLicences(text = readFileSync(join(root, "package-lock.json"), "utf8")) {
+  const packages = Object.entries(JSON.parse(text).packages).filter(([path]) => path !== "");
+  const faults = packages.flatMap(([path, { license }]) => {
+    const name = path.split("node_modules/").at(-1);
+    // Its builds for platforms are packages of their own.
+    const excepted = [...NPM_EXCEPTIONS].some(
+      ([tool, theirs]) => license === theirs && (name === tool || name.startsWith(`${tool}-`)),
+    );
+    return NPM_LICENCES.has(license) || excepted ? [] : [`${name}: ${license ?? "no licence"}`];
+  });
+  if (faults.length > 0) throw new Error(faults.join("\n"));
+  return `${packages.length} packages`;
+}
 
 /** Licences, bans and sources always; advisories when their database can be fetched. */
 export async function cargoDeny() {
@@ -27,13 +53,19 @@ export async function cargoDeny() {
 
 /** Known vulnerabilities of the npm packages, when the registry answers that question. */
 export async function npmAudit() {
-  const { code, output } = await run("npm", ["audit", "--json"], { quiet: true });
-  const report = parse(output);
-  const found = report?.metadata?.vulnerabilities;
-  if (!found) return "NOT done: the registry does not answer audits from here";
-  if (code === 0) return `${report.metadata.dependencies?.total ?? "all"} packages`;
-  const { output: readable } = await run("npm", ["audit"], { quiet: true });
-  throw new Error(readable.trimEnd());
+  let packages = 0;
+  for (const cwd of [root, ...projects]) {
+    const { code, output } = await run("npm", ["audit", "--json"], { quiet: true, cwd });
+    const report = parse(output);
+    const found = report?.metadata?.vulnerabilities;
+    if (!found) return "NOT done: the registry does not answer audits from here";
+    if (code !== 0) {
+      const { output: readable } = await run("npm", ["audit"], { quiet: true, cwd });
+      throw new Error(`${cwd}\n${readable.trimEnd()}`);
+    }
+    packages += report.metadata.dependencies?.total ?? 0;
+  }
+  return `${packages} packages`;
 }
 
 async function denyProgram() {

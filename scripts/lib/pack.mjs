@@ -12,8 +12,11 @@ import { must } from "./run.mjs";
 /**
  * Makes the tarballs from what is built into `folder`. Resolves to
  * `{ main, platforms: [{ name, path, addon }] }`. In `npm` are the folders of the platforms' packages.
+ *
+ * The main package names the platforms that are packed beside it; for a `release`, all that have a folder. What is not
+ * published could not be found by `npm ci`, and somebody else could publish something under that name.
  */
-export async function pack(folder, npm = join(root, "npm")) {
+export async function pack(folder, { npm = join(root, "npm"), release = false } = {}) {
   mkdirSync(folder, { recursive: true });
   const staging = mkdtempSync(join(tmpdir(), "syncguard-pack-"));
   try {
@@ -22,7 +25,7 @@ export async function pack(folder, npm = join(root, "npm")) {
     if (built.length === 0) throw new Error("no addon is built: run `npm run build` first");
     const platforms = [];
     for (const each of built) platforms.push(await packPlatform(each, staging, folder));
-    const names = all.map(({ manifest }) => manifest.name);
+    const names = (release ? all : built).map(({ manifest }) => manifest.name);
     return { main: await packMain(names, staging, folder), platforms };
   } finally {
     rmSync(staging, { recursive: true, force: true });
@@ -30,7 +33,7 @@ export async function pack(folder, npm = join(root, "npm")) {
 }
 
 // The repository's package.json names no platform package, because `npm ci` could not resolve what is
-// not published yet; the published one names all of them, at its own version.
+// not published yet.
 async function packMain(platforms, staging, folder) {
   const ours = new Set(["private", "scripts", "devDependencies", "napi"]);
   const fields = Object.entries(readJson(join(root, "package.json")));

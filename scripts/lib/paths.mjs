@@ -17,6 +17,9 @@ export const target = process.env.CARGO_TARGET_DIR
 /** Tools that cargo installs for this project. */
 export const tools = join(cache, "tools");
 
+/** Folders with packages of their own, which tests and checks need. */
+export const projects = ["bench/alternatives", "examples"].map((name) => join(root, name));
+
 /** This machine in napi's words, e.g. `linux-x64-gnu`. */
 export const platform = platformName();
 

@@ -5,7 +5,7 @@ const SYSTEMS = { darwin: "macOS", linux: "Linux", win32: "Windows", freebsd: "F
 const LIBRARIES = { gnu: "glibc", musl: "musl" };
 
 /** The manifest for a platform in napi's words, such as `linux-arm64-musl`. */
-export function platformManifest(platform, { version, license, engines }) {
+export function platformManifest(platform, { version, license, repository, engines }) {
   const [os, cpu, library] = platform.split("-");
   if (!os || !cpu) throw new Error(`npm/${platform} is not named after a platform`);
   const libc = os === "linux" ? LIBRARIES[library] : undefined;
@@ -15,6 +15,8 @@ export function platformManifest(platform, { version, license, engines }) {
     version,
     description: `The native part of syncguard for ${describe(os, cpu, libc)}`,
     license,
+    // Provenance is refused for a package that names another repository than the one it is built in.
+    repository,
     main: binary,
     files: [binary],
     os: [os],

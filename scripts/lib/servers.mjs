@@ -14,6 +14,8 @@ const servers = [
     why: "suites of the PostgreSQL backend",
   },
   { command: "pgbouncer", packages: ["pgbouncer"], why: "PostgreSQL behind a pooler" },
+  { command: "script", packages: ["bsdutils"], why: "a terminal for the command line" },
+  { command: "faketime", packages: ["faketime"], why: "clocks that are set" },
 ];
 
 /** Makes sure that every server program is there. */

@@ -31,6 +31,8 @@ pub(crate) enum Completion {
     Answer(bool),
     Found(Box<LockRecord>),
     NotFound,
+    /// JSON.
+    Text(String),
     Failed(Error),
     /// Not an outcome: a lock that extends itself ends at this time now. The number is the hold's.
     Held {
@@ -70,6 +72,7 @@ pub enum Tag {
     No,
     Found,
     Nothing,
+    Text,
     Failed,
     /// Not an outcome: a lock that extends itself ends later now.
     Held,
@@ -227,6 +230,10 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
             Tag::Found
         }
         Completion::NotFound => Tag::Nothing,
+        Completion::Text(text) => {
+            values[0] = push(texts, &text);
+            Tag::Text
+        }
         Completion::Failed(error) => {
             values[0] = push_error(texts, &error);
             Tag::Failed

@@ -25,6 +25,7 @@ mod firestore_connection;
 mod forrst;
 mod granted;
 mod holder;
+mod inspection;
 mod io_thread;
 mod keys;
 mod mailbox;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::holding::Hold;
+use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
@@ -381,6 +382,21 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Frees the key whoever holds it; `true` if somebody held it. The fence counter stays, so that
     /// the next holder's fence is larger than that of the holder before.
     async fn force_release(&self, key: &Key) -> Result<bool, Error>;
+
+    /// Lists live locks, a page at a time, for people to look at: by the time they do, it is out of date. A lock that comes
+    /// or goes meanwhile may be missing, and on Redis one may be listed twice.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where the store cannot list its locks.
+    async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
+        let _ = page;
+        Err(Error::invalid("this backend cannot list its locks"))
+    }
+
+    /// How the store is set up, for diagnosis: of a cluster for each node that has locks, otherwise once. Changes nothing.
+    async fn facts(&self) -> Result<Vec<Facts>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Carries `operation` out without a task that waits for it: it is sent by the calling thread, now or
     /// with others that follow, and `on_sent` is called once. A backend that cannot do that at this moment

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong: one of the nine kinds that all backends share (README.md, "Errors").
+/// What went wrong: one of the nine kinds that all backends share (docs/errors.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The store cannot be reached or cannot serve now; trying again later may work.

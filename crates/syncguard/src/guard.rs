@@ -80,6 +80,35 @@ impl LockGuard {
     /// was acquired or last extended.
     ///
     /// The future does not borrow the guard, so that work under the lock can be raced against it.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), syncguard::Error> {
+    /// # use std::sync::Arc;
+    /// # use syncguard::sqlite::{SqliteBackend, SqliteConfig};
+    /// # use syncguard::{AutoExtend, Backend, Error, Fence, Key, LockOptions, lock};
+    /// # let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
+    /// # let key = Key::new("nightly-report")?;
+    /// # async fn work(_: Fence) -> Result<(), Error> { Ok(()) }
+    /// let options = LockOptions {
+    ///     auto_extend: Some(AutoExtend::default()),
+    ///     ..LockOptions::default()
+    /// };
+    /// let guard = lock(&backend, &key, &options).await?;
+    /// tokio::select! {
+    ///     done = work(guard.fence()) => {
+    ///         done?;
+    ///         guard.release().await?;
+    ///     }
+    ///     lost = guard.lost() => return Err(lost),
+    /// }
+    /// # assert!(!backend.is_locked(&key).await?);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "sqlite"))]
+    /// # fn main() {}
+    /// ```
     pub fn lost(&self) -> impl Future<Output = Error> + Send + use<> {
         let mut status = self.state.status.subscribe();
         async move {
@@ -116,7 +145,13 @@ impl LockGuard {
     /// What the store failed with. The lock may or may not have been extended.
     pub async fn extend(&mut self, ttl: Ttl) -> Result<bool, Error> {
         let call = CallOptions::default();
+        // Once the backend is closed, nothing is sent.
+        let _running = self.backend.work().start()?;
         let sent = Instant::now();
+        if !self.state.extends_itself {
+            // The store may carry it out from now on, also if nobody hears of it.
+            self.state.ends_by(end_of(sent, ttl));
+        }
         let outcome =
             operation::extend(&self.backend, &self.grant.lock_id, ttl, call, pending()).await?;
         match outcome {
@@ -216,6 +251,17 @@ impl Guarded {
 
     fn ends(&self, end: Instant) {
         self.status.send_replace(Status::Ends(end));
+    }
+
+    /// It ends at this time, or earlier.
+    fn ends_by(&self, end: Instant) {
+        self.status.send_if_modified(|status| match status {
+            Status::Ends(known) if end < *known => {
+                *known = end;
+                true
+            }
+            _ => false,
+        });
     }
 }
 

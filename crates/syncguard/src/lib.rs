@@ -34,6 +34,7 @@ pub mod forrst;
 mod guard;
 mod hash;
 mod holding;
+mod inspection;
 mod key;
 mod lock;
 mod lock_id;
@@ -49,6 +50,8 @@ pub mod redis;
 mod releases;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
+#[cfg(test)]
+mod simulation;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -70,10 +73,13 @@ pub use fence::{Fence, format_fence};
 pub use guard::LockGuard;
 pub use hash::{hash_key, hash_key_utf16};
 pub use holding::{AutoExtend, Hold, Holder, Presence};
+pub use inspection::{Fact, Facts, LockPage, MAX_PAGE, PageRequest};
 pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockOptions, lock};
 pub use lock_id::LockId;
-pub use time::{Clock, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms};
+pub use time::{
+    Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms,
+};
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 pub use tls::DefaultRoots;
 pub use waiting::retry::{

@@ -13,6 +13,7 @@ use crate::backend::{
 };
 use crate::error::{Error, ErrorKind};
 use crate::holding::Hold;
+use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::undo::{self, Answer, Lock};
@@ -89,8 +90,8 @@ pub async fn extend(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ExtendOutcome, Error> {
-    let extending = backend.work().heartbeats().extending(lock_id, ttl);
     let _running = backend.work().start()?;
+    let extending = backend.work().heartbeats().extending(lock_id, ttl);
     let limit = options.limit(backend.as_ref());
     let answer = bounded(backend, &mut backend.extend(lock_id, ttl), limit, cancelled).await?;
     if let (Some(extending), Ok(outcome)) = (extending, &answer) {
@@ -157,6 +158,33 @@ pub async fn force_release(
     bounded(backend, &mut backend.force_release(key), limit, cancelled).await?
 }
 
+/// Some of the live locks.
+///
+/// # Errors
+/// As [`Backend::list`], and those of every operation.
+pub async fn list(
+    backend: &Arc<dyn Backend>,
+    page: &PageRequest,
+    cancelled: impl Future<Output = ()>,
+) -> Result<LockPage, Error> {
+    let _running = backend.work().start()?;
+    let limit = backend.operation_timeout();
+    bounded(backend, &mut backend.list(page), limit, cancelled).await?
+}
+
+/// How the store is set up.
+///
+/// # Errors
+/// As [`Backend::facts`], and those of every operation.
+pub async fn facts(
+    backend: &Arc<dyn Backend>,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Vec<Facts>, Error> {
+    let _running = backend.work().start()?;
+    let limit = backend.operation_timeout();
+    bounded(backend, &mut backend.facts(), limit, cancelled).await?
+}
+
 /// Carries out any operation.
 ///
 /// # Errors
@@ -208,6 +236,7 @@ pub fn send(
     on_end: impl FnOnce(Ended) + Send + 'static,
 ) -> bool {
     let heartbeats = backend.work().heartbeats();
+    let running = backend.work().start();
     let (mut granted, mut wanted, mut extending) = (None, None, None);
     match &mut operation {
         Operation::Acquire(request) => {
@@ -216,10 +245,12 @@ pub fn send(
             wanted = Wanted::of(request);
         }
         Operation::Release(lock_id) => heartbeats.stop(lock_id),
-        Operation::Extend(lock_id, ttl) => extending = heartbeats.extending(lock_id, *ttl),
+        Operation::Extend(lock_id, ttl) if running.is_ok() => {
+            extending = heartbeats.extending(lock_id, *ttl);
+        }
         _ => {}
     }
-    let running = match backend.work().start() {
+    let running = match running {
         Ok(running) => running,
         Err(closed) => {
             on_end(Ended::Done(Err(closed)));

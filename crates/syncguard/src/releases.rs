@@ -32,6 +32,11 @@ impl Releases {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
     /// Waits until the release of that lock has ended, however it ends; not at all if none is under way.
     pub(crate) async fn ended(&self, lock_id: &LockId) {
         let release = lock(&self.0).get(lock_id).cloned();

@@ -1,5 +1,7 @@
 //! Finds the known name that a misspelt one was probably meant to be.
 
+use crate::error::Error;
+
 /// Longer names cannot be typos of known ones.
 const LONGEST: usize = 64;
 
@@ -15,6 +17,18 @@ pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let candidates = known.iter().map(|&candidate| (edits(candidate), candidate));
     let best = candidates.filter(near).min_by_key(|(edits, _)| *edits);
     best.map(|(_, candidate)| candidate)
+}
+
+/// The error for a parameter of a URL that is none of `known`; `otherwise` is the advice if it is near none of them. The name
+/// is not quoted: it may be a secret that got there by mistake.
+pub(crate) fn unknown_parameter(name: &str, known: &[&str], otherwise: &str) -> Error {
+    let advice = match nearest(name, known) {
+        Some(near) => format!("did you mean {near}?"),
+        None => otherwise.to_owned(),
+    };
+    Error::invalid(format!(
+        "the url's query holds an unknown parameter: {advice}"
+    ))
 }
 
 /// The name without what differs between naming styles, so that `ssl_mode` equals `sslMode`.

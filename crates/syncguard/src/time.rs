@@ -1,6 +1,5 @@
 //! The liveness predicate, its tolerance, and the clock.
 
-use std::ops::Sub;
 #[cfg(any(feature = "sqlite", feature = "firestore"))]
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,19 +10,34 @@ pub const TIME_TOLERANCE_MS: i64 = 1000;
 
 /// Whether a lock that expires at `expires_at_ms` is held at `now_ms`.
 ///
-/// Generic, so that both `i64` milliseconds and JavaScript's numbers can use it.
+/// Generic, so that both `i64` milliseconds and JavaScript's numbers can use it. Any numbers will do: a store may hold,
+/// and a server may answer, a time that no clock shows.
 ///
 /// ```
 /// use syncguard::{TIME_TOLERANCE_MS, is_live};
 /// assert!(is_live(10_000, 10_999, TIME_TOLERANCE_MS));
 /// assert!(!is_live(10_000, 11_000, TIME_TOLERANCE_MS));
 /// ```
-pub fn is_live<T: PartialOrd + Sub<Output = T>>(
-    expires_at_ms: T,
-    now_ms: T,
-    tolerance_ms: T,
-) -> bool {
-    expires_at_ms > now_ms - tolerance_ms
+pub fn is_live<T: Milliseconds>(expires_at_ms: T, now_ms: T, tolerance_ms: T) -> bool {
+    expires_at_ms > now_ms.minus(tolerance_ms)
+}
+
+/// A number of milliseconds.
+pub trait Milliseconds: PartialOrd {
+    /// The difference, or the nearest number there is.
+    fn minus(self, other: Self) -> Self;
+}
+
+impl Milliseconds for i64 {
+    fn minus(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+}
+
+impl Milliseconds for f64 {
+    fn minus(self, other: Self) -> Self {
+        self - other
+    }
 }
 
 /// How much longer a lock that expires at `expires_at_ms` counts as held, the tolerance included.
@@ -71,6 +85,10 @@ mod tests {
         assert!(is_live(1000, 1999, TIME_TOLERANCE_MS));
         assert!(!is_live(1000, 2000, TIME_TOLERANCE_MS));
         assert!(!is_live(f64::NAN, 0.0, 1000.0));
+        // Times of no clock.
+        assert!(is_live(0, i64::MIN, TIME_TOLERANCE_MS));
+        assert!(!is_live(i64::MIN, i64::MIN, TIME_TOLERANCE_MS));
+        assert!(!is_live(i64::MIN, i64::MAX, TIME_TOLERANCE_MS));
     }
 
     #[test]

@@ -141,6 +141,22 @@ impl Work {
         self.0.shut.store(true, SeqCst);
     }
 
+    /// What is still noted of operations, releases, waiters and heartbeats.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> Vec<&'static str> {
+        let shared = &self.0;
+        let notes = [
+            ("operations", shared.operations.load(SeqCst) & !CLOSING > 0),
+            ("background", self.is_in_background()),
+            ("releasing", shared.releasing.load(SeqCst) > 0),
+            ("releases", !shared.under_way.is_empty()),
+            ("turns", !shared.turns.is_empty()),
+            ("heartbeats", !shared.heartbeats.is_empty()),
+        ];
+        let kept = notes.into_iter().filter(|(_, is_kept)| *is_kept);
+        kept.map(|(what, _)| what).collect()
+    }
+
     async fn until(&self, holds: impl Fn() -> bool) {
         loop {
             let done = self.0.done.notified();

@@ -97,6 +97,7 @@ impl Configuration {
     /// granted is refused, and of the operations in `optional` none has had its effect that has not there.
     fn covers(&self, other: &Self, optional: u128) -> bool {
         self.state.holder == other.state.holder
+            && self.state.is_any == other.state.is_any
             && self.state.last_fence <= other.state.last_fence
             && self.done & !optional == other.done & !optional
             && self.done & !other.done == 0
@@ -202,7 +203,8 @@ fn with_undo(mut operations: Vec<Operation>) -> Vec<Operation> {
 
 impl Walk {
     fn start(&mut self, number: usize, operation: &Operation, bounds: Bounds) {
-        let is_optional = matches!(operation.outcome, Outcome::Unknown | Outcome::Cut);
+        let is_optional = matches!(operation.outcome, Outcome::Unknown | Outcome::Cut)
+            || operation.call == Call::Sweep;
         let late_ms = bounds.late_ms(operation.outcome);
         let started = UnderWay {
             call: operation.call,

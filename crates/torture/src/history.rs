@@ -59,6 +59,28 @@ pub enum Call {
     LookUpLock {
         lock: u64,
     },
+    /// The same, of a lock whose acquisition was cancelled so long ago that it must have been undone.
+    LookUpUndone {
+        lock: u64,
+    },
+    /// No call: what the store does when it loses what it knows, as in a failover to a replica that is behind.
+    Forget {
+        /// Whether it keeps the fence counters.
+        keeps_fences: bool,
+    },
+    /// No call either: what the store may do with a dead lock before its clock is set back, after which it would be live
+    /// again. It is removed, or not.
+    Sweep,
+}
+
+impl Call {
+    /// Whether it changes nothing.
+    pub fn only_looks(self) -> bool {
+        matches!(
+            self,
+            Self::IsLocked | Self::LookUpKey | Self::LookUpLock { .. } | Self::LookUpUndone { .. }
+        )
+    }
 }
 
 /// What a process is told. Operations that certainly had no effect are not recorded.

@@ -16,6 +16,8 @@ pub struct State {
     pub holder: Option<Holder>,
     /// No fence that was granted is larger.
     pub last_fence: u64,
+    /// Whether nothing is known of the holder: the store has lost what it knew, or something of it.
+    pub is_any: bool,
 }
 
 /// A granted lock.
@@ -93,12 +95,22 @@ impl State {
         Self {
             holder: Some(holder),
             last_fence: self.last_fence.max(holder.fence.unwrap_or(0)),
+            is_any: false,
         }
     }
 
     /// What is true after `call`, if it can have that outcome now, at some moment in `window`. `None`: it cannot.
     pub fn after(self, call: Call, outcome: Outcome, window: Window) -> Option<Self> {
         match (call, outcome) {
+            (Call::Forget { keeps_fences }, _) => Some(Self {
+                holder: None,
+                last_fence: if keeps_fences { self.last_fence } else { 0 },
+                is_any: true,
+            }),
+            (Call::Sweep, _) => self
+                .holder
+                .is_some_and(|holder| holder.may_be_dead(window))
+                .then(|| self.free()),
             (
                 Call::Acquire { lock, ttl_ms },
                 Outcome::Acquired {
@@ -106,6 +118,8 @@ impl State {
                     expires_at_ms,
                 },
             ) => self.granted(lock, ttl_ms, fence, expires_at_ms, window),
+            // Whatever is seen may be true, and what is done leads to something that may be true as well.
+            _ if self.is_any => Some(self),
             (Call::Acquire { .. }, Outcome::Locked) | (Call::IsLocked, Outcome::Yes) => {
                 self.may_have_live_lock(window).then_some(self)
             }
@@ -131,6 +145,9 @@ impl State {
                 let held = self.held_by(lock);
                 held.is_none_or(|holder| holder.may_be_dead(window))
                     .then_some(self)
+            }
+            (Call::LookUpUndone { lock }, Outcome::NotFound) => {
+                self.held_by(lock).is_none().then_some(self)
             }
             (Call::ForceRelease, Outcome::Yes) => {
                 self.may_have_live_lock(window).then_some(self.free())
@@ -212,7 +229,12 @@ impl State {
                 holder.may_be_live(window).then(|| self.with(holder))
             }
             Call::ForceRelease => Some(self.free()),
-            Call::IsLocked | Call::LookUpKey | Call::LookUpLock { .. } => Some(self),
+            Call::IsLocked
+            | Call::LookUpKey
+            | Call::LookUpLock { .. }
+            | Call::LookUpUndone { .. }
+            | Call::Forget { .. }
+            | Call::Sweep => Some(self),
         }
     }
 
@@ -232,6 +254,7 @@ impl State {
             }),
             // At least one number was used.
             last_fence: self.last_fence + 1,
+            is_any: false,
         })
     }
 
@@ -239,7 +262,9 @@ impl State {
     pub fn is_unchanged_by(call: Call, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Locked | Outcome::NotFound => true,
-            Outcome::Yes | Outcome::No => !matches!(call, Call::ForceRelease),
+            Outcome::Yes | Outcome::No => {
+                !matches!(call, Call::ForceRelease | Call::Forget { .. } | Call::Sweep)
+            }
             _ => false,
         }
     }

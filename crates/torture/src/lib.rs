@@ -3,12 +3,25 @@
 //! Several processes record each call of a lock library and its result ([`history`]). The checker ([`check`]) decides whether
 //! there is an order of the calls, each at some moment between its start and its end, in which a lock that keeps
 //! its promises ([`lease`]) would have given these results. That is linearizability (Herlihy and Wing, 1990).
+//!
+//! A run ([`run`]) makes such a history. The fault matrix ([`matrix`]) is many runs: in each, one thing fails again and again.
 
+pub mod aftermath;
 pub mod check;
+pub mod clock;
+pub mod crew;
+pub mod disk;
 pub mod history;
 pub mod lease;
+pub mod matrix;
+mod mixed;
+pub mod proxy;
 pub mod record;
 pub mod register;
 pub mod run;
+mod servers;
 pub mod store;
+pub mod takeover;
+mod turns;
 pub mod worker;
+mod writer;

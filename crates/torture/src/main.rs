@@ -1,16 +1,22 @@
 //! `torture run URL SECONDS SEED` works on a store with several processes, and checks what they saw.
+//! `torture matrix STORES SECONDS SEED` does so while stores, networks, clocks and disks fail.
 
 use std::error::Error;
 use std::io::Write as _;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use torture::matrix::{Settings, rows};
+use torture::register::Fences;
 use torture::run::{Trouble, run};
-use torture::worker::{Task, work};
+use torture::worker::{Task, Work, work};
 
-const USAGE: &str = "usage: torture run URL SECONDS SEED [stop] [kill]";
+const USAGE: &str = "usage: torture run URL SECONDS SEED [stop] [kill] [shift] [unfenced]
+       torture matrix STORE[,STORE…] SECONDS SEED [ROW…]";
 
-fn main() -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Result<ExitCode> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -22,34 +28,39 @@ fn main() -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
             runtime.block_on(work(serde_json::from_str(task)?))?;
             Ok(ExitCode::SUCCESS)
         }
-        ["run", url, seconds, seed, troubles @ ..] => {
-            let trouble = Trouble {
-                stops: troubles.contains(&"stop"),
-                kills: troubles.contains(&"kill"),
-            };
-            torture(url, seconds.parse()?, seed.parse()?, trouble)
+        ["run", url, seconds, seed, words @ ..] => {
+            torture(url, seconds.parse()?, seed.parse()?, words)
+        }
+        ["matrix", stores, seconds, seed, names @ ..] => {
+            matrix(stores, seconds.parse()?, seed.parse()?, names)
         }
         _ => Err(USAGE.into()),
     }
 }
 
-fn torture(
-    url: &str,
-    seconds: u64,
-    seed: u64,
-    trouble: Trouble,
-) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
-    let folder = std::env::temp_dir().join(format!("syncguard-torture-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
+fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCode> {
+    let trouble = Trouble {
+        stops: words.contains(&"stop"),
+        kills: words.contains(&"kill"),
+        shifted_clocks: words.contains(&"shift"),
+    };
+    let fences = if words.contains(&"unfenced") {
+        Fences::Ignored
+    } else {
+        Fences::Checked
+    };
+    let folder = tempfile::tempdir()?;
     let task = Task {
         url: url.to_owned(),
-        history: folder.clone(),
-        register: folder.join("register"),
+        history: folder.path().to_owned(),
+        register: folder.path().join("register"),
         seed,
         run: Duration::from_secs(seconds),
         loops: 16,
         keys: 60,
         waits: true,
+        pause: Duration::ZERO,
+        work: Work::Anything,
     };
     let program = std::env::current_exe()?;
     let command = || {
@@ -57,28 +68,66 @@ fn torture(
         command.arg("worker");
         command
     };
-    let report = run(command, &folder, &task, 4, trouble);
-    std::fs::remove_dir_all(&folder)?;
-    let report = report?;
+    let report = run(command, folder.path(), &task, 4, trouble, fences)?;
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "seed {seed}: {} operations, {} grants, {} unknown; {} stopped, {} killed; register: {} accepted, {} refused",
+        "seed {seed}: {} operations, {} grants, {} unknown; {} stopped, {} killed; register: {} accepted, {} refused, {} lost",
         report.operations,
         report.grants,
         report.unknown,
         report.stopped,
         report.killed,
-        report.accepted,
-        report.refused,
+        report.register.accepted,
+        report.register.refused,
+        report.register.lost,
     )?;
     for violation in &report.violations {
         write!(out, "{violation}")?;
     }
-    writeln!(out, "{} violations", report.violations.len())?;
-    Ok(if report.violations.is_empty() {
+    for slow in &report.slow {
+        write!(out, "{slow}")?;
+    }
+    let violations = report.violations.len() + report.slow.len();
+    writeln!(out, "{violations} violations")?;
+    // Without fences, writes are lost: that is what they are for.
+    let is_safe = report.register.lost == 0 || fences == Fences::Ignored;
+    // What grants nothing breaks no promise, and is of no use.
+    Ok(exit_code(violations == 0 && is_safe && report.grants > 0))
+}
+
+fn matrix(stores: &str, seconds: u64, seed: u64, names: &[&str]) -> Result<ExitCode> {
+    let stores: Vec<_> = stores.split(',').collect();
+    let settings = Settings {
+        program: std::env::current_exe()?,
+        run: Duration::from_secs(seconds),
+        seed,
+        processes: 4,
+        loops: 16,
+        pause: Duration::ZERO,
+        waiters: 2_000,
+    };
+    let chosen: Vec<_> = rows()
+        .into_iter()
+        .filter(|row| stores.contains(&row.store))
+        .filter(|row| names.is_empty() || names.contains(&row.name))
+        .collect();
+    if chosen.is_empty() {
+        return Err(format!("there are no such rows\n{USAGE}").into());
+    }
+    let mut is_well = true;
+    for row in chosen {
+        let verdict = row.play(&settings)?;
+        write!(std::io::stdout().lock(), "{verdict}")?;
+        is_well &= verdict.is_well();
+    }
+    Ok(exit_code(is_well))
+}
+
+fn exit_code(is_well: bool) -> ExitCode {
+    if is_well {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }

@@ -1,15 +1,15 @@
 //! Histories in files: two lines for each operation, so that one is known of also if its process is killed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use syncguard::Error;
 
 use crate::history::{Call, Moment, Operation, Outcome};
 
@@ -31,6 +31,38 @@ enum Line {
     },
     /// It certainly had no effect.
     Nothing { number: u64 },
+    /// What a user was told of an operation that failed.
+    Error { kind: String, message: String },
+}
+
+/// What processes have seen.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// What they asked, except for what certainly had no effect.
+    pub operations: Vec<Operation>,
+    /// The errors, by their kinds.
+    pub errors: BTreeMap<String, Seen>,
+}
+
+/// Errors of one kind.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// How many.
+    pub count: usize,
+    /// The message of one of them.
+    pub message: String,
+}
+
+impl Recorded {
+    /// Adds what another process has seen.
+    pub fn add(&mut self, other: Self) {
+        self.operations.extend(other.operations);
+        for (kind, seen) in other.errors {
+            let sum = self.errors.entry(kind).or_default();
+            sum.count += seen.count;
+            sum.message = seen.message;
+        }
+    }
 }
 
 /// What one process records.
@@ -77,6 +109,17 @@ impl Recorder {
         }
     }
 
+    /// An operation has failed, and the user is told so.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn failed(&self, error: &Error) -> io::Result<()> {
+        self.write(&Line::Error {
+            kind: error.kind().to_string(),
+            message: error.to_string(),
+        })
+    }
+
     /// An acquisition has been granted the lock with that number.
     ///
     /// # Errors
@@ -107,7 +150,8 @@ impl Recorder {
 ///
 /// # Errors
 /// The file cannot be read, or is none of a recorder's.
-pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
+pub fn read(path: &Path, process: u32) -> io::Result<Recorded> {
+    let mut errors: BTreeMap<String, Seen> = BTreeMap::new();
     let mut operations: HashMap<u64, Operation> = HashMap::new();
     let mut last = None;
     for line in BufReader::new(File::open(path)?).lines() {
@@ -152,6 +196,11 @@ pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
             Line::Nothing { number } => {
                 operations.remove(&number);
             }
+            Line::Error { kind, message } => {
+                let seen = errors.entry(kind).or_default();
+                seen.count += 1;
+                seen.message = message;
+            }
         }
     }
     let mut operations: Vec<_> = operations.into_values().collect();
@@ -160,16 +209,24 @@ pub fn read(path: &Path, process: u32) -> io::Result<Vec<Operation>> {
             cut.end = last;
         }
     }
-    Ok(operations)
+    Ok(Recorded { operations, errors })
 }
 
-fn now() -> Moment {
-    let order = clock_gettime(ClockId::Monotonic);
-    let micros = order.tv_sec * 1_000_000 + order.tv_nsec / 1000;
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-    let wall_ms = wall.map_or(0, |since| since.as_millis());
+/// Microseconds since the Unix epoch, from the kernel itself, as [`now`].
+pub fn now_us() -> i64 {
+    micros(ClockId::Realtime)
+}
+
+/// What the clocks of the machine show: asked of the system itself, because the C library may be told to lie
+/// (libfaketime).
+pub fn now() -> Moment {
     Moment {
-        order_us: micros.unsigned_abs(),
-        wall_ms: i64::try_from(wall_ms).unwrap_or(i64::MAX),
+        order_us: micros(ClockId::Monotonic).unsigned_abs(),
+        wall_ms: now_us() / 1000,
     }
+}
+
+fn micros(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1000
 }

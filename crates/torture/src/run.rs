@@ -1,20 +1,20 @@
-//! A run: several processes on one store, some of which are stopped and killed, and the check of what they saw.
+//! A run: several processes on one store, things that go wrong meanwhile, and the check of what the processes saw.
 
+use std::cell::Cell;
 use std::io;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::check::{Bounds, Violation, check};
-use crate::history::{Call, Operation, Outcome};
-use crate::record;
-use crate::register::Register;
-use crate::worker::Task;
+use crate::clock::Clock;
+use crate::crew::{Crew, Ended};
+use crate::history::{Call, Moment, Outcome};
+use crate::record::{Recorded, now};
+use crate::register::{Fences, Register, Tally};
+use crate::takeover::{Slow, slow};
+use crate::worker::{Task, Work};
 
 /// What happens to the processes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,6 +23,8 @@ pub struct Trouble {
     pub stops: bool,
     /// One is killed, and another takes its place.
     pub kills: bool,
+    /// The clock of every other one is wrong, by more than any lock lasts. Not where clients decide by their own.
+    pub shifted_clocks: bool,
 }
 
 /// What a run was.
@@ -38,27 +40,98 @@ pub struct Report {
     pub stopped: usize,
     /// How many were killed.
     pub killed: usize,
-    /// Writes that the register accepted.
-    pub accepted: u64,
-    /// Writes that it refused: without a fence, they would have overwritten the work of later holders.
-    pub refused: u64,
+    /// How it went at the register.
+    pub register: Tally,
     /// What no order explains.
     pub violations: Vec<Violation>,
+    /// Locks that stayed free while somebody waited for them.
+    pub slow: Vec<Slow>,
 }
 
 /// What is allowed for by [`check`]: an operation that was given up may be carried out until its time limit and that
 /// of its undoing are over, and the lock lasts for its TTL and the tolerance after that. A process that was killed had
 /// sent what it had sent.
-const BOUNDS: Bounds = Bounds {
+pub const BOUNDS: Bounds = Bounds {
     skew_ms: 5,
     late_ms: 8_000,
     cut_ms: 2_500,
 };
+/// How soon somebody who waits for a lock has it after its release: more than the time for which processes are stopped,
+/// and less than the locks last that are waited for.
+const TAKEOVER_MS: i64 = 4_000;
+/// How wrong the clocks of some processes are.
+const SHIFT_MS: i64 = 20_000;
 /// Longer than locks last.
-const STOP: Duration = Duration::from_millis(1_800);
+pub const STOP: Duration = Duration::from_millis(1_800);
 
-/// Runs `processes` workers with `task`, and checks what they saw. `command` starts a worker, which finds its task in the
-/// last argument. Files are kept in `folder`.
+/// How to run.
+pub struct Plan<'a> {
+    /// Makes the command that starts a worker, which finds its task in the last argument.
+    pub command: &'a dyn Fn() -> Command,
+    /// Where files are kept.
+    pub folder: PathBuf,
+    /// What the workers are told.
+    pub task: Task,
+    /// How many there are.
+    pub processes: u32,
+    /// What the register does with fences.
+    pub fences: Fences,
+}
+
+/// What a run has left to judge.
+#[derive(Debug)]
+pub struct Run {
+    /// What the processes saw.
+    pub seen: Recorded,
+    /// What they were told at the register.
+    pub register: Tally,
+    /// The processes.
+    pub ended: Ended,
+    /// From when to when something was wrong.
+    pub troubles: Vec<(Moment, Moment)>,
+}
+
+/// Runs the workers of `plan`. `strike` is called again and again: each time it harms something, and mends it before it returns.
+/// The run ends `calm` after the last time at least.
+///
+/// # Errors
+/// A worker could not be started, or has failed; or as `strike` says.
+pub fn run_with(
+    plan: &Plan<'_>,
+    calm: Duration,
+    mut strike: impl FnMut(&mut Crew<'_>) -> io::Result<()>,
+) -> io::Result<Run> {
+    let register = Register::serve(&plan.task.register, plan.fences)?;
+    let mut random = fastrand::Rng::with_seed(plan.task.seed);
+    let mut crew = Crew::start(plan, &register)?;
+    let mut troubles = Vec::new();
+    let calm_ms = u64::try_from(calm.as_millis()).unwrap_or(u64::MAX / 2);
+    while crew.is_working()? {
+        let pause = Duration::from_millis(match plan.task.work {
+            Work::Anything if troubles.is_empty() => random.u64(400..1_200),
+            // Sometimes they work again before the next time, and sometimes not yet.
+            Work::Anything => random.u64(400..400 + calm_ms),
+            Work::Turns => 10,
+        });
+        if Instant::now() + pause + calm > crew.until() {
+            break;
+        }
+        sleep(pause);
+        let from = now();
+        strike(&mut crew)?;
+        troubles.push((from, now()));
+    }
+    let (seen, ended) = crew.end()?;
+    Ok(Run {
+        seen,
+        register: register.tally(),
+        ended,
+        troubles,
+    })
+}
+
+/// Runs `processes` workers with `task`, stops and kills some, and checks what they saw. `command` starts a worker, which
+/// finds its task in the last argument. Files are kept in `folder`.
 ///
 /// # Errors
 /// A worker could not be started, or has failed.
@@ -68,109 +141,99 @@ pub fn run(
     task: &Task,
     processes: u32,
     trouble: Trouble,
+    fences: Fences,
 ) -> io::Result<Report> {
-    let register = Register::serve(&task.register)?;
-    let mut random = fastrand::Rng::with_seed(task.seed);
-    let mut crew = Crew {
-        command: &command,
-        folder,
-        task,
-        until: Instant::now() + task.run,
-        started: 0,
+    let clock = trouble.shifted_clocks.then(Clock::new).transpose()?;
+    let started = Cell::new(0_u32);
+    let command = || {
+        let mut command = command();
+        started.set(started.get() + 1);
+        if let Some(clock) = clock.as_ref().filter(|_| started.get().is_multiple_of(2)) {
+            command.envs(clock.apart_by_ms(SHIFT_MS));
+        }
+        command
     };
-    let mut workers = (0..processes)
-        .map(|_| crew.start())
-        .collect::<io::Result<Vec<_>>>()?;
-    let (mut stopped, mut killed) = (0, 0);
-    let pause = Duration::from_millis(700);
-    while (trouble.stops || trouble.kills) && Instant::now() + pause + STOP < crew.until {
-        sleep(pause);
-        let Some(worker) = random.choice(&mut workers) else {
-            break;
-        };
-        if trouble.kills && (!trouble.stops || random.u8(..3) == 0) {
-            worker.kill()?;
-            worker.wait()?;
-            *worker = crew.start()?;
-            killed += 1;
+    let plan = Plan {
+        command: &command,
+        folder: folder.to_owned(),
+        task: task.clone(),
+        processes,
+        fences,
+    };
+    let mut random = fastrand::Rng::with_seed(task.seed);
+    let ran = run_with(&plan, STOP, |crew| {
+        let kills = trouble.kills && (!trouble.stops || random.u8(..3) == 0);
+        if kills {
+            crew.kill_one(&mut random)
+        } else if trouble.stops {
+            crew.stop_one(&mut random, STOP)
         } else {
-            signal(worker, Signal::STOP)?;
-            sleep(STOP);
-            signal(worker, Signal::CONT)?;
-            stopped += 1;
+            Ok(())
         }
-    }
-    for mut worker in workers {
-        let status = worker.wait()?;
-        if !status.success() {
-            return Err(io::Error::other(format!("a worker has failed: {status}")));
-        }
-    }
-    let history = crew.history()?;
-    Ok(report(history, &register, stopped, killed))
+    })?;
+    let history = &ran.seen.operations;
+    Ok(Report {
+        operations: history.len(),
+        grants: ran.grants(),
+        unknown: ran.unknown(),
+        stopped: ran.ended.stopped,
+        killed: ran.ended.killed,
+        register: ran.register,
+        slow: slow(history, TAKEOVER_MS),
+        violations: check(ran.seen.operations, BOUNDS).err().unwrap_or_default(),
+    })
 }
 
-fn report(
-    history: Vec<Operation>,
-    register: &Arc<Register>,
-    stopped: usize,
-    killed: usize,
-) -> Report {
-    let count = |wanted: fn(&Operation) -> bool| history.iter().filter(|one| wanted(one)).count();
-    Report {
-        operations: history.len(),
-        grants: count(|one| {
+impl Run {
+    /// How many operations were grants.
+    pub fn grants(&self) -> usize {
+        let operations = self.seen.operations.iter();
+        let granted = operations.filter(|one| {
             matches!(one.call, Call::Acquire { .. })
                 && matches!(one.outcome, Outcome::Acquired { .. })
-        }),
-        unknown: count(|one| matches!(one.outcome, Outcome::Unknown | Outcome::Cut)),
-        stopped,
-        killed,
-        accepted: register.accepted.load(Relaxed),
-        refused: register.refused.load(Relaxed),
-        violations: check(history, BOUNDS).err().unwrap_or_default(),
-    }
-}
-
-/// Starts workers, each with a seed and a file of its own.
-struct Crew<'a, F> {
-    command: &'a F,
-    folder: &'a Path,
-    task: &'a Task,
-    until: Instant,
-    started: u32,
-}
-
-impl<F: Fn() -> Command> Crew<'_, F> {
-    fn start(&mut self) -> io::Result<Child> {
-        let task = Task {
-            history: self.folder.join(self.started.to_string()),
-            seed: self.task.seed.wrapping_add(u64::from(self.started) << 48),
-            run: self.until.saturating_duration_since(Instant::now()),
-            ..self.task.clone()
-        };
-        self.started += 1;
-        (self.command)()
-            .arg(serde_json::to_string(&task)?)
-            .stdin(Stdio::null())
-            .spawn()
+        });
+        granted.count()
     }
 
-    fn history(&self) -> io::Result<Vec<Operation>> {
-        let mut history = Vec::new();
-        for process in 0..self.started {
-            let path = self.folder.join(process.to_string());
-            // A worker that was killed at once has recorded nothing.
-            if path.exists() {
-                history.extend(record::read(&path, process)?);
+    /// Of how many operations the outcome is unknown.
+    pub fn unknown(&self) -> usize {
+        let operations = self.seen.operations.iter();
+        let unknown = operations.filter(|one| is_unknown(one.outcome));
+        unknown.count()
+    }
+
+    /// The longest time after a trouble until a process had done an operation again that it started after it; and the longest
+    /// time for which a process did none, troubles included. In microseconds.
+    pub fn outages_us(&self) -> (u64, u64) {
+        let (mut slowest, mut longest) = (0, 0);
+        for (process, lived) in self.ended.lives.iter().enumerate() {
+            let mut done: Vec<_> = self
+                .seen
+                .operations
+                .iter()
+                .filter(|one| one.process as usize == process && !is_unknown(one.outcome))
+                .map(|one| (one.start.order_us, one.end.order_us))
+                .collect();
+            done.sort_unstable();
+            let mut last = done.first().map_or(lived.0, |one| one.1);
+            for (_, end) in &done {
+                longest = longest.max(end.saturating_sub(last));
+                last = last.max(*end);
+            }
+            longest = longest.max(lived.1.saturating_sub(last));
+            let next = self.troubles.iter().skip(1).map(|one| one.0.order_us);
+            for ((_, to), next) in self.troubles.iter().zip(next.chain([u64::MAX])) {
+                let from = to.order_us.max(lived.0);
+                let until = next.min(lived.1);
+                let after = done.get(done.partition_point(|one| one.0 < from)..);
+                let end = after.unwrap_or_default().iter().map(|one| one.1).min();
+                slowest = slowest.max(end.unwrap_or(until).min(until).saturating_sub(from));
             }
         }
-        Ok(history)
+        (slowest, longest)
     }
 }
 
-fn signal(worker: &Child, signal: Signal) -> io::Result<()> {
-    let id = i32::try_from(worker.id()).map_err(io::Error::other)?;
-    let pid = Pid::from_raw(id).ok_or_else(|| io::Error::other("no process"))?;
-    Ok(kill_process(pid, signal)?)
+fn is_unknown(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Unknown | Outcome::Cut)
 }

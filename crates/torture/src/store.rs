@@ -9,15 +9,25 @@ use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{Backend, Error};
 
+use crate::mixed::Mixed;
+
 /// How long an operation may take.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
 /// Opens the store at `url`: `redis://…`, `postgres://…`, `firestore://HOST:PORT` for an emulator, or `sqlite:PATH`.
-/// Makes PostgreSQL's tables.
+/// `mixed+postgres://…` is a PostgreSQL whose tables another library uses too. `#durable` at the end makes PostgreSQL's
+/// releases durable.
 ///
 /// # Errors
 /// As the backends say; `InvalidArgument` for another kind of URL.
 pub async fn open(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    match url.strip_prefix("mixed+") {
+        Some(url) => Ok(Arc::new(Mixed::open(open_ours(url).await?, url).await?)),
+        None => open_ours(url).await,
+    }
+}
+
+async fn open_ours(url: &str) -> Result<Arc<dyn Backend>, Error> {
     if let Some(path) = url.strip_prefix("sqlite:") {
         let mut config = SqliteConfig::file(path);
         config.operation_timeout = LIMIT;
@@ -33,15 +43,32 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>, Error> {
         return Ok(Arc::new(FirestoreBackend::new(config)?));
     }
     if url.starts_with("postgres") {
-        let options = PostgresOptions {
-            operation_timeout: LIMIT,
-            ..PostgresOptions::default()
-        };
-        let backend = PostgresBackend::new(PostgresConfig::from_url(url)?, options)?;
-        backend.setup_schema().await?;
-        return Ok(Arc::new(backend));
+        return Ok(Arc::new(postgres(url)?));
     }
     let mut config = RedisConfig::from_url(url)?;
     config.locks.operation_timeout = LIMIT;
     Ok(Arc::new(RedisBackend::new(config)?))
+}
+
+/// Makes the tables of PostgreSQL, if the store at `url` is one.
+///
+/// # Errors
+/// As the backend says.
+pub async fn prepare(url: &str) -> Result<(), Error> {
+    if url.starts_with("postgres") {
+        let backend = postgres(url)?;
+        backend.setup_schema().await?;
+        backend.close().await;
+    }
+    Ok(())
+}
+
+fn postgres(url: &str) -> Result<PostgresBackend, Error> {
+    let durable = url.strip_suffix("#durable");
+    let options = PostgresOptions {
+        operation_timeout: LIMIT,
+        durable_releases: durable.is_some(),
+        ..PostgresOptions::default()
+    };
+    PostgresBackend::new(PostgresConfig::from_url(durable.unwrap_or(url))?, options)
 }

@@ -1,5 +1,6 @@
 //! One process that works with locks and records what it sees.
 
+use std::collections::VecDeque;
 use std::future::pending;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -14,13 +15,15 @@ use syncguard::{
     Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Grant, Key,
     LockId, LockOptions, Lookup, ReleaseOutcome, RetryPolicy, Ttl, lock,
 };
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::UnixStream;
 use tokio::time::sleep;
 
+mod trials;
+
 use crate::history::{Call, Outcome};
+use crate::lease::TOLERANCE_MS;
 use crate::record::Recorder;
-use crate::store;
+use crate::writer::Writer;
+use crate::{store, turns};
 
 /// What a worker is told, as JSON in an argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,12 +44,27 @@ pub struct Task {
     pub keys: usize,
     /// Whether some wait for locks. Not where the store fails: how many attempts of a wait had an effect is unknown then.
     pub waits: bool,
+    /// How long one who works pauses after each operation; at least a tenth of a second after one that has failed.
+    pub pause: Duration,
+    /// What the holders do.
+    pub work: Work,
+}
+
+/// What is done with locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    /// Everything that can be done, at random, and recorded.
+    Anything,
+    /// Each of the loops waits for one lock, takes its turn, and is done.
+    Turns,
 }
 
 /// Why a worker has ended early.
-type Failed = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 const CALL: CallOptions = CallOptions { timeout: None };
+/// The pause after an operation that has failed: a store that is down answers quickly.
+const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// Works until the time is over.
 ///
@@ -55,6 +73,11 @@ const CALL: CallOptions = CallOptions { timeout: None };
 pub async fn work(task: Task) -> Result<(), Failed> {
     let backend = store::open(&task.url).await?;
     let recorder = Arc::new(Recorder::new(&task.history)?);
+    if task.work == Work::Turns {
+        turns::work(&task, &backend, &recorder).await?;
+        backend.close().await;
+        return Ok(());
+    }
     let until = Instant::now() + task.run;
     let loops = (0..task.loops as u64).map(|number| {
         let one = Loop {
@@ -63,9 +86,14 @@ pub async fn work(task: Task) -> Result<(), Failed> {
             random: fastrand::Rng::with_seed(task.seed.wrapping_add(number << 32)),
             keys: task.keys,
             waits: task.waits,
+            is_patient: task.waits && number < 2,
+            until,
+            cancelled: VecDeque::new(),
+            pause: task.pause,
+            has_failed: false,
         };
         let register = task.register.clone();
-        tokio::spawn(async move { one.run(until, register).await })
+        tokio::spawn(async move { one.run(register).await })
     });
     for ended in try_join_all(loops).await? {
         ended?;
@@ -81,32 +109,77 @@ struct Loop {
     random: fastrand::Rng,
     keys: usize,
     waits: bool,
+    /// Whether it is one of the few who wait for the same locks again and again.
+    is_patient: bool,
+    until: Instant,
+    /// Acquisitions that were cancelled, and when, the first one first.
+    cancelled: VecDeque<(Instant, Key, LockId)>,
+    pause: Duration,
+    has_failed: bool,
 }
 
+/// What an attempt has come to.
+enum Found {
+    Granted(Grant),
+    /// Its end is past, and after this much more time it counts as free.
+    Dying(Duration),
+    Nothing,
+}
+
+const TOLERANCE: Duration = Duration::from_millis(TOLERANCE_MS.unsigned_abs());
+
 impl Loop {
-    async fn run(mut self, until: Instant, register: PathBuf) -> Result<(), Failed> {
-        let mut register = BufReader::new(UnixStream::connect(register).await?);
-        while Instant::now() < until {
+    async fn run(mut self, register: PathBuf) -> Result<(), Failed> {
+        let mut register = Writer::connect(&register).await?;
+        while Instant::now() < self.until {
+            if std::mem::take(&mut self.has_failed) {
+                sleep(self.pause.max(AFTER_ERROR)).await;
+            } else if !self.pause.is_zero() {
+                sleep(self.pause).await;
+            }
+            self.check_undone().await?;
+            if self.is_patient && self.random.bool() {
+                self.wait_patiently(&mut register).await?;
+                continue;
+            }
             let key = Key::new(&format!("key:{}", self.random.usize(..self.keys)))?;
+            if self.waits && self.random.u16(..300) == 0 {
+                self.cancel(&key).await?;
+                continue;
+            }
             match self.random.u8(..100) {
                 0..8 => self.look(&key).await?,
                 8 => self.force(&key).await?,
                 9..13 if self.waits => {
-                    if let Some(grant) = self.wait(&key).await? {
+                    let options = self.impatience()?;
+                    if let Some(grant) = self.wait(&key, options).await? {
                         self.hold(&key, grant, &mut register).await?;
                     }
                 }
                 _ => {
                     let ttl = self.ttl()?;
-                    if let Some(grant) = self.acquire(&key, ttl).await? {
-                        self.hold(&key, grant, &mut register).await?;
-                    } else {
-                        sleep(Duration::from_millis(self.random.u64(..3))).await;
+                    match self.acquire(&key, ttl, pending()).await? {
+                        Found::Granted(grant) => self.hold(&key, grant, &mut register).await?,
+                        Found::Dying(rest) if self.random.u8(..4) == 0 => {
+                            self.be_there(&key, rest, &mut register).await?;
+                        }
+                        _ => sleep(Duration::from_millis(self.random.u64(..3))).await,
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Another who works with the same store at the same time.
+    fn twin(&mut self) -> Self {
+        Self {
+            backend: Arc::clone(&self.backend),
+            recorder: Arc::clone(&self.recorder),
+            random: self.random.fork(),
+            cancelled: VecDeque::new(),
+            ..*self
+        }
     }
 
     fn ttl(&mut self) -> Result<Ttl, Error> {
@@ -114,29 +187,32 @@ impl Loop {
     }
 
     /// Does what holders do: works, extends, lets go in time, late or never.
-    async fn hold(
-        &mut self,
-        key: &Key,
-        grant: Grant,
-        register: &mut BufReader<UnixStream>,
-    ) -> io::Result<()> {
+    async fn hold(&mut self, key: &Key, grant: Grant, register: &mut Writer) -> Result<(), Failed> {
+        let number = register.read(key, &grant).await?;
         let dead = Duration::from_millis(1700);
         match self.random.u8(..200) {
             // Forgets it: it ends by itself.
             0 => return Ok(()),
             // Comes back when its time is over.
-            1 => sleep(dead).await,
-            2..30 => {
-                let ttl = self.ttl().map_err(io::Error::other)?;
+            1 => {
+                sleep(dead).await;
+                if self.random.bool() {
+                    let ttl = self.ttl()?;
+                    self.extend(key, &grant.lock_id, ttl).await?;
+                }
+            }
+            // Comes back in the millisecond in which its time is over.
+            2 | 3 => self.outlive(grant.expires_at_ms + TOLERANCE_MS).await,
+            4..6 => return self.let_go_late(key, &grant, register).await,
+            6..30 => {
+                let ttl = self.ttl()?;
                 self.extend(key, &grant.lock_id, ttl).await?;
             }
             30..40 => sleep(Duration::from_millis(self.random.u64(..20))).await,
             40..60 => self.look_up_lock(key, &grant.lock_id).await?,
             _ => {}
         }
-        let line = format!("{} {}\n", key.as_str(), grant.fence.get());
-        register.get_mut().write_all(line.as_bytes()).await?;
-        register.read_line(&mut String::new()).await?;
+        register.write_after(key, &grant, number).await?;
         self.release(key, &grant.lock_id).await?;
         if self.random.u8(..20) == 0 {
             self.release(key, &grant.lock_id).await?;
@@ -144,27 +220,59 @@ impl Loop {
         Ok(())
     }
 
-    async fn acquire(&self, key: &Key, ttl: Ttl) -> Result<Option<Grant>, Failed> {
-        let request = AcquireRequest::new(key.clone(), ttl)?;
+    /// Records how an operation has ended.
+    fn end<T>(
+        &mut self,
+        running: u64,
+        answer: &Result<T, Error>,
+        outcome: Option<Outcome>,
+    ) -> io::Result<()> {
+        if let Err(error) = answer {
+            // Not that somebody was faster.
+            self.has_failed = error.kind() != ErrorKind::AcquisitionTimeout;
+            self.recorder.failed(error)?;
+        }
+        self.recorder.end(running, outcome)
+    }
+
+    /// One attempt, until `cancelled` completes.
+    async fn acquire(
+        &mut self,
+        key: &Key,
+        ttl: Ttl,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Found, Failed> {
+        let mut request = AcquireRequest::new(key.clone(), ttl)?;
+        // The lock id is what it stays: in a cluster, this changes it.
+        self.backend.prepare(&mut request);
+        let lock_id = request.lock_id.clone();
         let call = Call::Acquire {
             lock: number(&request.lock_id),
             ttl_ms: ttl.as_millis(),
         };
         let running = self.recorder.start(key.as_str(), call)?;
-        let answer = operation::acquire(&self.backend, request, CALL, pending()).await;
+        let answer = operation::acquire(&self.backend, request, CALL, cancelled).await;
         let outcome = outcome(&answer, |answer| match answer {
             AcquireOutcome::Acquired(grant) => acquired(grant),
             AcquireOutcome::Locked { .. } => Outcome::Locked,
         });
-        self.recorder.end(running, outcome)?;
+        self.end(running, &answer, outcome)?;
         Ok(match answer {
-            Ok(AcquireOutcome::Acquired(grant)) => Some(grant),
-            _ => None,
+            Ok(AcquireOutcome::Acquired(grant)) => Found::Granted(grant),
+            Ok(AcquireOutcome::Locked {
+                free_in: Some(rest),
+            }) if rest < TOLERANCE => Found::Dying(rest),
+            Err(error) if error.kind() == ErrorKind::Aborted => {
+                let known = (Instant::now(), key.clone(), lock_id);
+                self.cancelled.push_back(known);
+                Found::Nothing
+            }
+            _ => Found::Nothing,
         })
     }
 
-    async fn wait(&mut self, key: &Key) -> Result<Option<Grant>, Failed> {
-        let options = LockOptions {
+    fn impatience(&mut self) -> Result<LockOptions, Error> {
+        Ok(LockOptions {
             ttl: self.ttl()?,
             retry: RetryPolicy {
                 retry_delay_ms: 20.0,
@@ -172,7 +280,10 @@ impl Loop {
                 ..RetryPolicy::default()
             },
             ..LockOptions::default()
-        };
+        })
+    }
+
+    async fn wait(&mut self, key: &Key, options: LockOptions) -> Result<Option<Grant>, Failed> {
         // Its lock id is known afterwards. If it gives up, an attempt may be granted and undone.
         let unseen = Call::AcquireUnseen {
             number: self.random.u64(..),
@@ -182,7 +293,7 @@ impl Loop {
         let grant = match lock(&self.backend, key, &options).await {
             Ok(guard) => guard.keep(),
             Err(error) => {
-                self.recorder.end(running, after_error(&error))?;
+                self.end::<()>(running, &Err(error.clone()), after_error(&error))?;
                 return Ok(None);
             }
         };
@@ -191,7 +302,7 @@ impl Loop {
         Ok(Some(grant))
     }
 
-    async fn release(&self, key: &Key, lock_id: &LockId) -> io::Result<()> {
+    async fn release(&mut self, key: &Key, lock_id: &LockId) -> io::Result<()> {
         let lock = number(lock_id);
         let running = self.recorder.start(key.as_str(), Call::Release { lock })?;
         let answer = operation::release(&self.backend, lock_id, CALL, pending()).await;
@@ -199,10 +310,10 @@ impl Loop {
             ReleaseOutcome::Released => Outcome::Released,
             ReleaseOutcome::Absent(absence) => absent(*absence),
         });
-        self.recorder.end(running, outcome)
+        self.end(running, &answer, outcome)
     }
 
-    async fn extend(&self, key: &Key, lock_id: &LockId, ttl: Ttl) -> io::Result<()> {
+    async fn extend(&mut self, key: &Key, lock_id: &LockId, ttl: Ttl) -> io::Result<()> {
         let call = Call::Extend {
             lock: number(lock_id),
             ttl_ms: ttl.as_millis(),
@@ -213,32 +324,32 @@ impl Loop {
             ExtendOutcome::Extended { expires_at_ms } => Outcome::Extended { expires_at_ms },
             ExtendOutcome::Absent(absence) => absent(absence),
         });
-        self.recorder.end(running, outcome)
+        self.end(running, &answer, outcome)
     }
 
-    async fn force(&self, key: &Key) -> io::Result<()> {
+    async fn force(&mut self, key: &Key) -> io::Result<()> {
         let running = self.recorder.start(key.as_str(), Call::ForceRelease)?;
         let answer = operation::force_release(&self.backend, key, CALL, pending()).await;
-        self.recorder.end(running, outcome(&answer, yes_or_no))
+        self.end(running, &answer, outcome(&answer, yes_or_no))
     }
 
     async fn look(&mut self, key: &Key) -> io::Result<()> {
         if self.random.bool() {
             let running = self.recorder.start(key.as_str(), Call::IsLocked)?;
             let answer = operation::is_locked(&self.backend, key, CALL, pending()).await;
-            return self.recorder.end(running, outcome(&answer, yes_or_no));
+            return self.end(running, &answer, outcome(&answer, yes_or_no));
         }
         self.look_up(key, Call::LookUpKey, Lookup::Key(key.clone()))
             .await
     }
 
-    async fn look_up_lock(&self, key: &Key, lock_id: &LockId) -> io::Result<()> {
+    async fn look_up_lock(&mut self, key: &Key, lock_id: &LockId) -> io::Result<()> {
         let lock = number(lock_id);
         let lookup = Lookup::LockId(lock_id.clone());
         self.look_up(key, Call::LookUpLock { lock }, lookup).await
     }
 
-    async fn look_up(&self, key: &Key, call: Call, lookup: Lookup) -> io::Result<()> {
+    async fn look_up(&mut self, key: &Key, call: Call, lookup: Lookup) -> io::Result<()> {
         let running = self.recorder.start(key.as_str(), call)?;
         let answer = operation::lookup(&self.backend, &lookup, CALL, pending()).await;
         let outcome = outcome(&answer, |found| match found {
@@ -249,7 +360,7 @@ impl Loop {
             },
             None => Outcome::NotFound,
         });
-        self.recorder.end(running, outcome)
+        self.end(running, &answer, outcome)
     }
 }
 
@@ -266,7 +377,7 @@ fn after_error(error: &Error) -> Option<Outcome> {
         || matches!(
             error.kind(),
             // The last attempt of a wait is cut short.
-            ErrorKind::NetworkTimeout | ErrorKind::AcquisitionTimeout
+            ErrorKind::NetworkTimeout | ErrorKind::AcquisitionTimeout | ErrorKind::Aborted
         )
         || error.message().starts_with("Operation timed out");
     may_have_been_sent.then_some(Outcome::Unknown)

@@ -406,8 +406,12 @@ fn outcomes(call: Call, start: i64, fence: u64) -> Vec<Outcome> {
         ],
         Call::ForceRelease => vec![Outcome::Yes, Outcome::No, Outcome::Unknown],
         Call::IsLocked => vec![Outcome::Yes, Outcome::No],
-        Call::LookUpKey | Call::LookUpLock { .. } => vec![found, Outcome::NotFound],
+        Call::LookUpKey | Call::LookUpLock { .. } | Call::LookUpUndone { .. } => {
+            vec![found, Outcome::NotFound]
+        }
         Call::AcquireUnseen { .. } | Call::ReleaseUnseen { .. } => vec![Outcome::Unknown],
+        // Nobody calls these.
+        Call::Forget { .. } | Call::Sweep => vec![Outcome::Yes],
     }
 }
 
@@ -554,4 +558,56 @@ fn histories_of_a_sound_lock_are_fine() {
         }
         assert_fine(history);
     }
+}
+
+#[test]
+fn a_cancelled_acquisition_must_be_undone() {
+    let cancelled = |start| {
+        let call = Call::Acquire {
+            lock: 1,
+            ttl_ms: TTL_MS,
+        };
+        operation(start, start + 2, call, Outcome::Unknown)
+    };
+    let look_up = |outcome| ask(6_000, Call::LookUpUndone { lock: 1 }, outcome);
+    assert!(check(vec![cancelled(0), look_up(Outcome::NotFound)], BOUNDS).is_ok());
+    assert!(check(vec![cancelled(0), look_up(found(1, TTL_MS))], BOUNDS).is_err());
+    // Nobody has released it, and it is not dead yet.
+    let left = ask(100, Call::LookUpUndone { lock: 1 }, Outcome::NotFound);
+    assert!(check(vec![granted(0, 1, 1), left], BOUNDS).is_err());
+}
+
+#[test]
+fn who_waits_takes_a_released_lock_over_in_time() {
+    let history = |key: &str, fence, granted_ms| {
+        let mut history = vec![
+            granted(0, 1, 7),
+            release(100, 1, Outcome::Released),
+            operation(
+                50,
+                granted_ms + 2,
+                Call::Acquire {
+                    lock: 2,
+                    ttl_ms: TTL_MS,
+                },
+                Outcome::Acquired {
+                    fence,
+                    expires_at_ms: granted_ms + TTL_MS,
+                },
+            ),
+        ];
+        for operation in &mut history {
+            key.clone_into(&mut operation.key);
+        }
+        history
+    };
+    let slow = |key, fence, granted_ms| {
+        let found = torture::takeover::slow(&history(key, fence, granted_ms), 4_000);
+        found.iter().map(|slow| slow.free_ms).collect::<Vec<_>>()
+    };
+    assert_eq!(slow("wait:0", 8, 110), Vec::<i64>::new());
+    assert_eq!(slow("wait:0", 8, 9_102), [9_000]);
+    // Somebody else had it in between, or nobody waited.
+    assert_eq!(slow("wait:0", 9, 9_102), Vec::<i64>::new());
+    assert_eq!(slow("key:0", 8, 9_102), Vec::<i64>::new());
 }

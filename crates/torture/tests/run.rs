@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use torture::history::{Call, Outcome};
 use torture::record::{Recorder, read};
+use torture::register::Fences;
 use torture::run::{Trouble, run};
-use torture::worker::Task;
+use torture::worker::{Task, Work};
 
 fn task(folder: &Path, run: Duration) -> Task {
     Task {
@@ -21,6 +22,8 @@ fn task(folder: &Path, run: Duration) -> Task {
         loops: 8,
         keys: 20,
         waits: true,
+        pause: Duration::ZERO,
+        work: Work::Anything,
     }
 }
 
@@ -36,13 +39,40 @@ fn what_stopped_and_killed_processes_see_can_be_explained() {
     let trouble = Trouble {
         stops: true,
         kills: true,
+        ..Trouble::default()
     };
     let task = task(folder.path(), Duration::from_secs(15));
-    let report = run(worker, folder.path(), &task, 4, trouble).unwrap();
+    let report = run(worker, folder.path(), &task, 4, trouble, Fences::Checked).unwrap();
     assert!(report.violations.is_empty(), "{}", report.violations[0]);
+    assert!(report.slow.is_empty(), "{}", report.slow[0]);
     assert!(report.stopped > 0 && report.killed > 0, "{report:?}");
     // Some of those who were stopped wrote when their time was over; others forgot their locks.
-    assert!(report.grants > 100 && report.refused > 0, "{report:?}");
+    assert!(
+        report.grants > 100 && report.register.refused > 0,
+        "{report:?}"
+    );
+    assert_eq!(report.register.lost, 0);
+}
+
+/// What fences are for: the same run, once with them and once without.
+#[test]
+fn without_fences_stale_holders_overwrite_what_others_wrote() {
+    for fences in [Fences::Checked, Fences::Ignored] {
+        let folder = tempfile::tempdir().unwrap();
+        let trouble = Trouble {
+            stops: true,
+            ..Trouble::default()
+        };
+        let task = task(folder.path(), Duration::from_secs(8));
+        let report = run(worker, folder.path(), &task, 4, trouble, fences).unwrap();
+        // The locks are as right as before: it is the holders that are late.
+        assert!(report.violations.is_empty(), "{}", report.violations[0]);
+        let register = report.register;
+        match fences {
+            Fences::Checked => assert!(register.refused > 0 && register.lost == 0, "{register:?}"),
+            Fences::Ignored => assert!(register.refused == 0 && register.lost > 0, "{register:?}"),
+        }
+    }
 }
 
 #[test]
@@ -50,7 +80,8 @@ fn a_worker_that_cannot_work_fails_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut task = task(folder.path(), Duration::from_secs(1));
     task.url = "nonsense:".to_owned();
-    assert!(run(worker, folder.path(), &task, 1, Trouble::default()).is_err());
+    let trouble = Trouble::default();
+    assert!(run(worker, folder.path(), &task, 1, trouble, Fences::Checked).is_err());
 }
 
 #[test]
@@ -73,7 +104,7 @@ fn records_tell_of_what_was_not_ended() {
     };
     recorder.granted(granted, 7, outcome).unwrap();
     recorder.start("d", Call::ForceRelease).unwrap();
-    let mut operations = read(&path, 3).unwrap();
+    let mut operations = read(&path, 3).unwrap().operations;
     operations.sort_by(|one, other| one.key.cmp(&other.key));
     let seen: Vec<_> = operations
         .iter()

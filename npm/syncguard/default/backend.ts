@@ -8,6 +8,7 @@ import { connectionOfUrl } from "../firestore/connection.js";
 import { checkBackend } from "../lock/arguments.js";
 import type { FencingCapabilities, LockBackendLike } from "../lock/types.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
+import { tellDefault } from "../options/debug.js";
 import { invalid } from "../options/validation.js";
 import { createPostgresBackendOfUrl } from "../postgres/backend.js";
 import { createRedisBackend } from "../redis/backend.js";
@@ -24,6 +25,14 @@ let warned = false;
  * Makes `backend` the one that `lock(fn, config)` uses in this process; `undefined` undoes that.
  *
  * @throws LockError `InvalidArgument` if it is no backend with fencing tokens
+ * @example
+ * ```ts
+ * import { lock, setDefaultBackend } from "syncguard";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * setDefaultBackend(createRedisBackend("redis://localhost:6379"));
+ * await lock(() => console.log("writing"), { key: "report:nightly" });
+ * ```
  */
 export function setDefaultBackend(backend: LockBackendLike<FencingCapabilities> | undefined): void {
   if (backend !== undefined) {
@@ -40,6 +49,11 @@ export function getDefaultBackend(): Backend {
   if (chosen !== undefined) return chosen;
   const url = process.env.SYNCGUARD_URL;
   if (configured === undefined || configured.url !== url) {
+    tellDefault(
+      url === undefined
+        ? "an SQLite file of this user, because SYNCGUARD_URL is not set"
+        : "by SYNCGUARD_URL",
+    );
     const backend = url === undefined ? createEmbedded() : createFromUrl(url);
     configured = { url, backend };
   }
@@ -48,7 +62,7 @@ export function getDefaultBackend(): Backend {
 }
 
 /** On several machines without the variable, every machine would grant every lock, and nobody would notice. */
-function warnInProduction(): void {
+export function warnInProduction(): void {
   if (warned || process.env.NODE_ENV !== "production") return;
   warned = true;
   process.emitWarning(
@@ -61,30 +75,47 @@ function warnInProduction(): void {
   );
 }
 
-const REDIS = /^(rediss?([+-](sentinel|cluster))?|(redis\+)?unix)$/;
+/** The stores that a URL can name. */
+export type StoreKind = "sqlite" | "redis" | "postgres" | "firestore";
 
-const POSTGRES = /^postgres(ql)?$/;
+const SCHEMES: readonly (readonly [StoreKind, RegExp])[] = [
+  ["sqlite", /^sqlite$/],
+  ["redis", /^(rediss?([+-](sentinel|cluster))?|(redis\+)?unix)$/],
+  ["postgres", /^postgres(ql)?$/],
+  ["firestore", /^firestore$/],
+];
+
+/**
+ * Which store a URL names.
+ *
+ * @param name - the name for the URL in errors, which do not show the URL itself
+ * @throws LockError `InvalidArgument`
+ */
+export function storeOfUrl(url: string, name: string): StoreKind {
+  // Somebody meant to name a store. Falling back to a local file would not exclude other machines.
+  if (url.trim() === "") throw invalid(`${name} is set but empty: give it a URL, or unset it`);
+  // Only the scheme may appear in errors: the rest may contain a password.
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase() ?? "";
+  const store = SCHEMES.find(([, pattern]) => pattern.test(scheme))?.[0];
+  if (store === undefined) {
+    throw invalid(
+      `${name} must start with sqlite:, redis:, rediss:, redis+sentinel:, redis+cluster:, unix:, postgres:, postgresql: or firestore:`,
+    );
+  }
+  return store;
+}
 
 function createFromUrl(url: string): Backend {
-  if (url.trim() === "") {
-    // Somebody meant to set the variable. Falling back to a local file would not exclude other machines.
-    throw invalid("SYNCGUARD_URL is set but empty: give it a URL, or unset it");
+  switch (storeOfUrl(url, "SYNCGUARD_URL")) {
+    case "sqlite":
+      return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
+    case "redis":
+      return createOnServer(createRedisBackend, url);
+    case "postgres":
+      return createOnServer((at) => createPostgresBackendOfUrl(at), url);
+    case "firestore":
+      return createOnServer((at) => createFirestoreBackend(connectionOfUrl(at)), url);
   }
-  // Only the scheme may appear in errors: the rest may contain a password.
-  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
-  if (scheme === "sqlite") {
-    return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
-  }
-  if (scheme !== undefined && REDIS.test(scheme)) return createOnServer(createRedisBackend, url);
-  if (scheme !== undefined && POSTGRES.test(scheme)) {
-    return createOnServer(createPostgresBackendOfUrl, url);
-  }
-  if (scheme === "firestore") {
-    return createOnServer((at) => createFirestoreBackend(connectionOfUrl(at)), url);
-  }
-  throw invalid(
-    "SYNCGUARD_URL must start with sqlite:, redis:, rediss:, redis+sentinel:, redis+cluster:, unix:, postgres:, postgresql: or firestore:",
-  );
 }
 
 function createOnServer(create: (url: string) => Backend, url: string): Backend {
@@ -96,6 +127,11 @@ function createOnServer(create: (url: string) => Backend, url: string): Backend 
 }
 
 function createEmbedded(): Backend {
+  return createSqliteBackend(embeddedPath());
+}
+
+/** The file of the default backend; its folder is made if it is missing. */
+export function embeddedPath(): string {
   let folder: string;
   try {
     folder = stateFolder(process.env, process.platform, homedir());
@@ -107,7 +143,7 @@ function createEmbedded(): Backend {
       { cause: error },
     );
   }
-  return createSqliteBackend(join(folder, "locks.db"));
+  return join(folder, "locks.db");
 }
 
 /** The folder in which a platform keeps the state of a user's programs. */

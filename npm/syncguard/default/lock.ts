@@ -18,6 +18,22 @@ import { getDefaultBackend } from "./backend.js";
  * @param config - which lock, and how to wait
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; or the
  *   backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const backend = createRedisBackend("redis://localhost:6379");
+ * const total = await lock(
+ *   backend,
+ *   async ({ fence, signal }) => {
+ *     signal.throwIfAborted(); // between two steps: the lock may be lost
+ *     console.log("working under fence", fence);
+ *     return 42;
+ *   },
+ *   { key: "report:nightly", ttlMs: 30_000, acquisition: { timeoutMs: 10_000 } },
+ * );
+ * ```
  */
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -25,14 +41,23 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
 ): Promise<T>;
 /**
- * The same on the default backend: the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else
- * an SQLite database in the user's state folder.
+ * Waits for the lock on the default backend, runs `fn` while it is held, and frees it whatever `fn` did. The default backend is
+ * the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else an SQLite database in the user's
+ * state folder.
  *
  * Only processes of the same user on the same machine use that database, so its locks exclude neither other users nor
  * other machines. For those, use a backend on a server.
  *
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
+ *   `InvalidArgument` also for a `SYNCGUARD_URL` that names no store; or the backend's error
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(() => console.log("writing"), { key: "report:nightly" });
+ * ```
  */
 export function lock<T>(
   fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T,

@@ -37,7 +37,7 @@ export type FirestoreWarning = {
 };
 
 export function createFirestoreConnection(settings: FirestoreSettings): FirestoreConnection {
-  return callAddon(() => new addon.FirestoreConnection(settings));
+  return callAddon(() => new (addon().FirestoreConnection)(settings));
 }
 
 /** `warn` is called for documents that no correct client writes. */
@@ -48,7 +48,7 @@ export function openFirestore(
 ): Store {
   return withClient(warn, (client) =>
     openStore((completions) =>
-      addon.NativeBackend.firestore(completions, connection, locks, client),
+      addon().NativeBackend.firestore(completions, connection, locks, client),
     ),
   );
 }
@@ -59,6 +59,8 @@ export function openFirestoreOverClient(
   locks: FirestoreLockOptions,
 ): Store {
   return withClient(run, (client) =>
-    openStore((completions) => addon.NativeBackend.firestoreOverClient(completions, client, locks)),
+    openStore((completions) =>
+      addon().NativeBackend.firestoreOverClient(completions, client, locks),
+    ),
   );
 }

@@ -1,5 +1,5 @@
 import { checkDisposal } from "../lock/arguments.js";
-import { createBackend } from "../lock/backend.js";
+import { createBackend } from "../lock/native-backend.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import type {
   FirestoreConnection,
@@ -8,6 +8,7 @@ import type {
 } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
+import { tellWay } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import { nodeRoots } from "../options/node-trust.js";
 import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
@@ -46,6 +47,15 @@ const OPTIONS = Object.keys({
  *   - nothing: all settings are taken from the environment
  * @throws LockError `InvalidArgument` that names the setting. A missing project or wrong credentials are only reported by
  *   the first operation, because nothing connects before.
+ * @example
+ * ```ts
+ * import { Firestore } from "@google-cloud/firestore";
+ * import { createFirestoreBackend } from "syncguard/firestore";
+ *
+ * const byClient = createFirestoreBackend(new Firestore());
+ * const byOptions = createFirestoreBackend({ projectId: "my-project" }, { collection: "app-locks" });
+ * await using held = await byClient.lock("report:nightly", { ttlMs: 30_000 });
+ * ```
  */
 export function createFirestoreBackend(
   db: FirestoreClient | FirestoreConnectionOptions = {},
@@ -67,16 +77,22 @@ function connect(
       throw invalid('transport "client" needs a client with runTransaction() and collection()');
     }
     const settings = withNodeRoots(readConnection(db));
+    tellWay("Firestore", { by: "settings" });
     return connectNatively(createFirestoreConnection(settings), options);
   }
-  if (transport === "client") return drive(db, options);
+  if (transport === "client") {
+    tellWay("Firestore", { through: "client" });
+    return drive(db, options);
+  }
   const reading = readClient(db);
   if ("settings" in reading) {
+    tellWay("Firestore", { by: "client's settings" });
     return connectNatively(connectionOf(db, withNodeRoots(reading.settings)), options);
   }
   if (transport === "native") {
     throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
   }
+  tellWay("Firestore", { through: "client", obstacle: reading.obstacle });
   return drive(db, options);
 }
 

@@ -2,7 +2,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import type { FirestoreSettings } from "../native/exports.js";
-import { isGiven, isOwnMethod } from "../options/clients.js";
+import { isGiven, isOwnMethod, toNumber } from "../options/clients.js";
 import { nodeVerifies } from "../options/node-trust.js";
 import { credentialsJson } from "./connection.js";
 import type { FirestoreClient } from "./types.js";
@@ -75,7 +75,7 @@ function readSettings(given: Readonly<Record<string, unknown>>): Reading {
 
   const name = servicePath ?? apiEndpoint ?? PUBLIC_HOST;
   if (typeof name !== "string") return { obstacle: "the host" };
-  const host = isGiven(port) ? `${name}:${Number(port)}` : name;
+  const host = isGiven(port) ? `${name}:${toNumber(port)}` : name;
   // Without TLS, the client treats the server as an emulator and sends an administrator's token.
   if (ssl === false) settings.emulatorHost = host;
   // The native connection always verifies certificates.

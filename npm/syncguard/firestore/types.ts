@@ -4,14 +4,19 @@ import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js
 
 /** Firestore gives fencing tokens; the clock of the client decides. */
 export interface FirestoreCapabilities extends BackendCapabilities {
+  /** The store, for those who handle backends of several. */
   backend: "firestore";
+  /** Each acquisition comes with a fencing token. */
   supportsFencing: true;
+  /** The clock of the process that asks decides when a lock ends, so clocks must be synchronised. */
   timeAuthority: "client";
 }
 
 /** Your client: an instance of `Firestore` of `@google-cloud/firestore`, or any object with its methods. */
 export interface FirestoreClient {
+  /** Gives a reference to a collection. */
   collection: (...args: never[]) => unknown;
+  /** Runs a function in a transaction. */
   runTransaction: (...args: never[]) => unknown;
 }
 
@@ -33,7 +38,7 @@ export interface FirestoreConnectionOptions {
   keyFilename?: string | undefined;
   /** `host:port` of an emulator, which needs no credentials. Default: FIRESTORE_EMULATOR_HOST. */
   emulatorHost?: string | undefined;
-  /** A server other than Google's public one: `host` or `host:port`. */
+  /** The server: `host` or `host:port`. Default: Google's public one. */
   host?: string | undefined;
   /** Whether `host` speaks TLS. Default true. */
   ssl?: boolean | undefined;
@@ -62,18 +67,24 @@ export interface FirestoreBackendOptions extends CommonBackendOptions {
 
 /** The options, with the defaults filled in. */
 export interface FirestoreConfig {
+  /** The collection of locks. */
   collection: string;
+  /** The collection of fence counters. */
   fenceCollection: string;
+  /** Whether `isLocked()` deletes what expired more than two seconds ago. */
   cleanupInIsLocked: boolean;
 }
 
 /** A lock as Firestore keeps it. */
 export interface LockDocument {
+  /** The lock id: whoever knows it can release the lock. */
   lockId: string;
-  /** Milliseconds since the Unix epoch. */
+  /** When the lock ends, in milliseconds since the Unix epoch. */
   expiresAtMs: number;
-  /** Milliseconds since the Unix epoch. */
+  /** When the lock was granted, in milliseconds since the Unix epoch. */
   acquiredAtMs: number;
+  /** The user's key in Unicode NFC. */
   key: string;
+  /** The fencing token: 15 decimal digits. */
   fence: string;
 }

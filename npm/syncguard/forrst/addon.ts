@@ -12,6 +12,6 @@ export type ForrstOptions = Omit<exported.ForrstOptions, "waiting"> & {
 };
 
 /** The same, with more precise types than Rust's. */
-export const addon = native as unknown as Omit<Native, "ForrstOptions"> & {
+export const addon = native() as unknown as Omit<Native, "ForrstOptions"> & {
   ForrstOptions: new (...args: ConstructorParameters<Native["ForrstOptions"]>) => ForrstOptions;
 };

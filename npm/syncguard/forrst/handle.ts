@@ -2,6 +2,7 @@
 
 import { acquireUntilHeld } from "../lock/waiting.js";
 import { termOf } from "../lock/keeping.js";
+import { knownOf } from "../lock/known.js";
 import { lockHandleMembers } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/release.js";
 import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
@@ -61,7 +62,12 @@ export function createHandle<C extends BackendCapabilities>(
         return false;
       }
     };
-    const members = lockHandleMembers(backend, held, key, termOf(held, key));
+    const members = lockHandleMembers(
+      backend,
+      held,
+      key,
+      termOf(held, key, knownOf(backend).clock),
+    );
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {

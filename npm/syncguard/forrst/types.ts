@@ -6,22 +6,25 @@ import type { BackendCapabilities, LockHandleMembers, OnReleaseError } from "../
 export interface ForrstExtension {
   /** Which extension. */
   readonly urn: string;
-  /** In requests. */
+  /** What the caller asks of the extension; in requests. */
   readonly options?: unknown;
-  /** In responses. */
+  /** What the extension answers; in responses. */
   readonly data?: unknown;
 }
 
 /** A request. It may have more members. */
 export interface ForrstRequest {
-  /** `{ name: "forrst", version: "0.1.0" }` */
+  /** Name and version of the protocol: `{ name: "forrst", version: "0.1.0" }`. Copied into the response. */
   readonly protocol?: unknown;
-  /** Copied into the response. */
+  /** The caller's name for the request. Copied into the response. */
   readonly id?: unknown;
   /** Which function, and with what. */
   readonly call: {
+    /** The name of the function; a lock without the scope `"global"` is one of this function. */
     readonly function: string;
+    /** The version of the function. */
     readonly version?: unknown;
+    /** What the function is called with. */
     readonly arguments?: unknown;
   };
   /** The extensions that the request uses. */
@@ -30,11 +33,11 @@ export interface ForrstRequest {
 
 /** An error in a response. */
 export interface ForrstError {
-  /** For programs. */
+  /** What went wrong, for programs, such as `LOCK_TIMEOUT`. */
   readonly code: string;
-  /** For people. */
+  /** What went wrong, for people. */
   readonly message: string;
-  /** What it is about. */
+  /** What the error is about, such as the field that is wrong. */
   readonly details?: unknown;
   /**
    * Whether the same request may succeed later. On errors of this package it is not enumerable: servers can read it, but
@@ -45,9 +48,9 @@ export interface ForrstError {
 
 /** A response. It may have more members. */
 export interface ForrstResponse {
-  /** As in the request. */
+  /** Name and version of the protocol, as in the request. */
   readonly protocol?: unknown;
-  /** As in the request. */
+  /** The caller's name for the request, as in the request. */
   readonly id?: unknown;
   /** What the function returned; `null` if it failed. */
   readonly result?: unknown;
@@ -87,7 +90,11 @@ export interface AtomicLockOptions {
   readonly onReleaseError?: OnReleaseError | undefined;
 }
 
-/** A system function of the extension. */
+/**
+ * A system function of the extension. Bad arguments and refusals become responses with `errors`.
+ *
+ * @throws LockError the store's error; `Aborted` if `options.signal` came first
+ */
 export type AtomicLockFunction = (
   request: ForrstRequest,
   options?: AtomicLockCallOptions,
@@ -116,7 +123,26 @@ export interface AtomicLock<C extends BackendCapabilities = BackendCapabilities>
    *
    * @param request - the request; it is not changed
    * @param next - the server's own handling; gets the same request, and the lock if the request asked for one
-   * @throws LockError the store's error; `Aborted` if `options.signal` ended the waiting
+   * @throws LockError the store's error; `Aborted` if `options.signal` ended the waiting; `InvalidArgument` for what is no
+   *   request or no response
+   * @example
+   * ```ts
+   * import { createAtomicLock } from "syncguard/forrst";
+   *
+   * const request = {
+   *   id: "1",
+   *   call: { function: "reports.write", arguments: {} },
+   *   extensions: [
+   *     {
+   *       urn: "urn:forrst:ext:atomicLock",
+   *       options: { key: "nightly", ttl: { value: 30, unit: "second" } },
+   *     },
+   *   ],
+   * };
+   * const response = await createAtomicLock(backend).handle(request, ({ id }, lock) => {
+   *   return { id, result: `written under fence ${lock?.fence}` };
+   * });
+   * ```
    */
   handle<Request extends ForrstRequest>(
     request: Request,

@@ -7,7 +7,7 @@
  */
 
 import { constants } from "../native/constants.js";
-import { core } from "../native/core.js";
+import { core } from "../native/provided.js";
 import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
 import type { BackendCapabilities, LockBackendLike, OnReleaseError } from "./types.js";

@@ -41,17 +41,3 @@ function read(options: AutoExtendOptions, name: keyof AutoExtendOptions): number
   if (ms === undefined || (typeof ms === "number" && ms > 0)) return ms;
   throw invalid(`autoExtend.${name} must be a positive number of milliseconds`);
 }
-
-// Which backends take the option in `acquire`: those of this package, and wrappers such as that of `withTelemetry()`.
-const extending = new WeakSet();
-
-/** Notes that a backend's `acquire` takes `autoExtend`. */
-export function markExtending<Backend extends object>(backend: Backend): Backend {
-  extending.add(backend);
-  return backend;
-}
-
-/** Whether a backend's `acquire` takes `autoExtend`. Others have to be extended from outside. */
-export function isExtending(backend: object): boolean {
-  return extending.has(backend);
-}

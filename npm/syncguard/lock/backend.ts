@@ -1,17 +1,20 @@
-/** The public interface of a backend, around a store that the addon has opened. */
+/** The public interface of a backend, around a store. */
 
 import { setImmediate } from "node:timers";
 import { addContext } from "../native/errors.js";
-import { settle } from "../native/operations.js";
+import { type Failure, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
+import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/warnings.js";
-import { attemptOf } from "./waiting.js";
+import { attemptOf } from "./attempt.js";
 import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
-import { markExtending, readAutoExtend } from "./auto-extend.js";
+import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
-import { allowDirect, type Direct } from "./direct.js";
+import { hearsOfLoss, isTimed, publisher, publishOperations } from "./channels.js";
+import { type Clock, systemClock } from "./clock.js";
+import { Grants } from "./grants.js";
 import {
   addHandle,
   type DisposalOptions,
@@ -20,16 +23,18 @@ import {
   rememberDisposal,
 } from "./handle.js";
 import { Handle } from "./held.js";
-import { endById, movedById } from "./holding.js";
-import { NativeKeeper } from "./keeping.js";
+import { endById, type Holding, type Ids, movedById } from "./holding.js";
+import { keep } from "./keeping.js";
+import { register } from "./known.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
 import { releaseInBackground } from "./release.js";
-import { waitAs } from "./turns.js";
+import { createReleaseAll } from "./release-all.js";
 import type {
   BackendCapabilities,
   HeldLock,
   KeyLookup,
+  LockBackend,
   OwnershipLookup,
   SyncGuardBackend,
 } from "./types.js";
@@ -40,14 +45,40 @@ const afterMicrotasks = setImmediate;
 
 const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner", "autoExtend"]);
 
+/** A store of locks, as far as every backend needs it. */
+export type LockStore = Omit<Store, "perform" | "setupSchema" | "list" | "facts">;
+
+/** Those who extend a lock from its grant on. */
+export interface LockKeeper {
+  /** What the store is to know. */
+  readonly settings: HoldSettings;
+  granted(ids: Ids): Holding;
+  stop(): void;
+}
+
+/** Runs an operation as the backend runs its own: with its checks before, with the key in errors, and `close()` waits. */
+export type Guarded = <T>(
+  key: string,
+  signal: AbortSignal | undefined,
+  operation: () => Promise<T | Failure>,
+) => Promise<T>;
+
+/** What differs between the addon's stores and others. */
+export type Means = {
+  readonly clock?: Clock;
+  /** Makes the keeper of a lock, if the store extends locks itself. */
+  readonly keeper?: (heartbeats: Heartbeats) => LockKeeper;
+};
+
 /**
  * Puts the public interface around a store. Asynchronous methods reject and never throw. Wrong arguments are found before
  * the first `await`, so the promise is already rejected when the caller gets it.
  */
-export function createBackend<C extends BackendCapabilities>(
-  store: Store,
+export function createBackendOn<C extends BackendCapabilities>(
+  store: LockStore,
   options: DisposalOptions,
-): SyncGuardBackend<C> {
+  { clock = systemClock, keeper: createKeeper }: Means,
+): { backend: SyncGuardBackend<C>; guarded: Guarded } {
   const disposal = readDisposal(options);
   const declared: BackendCapabilities & { backend: string } = store.capabilities;
   const capabilities: Readonly<C> = Object.freeze({ ...declared }) as never;
@@ -58,36 +89,27 @@ export function createBackend<C extends BackendCapabilities>(
   const checkOpen = (): void => {
     if (closing !== undefined) throw invalid("the backend is closed");
   };
-  /**
-   * How many releases and direct operations run, plus the acquisitions that can be cancelled, because a cancelled acquisition
-   * releases the lock that it may still be granted.
-   */
-  let running = 0;
-  let lastEnded: (() => void) | undefined;
-  const ended = (): void => {
-    running -= 1;
-    if (running === 0) lastEnded?.();
-  };
+  /** Of direct operations, too, those that run are counted here. */
+  const grants = new Grants(clock);
 
-  /** Waits until no cancelled acquisition can be granted a lock any more. Until then, releases are still allowed. */
+  /** Waits until no acquisition can be granted a lock any more. Until then, releases are still allowed. */
   async function finish(): Promise<void> {
-    await idle();
+    await grants.idle();
     // lock() checks its signals once more after an attempt, and then releases by itself. It does so in this turn of the
     // event loop, however many wrappers are in between.
     await new Promise<void>((resolve) => {
       afterMicrotasks(resolve);
     });
-    await idle();
+    await grants.idle();
     isClosed = true;
     await store.close();
   }
 
-  async function idle(): Promise<void> {
-    if (running === 0) return;
-    await new Promise<void>((resolve) => {
-      lastEnded = resolve;
-    });
-  }
+  /** Extends a lock that was checked; for its holder and for heartbeats. */
+  const extend: LockBackend["extend"] = async ({ lockId, ttlMs, signal }) => {
+    const outcome = settle(await store.extend(lockId, ttlMs, signal));
+    return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
+  };
 
   const backend: SyncGuardBackend<C> = {
     capabilities,
@@ -95,7 +117,7 @@ export function createBackend<C extends BackendCapabilities>(
     acquire: async (opts) => {
       const { key, ttlMs } = given(opts);
       let isCounted = false;
-      let keeper: NativeKeeper | undefined;
+      let keeper: LockKeeper | undefined;
       try {
         checkKey(key);
         checkTtl(ttlMs);
@@ -103,14 +125,13 @@ export function createBackend<C extends BackendCapabilities>(
         const heartbeats = readAutoExtend(opts.autoExtend, ttlMs);
         const signal = startingSignal(opts);
         checkOpen();
+        grants.check();
         warnOfUnknown(opts, ACQUIRE_OPTIONS);
-        if (signal !== undefined) {
-          running += 1;
-          isCounted = true;
-        }
+        grants.start();
+        isCounted = true;
         const one = attemptOf(opts);
-        const startedMs = performance.now();
-        if (heartbeats !== undefined) keeper = new NativeKeeper(heartbeats);
+        const startedMs = clock.elapsed();
+        if (heartbeats !== undefined) keeper = createKeeper?.(heartbeats);
         const hold = keeper?.settings;
         const grant = settle(
           await store.acquire(key, ttlMs, owner, one?.limitMs, signal, one?.behind, hold),
@@ -127,20 +148,36 @@ export function createBackend<C extends BackendCapabilities>(
           checkAborted(signal);
         }
         if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
-        const handle = new Handle(key, startedMs + ttlMs);
+        const handle = new Handle(key, startedMs + ttlMs, clock);
         handle.ok = true;
         handle.lockId = lockId;
         handle.expiresAtMs = expiresAtMs;
         handle.fence = fence;
         const held = addHandle(handle, backend, lockId, key, disposal) as unknown as HeldLock<C>;
         rememberDisposal(held, disposal);
+        if (isTimed()) Handle.time(handle);
+        if (hearsOfLoss()) {
+          Handle.onLost(handle, () => {
+            publish({ type: "lost", result: "fail", key, lockId, ...Handle.report(handle) });
+          });
+        }
         if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));
+        else if (heartbeats !== undefined) {
+          keep(clock, { extend }, held, key, ttlMs, startedMs, heartbeats);
+        }
+        grants.add(handle);
+        if (grants.phase !== "granting") {
+          // While releaseAll() runs, it releases this lock, too.
+          if (grants.phase === "over")
+            releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+          grants.check();
+        }
         return held;
       } catch (error) {
         keeper?.stop();
         throw addContext(error, key);
       } finally {
-        if (isCounted) ended();
+        if (isCounted) grants.end();
       }
     },
 
@@ -155,12 +192,16 @@ export function createBackend<C extends BackendCapabilities>(
           );
         }
         endById(lockId);
-        running += 1;
+        grants.start();
+        const handle = grants.take(lockId);
         try {
           const outcome = settle(await store.release(lockId, signal));
           return outcome === true ? { ok: true } : failure(outcome);
+        } catch (error) {
+          if (handle !== undefined) grants.add(handle);
+          throw error;
         } finally {
-          ended();
+          grants.end();
         }
       } catch (error) {
         throw addContext(error, undefined, lockId);
@@ -174,11 +215,12 @@ export function createBackend<C extends BackendCapabilities>(
         checkTtl(ttlMs);
         const signal = startingSignal(opts);
         checkOpen();
-        const startedMs = performance.now();
-        const outcome = settle(await store.extend(lockId, ttlMs, signal));
-        const isHeld = typeof outcome === "number";
-        movedById(lockId, isHeld ? startedMs + ttlMs : undefined);
-        return isHeld ? { ok: true, expiresAtMs: outcome } : failure(outcome);
+        const startedMs = clock.elapsed();
+        const result = await extend({ lockId, ttlMs, signal });
+        const endMs = result.ok ? startedMs + ttlMs : undefined;
+        movedById(lockId, endMs);
+        if (endMs !== undefined) grants.extended(lockId, endMs);
+        return result;
       } catch (error) {
         throw addContext(error, undefined, lockId);
       }
@@ -235,19 +277,23 @@ export function createBackend<C extends BackendCapabilities>(
     },
 
     lock: createLockMethod(() => backend),
+    releaseAll: createReleaseAll(() => backend),
     close,
     [Symbol.asyncDispose]: close,
   };
 
-  const direct: Direct = async (key, signal, operation) => {
+  const publish = publisher(declared.backend);
+  publishOperations(backend, publish, clock);
+
+  const guarded: Guarded = async (key, signal, operation) => {
     try {
       checkAborted(signal);
       checkOpen();
-      running += 1;
+      grants.start();
       try {
-        return settle(await operation(store));
+        return settle(await operation());
       } finally {
-        ended();
+        grants.end();
       }
     } catch (error) {
       throw addContext(error, key);
@@ -256,8 +302,20 @@ export function createBackend<C extends BackendCapabilities>(
   const watch = (key: string, onFreed: () => void) => store.watch(key, onFreed);
   // On SQLite, others look each millisecond or so whether something was freed.
   const othersLagMs = declared.backend === "sqlite" ? 3 : 0;
-  waitAs(backend, { checksKeys: true, othersLagMs, watch, queues: new Map() });
-  return markExtending(allowDirect(backend, direct));
+  register(backend, {
+    clock,
+    checksKeys: true,
+    extends: true,
+    get reports() {
+      return isTimed();
+    },
+    othersLagMs,
+    watch,
+    queues: new Map(),
+    waited: publish,
+    grants,
+  });
+  return { backend, guarded };
 }
 
 /** The signal of an operation that is about to start, if there is one. */

@@ -48,7 +48,17 @@ export interface BackendConfig {
   ttlMs?: number | undefined;
 }
 
-/** The options, with the defaults of `lock()` filled in and the signal unchanged. */
+/**
+ * The options, with the defaults of `lock()` filled in and the signal unchanged.
+ *
+ * @example
+ * ```ts
+ * import { mergeAcquisitionConfig } from "syncguard/common";
+ *
+ * const policy = mergeAcquisitionConfig({ timeoutMs: 60_000 });
+ * console.log(policy.timeoutMs, policy.maxRetries); // 60000 10
+ * ```
+ */
 export function mergeAcquisitionConfig(options?: AcquisitionOptions): AcquisitionPolicy {
   return {
     maxRetries: options?.maxRetries ?? LOCK_DEFAULTS.maxRetries,
@@ -60,7 +70,19 @@ export function mergeAcquisitionConfig(options?: AcquisitionOptions): Acquisitio
   };
 }
 
-/** The options, with the defaults of backends filled in. */
-export function mergeBackendConfig(config?: BackendConfig): { ttlMs: number } {
+/**
+ * The options, with the defaults of backends filled in.
+ *
+ * @example
+ * ```ts
+ * import { mergeBackendConfig } from "syncguard/common";
+ *
+ * console.log(mergeBackendConfig().ttlMs); // 30000
+ * ```
+ */
+export function mergeBackendConfig(config?: BackendConfig): {
+  /** Milliseconds after which a lock ends by itself. */
+  ttlMs: number;
+} {
   return { ttlMs: config?.ttlMs ?? BACKEND_DEFAULTS.ttlMs };
 }

@@ -12,8 +12,11 @@ const RAW_DATA: unique symbol = Symbol.for("syncguard.rawData") as never;
 
 /** The raw identifiers, which lookups hide. */
 export type RawIdentifiers = {
+  /** The key. */
   key: string;
+  /** The lock id: whoever knows it can release the lock. */
   lockId: string;
+  /** The label given by the `owner` option, if any. */
   owner?: string;
   /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
   readAtMs?: number;
@@ -21,17 +24,36 @@ export type RawIdentifiers = {
 
 /** A lock as a store keeps it. */
 export type RawLockData = {
+  /** The key. */
   key: string;
+  /** The lock id: whoever knows it can release the lock. */
   lockId: string;
+  /** When the lock ends, in milliseconds since the Unix epoch. */
   expiresAtMs: number;
+  /** When the lock was granted, in milliseconds since the Unix epoch. */
   acquiredAtMs: number;
+  /** The fencing token, if the store has them. */
   fence?: Fence | undefined;
 };
 
 /** Options of the lookups. */
-export type LookupOptions = { signal?: AbortSignal | undefined };
+export type LookupOptions = {
+  /** Cancels the lookup, which is then rejected with `Aborted`. */
+  signal?: AbortSignal | undefined;
+};
 
-/** The lock on `key`, or `null`. Shows hashes, not identifiers. */
+/**
+ * The lock on `key`, or `null`. Shows hashes, not identifiers.
+ *
+ * @throws LockError `InvalidArgument` for what is no key; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getByKey } from "syncguard";
+ *
+ * const info = await getByKey(backend, "report:nightly");
+ * if (info !== null) console.log("held until", new Date(info.expiresAtMs), "under fence", info.fence);
+ * ```
+ */
 export async function getByKey<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   key: string,
@@ -40,7 +62,18 @@ export async function getByKey<C extends BackendCapabilities>(
   return await backend.lookup({ key, signal: opts?.signal });
 }
 
-/** The lock with that lock id, or `null`. Shows hashes, not identifiers. */
+/**
+ * The lock with that lock id, or `null`. Shows hashes, not identifiers.
+ *
+ * @throws LockError `InvalidArgument` for what is no lock id; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getById } from "syncguard";
+ *
+ * const info = await getById(backend, held.lockId);
+ * console.log(info === null ? "gone" : `held until ${new Date(info.expiresAtMs).toISOString()}`);
+ * ```
+ */
 export async function getById<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   lockId: string,
@@ -49,7 +82,18 @@ export async function getById<C extends BackendCapabilities>(
   return await backend.lookup({ lockId, signal: opts?.signal });
 }
 
-/** The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only. */
+/**
+ * The lock on `key` with its raw identifiers, or `null`. Sensitive: for debugging only.
+ *
+ * @throws LockError `InvalidArgument` for what is no key; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getByKeyRaw } from "syncguard";
+ *
+ * const info = await getByKeyRaw(backend, "report:nightly");
+ * console.log("held by", info?.owner ?? "nobody who gave a label");
+ * ```
+ */
 export async function getByKeyRaw<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   key: string,
@@ -59,7 +103,18 @@ export async function getByKeyRaw<C extends BackendCapabilities>(
   return info && withRawData(info, key, "[backend does not provide raw lockId]");
 }
 
-/** The lock with that lock id and its raw identifiers, or `null`. Sensitive: for debugging only. */
+/**
+ * The lock with that lock id and its raw identifiers, or `null`. Sensitive: for debugging only.
+ *
+ * @throws LockError `InvalidArgument` for what is no lock id; `Aborted` if the signal came first; or the store's error
+ * @example
+ * ```ts
+ * import { getByIdRaw } from "syncguard";
+ *
+ * const info = await getByIdRaw(backend, held.lockId);
+ * console.log(info?.key);
+ * ```
+ */
 export async function getByIdRaw<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   lockId: string,
@@ -74,6 +129,14 @@ export async function getByIdRaw<C extends BackendCapabilities>(
  *
  * For diagnostics only: by the time you act on the answer, it may be out of date. `release` and `extend` check the
  * ownership themselves.
+ *
+ * @throws LockError `InvalidArgument` for what is no lock id, or the store's error
+ * @example
+ * ```ts
+ * import { owns } from "syncguard";
+ *
+ * if (!(await owns(backend, held.lockId))) console.warn("the lock has ended");
+ * ```
  */
 export async function owns<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -82,7 +145,20 @@ export async function owns<C extends BackendCapabilities>(
   return Boolean(await backend.lookup({ lockId }));
 }
 
-/** The part of a lock that a lookup may show: hashes in place of identifiers, and the fence if the backend has fences. */
+/**
+ * The part of a lock that a lookup may show: hashes in place of identifiers, and the fence if the backend has fences.
+ *
+ * @param rawData - the lock as the store keeps it
+ * @param capabilities - those of the backend, which say whether there is a fence
+ * @example
+ * ```ts
+ * import { generateLockId, sanitizeLockInfo } from "syncguard";
+ *
+ * const row = { key: "report:nightly", lockId: generateLockId(), acquiredAtMs: 0, expiresAtMs: 30_000 };
+ * const info = sanitizeLockInfo(row, { supportsFencing: false, timeAuthority: "server" });
+ * console.log(info.keyHash, info.expiresAtMs);
+ * ```
+ */
 export function sanitizeLockInfo<C extends BackendCapabilities>(
   rawData: RawLockData,
   capabilities: Readonly<C>,
@@ -97,7 +173,21 @@ export function sanitizeLockInfo<C extends BackendCapabilities>(
   return info as LockInfo<C>;
 }
 
-/** Attaches the raw identifiers to `info`, visible only to `getByKeyRaw` and `getByIdRaw`. */
+/**
+ * Attaches the raw identifiers to `info`, visible only to `getByKeyRaw` and `getByIdRaw`.
+ *
+ * @returns `info` itself
+ * @example
+ * ```ts
+ * import { attachRawData, type RawLockData, sanitizeLockInfo } from "syncguard/common";
+ *
+ * // What the lookup of a backend of your own gives for a row of its store:
+ * function shown(row: RawLockData) {
+ *   const info = sanitizeLockInfo(row, { supportsFencing: true, timeAuthority: "server" });
+ *   return attachRawData(info, { key: row.key, lockId: row.lockId });
+ * }
+ * ```
+ */
 export function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info {
   return Object.defineProperty(info, RAW_DATA, { value: raw, configurable: true });
 }

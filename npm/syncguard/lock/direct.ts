@@ -1,6 +1,6 @@
 /** Runs several operations of a backend as one call of the addon, if nobody can notice the difference. */
 
-import type { Failure } from "../native/operations.js";
+import type { Failure } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
 import type { LockBackend } from "./types.js";
 

@@ -3,8 +3,11 @@
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import { checkDisposal } from "./arguments.js";
+import { type Clock, systemClock } from "./clock.js";
 import { Handle } from "./held.js";
-import { isObserved, releaseArguments } from "./observed.js";
+import { type Term, terms } from "./keeping.js";
+import { ifKnown } from "./known.js";
+import { releaseArguments } from "./observed.js";
 import { callRelease, releaseInBackground, reportReleaseError } from "./release.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
 import { releasing as tellWaiters } from "./turns.js";
@@ -23,6 +26,7 @@ import type {
 
 /** The part of a backend that handles need. */
 type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
+  /** What the backend can do. */
   readonly capabilities?: Readonly<C>;
 };
 
@@ -61,16 +65,26 @@ export function noLock(): { ok: false; reason: "locked" } & DisposableLockHandle
 }
 
 /**
- * The handle of a granted lock: the members of `result`, and the methods `release`, `extend` and disposal. For a result
- * without a lock, the methods do nothing.
+ * The handle of a granted lock: the members of `result`, and the methods `release`, `extend` and disposal.
  *
  * @param backend - where the lock is held; only its `release` and `extend` are used
  * @param result - what its `acquire` returned
  * @param key - the lock's key, for `onReleaseError`
- * @param onReleaseError - called when a release fails during disposal; the default logs to the console, unless `NODE_ENV`
- *   is `production` and `SYNCGUARD_DEBUG` is not `true`
+ * @param onReleaseError - called when a release fails during disposal
  * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it;
  *   `onReleaseError` is called when the release is rejected, then or later, and not at all if it never ends
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { createDisposableHandle, type LockBackendLike } from "syncguard/common";
+ *
+ * async function work(mine: LockBackendLike): Promise<void> {
+ *   const result = await mine.acquire({ key: "report:nightly", ttlMs: 30_000 });
+ *   if (!result.ok) return;
+ *   await using handle = createDisposableHandle(mine, result, "report:nightly");
+ *   console.log("held until", new Date(handle.expiresAtMs));
+ * }
+ * ```
  */
 export function createDisposableHandle<C extends BackendCapabilities>(
   backend: Mutations<C>,
@@ -79,7 +93,21 @@ export function createDisposableHandle<C extends BackendCapabilities>(
   onReleaseError?: OnReleaseError,
   disposeTimeoutMs?: number,
 ): AsyncLock<C>;
-/** The same for a result that may have no lock. */
+/**
+ * The result of an acquisition with the methods of a handle. Without a lock, the methods do nothing.
+ *
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { createDisposableHandle, type LockBackendLike } from "syncguard/common";
+ *
+ * async function attempt(mine: LockBackendLike): Promise<boolean> {
+ *   const result = await mine.acquire({ key: "report:nightly", ttlMs: 30_000 });
+ *   await using handle = createDisposableHandle(mine, result, "report:nightly");
+ *   return handle.ok;
+ * }
+ * ```
+ */
 export function createDisposableHandle<C extends BackendCapabilities>(
   backend: Mutations<C>,
   result: AcquireResult<C>,
@@ -96,7 +124,9 @@ export function createDisposableHandle<C extends BackendCapabilities>(
 ): DecoratedAcquireResult<C> {
   const options = readDisposal({ onReleaseError, disposeTimeoutMs });
   if (!result.ok) return { ...result, ...NO_LOCK };
-  const handle = Handle.over(result, key, isObserved(backend));
+  const known = ifKnown(backend);
+  const handle = Handle.over(result, key, known?.clock ?? systemClock, known?.reports === true);
+  known?.grants?.replace(handle);
   const held = addHandle(handle, backend, result.lockId, key, options) as unknown as AsyncLock<C>;
   rememberDisposal(held, options);
   return held;
@@ -130,7 +160,7 @@ export function addHandle(
     tellWaiters(backend, key, lockId, true);
     return result;
   };
-  held.extend = extendMethod(held, backend, lockId, (endMs) => Handle.moved(held, endMs));
+  held.extend = extendMethod(held, backend, lockId, held);
   held[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
       Handle.end(held);
@@ -147,25 +177,34 @@ export function addHandle(
 /**
  * The `extend` method of a handle, which also updates its `expiresAtMs`.
  *
- * @param moved - told when the lock ends then, of `performance.now()`; `undefined` if it is gone
+ * @param term - told when the lock ends then
  */
 export function extendMethod(
   handle: { expiresAtMs: number },
   backend: Pick<LockBackend, "extend">,
   lockId: string,
-  moved: (endMs: number | undefined) => void,
+  term: Term,
 ): DisposableLockHandle["extend"] {
+  const clock = clockOf(backend);
   return async (ttlMs, signal) => {
-    const startedMs = performance.now();
-    const result = await backend.extend({ lockId, ttlMs, signal });
-    if (result?.ok) {
-      handle.expiresAtMs = result.expiresAtMs;
-      moved(startedMs + ttlMs);
-    } else {
-      moved(undefined);
+    const endMs = clock.elapsed() + ttlMs;
+    // The store may carry it out from now on, also if nobody hears of it.
+    const undo = signal?.aborted === true ? undefined : terms.endsBy(term, endMs);
+    let result;
+    try {
+      result = await backend.extend({ lockId, ttlMs, signal });
+    } catch (error) {
+      if (error instanceof LockError && error.code === "InvalidArgument") undo?.();
+      throw error;
     }
+    if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
+    terms.moved(term, result?.ok ? endMs : undefined);
     return result;
   };
+}
+
+function clockOf(backend: object): Clock {
+  return ifKnown(backend)?.clock ?? systemClock;
 }
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
@@ -174,6 +213,24 @@ type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
  * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
  *
  * Backends return this from `acquire`.
+ *
+ * @param backend - where the lock is held; only its `release` and `extend` are used
+ * @param result - what the store has answered
+ * @param key - the lock's key, for `onReleaseError`
+ * @param onReleaseError - called when a release fails during disposal
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { decorateAcquireResult, type LockBackend, type LockBackendLike } from "syncguard";
+ *
+ * function disposable(mine: LockBackendLike): LockBackend {
+ *   return {
+ *     ...mine,
+ *     acquire: async (opts) => decorateAcquireResult(mine, await mine.acquire(opts), opts.key),
+ *   };
+ * }
+ * ```
  */
 export function decorateAcquireResult<C extends BackendCapabilities>(
   backend: Mutations<C>,
@@ -198,11 +255,22 @@ export function isDecorated<C extends BackendCapabilities>(
  * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is returned as
  * it is, because there is nothing to dispose of.
  *
- * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released
+ * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released; or the error of
+ *   its `acquire`
+ * @example
+ * ```ts
+ * import { acquireHandle } from "syncguard";
+ *
+ * await using attempt = await acquireHandle(backend, { key: "report:nightly", ttlMs: 30_000 });
+ * if (attempt.ok) console.log("working under fence", attempt.fence);
+ * ```
  */
 export async function acquireHandle<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
-  opts: KeyOp & { ttlMs: number },
+  opts: KeyOp & {
+    /** Milliseconds after which the lock ends by itself. */
+    ttlMs: number;
+  },
 ): Promise<DecoratedAcquireResult<C>> {
   const result = await backend.acquire(opts);
   if (isDecorated(result)) return result;
@@ -242,14 +310,18 @@ async function dispose(
     }
   };
   if (disposeTimeoutMs === undefined) await release();
-  else await endWithin(disposeTimeoutMs, release);
+  else await endWithin(clockOf(backend), disposeTimeoutMs, release);
 }
 
 /** Calls `run`, which never rejects. After `timeoutMs`, aborts its signal and stops waiting. */
-function endWithin(timeoutMs: number, run: (signal: AbortSignal) => Promise<void>): Promise<void> {
+function endWithin(
+  clock: Clock,
+  timeoutMs: number,
+  run: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
   return new Promise((resolve) => {
     const controller = new AbortController();
-    const timer = setTimeout(
+    const timer = clock.setTimeout(
       () => {
         controller.abort();
         resolve();
@@ -257,7 +329,7 @@ function endWithin(timeoutMs: number, run: (signal: AbortSignal) => Promise<void
       Math.min(timeoutMs, LONGEST_TIMER_MS),
     );
     void run(controller.signal).then(() => {
-      clearTimeout(timer);
+      clock.clearTimeout(timer);
       resolve();
     });
   });

@@ -1,6 +1,7 @@
 /** Heartbeats for backends that do not send them by themselves, on JavaScript's timers. The core does the same for its own. */
 
 import type { Heartbeats } from "./auto-extend.js";
+import type { Clock } from "./clock.js";
 import { GONE, type Holding } from "./holding.js";
 import { callAt } from "./timers.js";
 import type { LockBackend } from "./types.js";
@@ -15,9 +16,10 @@ const SHORTEST_PAUSE_MS = 10;
  *
  * There is no limit for a hanging event loop: while it hangs, these timers do not run either.
  *
- * @param startedMs - when its acquisition was started, of `performance.now()`
+ * @param startedMs - when its acquisition was started, by `clock.elapsed()`
  */
 export function startHeartbeats(
+  clock: Clock,
   backend: Pick<LockBackend, "extend">,
   holding: Holding,
   ttlMs: number,
@@ -54,13 +56,14 @@ export function startHeartbeats(
   /** Sets both timers for a lock that ends at `endMs`. */
   const arm = (): void => {
     stopEnd();
-    stopEnd = callAt(endMs, lose);
+    stopEnd = callAt(clock, endMs, lose);
     stopBeat();
-    if (running === undefined && !isFinal()) stopBeat = callAt(endMs - (ttlMs - everyMs), send);
+    if (running === undefined && !isFinal())
+      stopBeat = callAt(clock, endMs - (ttlMs - everyMs), send);
   };
 
   const send = (): void => {
-    const sentMs = performance.now();
+    const sentMs = clock.elapsed();
     // This timer may run before that of the end when the process was stopped meanwhile.
     if (sentMs >= endMs) {
       lose();
@@ -91,8 +94,8 @@ export function startHeartbeats(
       if (isOver) return;
       running = undefined;
       failure = error;
-      const pauseMs = ((endMs - performance.now()) / RETRIES) * (0.75 + Math.random() / 2);
-      stopBeat = callAt(performance.now() + Math.max(pauseMs, SHORTEST_PAUSE_MS), send);
+      const pauseMs = ((endMs - clock.elapsed()) / RETRIES) * (0.75 + Math.random() / 2);
+      stopBeat = callAt(clock, clock.elapsed() + Math.max(pauseMs, SHORTEST_PAUSE_MS), send);
     }
   };
 

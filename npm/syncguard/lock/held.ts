@@ -1,6 +1,7 @@
 /** What a handle knows of its lock beside its members. */
 
 import type { LockError } from "../native/errors.js";
+import type { Clock } from "./clock.js";
 import { Holding } from "./holding.js";
 
 /** How a lock was held, when it is released by its handle. */
@@ -21,15 +22,17 @@ export class Handle {
   declare expiresAtMs: number;
   declare fence?: string;
   readonly #key: string;
+  readonly #clock: Clock;
   #endMs: number;
   #holding: Holding | undefined;
   #isOver = false;
   #grantedMs: number | undefined;
   #onLost: ((error: LockError) => void) | undefined;
 
-  /** @param endMs - when the lock ends unless it is extended, of `performance.now()` */
-  constructor(key: string, endMs: number) {
+  /** @param endMs - when the lock ends unless it is extended, of `clock.elapsed()` */
+  constructor(key: string, endMs: number, clock: Clock) {
     this.#key = key;
+    this.#clock = clock;
     this.#endMs = endMs;
   }
 
@@ -43,15 +46,15 @@ export class Handle {
    *
    * @param isTimed - whether somebody wants to know for how long the lock is held
    */
-  static over(result: Granted, key: string, isTimed: boolean): Handle {
+  static over(result: Granted, key: string, clock: Clock, isTimed: boolean): Handle {
     const known = Handle.is(result) ? result : undefined;
-    const endMs = known === undefined ? endOf(result.expiresAtMs) : known.#endMs;
+    const endMs = known === undefined ? endOf(result.expiresAtMs, clock) : known.#endMs;
     // Only the members: methods of these names may be bound to another backend.
-    const handle = Object.assign(new Handle(key, endMs), result);
+    const handle = Object.assign(new Handle(key, endMs, clock), result);
     const holding = known === undefined ? undefined : known.#holding;
     if (holding !== undefined) Handle.keep(handle, holding);
     if (known !== undefined) handle.#onLost = known.#onLost;
-    if (isTimed) handle.#grantedMs = performance.now();
+    if (isTimed) handle.#grantedMs = clock.elapsed();
     return handle;
   }
 
@@ -71,10 +74,23 @@ export class Handle {
     handle.#holding?.follow(other);
   }
 
-  /** Calls `callback` when the lock is lost, if anybody notices that: see {@link Holding}. */
+  /** Notes that somebody wants to know for how long the lock is held. */
+  static time(handle: Handle): void {
+    handle.#grantedMs = handle.#clock.elapsed();
+  }
+
+  /** Calls `callback`, too, when the lock is lost, if anybody notices that: see {@link Holding}. */
   static onLost(handle: Handle, callback: (error: LockError) => void): void {
-    handle.#onLost = callback;
-    handle.#holding?.onLost(callback);
+    const before = handle.#onLost;
+    const all =
+      before === undefined
+        ? callback
+        : (error: LockError) => {
+            before(error);
+            callback(error);
+          };
+    handle.#onLost = all;
+    handle.#holding?.onLost(all);
   }
 
   /** The holder has extended the lock until `endMs`; `undefined` if it turned out to be gone. */
@@ -83,16 +99,45 @@ export class Handle {
     else handle.#endMs = endMs;
   }
 
+  /** The same for a handle that may not have been used for it. */
+  static extended(handle: Handle, endMs: number): void {
+    handle.#endMs = endMs;
+  }
+
+  /** The holder asks to have the lock extended until `endMs`: see {@link Holding.endsBy}. */
+  static endsBy(handle: Handle, endMs: number): () => void {
+    if (handle.#holding !== undefined) return handle.#holding.endsBy(endMs);
+    const beforeMs = handle.#endMs;
+    if (!(endMs < beforeMs)) return () => undefined;
+    handle.#endMs = endMs;
+    return () => Handle.moved(handle, beforeMs);
+  }
+
   /** The lock is about to be released. */
   static end(handle: Handle): void {
     handle.#isOver = true;
     handle.#holding?.end();
   }
 
+  /** The lock is lost, although nobody may have asked for the signal yet. */
+  static lose(handle: Handle, message: string): void {
+    Handle.holding(handle).lose(message);
+  }
+
+  /** Whether the time of the lock is over at a time of its clock: its release may have failed. */
+  static isOver(handle: Handle, nowMs: number): boolean {
+    const endMs = handle.#holding === undefined ? handle.#endMs : handle.#holding.ends();
+    return (endMs ?? endOf(handle.expiresAtMs, handle.#clock)) <= nowMs;
+  }
+
+  static key(handle: Handle): string {
+    return handle.#key;
+  }
+
   /** What telemetry reports when the lock is released, or lost. */
   static report(handle: object): HeldReport | undefined {
     if (!Handle.is(handle) || handle.#grantedMs === undefined) return undefined;
-    const report: HeldReport = { heldMs: performance.now() - handle.#grantedMs };
+    const report: HeldReport = { heldMs: handle.#clock.elapsed() - handle.#grantedMs };
     const holding = handle.#holding;
     if (holding?.extends !== undefined) report.extends = holding.extends;
     if (holding?.loss !== undefined) report.lost = true;
@@ -102,7 +147,8 @@ export class Handle {
   /** What is known of the lock; made when it is needed. */
   static holding(handle: Handle): Holding {
     if (handle.#holding === undefined) {
-      const holding = new Holding({ key: handle.#key, lockId: handle.lockId }, handle.#endMs);
+      const ids = { key: handle.#key, lockId: handle.lockId };
+      const holding = new Holding(ids, handle.#endMs, handle.#clock);
       if (handle.#onLost !== undefined) holding.onLost(handle.#onLost);
       if (handle.#isOver) holding.end();
       handle.#holding = holding;
@@ -114,7 +160,7 @@ export class Handle {
 // Handles compare and print as the plain objects that results have always been.
 Object.defineProperty(Handle.prototype, "constructor", { value: Object });
 
-/** When a lock ends, of `performance.now()`, that ends at `expiresAtMs` of its backend's clock. */
-export function endOf(expiresAtMs: number): number {
-  return performance.now() + expiresAtMs - Date.now();
+/** When a lock ends, of `clock.elapsed()`, that ends at `expiresAtMs` of its backend's clock. */
+export function endOf(expiresAtMs: number, clock: Clock): number {
+  return clock.elapsed() + expiresAtMs - clock.now();
 }

@@ -2,6 +2,7 @@
 
 import { LockError } from "../native/errors.js";
 import { onAbort } from "../native/signal.js";
+import type { Clock } from "./clock.js";
 import { callAt } from "./timers.js";
 
 /** What a lock is about, for the errors that say that it is lost. */
@@ -20,7 +21,7 @@ export interface Keeper {
  *
  * Somebody notices that it is lost if it has a keeper, who extends it, or once its signal was asked for.
  *
- * All times are of `performance.now()`, so that nobody who sets a clock moves them.
+ * All times are of `clock.elapsed()`, so that nobody who sets a clock moves them.
  */
 export class Holding {
   /** How many heartbeats have extended the lock; `undefined` without heartbeats. */
@@ -42,6 +43,7 @@ export class Holding {
   constructor(
     readonly ids: Ids,
     private endMs: number,
+    private readonly clock: Clock,
   ) {}
 
   /** Aborted when the lock is lost. Without a keeper that is at its end. */
@@ -109,6 +111,23 @@ export class Holding {
     else if (this.#disarm !== undefined) this.#arm();
   }
 
+  /**
+   * The holder asks to have the lock extended until `endMs`. If that makes it shorter, it may end then from now on, also if
+   * no answer comes. Call what is returned if nothing was sent.
+   */
+  endsBy(endMs: number): () => void {
+    const beforeMs = this.endMs;
+    if (this.#keeper !== undefined || !(endMs < beforeMs)) return () => undefined;
+    this.moved(endMs);
+    return () => this.moved(beforeMs);
+  }
+
+  /** When the lock ends; `undefined` if nobody extends it any more and the handles say when it ends. */
+  ends(): number | undefined {
+    if (this.#keeper === undefined) return this.endMs;
+    return this.#isOver ? undefined : Infinity;
+  }
+
   /** The lock is lost. */
   lose(message: string, cause?: unknown): void {
     this.loseWith(new LockError("LockLost", message, { ...this.ids, cause }));
@@ -145,7 +164,7 @@ export class Holding {
 
   /** Looks at the clock: in a process that was stopped, others may come here before the timer does. */
   #look(): void {
-    if (this.#keeper === undefined && performance.now() >= this.endMs) this.#endOfTime();
+    if (this.#keeper === undefined && this.clock.elapsed() >= this.endMs) this.#endOfTime();
   }
 
   #endOfTime(): void {
@@ -156,7 +175,7 @@ export class Holding {
   #arm(): void {
     if (this.#keeper !== undefined) return;
     this.#disarm?.();
-    this.#disarm = callAt(this.endMs, () => this.#endOfTime());
+    this.#disarm = callAt(this.clock, this.endMs, () => this.#endOfTime());
   }
 }
 

@@ -1,12 +1,10 @@
-/** Who extends a lock: the core for the backends of this package, else heartbeats of JavaScript. */
+/** What is known of a lock that is held, and heartbeats of JavaScript for those that the core does not extend. */
 
-import { addHolder, type Failure, type Holder, removeHolder } from "../native/operations.js";
-import { addContext, type LockError } from "../native/errors.js";
-import type { HoldSettings } from "../native/exports.js";
 import type { Heartbeats } from "./auto-extend.js";
+import type { Clock } from "./clock.js";
 import { startHeartbeats } from "./heartbeats.js";
 import { endOf, Handle } from "./held.js";
-import { Holding, type Ids, type Keeper } from "./holding.js";
+import { Holding } from "./holding.js";
 import type { LockBackend } from "./types.js";
 
 /** A lock that was granted; anybody may have made it. */
@@ -18,10 +16,10 @@ const kept = new WeakMap<object, Holding>();
 /** What is known of a lock: by its handle, if it is one of ours. */
 export type Term = Handle | Holding;
 
-export function termOf(held: Granted, key: string): Term {
+export function termOf(held: Granted, key: string, clock: Clock): Term {
   if (Handle.is(held)) return held;
   const ids = { key, lockId: held.lockId };
-  return kept.get(held) ?? new Holding(ids, endOf(held.expiresAtMs));
+  return kept.get(held) ?? new Holding(ids, endOf(held.expiresAtMs, clock), clock);
 }
 
 /** What can be done with a {@link Term}. Nothing is made for a handle whose signal nobody asks for. */
@@ -38,6 +36,9 @@ export const terms = {
     if (Handle.is(term)) Handle.moved(term, endMs);
     else term.moved(endMs);
   },
+  /** The holder asks to have the lock extended until `endMs`: see {@link Holding.endsBy}. */
+  endsBy: (term: Term, endMs: number): (() => void) =>
+    Handle.is(term) ? Handle.endsBy(term, endMs) : term.endsBy(endMs),
   /** The lock is about to be released. */
   end(term: Term): void {
     if (Handle.is(term)) Handle.end(term);
@@ -47,6 +48,7 @@ export const terms = {
 
 /** Extends the lock of a backend that does not do so itself. Its acquisition started at `startedMs`. */
 export function keep(
+  clock: Clock,
   backend: Pick<LockBackend, "extend">,
   held: Granted,
   key: string,
@@ -54,59 +56,8 @@ export function keep(
   startedMs: number,
   heartbeats: Heartbeats,
 ): void {
-  const holding = new Holding({ key, lockId: held.lockId }, startedMs + ttlMs);
-  startHeartbeats(backend, holding, ttlMs, startedMs, heartbeats);
+  const holding = new Holding({ key, lockId: held.lockId }, startedMs + ttlMs, clock);
+  startHeartbeats(clock, backend, holding, ttlMs, startedMs, heartbeats);
   if (Handle.is(held)) Handle.keep(held, holding);
   else kept.set(held, holding);
 }
-
-/** The core as the keeper of a lock. It exists before the lock is granted, because the core may tell of it at once. */
-export class NativeKeeper implements Keeper, Holder {
-  /** What the addon is to know. */
-  readonly settings: HoldSettings;
-  #holding: Holding | undefined;
-  /** What was told before it was told that the lock is granted. */
-  readonly #early: ((holding: Holding) => void)[] = [];
-
-  constructor({ everyMs, maxMs, maxStallMs }: Heartbeats) {
-    this.settings = { number: addHolder(this), everyMs };
-    if (maxMs < FOREVER_MS) this.settings.maxMs = maxMs;
-    if (maxStallMs < FOREVER_MS) this.settings.maxStallMs = maxStallMs;
-  }
-
-  /** The lock was granted. */
-  granted(ids: Ids): Holding {
-    const holding = new Holding(ids, Infinity);
-    this.#holding = holding;
-    holding.keptBy(this);
-    for (const tell of this.#early.splice(0)) tell(holding);
-    return holding;
-  }
-
-  held(expiresAtMs: number): void {
-    this.#tell((holding) => holding.beat(expiresAtMs));
-  }
-
-  lost(failure: Failure): void {
-    this.#tell((holding) => {
-      const { key, lockId } = holding.ids;
-      holding.loseWith(addContext(failure.toError(), key, lockId) as LockError);
-    });
-  }
-
-  /** The core hears of extensions itself. */
-  moved(): void {}
-
-  /** The core stops by itself when the lock is released. */
-  stop(): void {
-    removeHolder(this.settings.number);
-  }
-
-  #tell(what: (holding: Holding) => void): void {
-    if (this.#holding === undefined) this.#early.push(what);
-    else what(this.#holding);
-  }
-}
-
-/** Longer than any process runs: about 30 000 years. */
-const FOREVER_MS = 1e15;

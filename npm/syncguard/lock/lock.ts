@@ -12,6 +12,7 @@ import {
   isDecorated,
   readDisposal,
 } from "./handle.js";
+import { knownOf } from "./known.js";
 import { type Term, termOf, terms } from "./keeping.js";
 import { releaseArguments } from "./observed.js";
 import { reportReleaseError } from "./release.js";
@@ -43,7 +44,19 @@ const CALLBACK_OPTIONS = optionNames(
 /** The callback of `lock()`. */
 export type Work<T, C extends BackendCapabilities> = (handle: LockHandle<C>) => Promise<T> | T;
 
-/** `lock()` bound to `backend`. */
+/**
+ * `lock()` bound to `backend`.
+ *
+ * @throws LockError `InvalidArgument` if it is no backend
+ * @example
+ * ```ts
+ * import { createAutoLock } from "syncguard/common";
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const lock = createAutoLock(createSqliteBackend("./locks.db"));
+ * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
+ * ```
+ */
 export function createAutoLock<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
 ): BoundLock<C> {
@@ -67,7 +80,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
   const request = { key, ttlMs, owner: undefined, signal, autoExtend, acquisition, onReleaseError };
   const held = await acquireUntilHeld(backend, request);
-  const term = termOf(held, key);
+  const term = termOf(held, key, knownOf(backend).clock);
   try {
     return await fn(createLockHandle(backend, held, key, term, signal));
   } finally {
@@ -110,8 +123,7 @@ export function lockHandleMembers<C extends BackendCapabilities>(
   const { lockId, expiresAtMs, fence } = held as AcquireOk<FencingCapabilities>;
   const handle = { key, lockId, fence, expiresAtMs };
   terms.follow(term, handle);
-  const moved = (endMs: number | undefined): void => terms.moved(term, endMs);
-  return Object.assign(handle, { extend: extendMethod(handle, backend, lockId, moved) });
+  return Object.assign(handle, { extend: extendMethod(handle, backend, lockId, term) });
 }
 
 const METHOD_OPTIONS = optionNames(

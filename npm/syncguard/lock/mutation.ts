@@ -22,19 +22,55 @@ export type MutationCondition =
   | "ambiguous-unknown";
 
 /** The result that a condition leads to. */
-export type MutationResult = { ok: true } | { ok: false; reason: MutationReason };
+export type MutationResult =
+  | {
+      /** The lock was released or extended. */
+      ok: true;
+    }
+  | {
+      /** Nothing was done. */
+      ok: false;
+      /** Why nothing was done. */
+      reason: MutationReason;
+    };
 
 /** The state of a lock document. */
-type DocumentState = { documentExists: boolean; ownershipValid: boolean; isLive: boolean };
+type DocumentState = {
+  /** Whether there is a document for the lock. */
+  documentExists: boolean;
+  /** Whether it has the caller's lock id. */
+  ownershipValid: boolean;
+  /** Whether the lock has not ended yet, as `isLive` says. */
+  isLive: boolean;
+};
 
-/** The condition for the code of a Redis script or the state of a lock document. */
+/**
+ * The condition for the code of a Redis script or the state of a lock document.
+ *
+ * @example
+ * ```ts
+ * import { mapBackendObservation } from "syncguard/common";
+ *
+ * console.log(mapBackendObservation(1)); // "succeeded"
+ * ```
+ */
 export function mapBackendObservation(observation: number | DocumentState): MutationCondition {
   return typeof observation === "number"
     ? mapRedisScriptResult(observation)
     : mapFirestoreConditions(observation);
 }
 
-/** The condition for the code of a Redis script. */
+/**
+ * The condition for the code of a Redis script.
+ *
+ * @param code - 1: done; 0: another's lock; -1: no lock; -2: the lock had ended; any other is `"ambiguous-unknown"`
+ * @example
+ * ```ts
+ * import { mapRedisScriptResult } from "syncguard/common";
+ *
+ * console.log(mapRedisScriptResult(-2)); // "observable-expired"
+ * ```
+ */
 export function mapRedisScriptResult(code: number): MutationCondition {
   switch (code) {
     case 1:
@@ -50,7 +86,17 @@ export function mapRedisScriptResult(code: number): MutationCondition {
   }
 }
 
-/** The condition for the state of a lock document. */
+/**
+ * The condition for the state of a lock document.
+ *
+ * @example
+ * ```ts
+ * import { mapFirestoreConditions } from "syncguard/common";
+ *
+ * const state = { documentExists: true, ownershipValid: false, isLive: true };
+ * console.log(mapFirestoreConditions(state)); // "ownership-mismatch"
+ * ```
+ */
 export function mapFirestoreConditions(state: DocumentState): MutationCondition {
   if (!state.documentExists) return "never-existed";
   if (!state.ownershipValid) return "ownership-mismatch";
@@ -61,6 +107,13 @@ export function mapFirestoreConditions(state: DocumentState): MutationCondition 
  * The result for a condition: only an expiry that was seen counts as `"expired"`.
  *
  * For authors of backends. The results of `release` and `extend` show no reason: see {@link FAILURE_REASON}.
+ *
+ * @example
+ * ```ts
+ * import { mapToMutationResult } from "syncguard/common";
+ *
+ * console.log(mapToMutationResult("never-existed")); // { ok: false, reason: "not-found" }
+ * ```
  */
 export function mapToMutationResult(condition: MutationCondition): MutationResult {
   if (condition === "succeeded") return { ok: true };

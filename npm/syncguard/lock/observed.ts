@@ -1,22 +1,10 @@
 /** What handles tell telemetry, hidden from users. */
 
 import { Handle, type HeldReport } from "./held.js";
+import { ifKnown } from "./known.js";
 import type { LockBackend, LockOp } from "./types.js";
 
 type Reporting = { readonly "syncguard.held"?: HeldReport };
-
-const observed = new WeakSet();
-
-/** Notes that a backend reports what it is asked. */
-export function markObserved<Backend extends object>(backend: Backend): Backend {
-  observed.add(backend);
-  return backend;
-}
-
-/** Whether a backend reports what it is asked. */
-export function isObserved(backend: object): boolean {
-  return observed.has(backend);
-}
 
 /** The arguments of a release. For telemetry they say how the lock was held; other backends see what they always have. */
 export function releaseArguments(
@@ -24,7 +12,7 @@ export function releaseArguments(
   args: LockOp,
   held: object | undefined,
 ): LockOp {
-  if (held === undefined || !observed.has(backend)) return args;
+  if (held === undefined || ifKnown(backend)?.reports !== true) return args;
   const report = Handle.report(held);
   return Object.defineProperty(args, "syncguard.held", { value: report });
 }

@@ -3,49 +3,16 @@
  * when the store tells that the lock was freed, and when the rules for polling say so.
  */
 
-import type { Watch } from "../native/store.js";
+import type { Watch } from "../native/outcome.js";
 import type { LockError } from "../native/errors.js";
 import { type Cancellation, CANCELLED } from "./cancellation.js";
+import type { Timer } from "./clock.js";
+import { ifKnown, type Known } from "./known.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
-
-/** The queues of one store, and how it tells of releases. */
-export type Waiting = {
-  /** Whether the store checks keys itself. */
-  readonly checksKeys: boolean;
-  /** How much later than this process others hear of its releases, in milliseconds. */
-  readonly othersLagMs: number;
-  /** Calls `onFreed` when the lock may have been freed; `undefined` if the store cannot tell. */
-  readonly watch: ((key: string, onFreed: () => void) => Watch | undefined) | undefined;
-  readonly queues: Map<string, Queue>;
-};
-
-const waitingOf = new WeakMap<object, Waiting>();
-
-/** How to wait for the locks of a backend. */
-export function waitingOn(backend: object): Waiting {
-  let waiting = waitingOf.get(backend);
-  if (waiting === undefined) {
-    // Somebody's own.
-    waiting = {
-      checksKeys: false,
-      othersLagMs: 0,
-      watch: undefined,
-      queues: new Map(),
-    };
-    waitingOf.set(backend, waiting);
-  }
-  return waiting;
-}
-
-/** Lets those who wait on `backend` wait as `waiting` says. */
-export function waitAs<Backend extends object>(backend: Backend, waiting: Waiting): Backend {
-  waitingOf.set(backend, waiting);
-  return backend;
-}
 
 /** A place in a queue behind the first. */
 type Place = {
-  /** When the time of whoever waits is over, by `Date.now()`. */
+  /** When the time of whoever waits is over, by the clock. */
   readonly endMs: number;
   /** Tells that the turn has come (`true`), or that the time is over. */
   resume: (isFirst: boolean) => void;
@@ -64,7 +31,7 @@ export type PauseEnd = "retry" | "freed" | "expired";
 /** Those who wait for one key, first come, first served. The first is not in the line. */
 export class Queue {
   private readonly line: Place[] = [];
-  private timer: ReturnType<typeof setTimeout> | undefined;
+  private timer: Timer | undefined;
   private timerEndMs = Infinity;
   private watch: Watch | undefined;
   /** Ends the pause of the first. */
@@ -84,20 +51,20 @@ export class Queue {
   private rivalsUntilMs = 0;
   /** How the store failed when it was last asked: all who wait for their turn wait for this. */
   failure: LockError | null = null;
-  /** When the lock ends that the first before has taken, by `Date.now()`. */
+  /** When the lock ends that the first before has taken, by the clock. */
   takenUntilMs: number | undefined;
 
   private constructor(
-    private readonly waiting: Waiting,
+    private readonly known: Known,
     private readonly key: string,
   ) {}
 
   /** The queue for that key. `isFirst` says whether the caller has the turn; else it comes with `turn`. */
-  static join(waiting: Waiting, key: string): { queue: Queue; isFirst: boolean } {
-    const known = waiting.queues.get(key);
-    if (known !== undefined) return { queue: known, isFirst: false };
-    const queue = new Queue(waiting, key);
-    waiting.queues.set(key, queue);
+  static join(known: Known, key: string): { queue: Queue; isFirst: boolean } {
+    const joined = known.queues.get(key);
+    if (joined !== undefined) return { queue: joined, isFirst: false };
+    const queue = new Queue(known, key);
+    known.queues.set(key, queue);
     return { queue, isFirst: true };
   }
 
@@ -125,7 +92,7 @@ export class Queue {
   leave(takenUntilMs: number | undefined): void {
     this.takenUntilMs = takenUntilMs;
     if (takenUntilMs !== undefined) {
-      this.heldSinceMs = Date.now();
+      this.heldSinceMs = this.known.clock.now();
       // What was told meanwhile is told of the release after which it was handed over.
       if (this.isHandedOver) this.wasFreed = false;
     }
@@ -134,14 +101,14 @@ export class Queue {
       next.resume(true);
       return;
     }
-    this.waiting.queues.delete(this.key);
+    this.known.queues.delete(this.key);
     this.watch?.close();
-    clearTimeout(this.timer);
+    this.known.clock.clearTimeout(this.timer);
   }
 
   /** Notes that another process has the lock. */
   foundTaken(): void {
-    if (this.heldSinceMs === undefined) this.rivalsUntilMs = Date.now() + RIVALRY_MS;
+    if (this.heldSinceMs === undefined) this.rivalsUntilMs = this.known.clock.now() + RIVALRY_MS;
   }
 
   /**
@@ -162,21 +129,21 @@ export class Queue {
     listens: boolean,
     cancellation: Cancellation | undefined,
   ): Promise<PauseEnd> {
-    if (listens) this.watch ??= this.waiting.watch?.(this.key, () => this.told());
+    if (listens) this.watch ??= this.known.watch?.(this.key, () => this.told());
     this.watch?.next();
-    if (this.wasFreed) return "freed";
+    if (this.wasFreed || !this.isGranting()) return "freed";
     const endsBefore = freeInMs !== undefined && freeInMs < delayMs;
-    let timer: ReturnType<typeof setTimeout> | undefined;
+    let timer: Timer | undefined;
     const ended = new Promise<PauseEnd>((resolve) => {
       this.wake = () => resolve("freed");
       const end = endsBefore ? "expired" : "retry";
-      timer = setTimeout(() => resolve(end), endsBefore ? freeInMs : delayMs);
+      timer = this.known.clock.setTimeout(() => resolve(end), endsBefore ? freeInMs : delayMs);
     });
     try {
       const first = cancellation === undefined ? await ended : await cancellation.race(ended);
       return first === CANCELLED ? "retry" : first;
     } finally {
-      clearTimeout(timer);
+      this.known.clock.clearTimeout(timer);
       this.wake = undefined;
     }
   }
@@ -193,10 +160,10 @@ export class Queue {
     if (this.watch?.isListening !== true) {
       if (isDone) this.freed();
     } else if (!isDone) {
-      const nowMs = Date.now();
+      const nowMs = this.known.clock.now();
       const hasRivals = nowMs < this.rivalsUntilMs;
       this.isHandedOver = !hasRivals && nowMs - this.openedMs < HAND_OVER_MS;
-      this.isOpened = !hasRivals && !this.isHandedOver && this.waiting.othersLagMs > 0;
+      this.isOpened = !hasRivals && !this.isHandedOver && this.known.othersLagMs > 0;
       if (this.isHandedOver) {
         this.released = lockId;
         this.freed();
@@ -206,17 +173,27 @@ export class Queue {
     }
   }
 
+  /** The backend grants no more locks: those who wait are to ask, and be refused. */
+  refuse(): void {
+    this.freed();
+  }
+
+  private isGranting(): boolean {
+    const { grants } = this.known;
+    return grants === undefined || grants.phase === "granting";
+  }
+
   /** The store tells that the lock was freed. */
   private told(): void {
     const isLate =
       this.isHandedOver &&
       this.heldSinceMs !== undefined &&
-      Date.now() - this.heldSinceMs < LATE_MESSAGE_MS;
+      this.known.clock.now() - this.heldSinceMs < LATE_MESSAGE_MS;
     if (isLate) {
       this.watch?.next();
     } else if (this.isOpened) {
       this.isOpened = false;
-      setTimeout(() => this.freed(), this.waiting.othersLagMs);
+      this.known.clock.setTimeout(() => this.freed(), this.known.othersLagMs);
     } else {
       this.freed();
     }
@@ -230,15 +207,15 @@ export class Queue {
   /** One timer for all in the line: for the one whose time is over first. */
   private setTimer(endMs: number): void {
     if (endMs >= this.timerEndMs) return;
-    clearTimeout(this.timer);
+    this.known.clock.clearTimeout(this.timer);
     this.timerEndMs = endMs;
-    const delayMs = Math.min(Math.max(endMs - Date.now(), 0), LONGEST_TIMER_MS);
-    this.timer = setTimeout(() => this.endLate(), delayMs);
+    const delayMs = Math.min(Math.max(endMs - this.known.clock.now(), 0), LONGEST_TIMER_MS);
+    this.timer = this.known.clock.setTimeout(() => this.endLate(), delayMs);
   }
 
   private endLate(): void {
     this.timerEndMs = Infinity;
-    const nowMs = Date.now();
+    const nowMs = this.known.clock.now();
     const late = this.line.filter((place) => place.endMs <= nowMs);
     const left = this.line.filter((place) => place.endMs > nowMs);
     this.line.splice(0, this.line.length, ...left);
@@ -249,5 +226,5 @@ export class Queue {
 
 /** Tells who waits for that lock that this process releases it: see {@link Queue.releasing}. */
 export function releasing(backend: object, key: string, lockId: string, isDone: boolean): void {
-  waitingOf.get(backend)?.queues.get(key)?.releasing(lockId, isDone);
+  ifKnown(backend)?.queues.get(key)?.releasing(lockId, isDone);
 }

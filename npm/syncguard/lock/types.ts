@@ -1,3 +1,8 @@
+// For `await using`. Node's types bring it along; who has others would have to name it in `lib`.
+/// <reference lib="esnext.disposable" preserve="true" />
+
+import type { LockError, LockErrorCode } from "../native/errors.js";
+
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 export type Fence = string;
 
@@ -14,56 +19,111 @@ export interface BackendCapabilities {
 
 /** The capabilities of a backend with fencing tokens. */
 export interface FencingCapabilities extends BackendCapabilities {
+  /** Each acquisition comes with a fencing token. */
   supportsFencing: true;
 }
 
 /** Names a lock by its key. */
-export type KeyOp = Readonly<{ key: string; signal?: AbortSignal | undefined }>;
+export type KeyOp = Readonly<{
+  /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
+  key: string;
+  /** Cancels the operation, which is then rejected with `Aborted`. */
+  signal?: AbortSignal | undefined;
+}>;
 
 /** Names a lock by the id that its acquisition returned. */
 export type LockOp = Readonly<{
+  /** The id that the acquisition returned: 22 characters of base64url. */
   lockId: string;
+  /** Cancels the operation, which is then rejected with `Aborted`; the store may have carried it out. */
   signal?: AbortSignal | undefined;
 }>;
 
 /** Looks up a lock by its key. */
-export type KeyLookup = { key: string; signal?: AbortSignal | undefined };
+export type KeyLookup = {
+  /** The key of the lock. */
+  key: string;
+  /** Cancels the lookup, which is then rejected with `Aborted`. */
+  signal?: AbortSignal | undefined;
+};
 
 /** Looks up a lock by its lock id. */
 export type OwnershipLookup = {
+  /** The id that the acquisition returned. */
   lockId: string;
+  /** Cancels the lookup, which is then rejected with `Aborted`. */
   signal?: AbortSignal | undefined;
 };
 
 /** A granted lock. Times are milliseconds since the Unix epoch, on the backend's clock. */
 export type AcquireOk<C extends BackendCapabilities> = {
+  /** The lock was granted. */
   ok: true;
+  /** Proof of ownership: whoever knows it can release and extend the lock. */
   lockId: string;
+  /** When the lock ends. */
   expiresAtMs: number;
-  // eslint-disable-next-line @typescript-eslint/no-empty-object-type -- adds nothing to the intersection
-} & (C["supportsFencing"] extends true ? { fence: Fence } : {});
+} & (C["supportsFencing"] extends true
+  ? {
+      /** The fencing token: larger than that of every earlier lock on the key. */
+      fence: Fence;
+    }
+  : // eslint-disable-next-line @typescript-eslint/no-empty-object-type -- adds nothing to the intersection
+    {});
 
 /** A granted lock, or `{ ok: false }` because somebody holds it. */
 export type AcquireResult<C extends BackendCapabilities> =
-  AcquireOk<C> | { ok: false; reason: "locked" };
+  | AcquireOk<C>
+  | {
+      /** The lock was not granted. */
+      ok: false;
+      /** Somebody holds it. */
+      reason: "locked";
+    };
 
 /** Whether the lock was released; `{ ok: false }` if it was gone before. */
-export type ReleaseResult = { ok: true } | { ok: false };
+export type ReleaseResult =
+  | {
+      /** This call has released the lock. */
+      ok: true;
+    }
+  | {
+      /** The lock had ended, was released before, or was taken by somebody else. */
+      ok: false;
+    };
 
 /** When the lock ends now; `{ ok: false }` if it was gone before. */
-export type ExtendResult = { ok: true; expiresAtMs: number } | { ok: false };
+export type ExtendResult =
+  | {
+      /** The lock was extended. */
+      ok: true;
+      /** When it ends now, in milliseconds since the Unix epoch, on the backend's clock. */
+      expiresAtMs: number;
+    }
+  | {
+      /** The lock had ended, was released before, or was taken by somebody else: it is not yours any more. */
+      ok: false;
+    };
 
 /** A lock as lookups show it: hashes in place of the identifiers. */
 export type LockInfo<C extends BackendCapabilities> = {
-  /** `hashKey(key)` */
+  /** The fingerprint of the key: `hashKey(key)`. */
   keyHash: HashId;
-  /** `hashKey(lockId)` */
+  /** The fingerprint of the lock id: `hashKey(lockId)`. */
   lockIdHash: HashId;
-  /** Milliseconds since the Unix epoch. */
+  /** When the lock ends, in milliseconds since the Unix epoch. */
   expiresAtMs: number;
-  /** Milliseconds since the Unix epoch. */
+  /** When the lock was granted, in milliseconds since the Unix epoch. */
   acquiredAtMs: number;
-} & (C["supportsFencing"] extends true ? { fence: Fence } : { fence?: Fence });
+} & (C["supportsFencing"] extends true
+  ? {
+      /** The fencing token of the lock. */
+      fence: Fence;
+    }
+  : {
+      /** The fencing token of the lock, if the backend has them. */
+      fence?: Fence;
+    });
 
 /** A lock with its raw identifiers. Sensitive: for debugging only. */
 export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
@@ -80,18 +140,82 @@ export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
  * returns plain results without the methods of a handle.
  */
 export interface LockBackendLike<C extends BackendCapabilities = BackendCapabilities> {
-  /** Tries once to take the lock for `ttlMs` milliseconds. */
-  acquire: (opts: KeyOp & { ttlMs: number }) => Promise<AcquireResult<C>>;
-  /** Frees the lock. Safe to repeat. */
+  /**
+   * Tries once to take the lock for `ttlMs` milliseconds.
+   *
+   * @returns the lock, or `{ ok: false }` if somebody holds it
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   */
+  acquire: (
+    opts: KeyOp & {
+      /** Milliseconds after which the lock ends by itself. */
+      ttlMs: number;
+    },
+  ) => Promise<AcquireResult<C>>;
+  /**
+   * Frees the lock with that lock id. Safe to repeat.
+   *
+   * @returns `{ ok: false }` if it was gone before, which is no error
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error,
+   *   after which the lock may stay until its TTL is over
+   * @example
+   * ```ts
+   * const { ok } = await backend.release({ lockId: held.lockId });
+   * if (!ok) console.warn("the lock had ended before the work did");
+   * ```
+   */
   release: (opts: LockOp) => Promise<ReleaseResult>;
-  /** Makes the lock end `ttlMs` milliseconds from now. Never revives one that has ended. */
-  extend: (opts: LockOp & { ttlMs: number }) => Promise<ExtendResult>;
-  /** Whether somebody holds the lock. */
+  /**
+   * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it. Never revives one that has ended.
+   *
+   * @returns `{ ok: false }` if the lock is gone: stop what it protects
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   * @example
+   * ```ts
+   * const extended = await backend.extend({ lockId: held.lockId, ttlMs: 60_000 });
+   * if (!extended.ok) throw new Error("the lock was lost: stop");
+   * console.log("held until", new Date(extended.expiresAtMs));
+   * ```
+   */
+  extend: (
+    opts: LockOp & {
+      /** Milliseconds from now until the lock ends by itself. */
+      ttlMs: number;
+    },
+  ) => Promise<ExtendResult>;
+  /**
+   * Whether somebody holds the lock. For diagnostics: by the time you act on the answer, it may be out of date.
+   *
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   * @example
+   * ```ts
+   * if (await backend.isLocked({ key: "report:nightly" })) console.log("the report is being written");
+   * ```
+   */
   isLocked: (opts: KeyOp) => Promise<boolean>;
-  /** The lock on a key, or `null`. For diagnostics, never a guard before a mutation. */
+  /**
+   * The lock on a key, or `null`. For diagnostics, never a guard before a mutation.
+   *
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   * @example
+   * ```ts
+   * const info = await backend.lookup({ key: "report:nightly" });
+   * if (info !== null) console.log("held until", new Date(info.expiresAtMs), "under fence", info.fence);
+   * ```
+   */
   lookup(opts: KeyLookup): Promise<LockInfo<C> | null>;
-  /** The lock with that lock id, or `null`. For diagnostics, never a guard before a mutation. */
+  /**
+   * The lock with that lock id, or `null`. For diagnostics, never a guard before a mutation.
+   *
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   * @example
+   * ```ts
+   * const info = await backend.lookup({ lockId: held.lockId });
+   * console.log(info === null ? "gone" : `held since ${new Date(info.acquiredAtMs).toISOString()}`);
+   * ```
+   */
   lookup(opts: OwnershipLookup): Promise<LockInfo<C> | null>;
+  /** The lock with that key or that lock id, or `null`; for code that passes on what it was given. */
   lookup(opts: KeyLookup | OwnershipLookup): Promise<LockInfo<C> | null>;
   /** What this backend can do. */
   readonly capabilities: Readonly<C>;
@@ -101,33 +225,82 @@ export interface LockBackendLike<C extends BackendCapabilities = BackendCapabili
 export interface LockBackend<
   C extends BackendCapabilities = BackendCapabilities,
 > extends LockBackendLike<C> {
-  /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
-  acquire: (opts: KeyOp & { ttlMs: number }) => Promise<DecoratedAcquireResult<C>>;
+  /**
+   * Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`.
+   *
+   * @returns the lock with the methods of a handle, or `{ ok: false }` if somebody holds it
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   */
+  acquire: (
+    opts: KeyOp & {
+      /** Milliseconds after which the lock ends by itself. */
+      ttlMs: number;
+    },
+  ) => Promise<DecoratedAcquireResult<C>>;
 }
 
 /**
- * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`.
+ * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`. Without such a
+ * function the error is printed, with neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not
+ * `true`.
  *
  * @param error - the error of the release; a thrown value that is not an `Error` is its `originalError`
  * @param context - raw identifiers, and where it happened
  */
 export type OnReleaseError = (
   error: Error,
-  context: { lockId: string; key: string; source: "disposal" },
+  context: {
+    /** The id of the lock that was not released. */
+    lockId: string;
+    /** Its key. */
+    key: string;
+    /** Where it happened: always at the end of a block or of `lock()`. */
+    source: "disposal";
+  },
 ) => void;
 
 /** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 export interface DisposableLockHandle {
   /**
-   * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. Throws the store's error. With a
-   * signal that is already aborted it throws `Aborted`, which does not count as a call: the lock can still be released.
+   * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing.
+   *
+   * @throws LockError the store's error; `Aborted` with a signal that is already aborted, which does not count as a call:
+   *   the lock can still be released
+   * @example
+   * ```ts
+   * const held = await backend.lock("report:nightly");
+   * try {
+   *   console.log("working under fence", held.fence);
+   * } finally {
+   *   await held.release();
+   * }
+   * ```
    */
   release: (signal?: AbortSignal) => Promise<ReleaseResult>;
-  /** Makes the lock end `ttlMs` milliseconds from now. */
+  /**
+   * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
+   *
+   * @returns `{ ok: false }` if the lock is gone: stop what it protects
+   * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
+   *   or the store's error
+   * @example
+   * ```ts
+   * const { ok } = await held.extend(60_000);
+   * if (!ok) throw new Error("the lock was lost: stop");
+   * ```
+   */
   extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
   /**
    * Frees the lock if it has not been released. Never throws: the error of a failed release goes to `onReleaseError`, even
    * if it comes after `disposeTimeoutMs`.
+   *
+   * @example
+   * ```ts
+   * {
+   *   await using held = await backend.lock("report:nightly");
+   *   console.log("working under fence", held.fence);
+   * } // released here
+   * ```
    */
   [Symbol.asyncDispose](): Promise<void>;
   /**
@@ -149,12 +322,19 @@ export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = Acq
 
 /** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
 export type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C> & {
+  /** Always there: pass it to what the lock protects. */
   readonly signal: AbortSignal;
 };
 
 /** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
 export type DecoratedAcquireResult<C extends BackendCapabilities> =
-  AsyncLock<C> | ({ ok: false; reason: "locked" } & DisposableLockHandle);
+  | AsyncLock<C>
+  | ({
+      /** The lock was not granted. */
+      ok: false;
+      /** Somebody holds it. */
+      reason: "locked";
+    } & DisposableLockHandle);
 
 /** Whether and how a lock extends itself while it is held; `true` for the defaults. */
 export type AutoExtend = true | AutoExtendOptions;
@@ -203,7 +383,10 @@ export interface LockConfig {
   signal?: AbortSignal | undefined;
   /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
   autoExtend?: AutoExtend | undefined;
-  /** Called when the release fails. A failed release never replaces what the callback returned or threw. */
+  /**
+   * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the error is
+   * printed, but not in production: see {@link OnReleaseError}.
+   */
   onReleaseError?: OnReleaseError | undefined;
   /** How long and how often to try. */
   acquisition?: AcquisitionOptions | undefined;
@@ -223,15 +406,46 @@ export type LockHandle<C extends BackendCapabilities = BackendCapabilities> =
 export type LockHandleMembers<C extends BackendCapabilities = BackendCapabilities> = {
   /** The key as given. */
   readonly key: string;
-  /** Proof of ownership. */
+  /** Proof of ownership: whoever knows it can release and extend the lock. */
   readonly lockId: string;
   /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend` and by heartbeats. */
   readonly expiresAtMs: number;
-  /** Makes the lock end `ttlMs` milliseconds from now. */
+  /**
+   * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
+   *
+   * @returns `{ ok: false }` if the lock is gone: stop what it protects
+   * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
+   *   or the store's error
+   * @example
+   * ```ts
+   * import { lock } from "syncguard";
+   *
+   * await lock(
+   *   async ({ extend }) => {
+   *     const { ok } = await extend(60_000);
+   *     if (!ok) throw new Error("the lock was lost: stop");
+   *   },
+   *   { key: "report:nightly" },
+   * );
+   * ```
+   */
   readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
-} & (C["supportsFencing"] extends true ? { readonly fence: Fence } : { readonly fence?: Fence });
+} & (C["supportsFencing"] extends true
+  ? {
+      /** The fencing token: larger than that of every earlier lock on the key. */
+      readonly fence: Fence;
+    }
+  : {
+      /** The fencing token, if the backend has them. */
+      readonly fence?: Fence;
+    });
 
-/** `lock()` bound to a backend. */
+/**
+ * `lock()` bound to a backend: waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
+ *
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
+ *   `InvalidArgument` that names the option; or the backend's error
+ */
 export type BoundLock<C extends BackendCapabilities = BackendCapabilities> = <T>(
   fn: (handle: LockHandle<C>) => Promise<T> | T,
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
@@ -259,7 +473,10 @@ export interface BackendLockOptions {
 export interface CommonBackendOptions {
   /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
   cleanupInIsLocked?: boolean | undefined;
-  /** Called when the release at the end of an `await using` block fails. */
+  /**
+   * Called when the release at the end of an `await using` block fails. Default: the error is printed, but not in production:
+   * see {@link OnReleaseError}.
+   */
   onReleaseError?: OnReleaseError | undefined;
   /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
   disposeTimeoutMs?: number | undefined;
@@ -269,29 +486,129 @@ export interface CommonBackendOptions {
 export interface SyncGuardBackend<
   C extends BackendCapabilities = BackendCapabilities,
 > extends LockBackend<C> {
-  /** Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`. */
+  /**
+   * Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`.
+   *
+   * @returns the lock with the methods of a handle, or `{ ok: false }` if somebody holds it
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first or `releaseAll()` was
+   *   called; or the store's error
+   * @example
+   * ```ts
+   * await using attempt = await backend.acquire({ key: "report:nightly", ttlMs: 30_000 });
+   * if (attempt.ok) console.log("working under fence", attempt.fence);
+   * else console.log("somebody else is on it");
+   * ```
+   */
   acquire: (
     opts: KeyOp & {
+      /** Milliseconds after which the lock ends by itself. */
       ttlMs: number;
+      /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
       owner?: string | undefined;
+      /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
       autoExtend?: AutoExtend | undefined;
     },
   ) => Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>>;
   /**
    * Waits for the lock and resolves once it is held.
    *
-   * @throws LockError `AcquisitionTimeout` if others held it for too long
+   * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal or `releaseAll()` ended the
+   *   waiting; `InvalidArgument` that names the option; or the store's error
+   * @example
+   * ```ts
+   * await using held = await backend.lock("report:nightly", {
+   *   ttlMs: 30_000,
+   *   acquisition: { timeoutMs: 10_000 },
+   *   autoExtend: true,
+   * });
+   * held.signal.throwIfAborted(); // between two steps of the work
+   * ```
    */
   lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
-  /** Frees the lock, whoever holds it. For administrators: the holder is not notified. */
+  /**
+   * Frees the lock, whoever holds it. For administrators: a holder only finds out when it extends the lock.
+   *
+   * @returns `{ ok: false }` if nobody held it
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   * @example
+   * ```ts
+   * const { ok } = await backend.forceRelease("report:nightly");
+   * console.log(ok ? "freed" : "nobody held it");
+   * ```
+   */
   forceRelease: (
     key: string,
-    options?: { signal?: AbortSignal | undefined },
+    options?: {
+      /** Cancels the operation, which is then rejected with `Aborted`; the store may have carried it out. */
+      signal?: AbortSignal | undefined;
+    },
   ) => Promise<ReleaseResult>;
-  /** Closes connections and files; safe to repeat. Without it, the process can still end. */
+  /**
+   * Gives back the locks that this process holds through this backend, for a process that is told to end. Never rejects
+   * because of a release: see {@link ReleaseAllResult}.
+   *
+   * From the call on the backend grants no more locks: who asks or waits for one gets `Aborted`. The `signal` of each lock is
+   * aborted with `LockLost` before it is released, because from then on another process may have it.
+   *
+   * @throws LockError `InvalidArgument` for a `timeoutMs` that is no positive number
+   * @example
+   * ```ts
+   * process.once("SIGTERM", async () => {
+   *   const { failed } = await backend.releaseAll({ timeoutMs: 3_000 });
+   *   for (const { code, message } of failed) console.error(code, message);
+   *   await backend.close();
+   * });
+   * ```
+   */
+  releaseAll: (options?: ReleaseAllOptions) => Promise<ReleaseAllResult>;
+  /**
+   * Closes connections and files, after the operations that run; safe to repeat. Locks that are held stay until their TTLs
+   * are over: see {@link SyncGuardBackend.releaseAll}. Without it, the process can still end.
+   *
+   * @example
+   * ```ts
+   * import { createSqliteBackend } from "syncguard/sqlite";
+   *
+   * const backend = createSqliteBackend("./locks.db");
+   * try {
+   *   console.log(await backend.isLocked({ key: "report:nightly" }));
+   * } finally {
+   *   await backend.close();
+   * }
+   * ```
+   */
   close: () => Promise<void>;
-  /** As `close()`. */
+  /**
+   * As `close()`, at the end of a block.
+   *
+   * @example
+   * ```ts
+   * import { createSqliteBackend } from "syncguard/sqlite";
+   *
+   * await using backend = createSqliteBackend("./locks.db");
+   * console.log(await backend.isLocked({ key: "report:nightly" }));
+   * ```
+   */
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Options of `releaseAll()`. */
+export interface ReleaseAllOptions {
+  /** Milliseconds after which it ends, whatever the store has answered. Default 5000. */
+  timeoutMs?: number | undefined;
+}
+
+/** What `releaseAll()` has done. */
+export interface ReleaseAllResult {
+  /** How many locks were released. */
+  released: number;
+  /** How many were gone already. */
+  gone: number;
+  /**
+   * An error for each lock whose release has failed or was not answered in time; such a lock ends with its TTL. Another call
+   * tries them again.
+   */
+  failed: LockError[];
 }
 
 /** An event of telemetry, which reports one operation, or the loss of a lock. */
@@ -308,7 +625,7 @@ export type LockEvent = {
   reason?: "locked" | "expired" | "not-found";
   /** How long `lock()` has waited until the end of this attempt to acquire, in milliseconds; only for its attempts. */
   waitMs?: number;
-  /** How many attempts it has made, with this one. */
+  /** How many attempts it has made, with this one; 0 if its time was over, or it was cancelled, before its turn came. */
   attempts?: number;
   /** How many times it was told that the lock may be free. */
   wakeups?: number;
@@ -323,6 +640,34 @@ export type LockEvent = {
   /** The lock id; only if `includeRaw` allows. */
   lockId?: string;
 };
+
+/**
+ * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:lost` and
+ * `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
+ * {@link LockEvent} mean the same.
+ */
+export interface DiagnosticsMessage extends Pick<
+  LockEvent,
+  | "result"
+  | "keyHash"
+  | "lockIdHash"
+  | "reason"
+  | "waitMs"
+  | "attempts"
+  | "wakeups"
+  | "heldMs"
+  | "extends"
+  | "lost"
+> {
+  /** What was done; `"wait"` is the end of the waiting of `lock()`, whatever came of it. */
+  type: LockEvent["type"] | "wait";
+  /** The store, as in the backend's `capabilities`. */
+  backend: string;
+  /** What the operation or the wait has failed with. Contention is no error of an attempt, but one of a wait. */
+  error?: LockErrorCode;
+  /** Milliseconds that an operation took. */
+  durationMs?: number;
+}
 
 /** Options of `withTelemetry()`. */
 export interface TelemetryOptions {

@@ -1,16 +1,20 @@
 /** Waits for a lock, on any backend. The core decides when to try again; the loop is here. */
 
-import { core } from "../native/core.js";
+import { core } from "../native/provided.js";
 import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
-import { type Heartbeats, isExtending } from "./auto-extend.js";
+import { type Attempt, attachAttempt } from "./attempt.js";
+import type { Heartbeats } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
+import type { Clock } from "./clock.js";
 import { LOCK_DEFAULTS, mergeAcquisitionConfig, TIME_TOLERANCE_MS } from "./defaults.js";
 import { keep } from "./keeping.js";
+import { type Known, knownOf } from "./known.js";
+import type { Observation } from "./observation.js";
 import { releaseInBackground } from "./release.js";
-import { Queue, waitingOn } from "./turns.js";
+import { Queue } from "./turns.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -54,7 +58,7 @@ type NotYet = {
 /**
  * Resolves with the backend's own result once the lock is held.
  *
- * Date.now, performance.now, Math.random and setTimeout are taken from the global object at each use: users' fake timers work.
+ * Math.random is taken from the global object at each use, as users' tests may replace it.
  */
 export async function acquireUntilHeld<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -69,31 +73,48 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
     checkWait(acquisition.wait);
   }
-  const waiting = waitingOn(backend);
+  const known = knownOf(backend);
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = waiting.checksKeys ? request.key : core.normalizeAndValidateKey(request.key);
+  const key = known.checksKeys ? request.key : core.normalizeAndValidateKey(request.key);
 
   const cancellation = watchSignals(user, acquisitionSignal, key);
+  let waiter: Waiter<C> | undefined;
   try {
-    const waiter = new Waiter(backend, { ...request, key }, acquisition, cancellation);
-    cancellation?.check();
-    // Whoever does not wait does not queue either.
-    if (!waiter.waits) return await waiter.acquire(undefined);
-    const { queue, isFirst } = Queue.join(waiting, key);
-    if (!isFirst) {
-      if (!(await queue.turn(waiter.endMs, cancellation))) waiter.giveUp(queue.failure);
-      waiter.look();
-    }
-    let takenUntilMs: number | undefined;
-    try {
-      const held = await waiter.acquire(queue);
-      takenUntilMs = Date.now() + request.ttlMs + TIME_TOLERANCE_MS;
-      return held;
-    } finally {
-      queue.leave(takenUntilMs);
-    }
+    waiter = new Waiter(backend, { ...request, key }, acquisition, cancellation);
+    const held = await acquireInTurn(waiter, known, key, request.ttlMs, cancellation);
+    known.waited?.({ ...waiter.report(), result: "ok", lockId: held.lockId });
+    return held;
+  } catch (error) {
+    if (waiter !== undefined) known.waited?.({ ...waiter.report(), result: "fail", error });
+    throw error;
   } finally {
     cancellation?.stop();
+  }
+}
+
+/** Waits for the turn, if anybody waits already, and then for the lock. */
+async function acquireInTurn<C extends BackendCapabilities>(
+  waiter: Waiter<C>,
+  known: Known,
+  key: string,
+  ttlMs: number,
+  cancellation: Cancellation | undefined,
+): Promise<AcquireOk<C>> {
+  cancellation?.check();
+  // Whoever does not wait does not queue either.
+  if (!waiter.waits) return await waiter.acquire(undefined);
+  const { queue, isFirst } = Queue.join(known, key);
+  if (!isFirst) {
+    if (!(await queue.turn(waiter.endMs, cancellation))) waiter.giveUp(queue.failure);
+    waiter.look();
+  }
+  let takenUntilMs: number | undefined;
+  try {
+    const held = await waiter.acquire(queue);
+    takenUntilMs = known.clock.now() + ttlMs + TIME_TOLERANCE_MS;
+    return held;
+  } finally {
+    queue.leave(takenUntilMs);
   }
 }
 
@@ -101,9 +122,10 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
 class Waiter<C extends BackendCapabilities> {
   /** Whether it waits, and does not only try once. */
   readonly waits: boolean;
-  /** When its time is over, by `Date.now()`. */
+  /** When its time is over, by the clock. */
   readonly endMs: number;
-  private readonly startMs = Date.now();
+  private readonly clock: Clock;
+  private readonly startMs: number;
   private elapsedMs = 0;
   private attempts = 0;
   private wakeups = 0;
@@ -119,6 +141,8 @@ class Waiter<C extends BackendCapabilities> {
     acquisition: AcquisitionOptions | undefined,
     private readonly cancellation: Cancellation | undefined,
   ) {
+    this.clock = knownOf(backend).clock;
+    this.startMs = this.clock.now();
     if (acquisition !== undefined && differsFromDefaults(acquisition)) {
       this.retry = createRetryState(acquisition, request.key);
     }
@@ -137,7 +161,7 @@ class Waiter<C extends BackendCapabilities> {
       takenUntilMs === undefined
         ? await this.ask(queue)
         : // Whoever was first before has it, so there is no need to ask.
-          { ok: false, failure: null, freeInMs: takenUntilMs - Date.now() };
+          { ok: false, failure: null, freeInMs: takenUntilMs - this.clock.now() };
     while (!found.ok) {
       const { failure, freeInMs } = found;
       const delayMs = this.decide(failure, isHinted);
@@ -160,9 +184,16 @@ class Waiter<C extends BackendCapabilities> {
     throw new LockError("Internal", "a wait has ended early", { key: this.request.key });
   }
 
+  /** What is told of its waiting. */
+  report(): Pick<Observation, "type" | "key" | "waitMs" | "attempts" | "wakeups"> {
+    const { attempts, wakeups } = this;
+    const waitMs = this.clock.now() - this.startMs;
+    return { type: "wait", key: this.request.key, waitMs, attempts, wakeups };
+  }
+
   /** Looks at the clock. */
   look(): void {
-    this.elapsedMs = Date.now() - this.startMs;
+    this.elapsedMs = this.clock.now() - this.startMs;
   }
 
   private async ask(queue: Queue | undefined): Promise<AcquireOk<C> | NotYet> {
@@ -173,15 +204,15 @@ class Waiter<C extends BackendCapabilities> {
     const behind = queue?.asks();
     const one: Attempt = { limitMs, behind, startMs, attempts, wakeups, freeInMs: undefined };
     try {
-      const attemptMs = performance.now();
+      const attemptMs = this.clock.elapsed();
       const result = await attempt(this.backend, this.request, this.cancellation, one);
       if (!result.ok) {
         queue?.foundTaken();
         return { ok: false, failure: null, freeInMs: one.freeInMs };
       }
       const { key, ttlMs, autoExtend } = this.request;
-      if (autoExtend !== undefined && !isExtending(this.backend)) {
-        keep(this.backend, result, key, ttlMs, attemptMs, autoExtend);
+      if (autoExtend !== undefined && !knownOf(this.backend).extends) {
+        keep(this.clock, this.backend, result, key, ttlMs, attemptMs, autoExtend);
       }
       return result;
     } catch (error) {
@@ -225,7 +256,7 @@ async function attempt<C extends BackendCapabilities>(
 ): Promise<AcquireResult<C>> {
   const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
   if (owner !== undefined) args.owner = owner;
-  if (autoExtend !== undefined && isExtending(backend)) args.autoExtend = autoExtend;
+  if (autoExtend !== undefined && knownOf(backend).extends) args.autoExtend = autoExtend;
   attachAttempt(args, one);
   const pending = backend.acquire(args);
   if (cancellation === undefined) return checkResult(backend, await pending, key);
@@ -304,37 +335,4 @@ function toLockError(error: unknown, key: string): LockError {
         ? error
         : "the backend failed with something that is no error";
   return new LockError("Internal", message, { key, cause: error });
-}
-
-// What lock() and the backends of this package tell each other, hidden from users.
-
-/** One attempt of `lock()`. */
-export type Attempt = {
-  /** How long it may take, in milliseconds, so that it ends in time when the store hangs. */
-  readonly limitMs: number;
-  /** The id of a lock whose release has been started, and behind which the store is to be asked. */
-  readonly behind: string | undefined;
-  /** When the waiting began, by `Date.now()`. */
-  readonly startMs: number;
-  /** How many there have been, with this one. */
-  readonly attempts: number;
-  /** How many times the store has told that the lock may be free. */
-  readonly wakeups: number;
-  /** For the backend to say when the lock ends that it found, in milliseconds from then. */
-  freeInMs: number | undefined;
-};
-
-type WithAttempt = { readonly "syncguard.attempt"?: Attempt };
-
-/** Not enumerable: other backends see `{ key, ttlMs, signal }`. */
-function attachAttempt(args: object, one: Attempt): void {
-  Object.defineProperty(args, "syncguard.attempt", { value: one });
-}
-
-/**
- * The attempt of `lock()` that an acquisition belongs to, if any. The property has a string name and not a symbol, because
- * only for string names does V8 cache that most arguments lack it.
- */
-export function attemptOf(args: object): Attempt | undefined {
-  return (args as WithAttempt)["syncguard.attempt"];
 }

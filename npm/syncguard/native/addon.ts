@@ -5,7 +5,15 @@ import { LockError, type LockErrorCode } from "./errors.js";
 import type * as exported from "./exports.js";
 import { loadAddon } from "./loader.js";
 
-export const addon = loadAddon() as typeof exported;
+let loaded: typeof exported | undefined;
+
+/**
+ * The addon. It is loaded at its first use, so that types, errors and rules can be imported where there is no binary for
+ * the platform. Entry points of stores load it when they are imported, so that it is missed then and not at night.
+ */
+export function addon(): typeof exported {
+  return (loaded ??= loadAddon() as typeof exported);
+}
 
 /** The core's error codes. The type checks that they are the documented ones. */
 const CODES: ReadonlySet<string> = new Set<LockErrorCode>(constants.errorCodes);
@@ -15,6 +23,7 @@ export function callAddon<T>(run: () => T): T {
   try {
     return run();
   } catch (error) {
+    if (error instanceof LockError) throw error; // there is no addon
     const { code, message } = error as { code?: string; message: string };
     // Other codes are those of Node-API itself, such as StringExpected, for arguments of a wrong type.
     const known = code !== undefined && CODES.has(code);

@@ -1,6 +1,6 @@
 /**
  * What went wrong: one of nine codes that mean the same on every backend
- * (README.md, "Errors").
+ * (docs/errors.md).
  *
  * - `ServiceUnavailable`: the store cannot be reached or cannot serve now
  * - `AuthFailed`: credentials or access refused
@@ -41,6 +41,19 @@ const BRAND: unique symbol = Symbol.for("syncguard.LockError") as never;
  *
  * `instanceof` recognises the errors of every entry point, of ESM and CommonJS, and of a second installed copy. The key
  * and the lock id are in `context`, and neither in the message nor in what `console.log` prints.
+ *
+ * @example
+ * ```ts
+ * import { lock, LockError } from "syncguard";
+ *
+ * try {
+ *   await lock(() => console.log("writing"), { key: "report:nightly" });
+ * } catch (error) {
+ *   if (!(error instanceof LockError)) throw error; // what your function threw
+ *   if (error.code === "AcquisitionTimeout") console.log("somebody else is on it");
+ *   else console.error(error.code, error.message);
+ * }
+ * ```
  */
 export class LockError extends Error {
   /** What went wrong. */
@@ -49,6 +62,8 @@ export class LockError extends Error {
   declare context?: LockErrorContext | undefined;
 
   /**
+   * An error for a backend of your own to throw.
+   *
    * @param code - what went wrong
    * @param message - for people; the code by default
    * @param context - what the error is about; `context.cause` also becomes the error's `cause`

@@ -205,6 +205,15 @@ export declare class NativeBackend {
     client: number,
     locks: FirestoreLockOptions,
   ): NativeBackend;
+  /** Some of the live locks, from after a cursor on: a text with the JSON of a page. */
+  list(
+    operation: number,
+    cancellable: boolean,
+    after: string | undefined | null,
+    limit: number,
+  ): boolean;
+  /** How the store is set up: a text with the JSON of facts by name, for each node. */
+  facts(operation: number, cancellable: boolean): boolean;
   static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
   get capabilities(): Capabilities;
   /**
@@ -451,15 +460,16 @@ export const enum Tag {
   No = 7,
   Found = 8,
   Nothing = 9,
-  Failed = 10,
+  Text = 10,
+  Failed = 11,
   /** Not an outcome: a lock that extends itself ends later now. */
-  Held = 11,
+  Held = 12,
   /** Not an outcome: a lock that extends itself is lost. */
-  Lost = 12,
+  Lost = 13,
   /** Not an outcome: a question to a client. */
-  Ask = 13,
+  Ask = 14,
   /** Not an outcome: a watched lock may have been freed. */
-  Freed = 14,
+  Freed = 15,
 }
 
 /** Whose clock decides when a lock ends. */
@@ -517,6 +527,12 @@ export declare function makeStorageKey(
 ): string;
 
 export declare function normalizeKey(key: string): string;
+
+/** The statements that create the tables in PostgreSQL. */
+export declare function postgresSchemaSql(
+  tableName?: string | undefined | null,
+  fenceTableName?: string | undefined | null,
+): string;
 
 export declare function redisServerTimeMs(seconds: number, microseconds: number): number;
 

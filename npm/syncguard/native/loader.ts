@@ -66,8 +66,6 @@ function requirePackage(name: string): unknown {
         return require("syncguard-linux-x64-gnu");
       case "syncguard-linux-x64-musl":
         return require("syncguard-linux-x64-musl");
-      case "syncguard-win32-arm64-msvc":
-        return require("syncguard-win32-arm64-msvc");
       case "syncguard-win32-x64-msvc":
         return require("syncguard-win32-x64-msvc");
     }

@@ -8,28 +8,17 @@
 
 import { addon } from "./addon.js";
 import { constants } from "./constants.js";
-import { LockError, type LockErrorCode } from "./errors.js";
+import type { LockErrorCode } from "./errors.js";
 import { type Completions, type NativeBackend, Tag } from "./exports.js";
+import {
+  type Absence,
+  type Acquired,
+  Failure,
+  type RawRecord,
+  type Text,
+  type Watch,
+} from "./outcome.js";
 import { onAbort } from "./signal.js";
-
-export type Acquired = {
-  lockId: string;
-  fence: string;
-  expiresAtMs: number;
-  fenceNearLimit: boolean;
-};
-
-export type Absence = "expired" | "not-found";
-
-export type RawRecord = {
-  key: string;
-  lockId: string;
-  expiresAtMs: number;
-  acquiredAtMs: number;
-  fence: string;
-  owner?: string;
-  readAtMs: number;
-};
 
 /** Numbers of one completion: operation, tag, five values. `completion.rs` writes them. */
 const WIDTH = constants.completionWidth;
@@ -38,26 +27,7 @@ const numbers = new Float64Array(1 + 256 * WIDTH);
 const LOCK_ID = constants.lockIdLength;
 const FENCE = constants.fenceDigits;
 
-/** A failed operation. {@link settle} makes it a LockError. */
-export class Failure {
-  constructor(
-    readonly code: LockErrorCode,
-    readonly message: string,
-    readonly causes: readonly string[],
-  ) {}
-
-  toError(): LockError {
-    let cause: Error | undefined;
-    for (let index = this.causes.length - 1; index >= 0; index -= 1) {
-      cause = new Error(this.causes[index], cause && { cause });
-      // What happened there has no JavaScript stack.
-      cause.stack = `${cause.name}: ${cause.message}`;
-    }
-    return new LockError(this.code, this.message, cause && { cause });
-  }
-}
-
-type Result = Acquired | RawRecord | Failure | Absence | number | boolean | null;
+type Result = Text | Acquired | RawRecord | Failure | Absence | number | boolean | null;
 
 /** What to call with an operation's result, by its number. */
 const waiting: ((result: Result) => void)[] = [];
@@ -69,7 +39,7 @@ let completions: Completions | undefined;
 /** The operations of this environment; made when the first backend is. */
 export function ownCompletions(): Completions {
   if (completions === undefined) {
-    completions = new addon.Completions(onReady, numbers);
+    completions = new (addon().Completions)(onReady, numbers);
     drain = completions.drain();
     flushKept = completions.flush();
   }
@@ -151,6 +121,9 @@ function onReady(): void {
           if (owner !== "") result.owner = owner;
           break;
         }
+        case Tag.Text:
+          result = { text: texts.slice(from, (from += first)) };
+          break;
         case Tag.Failed:
           result = readFailure(texts.slice(from, (from += first)));
           break;
@@ -161,15 +134,6 @@ function onReady(): void {
     }
   } while (count === (numbers.length - 1) / WIDTH);
 }
-
-/** Hears when a lock may have been freed. */
-export type Watch = {
-  /** Whether the store tells at this moment. */
-  readonly isListening: boolean;
-  /** Asks to be told once. */
-  next(): void;
-  close(): void;
-};
 
 /** What to call when a watched lock may have been freed, by the number of its watch. */
 const watches = new Map<number, () => void>();
@@ -339,13 +303,4 @@ const NOW = Promise.resolve();
 function flush(): void {
   willFlush = false;
   flushKept();
-}
-
-/**
- * What an operation gave; throws what it failed with. To be called where an async function awaited it, so that the
- * error has its caller's stack.
- */
-export function settle<T>(result: T | Failure): T {
-  if (result instanceof Failure) throw result.toError();
-  return result;
 }

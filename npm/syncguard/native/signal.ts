@@ -74,6 +74,15 @@ function createAudience(signal: AbortSignal): Audience {
  * Throws if the signal is aborted. For backends whose driver does not support signals.
  *
  * @throws LockError `Aborted`
+ * @example
+ * ```ts
+ * import { checkAborted } from "syncguard/common";
+ *
+ * function query(text: string, signal?: AbortSignal): void {
+ *   checkAborted(signal);
+ *   console.log("sent", text);
+ * }
+ * ```
  */
 export function checkAborted(signal?: AbortSignal): void {
   if (signal?.aborted === true) {
@@ -84,7 +93,13 @@ export function checkAborted(signal?: AbortSignal): void {
 /**
  * Resolves after `ms` milliseconds, or rejects as soon as the signal is aborted.
  *
- * @throws LockError `Aborted`
+ * @throws LockError `Aborted`; `InvalidArgument` for what is no signal
+ * @example
+ * ```ts
+ * import { delay } from "syncguard/common";
+ *
+ * await delay(100, AbortSignal.timeout(1_000));
+ * ```
  */
 export async function delay(ms: number, signal?: AbortSignal): Promise<void> {
   const given = readSignal(signal);

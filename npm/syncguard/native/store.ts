@@ -1,20 +1,18 @@
 /** A store of locks as the addon opens it, with promises in place of numbered operations. */
 
 import { callAddon } from "./addon.js";
+import "./core.js";
 import type { Capabilities, Completions, HoldSettings, NativeBackend } from "./exports.js";
+import { ownCompletions, run, watchKey } from "./operations.js";
 import {
   type Absence,
   type Acquired,
   type Failure,
-  ownCompletions,
   type RawRecord,
-  run,
   settle,
+  type Text,
   type Watch,
-  watchKey,
-} from "./operations.js";
-
-export type { Watch };
+} from "./outcome.js";
 
 /**
  * What can be done with the locks of a store. It takes arguments that have been checked (`arguments.ts`, `readSignal`).
@@ -111,6 +109,18 @@ export class AddonStore {
   /** Makes what is missing of the tables; PostgreSQL only. */
   async setupSchema(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
+  }
+
+  /** Some of the live locks, in JSON: from after the cursor `after` on, at most about `limit`. */
+  list(after: string | undefined, limit: number, signal?: AbortSignal): Promise<Text | Failure> {
+    return run<Text>(signal, (operation, cancellable) =>
+      this.handle.list(operation, cancellable, after, limit),
+    );
+  }
+
+  /** How the store is set up, in JSON: facts by name, for each node. */
+  facts(signal?: AbortSignal): Promise<Text | Failure> {
+    return run<Text>(signal, (operation, cancellable) => this.handle.facts(operation, cancellable));
   }
 
   /** Runs an operation that `start` hands to the addon with this store's handle. */

@@ -75,6 +75,11 @@ export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
+/** A number, also one written as text, as clients take it; NaN for what is neither. */
+export function toNumber(value: unknown): number {
+  return typeof value === "number" || typeof value === "string" ? Number(value) : NaN;
+}
+
 export function isPositive(value: unknown): value is number {
   return typeof value === "number" && value > 0;
 }

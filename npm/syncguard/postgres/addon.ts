@@ -29,14 +29,14 @@ export function createPostgresConnection({
   const connect = (passwordClient?: number): PostgresConnection => {
     const all = { ...options };
     if (passwordClient !== undefined) all.passwordClient = passwordClient;
-    return callAddon(() => new addon.PostgresConnection(ownCompletions(), all));
+    return callAddon(() => new (addon().PostgresConnection)(ownCompletions(), all));
   };
   return password === undefined ? connect() : withClient(async () => await password(), connect);
 }
 
 export function openPostgres(connection: PostgresConnection, locks: PostgresLockOptions): Store {
   return openStore(
-    (completions) => addon.NativeBackend.postgres(completions, connection, locks),
+    (completions) => addon().NativeBackend.postgres(completions, connection, locks),
     connection,
   );
 }
@@ -47,6 +47,8 @@ export function openPostgresOverClient(
   locks: PostgresLockOptions,
 ): Store {
   return withClient(run, (client) =>
-    openStore((completions) => addon.NativeBackend.postgresOverClient(completions, client, locks)),
+    openStore((completions) =>
+      addon().NativeBackend.postgresOverClient(completions, client, locks),
+    ),
   );
 }

@@ -1,9 +1,10 @@
 import { checkDisposal } from "../lock/arguments.js";
-import { createBackend } from "../lock/backend.js";
+import { createBackend } from "../lock/native-backend.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import type { PostgresLockOptions, PostgresSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
+import { tellWay } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import {
   checkBooleans,
@@ -44,6 +45,16 @@ import type {
  *   - connection options; `{}` takes everything from the variables PGHOST, PGUSER and so on
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.
+ * @example
+ * ```ts
+ * import postgres from "postgres";
+ * import { createPostgresBackend, setupSchema } from "syncguard/postgres";
+ *
+ * const sql = postgres("postgres://app:secret@localhost/app");
+ * await setupSchema(sql);
+ * const backend = createPostgresBackend(sql);
+ * await using held = await backend.lock("report:nightly", { ttlMs: 30_000 });
+ * ```
  */
 export function createPostgresBackend(
   sql: PostgresClient | string | PostgresConnectionOptions,
@@ -56,8 +67,15 @@ export function createPostgresBackend(
 }
 
 /** The default backend on PostgreSQL, which is given only a URL. It creates missing tables at their first use. */
-export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<PostgresCapabilities> {
-  return createBackend(connectNatively(readConnection(url), { createsTables: true }, {}), {});
+export function createPostgresBackendOfUrl(
+  url: string,
+  operationTimeoutMs?: number,
+): SyncGuardBackend<PostgresCapabilities> {
+  const locks: PostgresLockOptions = { createsTables: true };
+  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  const target = readConnection(url);
+  tellWay("PostgreSQL", { by: "settings" });
+  return createBackend(connectNatively(target, locks, {}), {});
 }
 
 /**
@@ -68,6 +86,12 @@ export function createPostgresBackendOfUrl(url: string): SyncGuardBackend<Postgr
  *
  * @param sql - as for {@link createPostgresBackend}
  * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and the errors of connecting
+ * @example
+ * ```ts
+ * import { setupSchema } from "syncguard/postgres";
+ *
+ * await setupSchema("postgres://app:secret@localhost/app");
+ * ```
  */
 export async function setupSchema(
   sql: PostgresClient | string | PostgresConnectionOptions,
@@ -90,17 +114,23 @@ function connect(
   const { transport } = options;
   if (!isClient(sql)) {
     if (transport === "client") throw invalid('transport "client" needs a client');
-    return connectNatively(readConnection(sql), lockSettings(options), options);
+    const target = readConnection(sql);
+    tellWay("PostgreSQL", { by: "settings" });
+    return connectNatively(target, lockSettings(options), options);
   }
-  if (transport !== "client") {
+  if (transport === "client") {
+    tellWay("PostgreSQL", { through: "client" });
+  } else {
     const reading = readClient(sql);
     if ("connection" in reading) {
       const locks = lockSettings(options, reading.operationTimeoutMs);
+      tellWay("PostgreSQL", { by: "client's settings" });
       return connectNatively(reading, locks, options, sql);
     }
     if (transport === "native") {
       throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
     }
+    tellWay("PostgreSQL", { through: "client", obstacle: reading.obstacle });
   }
   return openPostgresOverClient(runOnClient(sql), lockSettings(options));
 }

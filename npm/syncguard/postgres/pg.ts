@@ -5,7 +5,7 @@ import { isIP, Socket } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import type { PostgresSettings } from "../native/exports.js";
-import { isGiven, isPositive } from "../options/clients.js";
+import { isGiven, isPositive, toNumber } from "../options/clients.js";
 import { type Reading, readParameters, readSslObject, type Target } from "./target.js";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -48,7 +48,7 @@ export function readPgClient(client: Fields): Reading {
   if (typeof host !== "string" || typeof user !== "string") return { obstacle: "the host or role" };
   const connection: PostgresSettings = {
     environment: false,
-    hosts: [{ host, port: Number(port) }],
+    hosts: [{ host, port: toNumber(port) }],
     user,
   };
   if (typeof database === "string") connection.database = database;
@@ -63,9 +63,9 @@ export function readPgClient(client: Fields): Reading {
   const { _connectionTimeoutMillis: connectMs } = client;
   const { connect_timeout, query_timeout } = given;
   if (isPositive(connectMs)) connection.connectTimeoutMs = connectMs;
-  else if (Number(connect_timeout) > 0)
-    connection.connectTimeoutMs = Number(connect_timeout) * 1000;
-  if (Number(query_timeout) > 0) target.operationTimeoutMs = Number(query_timeout);
+  else if (toNumber(connect_timeout) > 0)
+    connection.connectTimeoutMs = toNumber(connect_timeout) * 1000;
+  if (toNumber(query_timeout) > 0) target.operationTimeoutMs = toNumber(query_timeout);
   return target;
 }
 

@@ -1,7 +1,7 @@
 /** Settings of a postgres.js instance. */
 
 import type { PostgresSettings } from "../native/exports.js";
-import { isGiven, isPositive } from "../options/clients.js";
+import { isGiven, isPositive, toNumber } from "../options/clients.js";
 import { type Reading, readParameters, readSslObject, socketHost, type Target } from "./target.js";
 
 /** The application name that postgres.js uses by default. */
@@ -32,7 +32,7 @@ export function readPostgresJs(options: Readonly<Record<string, unknown>>): Read
   const obstacle = readSsl(options.ssl, connection) ?? readSession(options, connection);
   if (obstacle !== undefined) return { obstacle };
 
-  if (isGiven(max)) connection.poolSize = Number(max);
+  if (isGiven(max)) connection.poolSize = toNumber(max);
   if (isPositive(connect_timeout)) connection.connectTimeoutMs = connect_timeout * 1000;
   if (prepare === false) connection.prepare = false;
   return target;
@@ -49,9 +49,11 @@ function readHosts({
   }
   if (!Array.isArray(host) || !Array.isArray(port)) return undefined;
   const ports = port as unknown[];
-  return (host as unknown[]).map((name, index) => ({
-    host: String(name),
-    port: Number(ports[index] ?? ports[0]),
+  const isName = (name: unknown): name is string => typeof name === "string";
+  if (!host.every(isName)) return undefined;
+  return host.map((name, index) => ({
+    host: name,
+    port: toNumber(ports[index] ?? ports[0]),
   }));
 }
 

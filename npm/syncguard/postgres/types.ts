@@ -4,18 +4,23 @@ import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js
 
 /** PostgreSQL gives fencing tokens, and its clock decides. */
 export interface PostgresCapabilities extends BackendCapabilities {
+  /** The store, for those who handle backends of several. */
   backend: "postgres";
+  /** Each acquisition comes with a fencing token. */
   supportsFencing: true;
+  /** The clock of the PostgreSQL server decides when a lock ends. */
   timeAuthority: "server";
 }
 
 /** Your client with postgres.js' `unsafe(text, params)`, which gives the rows. */
 export interface PostgresJsClient {
+  /** Runs a statement with parameters and gives its rows. */
   unsafe: (...args: never[]) => unknown;
 }
 
 /** Your client with pg's `query(text, params)`, which gives `{ rows }`. */
 export interface PgClient {
+  /** Runs a statement with parameters and gives `{ rows }`. */
   query: (...args: never[]) => unknown;
 }
 
@@ -43,23 +48,23 @@ export interface PostgresSslOptions {
 export interface PostgresConnectionOptions {
   /** A URL as for {@link createPostgresBackend}. */
   url?: string | undefined;
-  /** The same, with pg's name. */
+  /** As `url`, with pg's name. */
   connectionString?: string | undefined;
   /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
   host?: string | readonly string[] | undefined;
-  /** One for all hosts, or one for each. Default 5432. */
+  /** The port: one for all hosts, or one for each. Default 5432. */
   port?: number | readonly number[] | undefined;
   /** A unix socket, such as `/run/postgresql/.s.PGSQL.5432`, instead of host and port. */
   path?: string | undefined;
-  /** Default: the name of the role. */
+  /** The database. Default: the name of the role. */
   database?: string | undefined;
   /** The role. Default: the name of the operating system's user. */
   user?: string | undefined;
-  /** The same. */
+  /** As `user`, with postgres.js' name. */
   username?: string | undefined;
   /** The password, or a function that gives one for each connection, for example a token that expires. */
   password?: string | (() => string | PromiseLike<string>) | undefined;
-  /** The same. */
+  /** As `password`, with postgres.js' name. */
   pass?: string | (() => string | PromiseLike<string>) | undefined;
   /** The mode, as in libpq. `true` means `"verify-full"`, `false` means `"disable"`. Default `"prefer"`. */
   ssl?:
@@ -76,7 +81,7 @@ export interface PostgresConnectionOptions {
   max?: number | undefined;
   /** Seconds that getting a connection may take. Default 5. */
   connect_timeout?: number | undefined;
-  /** The same in milliseconds, with pg's name. */
+  /** As `connect_timeout`, with pg's name and in milliseconds. */
   connectionTimeoutMillis?: number | undefined;
   /** The name of the connections in `pg_stat_activity`. Default `"syncguard"`. */
   application_name?: string | undefined;
@@ -86,7 +91,7 @@ export interface PostgresConnectionOptions {
   connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
   /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
   statement_timeout?: number | undefined;
-  /** Milliseconds that a statement may wait for another session's lock. */
+  /** Milliseconds that a statement may wait for another session's lock. Default: the server's setting. */
   lock_timeout?: number | undefined;
   /** Which servers to accept. Default: with several hosts, only one that accepts writes. */
   target_session_attrs?: "any" | "read-write" | "primary" | undefined;
@@ -135,7 +140,10 @@ export type PostgresSchemaOptions = Pick<
 
 /** The options, with the defaults filled in. */
 export interface PostgresConfig {
+  /** The table of locks. */
   tableName: string;
+  /** The table of fence counters. */
   fenceTableName: string;
+  /** Whether `isLocked()` deletes what expired more than two seconds ago. */
   cleanupInIsLocked: boolean;
 }

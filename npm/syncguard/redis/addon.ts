@@ -14,11 +14,11 @@ import { openStore, type Store } from "../native/store.js";
 export type RedisScriptCall = { script: string; keys: string[]; args: string[] };
 
 export function createRedisConnection(settings: RedisSettings): RedisConnection {
-  return callAddon(() => new addon.RedisConnection(settings));
+  return callAddon(() => new (addon().RedisConnection)(settings));
 }
 
 export function openRedis(connection: RedisConnection, locks: RedisLockOptions): Store {
-  return openStore((completions) => addon.NativeBackend.redis(completions, connection, locks));
+  return openStore((completions) => addon().NativeBackend.redis(completions, connection, locks));
 }
 
 /** Every script goes through `run`, which uses a client of the user's. */
@@ -29,7 +29,7 @@ export function openRedisOverClient(
 ): Store {
   return withClient(run, (client) =>
     openStore((completions) =>
-      addon.NativeBackend.redisOverClient(completions, client, traits, locks),
+      addon().NativeBackend.redisOverClient(completions, client, traits, locks),
     ),
   );
 }

@@ -1,9 +1,10 @@
 import { checkDisposal } from "../lock/arguments.js";
-import { createBackend } from "../lock/backend.js";
+import { createBackend } from "../lock/native-backend.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
+import { tellWay } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import { withNodeDefaults } from "../options/tls.js";
 import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
@@ -26,14 +27,23 @@ import type {
  * process alive.
  *
  * @param client - one of
- *   - a client of ioredis or node-redis, also a `Cluster` or of `createCluster`: its settings are read, and the backend makes a connection of its own. If the
- *     settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used instead: see
- *     {@link RedisBackendOptions.transport}. You close it yourself.
+ *   - a client of ioredis or node-redis, also a `Cluster` or of `createCluster`: its settings are read, and the backend makes
+ *     a connection of its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used
+ *     instead: see {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
  *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`
  *   - connection options
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.
+ * @example
+ * ```ts
+ * import { Redis } from "ioredis";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const byUrl = createRedisBackend("redis://localhost:6379");
+ * const byClient = createRedisBackend(new Redis("redis://localhost:6379"), { keyPrefix: "app" });
+ * await using held = await byUrl.lock("report:nightly", { ttlMs: 30_000 });
+ * ```
  */
 export function createRedisBackend(
   client: RedisClient | string | RedisConnectionOptions,
@@ -52,14 +62,23 @@ function connect(
   const { transport } = options;
   if (!isClient(client)) {
     if (transport === "client") throw invalid('transport "client" needs a client with eval()');
-    return connectNatively(readConnection(client), options);
+    const settings = readConnection(client);
+    tellWay("Redis", { by: "settings" });
+    return connectNatively(settings, options);
   }
-  if (transport === "client") return drive(client, options);
+  if (transport === "client") {
+    tellWay("Redis", { through: "client" });
+    return drive(client, options);
+  }
   const reading = readClient(client);
-  if ("settings" in reading) return connectNatively(reading.settings, options, client);
+  if ("settings" in reading) {
+    tellWay("Redis", { by: "client's settings" });
+    return connectNatively(reading.settings, options, client);
+  }
   if (transport === "native") {
     throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
   }
+  tellWay("Redis", { through: "client", obstacle: reading.obstacle });
   return drive(client, options);
 }
 

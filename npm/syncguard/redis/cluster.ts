@@ -107,10 +107,11 @@ function ofRootNode(node: unknown): Options | undefined {
   if (typeof node !== "object" || node === null) return undefined;
   const { url, socket, ...rest } = node as Options;
   if (!isGiven(url)) return { ...rest, socket };
-  const parts = ofUrl(String(url));
+  if (typeof url !== "string") return undefined;
+  const parts = ofUrl(url);
   if (parts === undefined) return undefined;
   const { host, port, ...login } = parts;
-  const tls = /^rediss:/i.test(String(url));
+  const tls = /^rediss:/i.test(url);
   const address = port === undefined ? { host, tls } : { host, port, tls };
   return { ...rest, ...login, socket: { ...(socket as Options | undefined), ...address } };
 }

@@ -1,6 +1,7 @@
 /** Connection settings as users give them, in a URL or in options. */
 
 import type { RedisNode, RedisSettings } from "../native/exports.js";
+import { toNumber } from "../options/clients.js";
 import { checkKnownOptions } from "../options/known.js";
 import { readTls } from "../options/tls.js";
 import { invalid } from "../options/validation.js";
@@ -123,7 +124,7 @@ export function readNodes(value: unknown): RedisNode[] | undefined {
     const { host = "localhost", port } = (node ?? {}) as { host?: unknown; port?: unknown };
     if (typeof host !== "string") return undefined;
     if (port === undefined || port === null) nodes.push({ host });
-    else nodes.push({ host, port: Number(port) });
+    else nodes.push({ host, port: toNumber(port) });
   }
   return nodes;
 }

@@ -2,7 +2,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import type { RedisSettings } from "../native/exports.js";
-import { isGiven, isPositive } from "../options/clients.js";
+import { isGiven, isPositive, toNumber } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
 import { type Reading, readNodes } from "./connection.js";
 
@@ -39,9 +39,9 @@ export function readIoredis(options: object): Reading {
   // Without a password ioredis does not log in.
   if (settings.password === undefined) delete settings.username;
 
-  if (isGiven(given.port)) settings.port = Number(given.port);
+  if (isGiven(given.port)) settings.port = toNumber(given.port);
   if (isGiven(given.db)) {
-    const db = Number(given.db);
+    const db = toNumber(given.db);
     if (!(db <= 255)) return { obstacle: "db" };
     settings.db = db;
   }

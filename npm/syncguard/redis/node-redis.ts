@@ -1,7 +1,7 @@
 /** Settings of a client of node-redis 4 or 5. */
 
 import type { RedisSettings } from "../native/exports.js";
-import { isGiven, isPositive } from "../options/clients.js";
+import { isGiven, isPositive, toNumber } from "../options/clients.js";
 import { readTls } from "../options/tls.js";
 import type { Reading } from "./connection.js";
 
@@ -26,7 +26,7 @@ export function readNodeRedis(options: object): Reading {
   if (settings.username !== undefined) settings.password ??= "";
 
   if (isGiven(database)) {
-    const db = Number(database);
+    const db = toNumber(database);
     if (!(db <= 255)) return { obstacle: "database" };
     settings.db = db;
   }
@@ -52,6 +52,6 @@ function readSocket(socket: Record<string, unknown>, settings: RedisSettings): R
     if (typeof host !== "string") return { obstacle: "socket.host" };
     settings.host = host;
   }
-  if (isGiven(port)) settings.port = Number(port);
+  if (isGiven(port)) settings.port = toNumber(port);
   return { settings };
 }

@@ -4,8 +4,11 @@ import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js
 
 /** Redis gives fencing tokens, and its clock decides. */
 export interface RedisCapabilities extends BackendCapabilities {
+  /** The store, for those who handle backends of several. */
   backend: "redis";
+  /** Each acquisition comes with a fencing token. */
   supportsFencing: true;
+  /** The clock of the Redis server decides when a lock ends. */
   timeAuthority: "server";
 }
 
@@ -19,6 +22,7 @@ export interface RedisCapabilities extends BackendCapabilities {
  * to the node of its keys.
  */
 export interface RedisClient {
+  /** Runs a script of Lua on the server. */
   eval: (...args: never[]) => unknown;
 }
 
@@ -40,7 +44,7 @@ export interface RedisTlsOptions {
 export interface RedisClusterNode {
   /** A name or an address. Default `"localhost"`. */
   host?: string | undefined;
-  /** Default 6379. */
+  /** The port. Default 6379. */
   port?: number | undefined;
 }
 
@@ -50,7 +54,7 @@ export interface RedisConnectionOptions {
   url?: string | undefined;
   /** A name or an address. Default `"localhost"`. */
   host?: string | undefined;
-  /** Default 6379. */
+  /** The port. Default 6379. */
   port?: number | undefined;
   /** A socket in the file system, instead of host and port. */
   path?: string | undefined;
@@ -58,32 +62,64 @@ export interface RedisConnectionOptions {
   db?: number | undefined;
   /** The ACL user; needs a password. Default: the default user. */
   username?: string | undefined;
-  /** The password. */
+  /** The password. Default: none. */
   password?: string | undefined;
-  /** TLS, or `true` for TLS with the certificates that Node trusts. */
+  /** TLS, or `true` for TLS with the certificates that Node trusts. Default: only with a `rediss:` URL. */
   tls?: RedisTlsOptions | boolean | undefined;
   /**
    * Some nodes of a Redis Cluster, instead of `url` or of host and port: each `"host:port"`, a `redis://` or `rediss://` URL,
    * or `{ host, port }`. They are asked for the others. All other options apply to every node; URLs with a login must have
    * the same one.
    *
-   * @example createRedisBackend({ nodes: ["10.0.0.1:7000", "10.0.0.2:7000"], password: "…" })
+   * @example
+   * ```ts
+   * import { createRedisBackend } from "syncguard/redis";
+   *
+   * const cluster = createRedisBackend({ nodes: ["10.0.0.1:7000", "10.0.0.2:7000"], password: "…" });
+   * ```
    */
   nodes?: readonly (string | RedisClusterNode)[] | undefined;
   /**
    * Where the nodes of a cluster can be reached, if not at the addresses that they announce: behind NAT, in containers,
    * through tunnels. By the announced `"host:port"`; other nodes are used as they are. A function is not possible here.
    *
-   * @example { "10.0.0.1:7000": { host: "127.0.0.1", port: 17000 } }
+   * @example
+   * ```ts
+   * import { createRedisBackend } from "syncguard/redis";
+   *
+   * const cluster = createRedisBackend({
+   *   nodes: ["127.0.0.1:17000"],
+   *   natMap: { "10.0.0.1:7000": { host: "127.0.0.1", port: 17000 } },
+   * });
+   * ```
    */
-  natMap?: Readonly<Record<string, { host: string; port: number }>> | undefined;
+  natMap?:
+    | Readonly<
+        Record<
+          string,
+          {
+            /** Where the node can be reached: a name or an address. */
+            host: string;
+            /** The port there. */
+            port: number;
+          }
+        >
+      >
+    | undefined;
   /** Sentinels to ask for the primary, instead of host and port. With TLS, they must use it too. */
-  sentinels?: readonly { host: string; port?: number | undefined }[] | undefined;
-  /** The name that the Sentinels use for the primary. */
+  sentinels?:
+    | readonly {
+        /** A name or an address. */
+        host: string;
+        /** The port. Default 26379. */
+        port?: number | undefined;
+      }[]
+    | undefined;
+  /** The name that the Sentinels use for the primary; needed with `sentinels`. */
   name?: string | undefined;
-  /** The ACL user of the Sentinels themselves. */
+  /** The ACL user of the Sentinels themselves. Default: their default user. */
   sentinelUsername?: string | undefined;
-  /** The password of the Sentinels themselves. */
+  /** The password of the Sentinels themselves. Default: none. */
   sentinelPassword?: string | undefined;
   /** The name of the connection in `CLIENT LIST`. */
   connectionName?: string | undefined;
@@ -117,17 +153,22 @@ export interface RedisBackendOptions extends CommonBackendOptions {
 
 /** The options, with the defaults filled in. */
 export interface RedisConfig {
+  /** Namespace of all keys. */
   keyPrefix: string;
+  /** Whether `isLocked()` deletes what expired more than two seconds ago. */
   cleanupInIsLocked: boolean;
 }
 
 /** A lock as Redis keeps it, in JSON. */
 export interface LockData {
+  /** The lock id: whoever knows it can release the lock. */
   lockId: string;
-  /** Milliseconds since the Unix epoch. */
+  /** When the lock ends, in milliseconds since the Unix epoch. */
   expiresAtMs: number;
-  /** Milliseconds since the Unix epoch. */
+  /** When the lock was granted, in milliseconds since the Unix epoch. */
   acquiredAtMs: number;
+  /** The user's key in Unicode NFC. */
   key: string;
+  /** The fencing token: 15 decimal digits. */
   fence: string;
 }

@@ -1,4 +1,4 @@
-import { createBackend } from "../lock/backend.js";
+import { createBackend } from "../lock/native-backend.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
 import { addon } from "../native/addon.js";
 import type { SqliteOptions } from "../native/exports.js";
@@ -8,8 +8,11 @@ import { checkObject, invalid, withoutNulls } from "../options/validation.js";
 
 /** `"server"` means the machine's clock, which all users of the file share. */
 export interface SqliteCapabilities extends BackendCapabilities {
+  /** The store, for those who handle backends of several. */
   backend: "sqlite";
+  /** Each acquisition comes with a fencing token. */
   supportsFencing: true;
+  /** The clock of the machine, which all processes that use the file share. */
   timeAuthority: "server";
 }
 
@@ -17,11 +20,11 @@ export interface SqliteCapabilities extends BackendCapabilities {
 export interface SqliteBackendOptions extends CommonBackendOptions {
   /** The database file, in an existing folder. Default `":memory:"`: a database in memory that ends with the process. */
   path?: string | undefined;
-  /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. */
+  /** Milliseconds after which an operation fails with `NetworkTimeout`, e.g. while others hold the database. Default 5000. */
   operationTimeoutMs?: number | undefined;
   /**
    * Whether the file may be on a network file system. Then no other machine may use the file, because the locks do not
-   * work across machines. Without this option, such a path is an `InvalidArgument`.
+   * work across machines. Default false: such a path is an `InvalidArgument`.
    */
   allowNetworkFileSystem?: boolean | undefined;
 }
@@ -43,12 +46,31 @@ const OPTIONS = Object.keys({
  *
  * @param path - a file in a folder that exists, `":memory:"`, or a URL such as `sqlite:///var/lib/app/locks.db`
  * @throws LockError `InvalidArgument` for invalid options. The file is opened by the first operation.
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const backend = createSqliteBackend("./locks.db");
+ * await lock(backend, () => console.log("writing"), { key: "report:nightly" });
+ * ```
  */
 export function createSqliteBackend(
   path: string,
   options?: SqliteBackendOptions,
 ): SyncGuardBackend<SqliteCapabilities>;
-/** The same, with the path among the options. */
+/**
+ * A backend that keeps locks in a SQLite database, with the path among the options; without one, in memory.
+ *
+ * @throws LockError `InvalidArgument` for invalid options. The file is opened by the first operation.
+ * @example
+ * ```ts
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const inMemory = createSqliteBackend(); // for this process alone
+ * const shared = createSqliteBackend({ path: "./locks.db", operationTimeoutMs: 2_000 });
+ * ```
+ */
 export function createSqliteBackend(
   options?: SqliteBackendOptions,
 ): SyncGuardBackend<SqliteCapabilities>;
@@ -71,7 +93,7 @@ export function createSqliteBackend(
   if (allowNetworkFileSystem !== undefined) {
     settings.allowNetworkFileSystem = allowNetworkFileSystem;
   }
-  const store = openStore((completions) => addon.NativeBackend.sqlite(completions, settings));
+  const store = openStore((completions) => addon().NativeBackend.sqlite(completions, settings));
   return createBackend(store, {
     onReleaseError,
     disposeTimeoutMs,
@@ -121,6 +143,7 @@ export function sqlitePathOfUrl(url: string, name: string): string {
   } catch {
     throw invalid(`${name}: the percent-encoding of the sqlite URL is malformed`);
   }
+  if (path.includes("\0")) throw invalid(`${name}: the path must not contain a NUL character`);
   if (path === "" || path === "/") throw invalid(`${name}: a sqlite URL needs a path`);
   return path;
 }

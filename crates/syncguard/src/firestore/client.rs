@@ -28,7 +28,7 @@ use super::config::FirestoreConfig;
 use super::decision::Write;
 use super::error::Failure;
 use super::listen::Listening;
-use super::transport::{Begun, Documents, ReadSet, Transport};
+use super::transport::{Begun, Documents, Page, ReadSet, Transport};
 use super::wire::{Layout, Reply};
 use crate::error::Error;
 use crate::waiting::wakeups::{Wakeups, Watch};
@@ -305,6 +305,34 @@ impl<S: Carrier> Transport for Client<S> {
 
     fn abandon(self: Arc<Self>, transaction: Vec<u8>) {
         in_background(&self.work, Self::clone(&self).end(transaction));
+    }
+
+    async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Failure> {
+        let request = self
+            .connection
+            .request(RunQueryRequest {
+                parent: self.layout.documents(),
+                query_type: Some(self.layout.page(after, limit)),
+                consistency_selector: None,
+                explain_options: None,
+            })
+            .await?;
+        let mut grpc = self.connection.grpc.clone();
+        let mut parts = grpc.run_query(request).await?.into_inner();
+        let (mut reply, mut server_time_ms) = (Reply::default(), None);
+        while let Some(part) = parts.message().await? {
+            if let Some(time) = part.read_time {
+                let ms = i64::from(time.nanos) / 1_000_000;
+                server_time_ms = Some(time.seconds.saturating_mul(1000).saturating_add(ms));
+            }
+            if let Some(document) = part.document {
+                reply.add(&self.layout, document);
+            }
+        }
+        Ok(Page {
+            documents: reply.found.locks,
+            server_time_ms,
+        })
     }
 
     fn watch(&self, lock: &str) -> Option<Watch> {

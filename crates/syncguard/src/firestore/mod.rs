@@ -54,6 +54,7 @@ pub mod extend;
 pub mod force_release;
 mod ids;
 pub mod is_locked;
+mod list;
 mod listen;
 pub mod lookup;
 mod owned;
@@ -80,12 +81,13 @@ pub use self::documents::{
 pub use self::error::{Failure, classify, code_from_name};
 pub use self::ids::{DocumentIds, KEYS};
 use self::transaction::{read, transact};
-pub use self::transport::{Begun, Document, Documents, ReadSet, Transport};
+pub use self::transport::{Begun, Document, Documents, Page, ReadSet, Transport};
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
     ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
+use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
@@ -222,6 +224,12 @@ impl FirestoreBackend {
         });
     }
 
+    async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Error> {
+        let transport = self.transport()?;
+        let answer = transport.page(after, limit).await;
+        answer.map_err(|failure| failure.into_error(error::Step::Read))
+    }
+
     fn warn(&self, warning: &Warning) {
         if let Some(hook) = &self.config.on_warning {
             hook(warning);
@@ -313,6 +321,24 @@ impl Backend for FirestoreBackend {
             Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
         })
         .await
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
+        let limit = page.checked_limit()?;
+        let after = list::after(page.after.as_deref())?;
+        // Taken before the read, as for a look-up.
+        let now_ms = self.clock.now_ms();
+        let found = self.page(after, limit).await?;
+        Ok(list::outcome(&found, limit, now_ms))
+    }
+
+    async fn facts(&self) -> Result<Vec<Facts>, Error> {
+        let mut facts = Facts::default();
+        let found = self.page(None, 1).await?;
+        if let Some(ms) = found.server_time_ms {
+            facts.add("serverTimeMs", ms);
+        }
+        Ok(vec![facts])
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

@@ -31,6 +31,14 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// for the documents that it has read. Does nothing if it has ended already.
     fn abandon(self: Arc<Self>, transaction: Vec<u8>);
 
+    /// Reads at most `limit` documents of the collection of locks, in the order of their ids, beginning after that id.
+    async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Failure> {
+        let _ = (after, limit);
+        Err(Failure::unsent(Error::invalid(
+            "locks cannot be listed through a client: use a connection of the backend's own",
+        )))
+    }
+
     /// Hears when the lock with this document id may have been freed. `None`: this transport cannot tell of it.
     fn watch(&self, lock: &str) -> Option<Watch> {
         let _ = lock;
@@ -82,6 +90,15 @@ pub struct Documents {
     pub read_at_ms: Option<i64>,
 }
 
+/// Some documents of the collection of locks.
+#[derive(Default)]
+pub struct Page {
+    /// The documents, in the order of their ids.
+    pub documents: Vec<Document>,
+    /// The time on Firestore's clock at which they were read, in milliseconds since the Unix epoch.
+    pub server_time_ms: Option<i64>,
+}
+
 /// A document, reduced to what locks use of it.
 pub struct Document {
     /// Its id.
@@ -130,7 +147,7 @@ impl Document {
         LockState::read(&self.id, |name| self.field(name))
     }
 
-    fn lock(&self) -> Result<LockDocument, Error> {
+    pub(super) fn lock(&self) -> Result<LockDocument, Error> {
         LockDocument::read(|name| self.field(name))
     }
 }

@@ -7,7 +7,7 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_reque
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::field_filter::Operator;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::filter::FilterType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::{
-    CollectionSelector, FieldFilter, FieldReference, Filter,
+    CollectionSelector, Direction, FieldFilter, FieldReference, Filter, Order,
 };
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::write::Operation;
@@ -58,6 +58,35 @@ impl Layout {
     /// The name of the counter of that id.
     pub(super) fn counter(&self, id: &str) -> String {
         format!("{}{id}", self.counters)
+    }
+
+    /// The query for locks in the order of their ids, from after that id on.
+    pub(super) fn page(&self, after: Option<&str>, limit: usize) -> QueryType {
+        let name = || FieldReference {
+            field_path: "__name__".to_owned(),
+        };
+        let filter = |id| Filter {
+            filter_type: Some(FilterType::FieldFilter(FieldFilter {
+                field: Some(name()),
+                op: Operator::GreaterThan.into(),
+                value: Some(Value {
+                    value_type: Some(ValueType::ReferenceValue(self.lock(id))),
+                }),
+            })),
+        };
+        QueryType::StructuredQuery(StructuredQuery {
+            from: vec![CollectionSelector {
+                collection_id: self.collection.clone(),
+                all_descendants: false,
+            }],
+            r#where: after.map(filter),
+            order_by: vec![Order {
+                field: Some(name()),
+                direction: Direction::Ascending.into(),
+            }],
+            limit: Some(i32::try_from(limit).unwrap_or(i32::MAX)),
+            ..StructuredQuery::default()
+        })
     }
 
     /// The query for all locks with a lock id, without a limit, to notice when there are several (docs/format.md,

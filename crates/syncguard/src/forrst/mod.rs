@@ -14,13 +14,17 @@
 //! use syncguard::Backend;
 //!
 //! let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
-//! let json = serde_json::json!({ "key": "user:123", "ttl": { "value": 30, "unit": "second" } });
-//! let options = Options::parse("payments.charge", &json)?;
+//! let extension_options = serde_json::json!({
+//!     "key": "user:123",
+//!     "ttl": { "value": 30, "unit": "second" },
+//! });
+//! let options = Options::parse("payments.charge", &extension_options)?;
 //!
-//! let held = forrst::acquire(&backend, options).await?;
+//! let held = forrst::acquire(&backend, options).await?; // Failure::Refused(error) goes into the response
 //! // … the function …
-//! let data = serde_json::to_value(held.end().await?).unwrap_or_default();
-//! assert_eq!(data["acquired"], true);
+//! let data = held.end().await?; // released, or kept if the request says so
+//! # let data = serde_json::to_value(data).unwrap_or_default();
+//! # assert_eq!(data["acquired"], true);
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "sqlite"))]

@@ -107,6 +107,12 @@ impl Heartbeats {
         Some(Extending::new(&self.0, lock_id, ttl, sent))
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        let locks = self.0.lock();
+        locks.held.is_empty() && locks.queue.is_empty() && !locks.is_running
+    }
+
     fn any(&self) -> bool {
         self.0.count.load(SeqCst) > 0
     }
@@ -181,6 +187,7 @@ async fn run(mut running: Running) {
             Next::At(at) => {
                 let at = at.min(Instant::now() + LONGEST_SLEEP);
                 tokio::select! {
+                    biased;
                     () = sleep_until(at) => {}
                     () = shared.changed.notified() => {}
                 }

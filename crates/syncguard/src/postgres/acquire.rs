@@ -178,7 +178,8 @@ impl Work for Acquisitions {
                     free_in: Some(free_in(part()?)?),
                 },
                 fence => AcquireOutcome::Acquired(Grant {
-                    lock_id: LockId::parse(lock_id)?,
+                    // Without the cause, which would show the text.
+                    lock_id: LockId::parse(lock_id).map_err(|_| reply::malformed())?,
                     fence: Fence::parse(fence)?,
                     expires_at_ms: part()?.parse().map_err(|_| reply::malformed())?,
                 }),

@@ -20,12 +20,15 @@ use super::release::{Release, Releases};
 use super::runner::Runner;
 use super::statement::Transport;
 use super::tables::Tables;
-use super::{acquire, extend, force_release, is_locked, lookup, owner, release, schema};
+use super::{
+    acquire, extend, facts, force_release, is_locked, list, lookup, owner, release, schema,
+};
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT,
     ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
+use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::shared::Lease;
@@ -278,6 +281,19 @@ impl Backend for PostgresBackend {
             .run(Some(Subject::Row(&name)), &plan)
             .await?;
         force_release::outcome(row.as_ref())
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
+        let executor = self.executor.get()?;
+        let statement = list::statement(&self.options.tables);
+        let plan = list::plan(&statement, page)?;
+        list::outcome(executor.runner.run(None, &plan).await?.as_ref(), page.limit)
+    }
+
+    async fn facts(&self) -> Result<Vec<Facts>, Error> {
+        let executor = self.executor.get()?;
+        let transport = executor.runner.connections.transport.as_ref();
+        Ok(vec![facts::facts(transport, &self.options.tables).await?])
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

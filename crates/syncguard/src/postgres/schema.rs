@@ -66,6 +66,15 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
     }
 }
 
+/// What [`PostgresBackend::setup_schema`](super::PostgresBackend::setup_schema) runs where nothing is there yet: for
+/// migrations that somebody else runs.
+///
+/// # Errors
+/// `InvalidArgument` for a table name whose index names would be too long.
+pub fn schema_sql(tables: &Tables) -> Result<String, Error> {
+    Ok(tables.write_into(&Names::new(tables)?.template()))
+}
+
 /// Whether somebody else created the same thing at the same moment.
 fn was_made_meanwhile(failure: &Failure) -> bool {
     matches!(
@@ -85,9 +94,8 @@ async fn inspect(
     inspection: &Statement,
     names: &Names<'_>,
 ) -> Result<There, Error> {
-    let [locks, fences] = [names.tables.locks(), names.tables.fences()].map(quoted);
-    let params = [&locks, &fences, &names.lock_id_index, &names.expires_index];
-    let plan = inspection.bind(params.map(|name| Param::Text(name)).to_vec());
+    let params = names.quoted();
+    let plan = inspection.bind(params.iter().map(|name| Param::Text(name)).collect());
     let row = transport.run(&plan).await?;
     let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
     Ok(There {
@@ -109,14 +117,14 @@ struct There {
 }
 
 /// The quoted names of the indexes.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     tables: &'a Tables,
     lock_id_index: String,
     expires_index: String,
 }
 
 impl<'a> Names<'a> {
-    fn new(tables: &'a Tables) -> Result<Self, Error> {
+    pub(super) fn new(tables: &'a Tables) -> Result<Self, Error> {
         let name = |suffix| {
             let mut name = format!("idx_{}_{suffix}", tables.locks());
             // The server truncates longer names in the same way, for programs that leave it to the server.
@@ -136,11 +144,24 @@ impl<'a> Names<'a> {
         })
     }
 
+    /// The quoted names of the tables of locks and fences, and of the two indexes.
+    pub(super) fn quoted(&self) -> [String; 4] {
+        let [locks, fences] = [self.tables.locks(), self.tables.fences()].map(quoted);
+        [
+            locks,
+            fences,
+            self.lock_id_index.clone(),
+            self.expires_index.clone(),
+        ]
+    }
+
     fn tables_sql(&self) -> String {
-        let sql = SQL
-            .replace("{lock_id_index}", &self.lock_id_index)
-            .replace("{expires_index}", &self.expires_index);
-        self.under_lock(&sql)
+        self.under_lock(&self.template())
+    }
+
+    fn template(&self) -> String {
+        SQL.replace("{lock_id_index}", &self.lock_id_index)
+            .replace("{expires_index}", &self.expires_index)
     }
 
     fn under_lock(&self, sql: &str) -> String {

@@ -3,7 +3,7 @@
 -- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs
 --       tail: the rest of the stored object after the fence, as JSON; lifetimeMs: ttlMs + toleranceMs
 -- reply {1, fence, expiresAtMs}, also when lockId holds it already, {0, waitMs} when somebody else holds it for
---       that much longer, -3 when the fence counter is at its limit
+--       that much longer, -3 when the fence counter is at its limit or negative
 local call = redis.call
 local stored = call('GET', KEYS[1])
 local time = call('TIME')
@@ -31,9 +31,9 @@ if stored then
   end
 end
 
--- Checked before anything is written: a counter at its limit must leave nothing behind.
-local counter = call('GET', KEYS[3])
-if counter and tonumber(counter) and tonumber(counter) >= 900000000000000 then
+-- Checked before anything is written: a counter from which no fence can come must leave nothing behind.
+local counter = tonumber(call('GET', KEYS[3]) or 0)
+if counter and (counter < 0 or counter >= 900000000000000) then
   return -3
 end
 local fence = call('INCR', KEYS[3])

@@ -1,8 +1,14 @@
 //! Finds out which protocol a server speaks that does not answer as Redis does, to say so in the error. It
 //! opens a connection of its own for that, and sends nothing secret.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long to wait for an answer. It has one round trip to come, or two with that for the connection.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The shortest ClientHello of TLS 1.2. A server that speaks TLS answers it, if only with an alert.
 const CLIENT_HELLO: [u8; 52] = {
@@ -38,8 +44,14 @@ pub(super) async fn speaks_plainly(host: &str, port: u16) -> bool {
     matches!(first_byte(host, port, b"PING\r\n").await, Some(b'+' | b'-'))
 }
 
+/// The first byte of the answer to `question`. A server that does not understand it may wait for more and never answer:
+/// Redis without TLS takes a ClientHello for the beginning of a line. It is a new connection that users wait for meanwhile,
+/// and not the reason, so no answer within [`PATIENCE`] counts as none.
 async fn first_byte(host: &str, port: u16, question: &[u8]) -> Option<u8> {
-    let mut stream = TcpStream::connect((host, port)).await.ok()?;
-    stream.write_all(question).await.ok()?;
-    stream.read_u8().await.ok()
+    let answer = async {
+        let mut stream = TcpStream::connect((host, port)).await.ok()?;
+        stream.write_all(question).await.ok()?;
+        stream.read_u8().await.ok()
+    };
+    timeout(PATIENCE, answer).await.ok()?
 }

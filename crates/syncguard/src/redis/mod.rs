@@ -1,5 +1,22 @@
 //! Locks in a Redis server.
 //!
+//! ```no_run
+//! # async fn do_the_work(_: syncguard::Fence) {}
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), syncguard::Error> {
+//! use std::sync::Arc;
+//! use syncguard::redis::{RedisBackend, RedisConfig};
+//! use syncguard::{Backend, Key, LockOptions, lock};
+//!
+//! let config = RedisConfig::from_url("redis://localhost:6379")?;
+//! let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config)?);
+//! let guard = lock(&backend, &Key::new("nightly-report")?, &LockOptions::default()).await?;
+//! do_the_work(guard.fence()).await;
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`. Beside
 //! it, in Rust, is the pure half of the operation: what to send ([`plan`](acquire::plan)) and what the reply
 //! means ([`outcome`](acquire::outcome)). [`RedisBackend::new`] makes a connection of its own,
@@ -47,14 +64,17 @@ mod connection;
 mod diagnosis;
 mod dialer;
 mod direct;
+mod entrances;
 mod error;
 pub mod extend;
+mod facts;
 pub mod force_release;
 pub mod holder;
 pub mod is_locked;
 mod known;
 mod limited;
 mod link;
+mod list;
 mod listen;
 mod liveness;
 pub mod locate;
@@ -102,6 +122,7 @@ use crate::backend::{
     Lookup, OnSent, Operation, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
+use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::shared::Lease;
@@ -273,6 +294,14 @@ impl Backend for RedisBackend {
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         self.force_release_in_steps(key).await
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
+        list::list(self, page).await
+    }
+
+    async fn facts(&self) -> Result<Vec<Facts>, Error> {
+        facts::facts(self).await
     }
 
     async fn shut_down(&self) {

@@ -107,7 +107,7 @@ impl Names {
         self.layout != Layout::Standalone
     }
 
-    fn is_sharded(&self) -> bool {
+    pub(super) fn is_sharded(&self) -> bool {
         self.layout == Layout::Sharded
     }
 
@@ -127,7 +127,7 @@ impl Names {
     }
 
     /// What the names of a shard begin with, without the colon that follows.
-    fn start(&self, shard: u8) -> Cow<'_, str> {
+    pub(super) fn start(&self, shard: u8) -> Cow<'_, str> {
         if !self.is_sharded() {
             return Cow::Borrowed(&self.key_prefix);
         }
@@ -147,7 +147,7 @@ impl Names {
     }
 
     /// `name` as the server knows it, unless only the client knows its prefix.
-    fn before(&self, name: &str) -> String {
+    pub(super) fn before(&self, name: &str) -> String {
         match &self.client_prefix {
             ClientPrefix::Ours(prefix) => prefix.clone() + name,
             ClientPrefix::None | ClientPrefix::Theirs => name.to_owned(),

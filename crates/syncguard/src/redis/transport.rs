@@ -30,6 +30,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// The node of a cluster that has the key; `None` where there is only one.
+    async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {
+        let _ = key;
+        Ok(None)
+    }
+
     /// Sends the plan from the calling thread, if that is possible without waiting, and later tells `call` how
     /// that went. Returns whether the plan is buffered: then [`flush`](Self::flush) must follow.
     fn send(&self, plan: &Plan, call: Call) -> bool {

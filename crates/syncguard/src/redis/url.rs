@@ -184,12 +184,8 @@ fn unknown(name: &str, server: &RedisServer) -> Error {
         RedisServer::Cluster(_) => &PARAMETERS[..6],
         _ => &PARAMETERS[..5],
     };
-    // The name is not quoted: it may be a secret that got there by mistake.
-    let unknown = "the url's query holds an unknown parameter";
-    match suggest::nearest(name, known) {
-        Some(near) => Error::invalid(format!("{unknown}: did you mean {near}?")),
-        None => Error::invalid(format!("{unknown}: it may hold {}", known.join(", "))),
-    }
+    let all = format!("it may hold {}", known.join(", "));
+    suggest::unknown_parameter(name, known, &all)
 }
 
 /// `host`, `host:port`, `[address]` or `[address]:port`.

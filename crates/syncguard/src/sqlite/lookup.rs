@@ -36,7 +36,8 @@ pub(super) fn lookup(store: &Store, lookup: &Lookup) -> Result<Option<LockRecord
     Ok((owned && record.is_live()).then_some(record))
 }
 
-struct Columns {
+/// The columns of a lock, as all statements that read one select them.
+pub(super) struct Columns {
     user_key: String,
     lock_id: String,
     expires_at_ms: i64,
@@ -46,7 +47,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             user_key: row.get(0)?,
             lock_id: row.get(1)?,
@@ -57,7 +58,7 @@ impl Columns {
         })
     }
 
-    fn into_record(self, read_at_ms: i64) -> Result<LockRecord, Error> {
+    pub(super) fn into_record(self, read_at_ms: i64) -> Result<LockRecord, Error> {
         Ok(LockRecord {
             key: Key::new(&self.user_key).map_err(|_| malformed())?,
             // Without the cause, which would show the text.

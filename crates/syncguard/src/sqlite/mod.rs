@@ -65,12 +65,14 @@ mod config;
 mod copies;
 mod error;
 mod extend;
+mod facts;
 mod file;
 mod file_id;
 mod file_system;
 mod force_release;
 mod header;
 mod is_locked;
+mod list;
 mod listen;
 mod lookup;
 mod open_files;
@@ -99,6 +101,7 @@ use crate::backend::{
     ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
+use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::{Key, KeySpace};
 use crate::lock_id::LockId;
 use crate::time::{Clock, SystemClock};
@@ -230,6 +233,15 @@ impl Backend for SqliteBackend {
             force_release::force_release(store, &key)
         })
         .await
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
+        let page = page.clone();
+        self.read(move |store| list::list(store, &page)).await
+    }
+
+    async fn facts(&self) -> Result<Vec<Facts>, Error> {
+        Ok(vec![self.read(facts::facts).await?])
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

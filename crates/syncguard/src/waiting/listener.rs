@@ -93,6 +93,16 @@ async fn listen(shared: &Shared, pause: &mut Duration) -> Result<(), Error> {
     loop {
         let patience = if shared.is_idle() { IDLE } else { SILENCE };
         tokio::select! {
+            biased;
+            () = shared.changed.notified() => {
+                if shared.is_closed() {
+                    return Ok(());
+                }
+                let changes = shared.take_changes();
+                if !changes.is_empty() {
+                    listener.change(&changes).await?;
+                }
+            }
             heard = listener.next() => {
                 is_tested = false;
                 *pause = FIRST_PAUSE;
@@ -101,15 +111,6 @@ async fn listen(shared: &Shared, pause: &mut Duration) -> Result<(), Error> {
                     Heard::Deaf(name) => shared.deaf_to(&name),
                     Heard::Freed(name) => shared.freed(&name),
                     Heard::Alive => {}
-                }
-            }
-            () = shared.changed.notified() => {
-                if shared.is_closed() {
-                    return Ok(());
-                }
-                let changes = shared.take_changes();
-                if !changes.is_empty() {
-                    listener.change(&changes).await?;
                 }
             }
             () = sleep(patience) => {

@@ -62,6 +62,11 @@ impl Turns {
         Place(queue)
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
     /// Tells the first in line that this process has released the lock, if the store does not tell.
     pub(crate) fn released(&self, key: &str) {
         let queue = lock(&self.0).get(key).and_then(Weak::upgrade);
@@ -101,6 +106,7 @@ impl Turn {
         };
         loop {
             tokio::select! {
+                biased;
                 () = watch.freed() => return,
                 () = released.notified() => if !watch.is_listening() { return },
             }

@@ -1,6 +1,6 @@
 //! Who waits for which lock to be freed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -26,7 +26,7 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 struct Names {
-    topics: HashMap<Arc<str>, (Arc<Topic>, usize)>,
+    topics: BTreeMap<Arc<str>, (Arc<Topic>, usize)>,
     /// Names that came or went since the listener looked.
     changes: Vec<Arc<str>>,
 }
@@ -83,6 +83,12 @@ impl Wakeups {
             seen,
             callback: OnceLock::new(),
         }
+    }
+
+    /// Whether nobody waits, and no connection is open.
+    #[cfg(test)]
+    pub(crate) fn is_unused(&self) -> bool {
+        self.0.is_idle() && !self.0.is_running.load(SeqCst)
     }
 
     /// Ends the connection. Those who wait are woken for the last time, and find that the backend is closed.

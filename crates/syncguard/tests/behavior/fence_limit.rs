@@ -49,7 +49,7 @@ async fn at_the_limit_nothing_is_left_behind(stage: Stage) {
 
 async fn a_counter_beyond_all_bounds_is_refused(stage: Stage) {
     let t = stage.open().await;
-    for counter in [MAX + 1, 999_999_999_999_999, i64::MAX - 1] {
+    for counter in [-1, i64::MIN, MAX + 1, 999_999_999_999_999, i64::MAX - 1] {
         let key = t.key(&counter.to_string());
         t.fixture.set_fence_counter(&key, counter).await;
         assert_eq!(refused(&t, &key).await.kind(), ErrorKind::Internal);

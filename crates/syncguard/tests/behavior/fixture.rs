@@ -41,6 +41,11 @@ pub(crate) trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether its user may list locks: holding them takes fewer rights.
+    fn can_list(&self) -> bool {
+        true
+    }
+
     /// A fixture for one test, on the runtime that calls. Panics when there is none to have.
     async fn open(&self, setup: Setup) -> Box<dyn Fixture>;
 
@@ -82,6 +87,19 @@ pub(crate) enum Needs {
     Nothing,
     /// `set_fence_counter` and `has_record`.
     Inspection,
+    /// A user who may list locks.
+    Listing,
+}
+
+impl Needs {
+    /// Whether a store has it.
+    pub(crate) fn are_met_by(self, store: &dyn Store) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Inspection => store.can_be_inspected(),
+            Self::Listing => store.can_list(),
+        }
+    }
 }
 
 /// Lists tests by name, with what they need.

@@ -67,7 +67,7 @@ async fn a_kept_lock_is_released_by_its_owner_alone(stage: Stage) {
 
     let again = acquire(backend, options(&t, &json!({}))).await;
     assert_eq!(code(again), ErrorCode::LockAcquisitionFailed);
-    let block = json!({ "block": { "value": 20, "unit": "millisecond" } });
+    let block = json!({ "block": { "value": 500, "unit": "millisecond" } });
     let waited = acquire(backend, options(&t, &block)).await;
     assert_eq!(code(waited), ErrorCode::LockTimeout);
 

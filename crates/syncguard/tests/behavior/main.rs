@@ -27,6 +27,7 @@ mod holding;
 mod is_locked;
 mod keys;
 mod lifecycle;
+mod listing;
 mod lookup;
 mod owner;
 mod ownership;
@@ -45,7 +46,7 @@ mod waiting;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use fixture::{Needs, Stage, Store, Topic};
+use fixture::{Stage, Store, Topic};
 use libtest_mimic::{Arguments, Trial};
 #[cfg(feature = "redis")]
 use support::redis_server::Version;
@@ -108,6 +109,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("fence", fence::TESTS),
         ("fence_limit", fence_limit::TESTS),
         ("lookup", lookup::TESTS),
+        ("listing", listing::TESTS),
         ("is_locked", is_locked::TESTS),
         ("force_release", force_release::TESTS),
         ("owner", owner::TESTS),
@@ -128,7 +130,7 @@ fn main() -> ExitCode {
     for store in &stores {
         for (topic, tests) in topics() {
             for (name, needs, test) in tests {
-                if *needs == Needs::Inspection && !store.can_be_inspected() {
+                if !needs.are_met_by(store.as_ref()) {
                     continue;
                 }
                 let name = format!("{}::{topic}::{name}", store.name());

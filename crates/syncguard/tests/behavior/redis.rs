@@ -67,6 +67,10 @@ impl Store for TlsWithAcl {
         "redis_tls_acl"
     }
 
+    fn can_list(&self) -> bool {
+        false
+    }
+
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         open(&self.0, setup, || {
             let certificates = Certificates::for_server(&["127.0.0.1"]);

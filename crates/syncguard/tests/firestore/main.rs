@@ -12,6 +12,7 @@
 mod clients;
 mod documents;
 mod faults;
+mod fields;
 mod mediator;
 mod stage;
 #[path = "../support/mod.rs"]
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ("clients", clients::TESTS),
         ("documents", documents::TESTS),
         ("faults", faults::TESTS),
+        ("fields", fields::TESTS),
         ("wakeups", wakeups::TESTS),
     ])
 }

@@ -68,31 +68,14 @@ impl Server {
         calls.into_iter().collect()
     }
 
-    fn client(&self) -> FirestoreClient<Channel> {
+    pub(crate) fn client(&self) -> FirestoreClient<Channel> {
         let address = format!("http://{}", self.emulator.address());
         FirestoreClient::new(Channel::from_shared(address).unwrap().connect_lazy())
     }
 
     /// The fields of a document, e.g. of `"locks/a"`.
     pub(crate) async fn fields(&self, path: &str) -> Option<HashMap<String, ValueType>> {
-        let request = GetDocumentRequest {
-            name: format!("{DATABASE}/documents/{path}"),
-            ..GetDocumentRequest::default()
-        };
-        match self.client().get_document(request).await {
-            Ok(document) => {
-                let fields = document.into_inner().fields.into_iter();
-                Some(
-                    fields
-                        .map(|(name, value)| (name, value.value_type.unwrap()))
-                        .collect(),
-                )
-            }
-            Err(status) => {
-                assert_eq!(status.code(), tonic::Code::NotFound);
-                None
-            }
-        }
+        fields(&mut self.client(), path).await
     }
 
     /// Puts a document with these fields.
@@ -101,28 +84,71 @@ impl Server {
         path: &str,
         fields: impl IntoIterator<Item = (&str, ValueType)>,
     ) {
-        let value = |value_type| Value {
-            value_type: Some(value_type),
-        };
-        let fields = fields.into_iter();
-        let document = Document {
-            name: format!("{DATABASE}/documents/{path}"),
-            fields: fields
-                .map(|(name, it)| (name.to_owned(), value(it)))
-                .collect(),
-            ..Document::default()
-        };
-        let write = Write {
-            operation: Some(Operation::Update(document)),
-            ..Write::default()
-        };
-        let request = CommitRequest {
-            database: DATABASE.to_owned(),
-            writes: vec![write],
-            transaction: Vec::new(),
-        };
-        self.client().commit(request).await.unwrap();
+        let document = document(path, fields);
+        write(&mut self.client(), [Operation::Update(document)]).await;
     }
+}
+
+/// The name of a document, e.g. of `"locks/a"`.
+pub(crate) fn name(path: &str) -> String {
+    format!("{DATABASE}/documents/{path}")
+}
+
+pub(crate) fn document<'a>(
+    path: &str,
+    fields: impl IntoIterator<Item = (&'a str, ValueType)>,
+) -> Document {
+    let value = |value_type| Value {
+        value_type: Some(value_type),
+    };
+    let fields = fields.into_iter();
+    Document {
+        name: name(path),
+        fields: fields
+            .map(|(name, it)| (name.to_owned(), value(it)))
+            .collect(),
+        ..Document::default()
+    }
+}
+
+pub(crate) async fn fields(
+    client: &mut FirestoreClient<Channel>,
+    path: &str,
+) -> Option<HashMap<String, ValueType>> {
+    let request = GetDocumentRequest {
+        name: name(path),
+        ..GetDocumentRequest::default()
+    };
+    match client.get_document(request).await {
+        Ok(document) => {
+            let fields = document.into_inner().fields.into_iter();
+            Some(
+                fields
+                    .map(|(name, value)| (name, value.value_type.unwrap()))
+                    .collect(),
+            )
+        }
+        Err(status) => {
+            assert_eq!(status.code(), tonic::Code::NotFound);
+            None
+        }
+    }
+}
+
+pub(crate) async fn write(
+    client: &mut FirestoreClient<Channel>,
+    operations: impl IntoIterator<Item = Operation>,
+) {
+    let write = |operation| Write {
+        operation: Some(operation),
+        ..Write::default()
+    };
+    let request = CommitRequest {
+        database: DATABASE.to_owned(),
+        writes: operations.into_iter().map(write).collect(),
+        transaction: Vec::new(),
+    };
+    client.commit(request).await.unwrap();
 }
 
 pub(crate) fn text(text: &str) -> ValueType {

@@ -26,6 +26,7 @@ mod lost;
 mod mediator;
 mod quota;
 mod races;
+mod rows;
 mod scene;
 mod schema;
 mod silence;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         ("lost", lost::TESTS),
         ("quota", quota::TESTS),
         ("races", races::TESTS),
+        ("rows", rows::TESTS),
         ("schema", schema::TESTS),
         ("silence", silence::TESTS),
         ("texts", texts::TESTS),

@@ -273,7 +273,7 @@ async fn tables_that_may_not_be_made_at_their_first_use_are_explained() {
 async fn the_documented_ddl_is_all_that_is_needed() {
     let docs = include_str!("../../../../docs/postgres.md");
     let ddl = docs
-        .split("```sql\n")
+        .split("```sql postgres\n")
         .nth(1)
         .and_then(|rest| rest.split("```").next());
     let client = server().client().await;

@@ -2,10 +2,13 @@
 //! with no lock left behind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
 use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, lock};
+use tokio::io::{AsyncReadExt as _, copy_bidirectional};
+use tokio::net::TcpStream;
 
 use crate::load::{
     Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
@@ -29,6 +32,7 @@ tests![
     a_late_grant_is_given_back,
     an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout,
     a_stopped_server_keeps_its_connection,
+    a_connection_that_ends_at_its_start_costs_less_than_a_connect_timeout,
     wrong_credentials_fail_at_once_and_say_so,
     a_user_without_the_rights_is_refused,
     a_password_that_changes_ends_in_auth_failed,
@@ -219,6 +223,31 @@ async fn a_stopped_server_keeps_its_connection() {
     let (answer, _backend) = call.await.unwrap();
     answer.unwrap();
     assert_eq!(connections(), before);
+}
+
+/// Whether the server expects TLS is found out by asking it, and Redis without TLS never answers that question.
+async fn a_connection_that_ends_at_its_start_costs_less_than_a_connect_timeout() {
+    let server = RedisServer::start();
+    let is_first = Arc::new(AtomicBool::new(true));
+    let real = server.port();
+    let port = crate::fake::listen(move |mut stream| {
+        let ends = is_first.swap(false, Relaxed);
+        async move {
+            if ends {
+                stream.read_u8().await.unwrap();
+                return;
+            }
+            let mut server = TcpStream::connect(("127.0.0.1", real)).await.unwrap();
+            let _ = copy_bidirectional(&mut stream, &mut server).await;
+        }
+    })
+    .await;
+    let config = RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let limit = config.connect_timeout;
+    let backend = backend(config);
+    let start = Instant::now();
+    until_it_works(&backend).await;
+    assert!(start.elapsed() < limit / 2, "{:?}", start.elapsed());
 }
 
 async fn wrong_credentials_fail_at_once_and_say_so() {

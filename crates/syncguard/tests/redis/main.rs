@@ -20,6 +20,7 @@ mod replies;
 mod roles;
 mod scripts;
 mod stage;
+mod stored;
 #[path = "../support/mod.rs"]
 mod support;
 mod texts;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),
+        ("stored", stored::TESTS),
         ("texts", texts::TESTS),
         ("wakeups", wakeups::TESTS),
     ])

@@ -10,6 +10,7 @@
 
 pub(crate) mod certificates;
 pub(crate) mod clients;
+pub(crate) mod inputs;
 pub(crate) mod locks;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres_server;

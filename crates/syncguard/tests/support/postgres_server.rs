@@ -40,6 +40,7 @@ pub(crate) struct PostgresServer {
     folder: TempDir,
     port: u16,
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
     process: Mutex<Option<Child>>,
     pub(crate) certificates: CertificateFiles,
 }
@@ -52,7 +53,16 @@ impl PostgresServer {
 
     /// Starts a server with further settings.
     pub(crate) fn start_with(settings: &[&str]) -> Self {
-        let folder = private_folder();
+        Self::start_at(&std::env::temp_dir(), settings, &[])
+    }
+
+    /// Starts one in a folder in `place`, with more variables in its environment.
+    pub(crate) fn start_at(
+        place: &Path,
+        settings: &[&str],
+        environment: &[(String, String)],
+    ) -> Self {
+        let folder = private_folder(place);
         let certificates = CertificateFiles::write_to(folder.path());
         let data = folder.path().join("data");
         let password = folder.path().join("password");
@@ -77,6 +87,7 @@ impl PostgresServer {
                 .iter()
                 .map(|setting| (*setting).to_owned())
                 .collect(),
+            environment: environment.to_vec(),
             process: Mutex::new(None),
             certificates,
             folder,
@@ -106,6 +117,7 @@ impl PostgresServer {
             command.args(["-c", &setting]);
         }
         let log = fs::File::create(path.join("log")).unwrap();
+        command.envs(self.environment.iter().cloned());
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
         *self.process.lock().unwrap() = Some(child);
@@ -126,6 +138,11 @@ impl PostgresServer {
             // What a crash leaves, and what would look like a server that is ready.
             let _ = fs::remove_file(self.folder.path().join("data/postmaster.pid"));
         }
+    }
+
+    /// Whether it has ended, by itself or not.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.folder.path().join("data/postmaster.pid").exists()
     }
 
     /// Ends the server and removes what it has left: for servers in statics, which nobody drops.
@@ -194,11 +211,23 @@ impl PostgresServer {
         self.listener_in(database).await.0
     }
 
+    /// The same as [`client`](Self::client), if the server takes one more.
+    pub(crate) async fn try_client(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+        Ok(self.try_listener_in(DATABASE).await?.0)
+    }
+
     /// The same, with the channels of the notifications that arrive.
     pub(crate) async fn listener_in(
         &self,
         database: &str,
     ) -> (tokio_postgres::Client, UnboundedReceiver<String>) {
+        self.try_listener_in(database).await.unwrap()
+    }
+
+    async fn try_listener_in(
+        &self,
+        database: &str,
+    ) -> Result<(tokio_postgres::Client, UnboundedReceiver<String>), tokio_postgres::Error> {
         let (client, mut connection) = tokio_postgres::Config::new()
             .host_path(self.folder.path())
             .port(self.port)
@@ -206,8 +235,7 @@ impl PostgresServer {
             .dbname(database)
             .application_name("test")
             .connect(tokio_postgres::NoTls)
-            .await
-            .unwrap();
+            .await?;
         let (channels, arrived) = unbounded_channel();
         tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
@@ -217,7 +245,7 @@ impl PostgresServer {
                 }
             }
         });
-        (client, arrived)
+        Ok((client, arrived))
     }
 }
 
@@ -242,7 +270,7 @@ impl PgBouncer {
 
     /// The same with one more line in its settings.
     pub(crate) fn start_with(server: &PostgresServer, ignores: bool, setting: &str) -> Self {
-        let folder = private_folder();
+        let folder = private_folder(&std::env::temp_dir());
         let port = free_port();
         let ignored = if ignores {
             "options"
@@ -265,21 +293,42 @@ impl PgBouncer {
                 log.display(),
             ),
         );
+        let bouncer = Self {
+            port,
+            process: Mutex::new(None),
+            folder,
+        };
+        bouncer.run();
+        bouncer
+    }
+
+    /// Serves, after the start or after a stop.
+    pub(crate) fn run(&self) {
+        let log = self.folder.path().join("log");
         let mut command = supervised(as_user("sh"), Path::new("pgbouncer"), "TERM");
         command
-            .arg(&settings)
+            .arg(self.folder.path().join("settings.ini"))
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let child = command.spawn().unwrap();
+        *self.process.lock().unwrap() = Some(command.spawn().unwrap());
         wait_for("PgBouncer", &log, || {
             let log = fs::read_to_string(&log).unwrap_or_default();
             log.contains("process up")
         });
-        Self {
-            port,
-            process: Mutex::new(Some(child)),
-            folder,
+    }
+
+    /// Ends it at once, with all connections.
+    pub(crate) fn stop(&self) {
+        if let Some(mut process) = self.process.lock().unwrap().take() {
+            drop(process.stdin.take());
+            process.wait().unwrap();
+            // It would look like one that is ready.
+            let _ = fs::remove_file(self.folder.path().join("log"));
         }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn config(&self) -> PostgresConfig {
@@ -300,11 +349,8 @@ impl PgBouncer {
 
     /// Ends it and removes what it has left.
     pub(crate) fn end(&self) {
-        if let Some(mut process) = self.process.lock().unwrap().take() {
-            drop(process.stdin.take());
-            process.wait().unwrap();
-            let _ = fs::remove_dir_all(self.folder.path());
-        }
+        self.stop();
+        let _ = fs::remove_dir_all(self.folder.path());
     }
 }
 
@@ -375,8 +421,9 @@ fn as_user(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-fn private_folder() -> TempDir {
-    let folder = tempfile::Builder::new().prefix("sg-pg").tempdir().unwrap();
+fn private_folder(place: &Path) -> TempDir {
+    let builder = &mut tempfile::Builder::new();
+    let folder = builder.prefix("sg-pg").tempdir_in(place).unwrap();
     hand_over(folder.path());
     folder
 }

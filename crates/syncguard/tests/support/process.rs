@@ -17,18 +17,24 @@ pub(crate) fn supervised(mut shell: Command, program: &Path, signal: &str) -> Co
     shell
 }
 
+/// The ports of servers. Systems take those of outgoing connections from higher ones, so none of these is taken between the
+/// choice and the start of the server.
+const PORTS: std::ops::Range<u16> = 10_000..30_000;
+
 /// A port that nobody listens on.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    std::iter::repeat_with(|| fastrand::u16(PORTS))
+        .take(1000)
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .expect("a free port")
 }
 
 /// A port that nobody listens on, also not on the one that a node of a Redis Cluster has for the other nodes.
 pub(crate) fn free_cluster_port() -> u16 {
     for _ in 0..1000 {
         let port = free_port();
-        let bus = port.checked_add(10_000);
-        if bus.is_some_and(|bus| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok()) {
+        let bus = port + 10_000;
+        if PORTS.contains(&bus) && TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok() {
             return port;
         }
     }

@@ -68,6 +68,7 @@ pub(crate) struct RedisServer {
     folder: TempDir,
     port: u16,
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl RedisServer {
@@ -125,12 +126,33 @@ impl RedisServer {
         )
     }
 
+    /// Starts one in that folder, with more variables in its environment.
+    pub(crate) fn start_at(
+        folder: TempDir,
+        settings: &[&str],
+        environment: &[(String, String)],
+    ) -> Self {
+        let (version, port) = (Version::Installed, free_port());
+        Self::start_under(version, folder, "port", port, settings, environment)
+    }
+
     fn start_in(
         version: Version,
         folder: TempDir,
         port_setting: &str,
         port: u16,
         settings: &[&str],
+    ) -> Self {
+        Self::start_under(version, folder, port_setting, port, settings, &[])
+    }
+
+    fn start_under(
+        version: Version,
+        folder: TempDir,
+        port_setting: &str,
+        port: u16,
+        settings: &[&str],
+        environment: &[(String, String)],
     ) -> Self {
         let dir = folder.path().to_str().unwrap();
         let mut lines = vec![
@@ -146,13 +168,14 @@ impl RedisServer {
         ];
         lines.extend(settings.iter().map(|line| line.replace("{dir}", dir)));
         let program = version.program();
-        let child = spawn(&program, folder.path(), &lines, &[]);
+        let child = spawn(&program, folder.path(), &lines, &[], environment);
         let server = Self {
             program,
             child,
             folder,
             port,
             settings: lines,
+            environment: environment.to_vec(),
         };
         server.wait();
         server
@@ -197,13 +220,14 @@ impl RedisServer {
         ];
         lines.extend(settings.iter().map(|line| line.replace("{dir}", dir)));
         let program = Version::Installed.program();
-        let child = spawn(&program, folder.path(), &lines, &["--sentinel"]);
+        let child = spawn(&program, folder.path(), &lines, &["--sentinel"], &[]);
         let server = Self {
             program,
             child,
             folder,
             port,
             settings: lines,
+            environment: Vec::new(),
         };
         server.wait();
         server
@@ -259,6 +283,13 @@ impl RedisServer {
         self.socket().exists()
     }
 
+    /// Whether it has ended by itself, a moment ago or earlier.
+    pub(crate) fn has_ended(&self) -> bool {
+        // A process that nobody has waited for is still there, and its command line is empty.
+        let line = std::fs::read(format!("/proc/{}/cmdline", self.read_pid().unwrap_or(0)));
+        line.is_ok_and(|line| line.is_empty()) || UnixStream::connect(self.socket()).is_err()
+    }
+
     /// Sends it a signal, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
@@ -266,9 +297,15 @@ impl RedisServer {
         assert!(sent.unwrap().success());
     }
 
-    /// Starts it again, empty, on the same port.
+    /// Starts it again on the same port; empty, unless its settings let it keep something.
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(&self.program, self.folder.path(), &self.settings, &[]);
+        self.child = spawn(
+            &self.program,
+            self.folder.path(),
+            &self.settings,
+            &[],
+            &self.environment,
+        );
         self.wait();
     }
 
@@ -289,13 +326,20 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(program: &Path, folder: &Path, lines: &[String], arguments: &[&str]) -> Child {
+fn spawn(
+    program: &Path,
+    folder: &Path,
+    lines: &[String],
+    arguments: &[&str],
+    environment: &[(String, String)],
+) -> Child {
     let file = folder.join("redis.conf");
     std::fs::write(&file, lines.join("\n") + "\n").unwrap();
     let log = std::fs::File::create(folder.join("log")).unwrap();
     supervised(Command::new("sh"), program, "KILL")
         .arg(&file)
         .args(arguments)
+        .envs(environment.iter().cloned())
         .stdout(log.try_clone().unwrap())
         .stderr(log)
         .spawn()

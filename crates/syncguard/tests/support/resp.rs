@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -71,12 +71,38 @@ impl Resp {
         self.read()
     }
 
+    /// The same, where the server may be ending connections.
+    pub(crate) fn try_call(&mut self, words: &[&str]) -> io::Result<Answer> {
+        self.try_send(words)?;
+        self.reader.fill_buf().and_then(|bytes| match bytes {
+            [] => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        })?;
+        Ok(self.read())
+    }
+
     pub(crate) fn send(&mut self, words: &[&str]) {
-        let mut request = format!("*{}\r\n", words.len());
+        self.try_send(words).unwrap();
+    }
+
+    fn try_send(&mut self, words: &[&str]) -> io::Result<()> {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        self.try_send_bytes(&words)
+    }
+
+    /// Sends words that need not be text.
+    pub(crate) fn send_bytes(&mut self, words: &[&[u8]]) {
+        self.try_send_bytes(words).unwrap();
+    }
+
+    fn try_send_bytes(&mut self, words: &[&[u8]]) -> io::Result<()> {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
         }
-        self.reader.get_mut().write_all(request.as_bytes()).unwrap();
+        self.reader.get_mut().write_all(&request)
     }
 
     pub(crate) fn read(&mut self) -> Answer {

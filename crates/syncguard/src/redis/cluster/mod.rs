@@ -89,6 +89,11 @@ impl Transport for ClusterTransport {
         true
     }
 
+    async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {
+        let node = self.routes.owner(slots::key_slot(key)).await?;
+        Ok(node.map(|node| format!("{}:{}", node.address.0, node.address.1)))
+    }
+
     fn send(&self, plan: &Plan, call: Call) -> bool {
         let node = self.routes.known_owner(Self::slot(plan));
         match node.and_then(|node| node.link.current()) {

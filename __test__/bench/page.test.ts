@@ -1,0 +1,150 @@
+/** The page that is written from what a run of `npm run bench -- alternatives` has measured. */
+
+import { readFileSync } from "node:fs";
+import { beforeAll, expect, test } from "vitest";
+// @ts-expect-error a module of the benchmarks, in plain JavaScript
+import { contenders as allContenders } from "../../bench/alternatives/contenders.mjs";
+// @ts-expect-error a module of the benchmarks, in plain JavaScript
+import { pageOf as makePage } from "../../bench/alternatives/page.mjs";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { citationFaults } from "../../scripts/lib/citations.mjs";
+import { root } from "../package/installed.js";
+
+type Sample = { contender: string; run: number; inFlight?: number } & Record<string, unknown>;
+type Report = { samples: Record<string, Sample[]> } & Record<string, unknown>;
+
+const FOLDER = "docs/benchmarks";
+
+const contenders = allContenders as Record<string, { name: string; lacks: string }>;
+const pageOf = makePage as (report: Report) => Promise<Map<string, string>>;
+
+/** Three runs of each row. The contender's place in the list sets its figures; the middle run is the median. */
+function report(): Report {
+  const samples: Record<string, Sample[]> = {};
+  const add = (
+    row: string,
+    stores: RegExp,
+    levels: (number | undefined)[],
+    measured: (factor: number) => Record<string, number>,
+  ): void => {
+    samples[row] = Object.keys(contenders)
+      .filter((id) => stores.test(id))
+      .flatMap((contender, place) =>
+        levels.flatMap((inFlight) =>
+          [0.5, 1, 2].map((spread, run) => ({
+            ...{ contender, run, ...measured(spread * (1 + place / 10)) },
+            ...(inFlight === undefined ? {} : { inFlight }),
+          })),
+        ),
+      );
+  };
+  const costs = (factor: number): Record<string, number> => ({
+    ...{ rate: 10_000 * factor, p50: 90 * factor, p99: 400 * factor },
+    ...{ mainCpu: 20 * factor, cpu: 30 * factor },
+  });
+  const loop = (factor: number): Record<string, number> => ({
+    ...{ loopP99: 2 * factor, loopMax: 9 * factor },
+  });
+  add("pairs", /./, [1, 16], costs);
+  add("contended", /./, [16], costs);
+  add("handOff", /./, [undefined], (factor) => ({
+    ...{ share: 0.3 * factor, rate: 100 * factor, p50: 80 * factor, p99: 150 * factor },
+    ...{ longest: 300 * factor },
+  }));
+  add("holding", /^redis.*(syncguard|redlock)/, [undefined], (factor) => ({
+    ...{ mainCpu: 0.1 * factor, cpu: 0.2 * factor, ...loop(factor) },
+    ...{ extensions: 2_000 * factor, lost: 0, gone: 0 },
+  }));
+  add("http", /redis|postgres/, [undefined], (factor) => ({
+    ...{ rate: 4_000 * factor, p50: 9 * factor, p99: 20 * factor, ...loop(factor) },
+  }));
+  return {
+    ...{ date: "2026-01-02", minutes: 11.6, load: 0, runs: 3, seconds: 0.5, locks: 10_000 },
+    machine: { cpu: "Test & Sons", cores: 2, memoryGiB: 4, system: "Linux" },
+    versions: { "Node.js": "20.0.0", Redis: "7.0.15" },
+    samples,
+  };
+}
+
+let files: Map<string, string>;
+let page: string;
+beforeAll(async () => {
+  files = await pageOf(report());
+  page = files.get(`${FOLDER}.md`) ?? "";
+});
+
+test("it has medians with their spread, and beside them what is missing", () => {
+  const lines = page.split("\n").map((line) => line.replaceAll(/ +/g, " "));
+  expect(lines).toContain("| **syncguard** | 10,000 (5,000–20,000) | 10,000 (5,000–20,000) | – |");
+  expect(lines).toContain(
+    "| node-redlock | 14,000 (7,000–28,000) | 14,000 (7,000–28,000) | fence, look-up by id, wake-up, order of waiters; undo is one try |",
+  );
+  for (const { name, lacks } of Object.values(contenders)) {
+    expect(page).toContain(name);
+    expect(page).toContain(lacks);
+  }
+  expect(page).toContain("2 cores, Test & Sons, 4 GiB, Linux; 2026-01-02; 12 minutes.");
+  expect(page).toContain("Redis 7.0.15");
+});
+
+test("it says where this package is behind, by how much and why", () => {
+  const [, slower = ""] = page.replaceAll("\n", " ").split("## Where this package is behind");
+  expect(slower).toContain("1 in flight: 0.91 × ioredis by hand, 0.83 × redlock-universal");
+  expect(slower).toContain("### Hand-off on PostgreSQL");
+  expect(slower).toContain("The server itself keeps the queue");
+  // Their CPU is higher in these samples.
+  expect(slower).not.toContain("CPU of the main thread for a pair");
+});
+
+test("it says so if this package is nowhere behind", async () => {
+  const best = report();
+  for (const samples of Object.values(best.samples)) {
+    for (const sample of samples) {
+      if (sample.contender.endsWith("/syncguard")) continue;
+      for (const field of ["rate", "share"]) if (field in sample) sample[field] = 0.01;
+    }
+  }
+  expect((await pageOf(best)).get(`${FOLDER}.md`)).toContain("There is none in this run.");
+});
+
+test("its charts have units, and show every contender", () => {
+  const svgs = [...files].filter(([path]) => path.endsWith(".svg"));
+  expect(svgs.map(([path]) => path).sort()).toEqual(
+    ["hand-off", "holding", "http-p99", "http", "pairs-firestore", "pairs-postgres", "pairs-redis"]
+      .map((name) => `docs/benchmarks/${name}.svg`)
+      .sort(),
+  );
+  for (const [, svg] of svgs) {
+    expect(openElements(svg)).toEqual([]);
+    expect(svg).toMatch(/per second|ms|%/);
+    expect(svg).toContain("prefers-color-scheme: dark");
+    expect(svg).not.toMatch(/NaN|undefined|Infinity/);
+  }
+  const redis = files.get(`${FOLDER}/pairs-redis.svg`) ?? "";
+  for (const [id, { name }] of Object.entries(contenders)) {
+    if (id.startsWith("redis/")) expect(redis.split(`>${name}<`)).toHaveLength(3);
+  }
+});
+
+test("what it cites is there", () => {
+  const docs = ["docs/postgres.md", "docs/threads.md", "docs/decisions/io-thread.md"].map(
+    (path) => [path, readFileSync(`${root}/${path}`, "utf8")],
+  );
+  const all = new Map([
+    ...(docs as [string, string][]),
+    ...files,
+    ["docs/benchmarks/alternatives.json", ""],
+  ]);
+  const find = citationFaults as (files: Map<string, string>) => string[];
+  expect(find(all).filter((fault) => fault.startsWith("docs/benchmarks"))).toEqual([]);
+});
+
+/** Elements of an SVG that are not ended, or ended twice. */
+function openElements(svg: string): string[] {
+  const open: string[] = [];
+  for (const [, end, name = "", alone] of svg.matchAll(/<(\/?)(\w+)(?:"[^"]*"|[^">])*?(\/?)>/g)) {
+    if (end === "/" && open.pop() !== name) return [...open, name];
+    if (end === "" && alone === "") open.push(name);
+  }
+  return open;
+}

@@ -1,0 +1,205 @@
+/** `syncguard exec`: whose exit code is whose, and what happens to the command when something goes wrong. */
+
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { createSqliteBackend } from "syncguard/sqlite";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { startProgram } from "../support/child";
+import { cli, json, main, startCli } from "../support/cli";
+import { temporaryFolder } from "../support/temp";
+import { until } from "../support/until";
+
+let folder: ReturnType<typeof temporaryFolder>;
+let url: string;
+beforeEach(() => {
+  folder = temporaryFolder();
+  url = `sqlite:${folder.path}/locks.db`;
+});
+afterEach(() => {
+  folder.remove();
+});
+
+/** Runs a shell script under the lock "k". */
+const exec = (script: string, ...options: string[]) =>
+  startCli(url, "exec", "k", ...options, "--", "sh", "-c", script);
+
+async function expectFree(): Promise<void> {
+  expect(await json(1, url, "status", "k")).toEqual({ locked: false });
+}
+
+describe("the exit code", () => {
+  it("is the command's, which has the key and the fence, and our input and output", async () => {
+    const running = exec('read line; echo "$line $SYNCGUARD_KEY $SYNCGUARD_FENCE"; exit 7');
+    running.child.stdin.end("hello\n");
+    const { code, stdout, stderr } = await running.finished;
+    expect({ code, stderr }).toEqual({ code: 7, stderr: "" });
+    expect(stdout).toBe("hello k 000000000000001\n");
+    await expectFree();
+  });
+
+  it("is 128 and the number of the signal that ended the command", async () => {
+    const { code } = await exec("kill -KILL $$").finished;
+    expect(code).toBe(137);
+    await expectFree();
+  });
+
+  it("is 127 for a command that is not there, and 126 for one that cannot be run", async () => {
+    const missing = await cli(url, "exec", "k", "--", join(folder.path, "missing"));
+    expect(missing).toMatchObject({
+      code: 127,
+      stderr: expect.stringContaining("not found") as string,
+    });
+    const noProgram = await cli(url, "exec", "k", "--", folder.path);
+    expect(noProgram.code).toBe(126);
+    await expectFree();
+  });
+
+  it("is 75 if somebody else holds the lock, at once or after --wait, and nothing was run", async () => {
+    const backend = createSqliteBackend(join(folder.path, "locks.db"));
+    const held = await backend.lock("k");
+    const { code, stdout, stderr } = await exec("echo ran").finished;
+    expect({ code, stdout }).toEqual({ code: 75, stdout: "" });
+    expect(stderr).toContain("somebody else holds the lock");
+    const waited = await exec("echo ran", "--wait", "200ms", "--json").finished;
+    expect({ code: waited.code, stdout: waited.stdout }).toEqual({ code: 75, stdout: "" });
+    expect(JSON.parse(waited.stderr)).toMatchObject({ error: { code: "NotLocked" } });
+    await held.release();
+    await backend.close();
+  });
+
+  it("is 69 if the store cannot be reached", async () => {
+    const { code, stdout } = await cli("redis://127.0.0.1:1", "exec", "k", "--", "echo", "ran");
+    expect({ code, stdout }).toEqual({ code: 69, stdout: "" });
+  });
+});
+
+it("gets the lock when it is released while it waits", async () => {
+  const first = exec("echo started; read line");
+  await first.printed("started");
+  const second = exec("echo mine", "--wait", "20s");
+  // It has asked for the lock once there is a second process, which is all that can be seen from here.
+  first.child.stdin.end("\n");
+  expect((await first.finished).code).toBe(0);
+  expect(await second.finished).toMatchObject({ code: 0, stdout: "mine\n" });
+});
+
+it("never runs two commands at a time", async () => {
+  // mkdir fails if the folder is there.
+  const busy = join(folder.path, "busy");
+  const script = `mkdir "${busy}" && sleep 0.03 && rmdir "${busy}"`;
+  const results = await Promise.all(
+    Array.from({ length: 6 }, () => exec(script, "--wait", "20s").finished),
+  );
+  expect(results.map(({ code, stderr }) => ({ code, stderr }))).toEqual(
+    results.map(() => ({ code: 0, stderr: "" })),
+  );
+  await expectFree();
+});
+
+it("holds the lock for longer than its TTL", async () => {
+  const running = exec("echo started; read line", "--ttl", "700ms");
+  await running.printed("started");
+  const begunMs = Date.now();
+  // Past the end and the second for which a lock counts as held after it.
+  await until(() => Date.now() > begunMs + 1_900);
+  expect(await json(0, url, "status", "k")).toMatchObject({ fence: "000000000000001" });
+  running.child.stdin.end("\n");
+  expect((await running.finished).code).toBe(0);
+});
+
+describe("signals", () => {
+  it("go to the command, whose end is waited for", async () => {
+    const running = exec(
+      'trap "echo told; exit 9" TERM; echo started; while :; do sleep 0.02; done',
+    );
+    await running.printed("started");
+    running.child.kill("SIGTERM");
+    expect(await running.finished).toMatchObject({ code: 9, stdout: "started\ntold\n" });
+    await expectFree();
+  });
+
+  it("end the waiting", async () => {
+    const first = exec("echo started; read line");
+    await first.printed("started");
+    const second = exec("echo ran", "--wait", "1m", "-v");
+    let said = "";
+    second.child.stderr.on("data", (text: string) => (said += text));
+    await until(() => said.includes("waiting"));
+    second.child.kill("SIGTERM");
+    expect(await second.finished).toMatchObject({ code: 143, stdout: "" });
+    first.child.stdin.end("\n");
+    await first.finished;
+    await expectFree();
+  });
+
+  it("reach the command once when they come from a terminal", async () => {
+    const marks = join(folder.path, "marks");
+    // Ends by itself, well after a second signal would have come.
+    const command = `trap 'echo int >> ${marks}' INT; echo started; sleep 0.4; sleep 0.4; exit 5`;
+    // In place of the shell that `script` starts, which would take the signal for its own end.
+    const line = `exec '${process.execPath}' '${main}' exec k -- sh -c "${command}"`;
+    const terminal = startProgram("script", ["-qec", line, "/dev/null"], { SYNCGUARD_URL: url });
+    await terminal.printed("started");
+    terminal.child.stdin.write("\u0003");
+    expect((await terminal.finished).code).toBe(5);
+    expect(readFileSync(marks, "utf8")).toBe("int\n");
+    await expectFree();
+  });
+});
+
+describe("a lock that is lost", () => {
+  /** A process that does not end by SIGTERM, and has another one. It writes their ids. */
+  const stubborn = 'trap "" TERM; sh -c "while :; do sleep 0.05; done" & echo $$ $!; wait; wait';
+
+  function isRunning(pid: number): boolean {
+    try {
+      process.kill(pid, 0);
+      // It may have ended, and nobody has taken note of it yet.
+      return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+    } catch {
+      return false;
+    }
+  }
+
+  it("ends the command and what it has started, by force if need be", async () => {
+    const running = exec(stubborn, "--ttl", "2s", "--kill-after", "200ms");
+    await running.printed("\n");
+    expect(await json(0, url, "force-release", "k", "--yes")).toEqual({ released: true });
+    const { code, stdout, stderr } = await running.finished;
+    expect(code).toBe(76);
+    expect(stderr).toContain("ending the command");
+    expect(stderr).toContain("ended with 137");
+    const pids = stdout.trim().split(" ").map(Number);
+    expect(pids).toHaveLength(2);
+    await until(() => pids.every((pid) => !isRunning(pid)), 2_000);
+  });
+
+  it("ends the command after the TTL if it does not extend itself", async () => {
+    const options = ["--ttl", "1s", "--no-auto-extend"];
+    const { code, stderr } = await exec("sleep 20", ...options).finished;
+    expect(code).toBe(76);
+    expect(stderr).toContain("ended with 143");
+  });
+
+  it("is told even if the command has ended well meanwhile", async () => {
+    const running = exec("echo started; read line", "--ttl", "1m");
+    await running.printed("started");
+    await json(0, url, "force-release", "k", "--yes");
+    running.child.stdin.end("\n");
+    const { code, stderr } = await running.finished;
+    expect(code).toBe(76);
+    expect(stderr).toContain("the lock was gone when the command ended with 0");
+  });
+
+  it("is free after the TTL if exec itself is killed", async () => {
+    const pid = join(folder.path, "pid");
+    const running = exec(`echo $$ > ${pid}; echo started; exec sleep 20`, "--ttl", "1s");
+    await running.printed("started");
+    running.child.kill("SIGKILL");
+    // Nobody ends the command; docs/cli.md says so.
+    process.kill(Number(readFileSync(pid, "utf8")), "SIGKILL");
+    await running.finished;
+    expect(existsSync(pid)).toBe(true);
+    expect(await cli(url, "exec", "k", "--wait", "10s", "--", "true")).toMatchObject({ code: 0 });
+  });
+});

@@ -1,0 +1,276 @@
+/** Metrics and spans, as OpenTelemetry's own SDK exports them. */
+
+import { readFileSync } from "node:fs";
+import { context, ROOT_CONTEXT, SpanStatusCode, trace } from "@opentelemetry/api";
+import { PrometheusSerializer } from "@opentelemetry/exporter-prometheus";
+import {
+  AggregationTemporality,
+  type DataPoint,
+  type Histogram,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+} from "@opentelemetry/sdk-metrics";
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  SimpleSpanProcessor,
+} from "@opentelemetry/sdk-trace-base";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { hashKey, lock, type SyncGuardBackend } from "syncguard";
+import { instrument, type InstrumentOptions } from "syncguard/otel";
+import { createSqliteBackend } from "syncguard/sqlite";
+import { createTestBackend, TestClock } from "syncguard/testing";
+import { lockError, thrownLockError } from "../support/errors";
+import { fakeBackend } from "../support/fake-backend";
+
+const KEY = "account:4711";
+
+/** What an application with the SDK has, with exporters that keep everything. */
+function sdk() {
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 });
+  const meterProvider = new MeterProvider({ readers: [reader] });
+  const spanExporter = new InMemorySpanExporter();
+  const tracerProvider = new BasicTracerProvider({
+    spanProcessors: [new SimpleSpanProcessor(spanExporter)],
+  });
+  onTestFinished(async () => {
+    await meterProvider.shutdown();
+    await tracerProvider.shutdown();
+  });
+  const collect = async () => {
+    exporter.reset();
+    await reader.forceFlush();
+    const [resource] = exporter.getMetrics();
+    const all = resource?.scopeMetrics.flatMap(({ metrics }) => metrics) ?? [];
+    return { resource, all };
+  };
+  /** The points of a metric: its attributes, and how much of it there is. */
+  const points = async (name: string) => {
+    const { all } = await collect();
+    const data = all.filter(({ descriptor }) => descriptor.name === name);
+    return data.flatMap(({ dataPoints }) =>
+      (dataPoints as DataPoint<number | Histogram>[]).map(({ attributes, value }) => ({
+        ...attributes,
+        count: typeof value === "number" ? value : value.count,
+        sum: typeof value === "number" ? undefined : value.sum,
+      })),
+    );
+  };
+  const options: InstrumentOptions = { meterProvider, tracerProvider };
+  return { options, collect, points, tracerProvider, spans: () => spanExporter.getFinishedSpans() };
+}
+
+const outcome = (backend: string, name: string) => ({
+  "syncguard.backend": backend,
+  "syncguard.outcome": name,
+});
+
+describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
+  const open = (): SyncGuardBackend =>
+    name === "sqlite" ? createSqliteBackend() : createTestBackend();
+
+  test("operations are counted by backend and outcome", async () => {
+    const { options, points, collect } = sdk();
+    const backend = instrument(open(), options);
+    const held = await backend.lock(KEY, { ttlMs: 60_000 });
+    await backend.acquire({ key: KEY, ttlMs: 60_000 });
+    await lockError(backend.lock(KEY, { acquisition: { timeoutMs: 30 } }));
+    await lockError(backend.lock(KEY, { signal: AbortSignal.timeout(20) }));
+    await lockError(backend.acquire({ key: "", ttlMs: 1 }));
+    expect(await points("syncguard.held")).toEqual([{ "syncguard.backend": name, count: 1 }]);
+    await held.extend(60_000);
+    await held.release();
+    await backend.extend({ lockId: held.lockId, ttlMs: 1_000 });
+
+    const acquired = await points("syncguard.acquire.duration");
+    expect(acquired).toContainEqual(expect.objectContaining({ ...outcome(name, "ok"), count: 1 }));
+    expect(acquired).toContainEqual(
+      expect.objectContaining({ ...outcome(name, "error"), "error.type": "InvalidArgument" }),
+    );
+    const locked = acquired.find((point) => (Object.values(point) as unknown[]).includes("locked"));
+    expect(locked?.count).toBeGreaterThanOrEqual(3);
+    expect(await points("syncguard.contention")).toMatchObject([{ count: locked?.count }]);
+    expect(await points("syncguard.release.duration")).toMatchObject([outcome(name, "ok")]);
+    expect(await points("syncguard.extend.duration")).toMatchObject([
+      { ...outcome(name, "ok"), count: 1 },
+      { ...outcome(name, "not-found"), count: 1 },
+    ]);
+    const waits = await points("syncguard.wait.duration");
+    expect(waits).toMatchObject([
+      outcome(name, "ok"),
+      { ...outcome(name, "timeout"), "error.type": "AcquisitionTimeout" },
+      { ...outcome(name, "aborted"), "error.type": "Aborted" },
+    ]);
+    // In seconds.
+    expect(waits[1]?.sum).toBeGreaterThanOrEqual(0.025);
+    expect(waits[1]?.sum).toBeLessThan(20);
+    expect(await points("syncguard.hold.duration")).toMatchObject([outcome(name, "released")]);
+    expect(await points("syncguard.held")).toMatchObject([{ count: 0 }]);
+    const { all } = await collect();
+    expect(JSON.stringify(all)).not.toMatch(new RegExp(`4711|${hashKey(KEY)}|${held.lockId}`));
+    await backend.lock(KEY, { ttlMs: 60_000 });
+    expect(await points("syncguard.held")).toMatchObject([{ count: 1 }]);
+    // A closed backend is not looked at any more.
+    await backend.close();
+    expect(await points("syncguard.held")).toMatchObject([{ count: 0 }]);
+  });
+
+  test("a lock that is lost is counted once, with the time that it was held", async () => {
+    const { options, points } = sdk();
+    const inner = open();
+    const backend = instrument(inner, options);
+    const held = await backend.lock(KEY, { ttlMs: 60_000 });
+    expect(held.signal.aborted).toBe(false);
+    await backend.releaseAll();
+    await held.release();
+    expect(await points("syncguard.lost")).toEqual([{ "syncguard.backend": name, count: 1 }]);
+    expect(await points("syncguard.hold.duration")).toMatchObject([
+      { ...outcome(name, "lost"), count: 1 },
+    ]);
+    expect(await points("syncguard.held")).toMatchObject([{ count: 0 }]);
+    await backend.close();
+  });
+
+  test("spans are below the one that is active, and have no keys", async () => {
+    const { options, spans, tracerProvider } = sdk();
+    const backend = instrument(open(), options);
+    await lock(backend, ({ extend }) => extend(60_000), { key: KEY });
+    await backend.acquire({ key: KEY, ttlMs: 60_000 });
+    await lockError(backend.lock(KEY, { acquisition: { maxRetries: 0 } }));
+    await lockError(backend.release({ lockId: "none" }));
+    expect(spans().map((span) => span.name)).toEqual([
+      ...["syncguard.lock", "syncguard.extend", "syncguard.release", "syncguard.acquire"],
+      ...["syncguard.lock", "syncguard.release"],
+    ]);
+    const [first, , release, , failed, refused] = spans();
+    expect(first?.attributes).toEqual({
+      ...outcome(name, "ok"),
+      "syncguard.attempts": 1,
+      "syncguard.wakeups": 0,
+    });
+    expect(release?.attributes["syncguard.hold.seconds"]).toBeGreaterThan(0);
+    expect(failed?.status).toEqual({ code: SpanStatusCode.ERROR, message: "AcquisitionTimeout" });
+    expect(failed?.events[0]?.attributes).toMatchObject({ "exception.type": "AcquisitionTimeout" });
+    expect(refused?.attributes["error.type"]).toBe("InvalidArgument");
+    for (const span of spans()) {
+      expect(JSON.stringify([span.attributes, span.events])).not.toMatch(/4711/);
+      expect(span.endTime[0] + span.endTime[1] / 1e9).toBeCloseTo(Date.now() / 1_000, -1);
+    }
+    // The SDK's context manager would make this one the active one.
+    const parent = tracerProvider.getTracer("app").startSpan("job");
+    const active = trace.setSpan(ROOT_CONTEXT, parent);
+    context.setGlobalContextManager({
+      active: () => active,
+      with: (_, run, self, ...args) => run.apply(self as never, args),
+      bind: (_, target) => target,
+      enable: () => context as never,
+      disable: () => context as never,
+    });
+    onTestFinished(() => context.disable());
+    await backend.isLocked({ key: KEY });
+    await backend.acquire({ key: KEY, ttlMs: 60_000 });
+    expect(spans().at(-1)?.parentSpanContext?.spanId).toBe(parent.spanContext().spanId);
+    await backend.close();
+  });
+});
+
+test("heartbeats are counted, and keys are hashed if that is wanted", async () => {
+  const { options, points, spans } = sdk();
+  const clock = new TestClock();
+  const backend = instrument(createTestBackend({ clock }), { ...options, keyHashes: true });
+  const held = await backend.lock(KEY, { ttlMs: 30_000, autoExtend: true });
+  await clock.advance(65_000);
+  await held.release();
+  expect(await points("syncguard.heartbeats")).toMatchObject([{ count: 6 }]);
+  expect(await points("syncguard.hold.duration")).toMatchObject([{ sum: 65 }]);
+  expect(spans()[0]?.attributes["syncguard.key.hash"]).toBe(hashKey(KEY));
+});
+
+test("a waiter whose time is over before its turn is counted", async () => {
+  const { options, points } = sdk();
+  const clock = new TestClock();
+  const backend = instrument(createTestBackend({ clock }), options);
+  await backend.acquire({ key: KEY, ttlMs: 600_000 });
+  const patient = { timeoutMs: 60_000, maxRetries: 1_000 };
+  const first = lockError(backend.lock(KEY, { acquisition: patient }));
+  const second = lockError(backend.lock(KEY, { acquisition: { timeoutMs: 3_000 } }));
+  await clock.advance(3_000);
+  await second;
+  expect(await points("syncguard.wait.duration")).toMatchObject([
+    { ...outcome("test", "timeout"), count: 1, sum: 3 },
+  ]);
+  await clock.advance(57_000);
+  await first;
+});
+
+test("a backend of the user's own, and no providers at all", async () => {
+  const { options, points } = sdk();
+  const own = instrument(fakeBackend(), options);
+  expect(await lock(own, () => "done", { key: KEY })).toBe("done");
+  expect(await points("syncguard.acquire.duration")).toMatchObject([outcome("custom", "ok")]);
+  expect(await points("syncguard.held")).toEqual([]);
+  expect(await lock(instrument(createSqliteBackend()), () => "done", { key: KEY })).toBe("done");
+});
+
+test("refuses options that make no sense", () => {
+  for (const wrong of [
+    { meterProvider: {} },
+    { tracerProvider: 1 },
+    { keyHashes: "yes" },
+    { keys: true },
+  ]) {
+    const error = thrownLockError(() => instrument(createTestBackend(), wrong as never));
+    expect(error.code).toBe("InvalidArgument");
+  }
+});
+
+test("the dashboard asks for what Prometheus gets", async () => {
+  const { options, collect } = sdk();
+  const clock = new TestClock();
+  const test = createTestBackend({ clock });
+  const backend = instrument(test, options);
+  const held = await backend.lock(KEY, { ttlMs: 30_000, autoExtend: true });
+  await backend.acquire({ key: KEY, ttlMs: 1_000 });
+  await held.extend(30_000);
+  await clock.advance(20_000);
+  test.faults.lose(KEY);
+  await held.release();
+  await lockError(
+    backend.isLocked({ key: KEY }).then(() => backend.acquire({ key: "", ttlMs: 1 })),
+  );
+  const { resource } = await collect();
+  if (resource === undefined) throw new Error("there are no metrics");
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- one enum, declared twice by the SDK
+  const exported = new PrometheusSerializer().serialize(resource);
+  const plain = [...exported.matchAll(/^(syncguard_\w+)(?:\{|\s)/gm)].map(([, name = ""]) => name);
+  // This exporter leaves the unit out of names; the Collector and Prometheus itself put it in.
+  const united = plain.map((name) => name.replace("_duration_", "_duration_seconds_"));
+  const labels = new Set([...exported.matchAll(/[{,](\w+)="/g)].map(([, name]) => name as string));
+
+  const file = new URL("../../docs/grafana/syncguard.json", import.meta.url);
+  const dashboard = JSON.parse(readFileSync(file, "utf8")) as {
+    panels: { title: string; targets?: { expr: string }[] }[];
+    templating: { list: { query?: { query?: string } | string }[] };
+  };
+  const queries = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+  queries.push(...dashboard.templating.list.map(({ query }) => JSON.stringify(query)));
+  const asked = queries
+    .flatMap((query) => query.match(/syncguard_(?!backend|outcome)\w+(\(_seconds\)\?\w+)?/g) ?? [])
+    .map((name) => new RegExp(`^${name}$`));
+  expect(asked.length).toBeGreaterThan(15);
+  for (const names of [plain, united]) {
+    expect(asked.filter((name) => !names.some((one) => name.test(one)))).toEqual([]);
+  }
+  // Nothing that is exported is missing on it.
+  const bare = (name: string): string => name.replace(/_(bucket|count|sum)$/, "");
+  const isShown = (name: string): boolean =>
+    ["", "_bucket", "_count"].some((end) => asked.some((one) => one.test(bare(name) + end)));
+  expect(united.filter((name) => !isShown(name))).toEqual([]);
+  const grouped = queries.flatMap((query) =>
+    [...query.matchAll(/by \(([^)]*)\)/g)].flatMap(([, list = ""]) => list.split(/, */)),
+  );
+  expect(grouped.length).toBeGreaterThan(5);
+  expect(grouped.filter((label) => label !== "le" && !labels.has(label))).toEqual([]);
+});

@@ -1,0 +1,206 @@
+/** What is published for each platform, in which order, and what an installation takes of it. */
+
+import { execFileSync } from "node:child_process";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { pack } from "../../scripts/lib/pack.mjs";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { isOlderThan, PLATFORMS, releaseBuild } from "../../scripts/lib/platforms.mjs";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { publishArguments, publishOrder } from "../../scripts/lib/publish.mjs";
+import { type Published, startRegistry } from "../support/registry.js";
+import { temporaryFolder } from "../support/temp.js";
+import { type Ended, type Installed, installPackages, npmProgram, root } from "./installed.js";
+
+const platforms = Object.keys(PLATFORMS as Record<string, string>);
+const order = publishOrder as (folder: string) => Promise<Published[]>;
+
+let installed: Installed;
+/** The tarballs of a release: ours, and stand-ins for the platforms that cannot be built here. */
+const release = temporaryFolder();
+
+beforeAll(async () => {
+  installed = await installPackages({ release: true });
+  for (const tarball of installed.tarballs) {
+    copyFileSync(tarball, join(release.path, basename(tarball)));
+  }
+  for (const platform of platforms) makeStandIn(platform);
+}, 120_000);
+afterAll(() => {
+  installed.remove();
+  release.remove();
+});
+
+/** The package of a platform with a file in the place of its binary, unless the real one is there. */
+function makeStandIn(platform: string): void {
+  const folder = join(root, "npm", platform);
+  const { name, version, main } = JSON.parse(
+    readFileSync(join(folder, "package.json"), "utf8"),
+  ) as Record<"name" | "version" | "main", string>;
+  const tarball = `${name}-${version}.tgz`;
+  if (readdirSync(release.path).includes(tarball)) return;
+  const stage = join(release.path, "stage");
+  mkdirSync(join(stage, "package"), { recursive: true });
+  copyFileSync(join(folder, "package.json"), join(stage, "package/package.json"));
+  writeFileSync(join(stage, "package", main), "binary");
+  execFileSync("tar", ["-czf", join(release.path, tarball), "-C", stage, "package"]);
+  rmSync(stage, { recursive: true });
+}
+
+describe("a release", () => {
+  it("is published with the main package last", async () => {
+    const names = (await order(release.path)).map(({ manifest }) => manifest.name);
+    expect(names.at(-1)).toBe("syncguard");
+    expect(names.slice(0, -1).sort()).toEqual(platforms.map((name) => `syncguard-${name}`).sort());
+  });
+
+  it("can be tried without publishing anything", { timeout: 120_000 }, async () => {
+    const registry = await startRegistry([]);
+    onTestFinished(registry.close);
+    const args = ["scripts/publish.mjs", release.path, "--dry-run"];
+    const printed = await installed.nodeAt(
+      root,
+      { PATH: process.env.PATH, npm_config_registry: registry.url },
+      ...args,
+    );
+    expect(printed).toMatchObject({ code: 0, stderr: "" });
+    const lines = printed.stdout.trim().split("\n");
+    expect(lines).toHaveLength(platforms.length + 1);
+    expect(lines.at(-1)).toMatch(/^syncguard \d/);
+    expect(registry.requests.filter((request) => !request.startsWith("GET "))).toEqual([]);
+  });
+
+  it("is refused if a platform is missing", async () => {
+    const folder = temporaryFolder();
+    onTestFinished(folder.remove);
+    for (const name of readdirSync(release.path)) {
+      if (!name.includes("darwin-x64")) {
+        copyFileSync(join(release.path, name), join(folder.path, name));
+      }
+    }
+    await expect(order(folder.path)).rejects.toThrow(/^syncguard-darwin-x64 \S+ is missing$/);
+  });
+
+  it("is refused if it was packed for this machine alone", async () => {
+    const folder = temporaryFolder();
+    onTestFinished(folder.remove);
+    await (pack as (folder: string) => Promise<unknown>)(folder.path);
+    await expect(order(folder.path)).rejects.toThrow(
+      "syncguard-darwin-arm64 is not named: pack with --release",
+    );
+  });
+
+  it("is tagged so that nobody gets a version before its time", () => {
+    const args = publishArguments as (each: object, options?: object) => string[];
+    const manifest = { version: "3.0.0-alpha.1" };
+    expect(args({ path: "a.tgz", manifest }).join(" ")).toContain("--tag next");
+    expect(args({ path: "a.tgz", manifest: { version: "3.0.0" } }, { provenance: true })).toEqual(
+      expect.arrayContaining(["--tag", "latest", "--provenance"]),
+    );
+  });
+});
+
+describe("an installation in an empty folder", { timeout: 120_000 }, () => {
+  it.each([
+    ["linux", "x64", "glibc", "linux-x64-gnu"],
+    ["linux", "x64", "musl", "linux-x64-musl"],
+    ["linux", "arm64", "glibc", "linux-arm64-gnu"],
+    ["linux", "arm64", "musl", "linux-arm64-musl"],
+    ["darwin", "x64", "", "darwin-x64"],
+    ["darwin", "arm64", "", "darwin-arm64"],
+    ["win32", "x64", "", "win32-x64-msvc"],
+  ])("on %s, %s, %s takes the package for %s", async (os, cpu, libc, platform) => {
+    const { names } = await install(os, cpu, libc);
+    expect(names).toEqual(["syncguard", `syncguard-${platform}`]);
+  });
+
+  it("where there is no package says so, and leaves what needs none", async () => {
+    const { folder, names } = await install("freebsd", "x64", "");
+    expect(names).toEqual(["syncguard"]);
+    const run = (code: string): Promise<Ended> =>
+      installed.nodeAt(folder, {}, "--input-type=module", "-e", code);
+
+    const missing = await run('import "syncguard";');
+    expect(missing.code).toBe(1);
+    expect(missing.stderr).toMatch(/The native part of syncguard for \S+ could not be loaded\./);
+
+    const code = `import { LockError, TIME_TOLERANCE_MS, hashKey, lock } from "syncguard/common";
+      console.log(new LockError("Aborted").code, TIME_TOLERANCE_MS, typeof lock);
+      try { hashKey("a"); } catch (error) { console.log(error.code, error.message); }`;
+    const { code: exit, stdout, stderr } = await run(code);
+    expect({ exit, stderr }).toEqual({ exit: 0, stderr: "" });
+    expect(stdout).toMatch(/^Aborted 1000 function\nInternal The native part of syncguard for /);
+
+    writeFileSync(
+      join(folder, "types.mts"),
+      'import type { LockBackend } from "syncguard/common";\nimport type { HeldLock } from "syncguard";\nexport type Both = [LockBackend, HeldLock];\n',
+    );
+    const compiled = await installed.tsc(
+      ...[join(folder, "types.mts"), "--strict", "--noEmit", "--module", "nodenext"],
+      ...["--target", "es2022", "--lib", "es2022,dom,esnext.disposable"],
+    );
+    expect(compiled).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
+  /** Installs the release for a platform, from a registry that has all of it. */
+  async function install(
+    os: string,
+    cpu: string,
+    libc: string,
+  ): Promise<{ folder: string; names: string[] }> {
+    const registry = await startRegistry(await order(release.path));
+    onTestFinished(registry.close);
+    const { path: folder, remove } = temporaryFolder();
+    onTestFinished(remove);
+    writeFileSync(join(folder, "package.json"), '{ "private": true }\n');
+    const result = await installed.nodeAt(
+      folder,
+      {},
+      ...[npmProgram(), "install", "syncguard", "--no-audit", "--no-fund", "--ignore-scripts"],
+      ...["--registry", registry.url, "--cache", join(folder, ".npm-cache")],
+      ...["--os", os, "--cpu", cpu, ...(libc === "" ? [] : ["--libc", libc])],
+    );
+    expect(result).toMatchObject({ code: 0 });
+    const names = readdirSync(join(folder, "node_modules"));
+    return { folder, names: names.filter((name) => !name.startsWith(".")).sort() };
+  }
+});
+
+describe("the build of a release", () => {
+  const build = releaseBuild as (platform: string) => {
+    args: string[];
+    env: Record<string, string>;
+    library: string;
+  };
+
+  it("links for an old glibc, and for musl as a library", () => {
+    const gnu = build("linux-arm64-gnu");
+    expect(gnu.args).toEqual(
+      expect.arrayContaining(["zigbuild", "aarch64-unknown-linux-gnu.2.17"]),
+    );
+    const musl = build("linux-x64-musl");
+    expect(musl.args).toContain("x86_64-unknown-linux-musl");
+    expect(musl.env).toEqual({ RUSTFLAGS: "-C target-feature=-crt-static" });
+    expect(build("win32-x64-msvc").library).toBe("syncguard_node.dll");
+    expect(() => build("freebsd-x64")).toThrow("freebsd-x64 is none of linux-x64-gnu");
+  });
+
+  it.each([
+    ["2.17", "2.34", true],
+    ["2.17", "2.17", false],
+    ["2.17", "2.2", false],
+    ["2.17", "3.0", true],
+  ])("knows whether %s is older than %s", (version, other, expected) => {
+    expect((isOlderThan as (a: string, b: string) => boolean)(version, other)).toBe(expected);
+  });
+
+  it("is in the workflow for every platform that has a package", () => {
+    const workflow = readFileSync(join(root, ".github/workflows/release.yml"), "utf8");
+    const built = [...workflow.matchAll(/^ +- platform: (\S+)$/gm)].map(([, name]) => name);
+    expect(built.sort()).toEqual([...platforms].sort());
+    const folders = readdirSync(join(root, "npm")).filter((name) => name !== "syncguard");
+    expect(folders.sort()).toEqual([...platforms].sort());
+  });
+});

@@ -1,0 +1,40 @@
+/** A project of somebody who reads our examples, and the compiler that tries them there. */
+
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { Block } from "./documents.js";
+import { type Ended, type Installed, installPackages, root } from "./installed.js";
+
+/** Packages that examples import beside ours, as their readers have them. */
+const CLIENTS = ["@google-cloud/firestore", "@types/pg", "ioredis", "pg", "postgres", "redis"];
+
+/** An empty project with the packed packages, and with the clients that examples import. */
+export async function installForReaders(): Promise<Installed> {
+  const installed = await installPackages();
+  for (const client of CLIENTS) {
+    const link = join(installed.folder, "node_modules", client);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(join(root, "node_modules", client), link, "dir");
+  }
+  return installed;
+}
+
+/** Writes a block into the project: as a module, whatever it imports, with what it needs around it. */
+export function writeBlock({ folder }: Installed, file: string, { given, code }: Block): void {
+  writeFileSync(join(folder, file), `export {};\n${given}${code}`);
+}
+
+/** Compiles files of the project as strict ES modules for Node.js. */
+export function compile({ tsc }: Installed, files: string[]): Promise<Ended> {
+  return tsc(
+    ...files,
+    ...["--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022"],
+    ...["--lib", "es2022,esnext.disposable", "--types", "node"],
+    ...["--typeRoots", join(root, "node_modules/@types"), "--preserveSymlinks"],
+  );
+}
+
+/** What the compiler said of one file. */
+export function faultsIn({ stdout }: Ended, file: string): string[] {
+  return stdout.split("\n").filter((line) => line.startsWith(`${file}(`));
+}

@@ -1,0 +1,124 @@
+/** What the test backend does without the addon, the addon does in the same way. */
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { expect, test } from "vitest";
+import type { core as Core } from "../../npm/syncguard/native/core";
+
+type Inputs = Readonly<Record<"hashKey" | "normalize", { input: string }[]>> & {
+  readonly formatFence: { input: number }[];
+};
+// Not imported: some strings are no valid Unicode.
+const file = new URL("../../crates/syncguard/tests/vectors.json", import.meta.url);
+const vectors = JSON.parse(readFileSync(file, "utf8")) as Inputs;
+
+const require = createRequire(import.meta.url);
+const native = (require("../../dist/native/core.js") as { core: typeof Core }).core;
+const plain = (require("../../dist/testing/core.js") as { core: typeof Core }).core;
+
+/** What a call gives, or how it fails. */
+function outcome(run: () => unknown): unknown {
+  try {
+    return run();
+  } catch (error) {
+    const { code, message } = error as { code: string; message: string };
+    return { code, message };
+  }
+}
+
+function expectSame(run: (core: typeof Core) => unknown): void {
+  expect(outcome(() => run(plain))).toEqual(outcome(() => run(native)));
+}
+
+/** Numbers from 0 to 1 that are the same in each run. */
+function randomFrom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+const TEXTS = [
+  ...vectors.hashKey.map(({ input }) => input),
+  ...vectors.normalize.map(({ input }) => input),
+  ...["", "a", "é", "é", "\ud800x", "k".repeat(512), "k".repeat(513), "é".repeat(257)],
+];
+
+test("keys, hashes and owners", () => {
+  expect(TEXTS.length).toBeGreaterThan(20);
+  for (const text of TEXTS) {
+    expectSame((core) => core.hashKey(text));
+    expectSame((core) => core.normalizeAndValidateKey(text));
+    expectSame((core) => core.validateOwner(text));
+  }
+  for (const value of [undefined, null, 1, {}, Symbol("x")] as never[]) {
+    expectSame((core) => core.normalizeAndValidateKey(value));
+    expectSame((core) => core.validateLockId(value));
+    expectSame((core) => core.validateOwner(value));
+    expectSame((core) => core.validateTtl(value));
+  }
+});
+
+test("lock ids, TTLs and fences", () => {
+  const ids = Array.from({ length: 100 }, () => plain.generateLockId());
+  expect(new Set(ids).size).toBe(100);
+  for (const id of [...ids, "", "short", "x".repeat(22), "x".repeat(21) + "+"]) {
+    expectSame((core) => core.validateLockId(id));
+  }
+  for (const ms of [
+    1,
+    0,
+    -1,
+    0.5,
+    Number.NaN,
+    Infinity,
+    315_576_000_000_000,
+    315_576_000_000_001,
+  ]) {
+    expectSame((core) => core.validateTtl(ms));
+  }
+  for (const { input } of vectors.formatFence) {
+    expectSame((core) => core.formatFence(String(input)));
+  }
+  for (const text of ["", "x", "000000000000000000000001", "9".repeat(15), "9".repeat(16)]) {
+    expectSame((core) => core.formatFence(text));
+  }
+  for (const fence of ["000000000000001", "090000000000000", "090000000000001"]) {
+    expectSame((core) => core.isFenceNearLimit(fence));
+  }
+});
+
+test("when to try again", () => {
+  const random = randomFrom(7);
+  const pick = <T>(...all: T[]): T => all[Math.floor(random() * all.length)] as T;
+  const codes = [null, null, null, "ServiceUnavailable", "NetworkTimeout", "AuthFailed"] as const;
+  for (let round = 0; round < 500; round += 1) {
+    const policy = {
+      maxRetries: pick(0, 1, 5, Infinity, -1, 0.5),
+      retryDelayMs: pick(0, 10, 100, -1, Infinity),
+      backoff: pick("exponential", "fixed", "none"),
+      jitter: pick("equal", "full", "none", "some"),
+      timeoutMs: pick(0, 500, 5_000, Infinity, Number.NaN),
+    } as never;
+    const steps = Array.from({ length: 8 }, () => ({
+      code: pick(...codes),
+      passedMs: Math.round(random() * 400),
+      random: random(),
+      isHinted: random() < 0.3,
+    }));
+    expectSame((core) => {
+      const state = core.createRetryState(policy);
+      let elapsedMs = 0;
+      return steps.map((step) => {
+        const limitMs = state.attemptTimeoutMs(elapsedMs);
+        elapsedMs += step.passedMs;
+        return [
+          limitMs,
+          state.isCut("NetworkTimeout", elapsedMs),
+          outcome(() => state.after(step.code, elapsedMs, step.random, step.isHinted)),
+        ];
+      });
+    });
+  }
+});

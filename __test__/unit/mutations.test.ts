@@ -1,0 +1,67 @@
+/** The list of mutations: each still finds the text that it breaks. */
+
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import * as list from "../../scripts/lib/mutations.mjs";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import * as torture from "../../scripts/lib/torture.mjs";
+
+interface Edit {
+  file: string;
+  find: string;
+  replace: string;
+}
+
+interface Mutation {
+  name: string;
+  store: string;
+  breaks: string;
+  edits: Edit[];
+  trouble: string[];
+  test?: { suite: string; name: string };
+}
+
+const { mutations, edited } = list as {
+  mutations: Mutation[];
+  edited: (text: string, edit: Edit) => string;
+};
+const { tortureUrl } = torture as { tortureUrl: (store: string, at: string) => string };
+
+const root = join(import.meta.dirname, "../..");
+
+describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named }) => {
+  test("finds its texts, each once, and changes them", () => {
+    const texts = new Map<string, string>();
+    for (const edit of edits) {
+      const text = texts.get(edit.file) ?? readFileSync(join(root, edit.file), "utf8");
+      const changed = edited(text, edit);
+      expect(changed).not.toBe(text);
+      texts.set(edit.file, changed);
+    }
+    expect(texts.size).toBeGreaterThan(0);
+  });
+
+  test("names a run that there is", () => {
+    expect(breaks).toMatch(/\.$/);
+    if (named) {
+      const folder = join(root, "crates/syncguard/tests", named.suite);
+      const texts = readdirSync(folder).map((name) => readFileSync(join(folder, name), "utf8"));
+      expect(texts.join("\n")).toContain(`async fn ${named.name}(`);
+      return;
+    }
+    expect(tortureUrl(store, "place")).toContain("place");
+    const usage = readFileSync(join(root, "crates/torture/src/main.rs"), "utf8");
+    for (const word of trouble) expect(usage).toContain(`[${word}]`);
+  });
+});
+
+test("names are there once", () => {
+  const names = mutations.map(({ name }) => name);
+  expect(new Set(names).size).toBe(names.length);
+});
+
+test.each(["", "aa"])("a text that does not occur exactly once is refused: %j", (text) => {
+  expect(() => edited(text, { file: "f", find: "a", replace: "b" })).toThrow(/^f: .* times/);
+});

@@ -1,0 +1,41 @@
+// Why this package is behind somebody in a figure, where it is. The page shows only what the samples show.
+
+const THREADS =
+  "An answer passes two threads, the one that reads and JavaScript's, where a client in JavaScript passes one; with few in flight that is not made up for by what goes together ([one I/O thread](docs/decisions/io-thread.md)).";
+const MORE_WORK =
+  "A lock with a fence and a look-up by id is three entries in Redis, written and deleted by two scripts. A lock without them is one entry: a `SET NX`, and a script that deletes it.";
+const DISK =
+  "An advisory lock is an entry in the server's memory, and the table says what is missing. syncguard commits the lock and its fence to the disk before it answers, because a fence must not be given twice, not even after a crash ([docs/postgres.md](docs/postgres.md)).";
+const AWAKE =
+  "With one operation in flight the I/O thread stays awake for the answer: that is faster, and costs CPU of another core ([threads](docs/threads.md)).";
+
+/** By row, field and store; `*` stands for any field. */
+const REASONS = {
+  "pairs cpu redis": [AWAKE, MORE_WORK],
+  "pairs * redis": [THREADS, MORE_WORK],
+  "pairs * postgres": [DISK],
+  "pairs * firestore": [THREADS],
+  "contended * redis": [THREADS, "A refusal is a script here, which also tells how long the lock can still last; elsewhere it is one `SET NX`."], // prettier-ignore
+  "contended * postgres": [
+    "A refusal reads a row and its lock's end by the server's clock; an advisory lock is looked for in the server's memory.",
+  ],
+  "contended * firestore": [THREADS],
+  "handOff * redis": [
+    "Between processes a release travels as a message, and the one who hears it has to ask. Those who poll pay with attempts for what they gain in time.",
+  ],
+  "handOff * postgres": [
+    "The server itself keeps the queue of those who wait for an advisory lock, one connection for each, and gives the lock to the next without a round trip. Here a release is a message (`NOTIFY`), an attempt, and a commit that waits for the disk.",
+  ],
+  "handOff * firestore": [
+    "A release travels through a Listen stream, and the one who hears it runs a transaction.",
+  ],
+  "holding * redis": [
+    "A heartbeat goes out three times in a TTL, so that two may be lost. The others extend once, shortly before the end. Most of it is the native thread's: JavaScript's is woken once for each batch.",
+  ],
+  "http * redis": [THREADS, MORE_WORK],
+  "http * postgres": [DISK],
+};
+
+/** Sentences for a figure in which this package is behind. */
+export const reasonsFor = ({ row, field, store }) =>
+  REASONS[`${row} ${field} ${store}`] ?? REASONS[`${row} * ${store}`] ?? [];

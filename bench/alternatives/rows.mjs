@@ -1,0 +1,128 @@
+// What is measured: for each row, who takes part, and one sample of one contender.
+
+import autocannon from "autocannon";
+import { contenders, on } from "./contenders.mjs";
+import { startMember } from "./members.mjs";
+import { CONNECTIONS, CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, IN_FLIGHT, KEYS, PROCESSES, secondsOf, WAITERS, WARM_MS } from "./settings.mjs"; // prettier-ignore
+
+/**
+ * Each row: `who` takes part; `variants` are measured one after the other in each run; `start` prepares a contender, what
+ * it resolves to is given to `sample`, and its `stop` ends it.
+ */
+export const rows = {
+  pairs: {
+    who: on("redis", "postgres", "firestore"),
+    variants: IN_FLIGHT.map((inFlight) => ({ inFlight })),
+    start: alone,
+    sample: (member, { inFlight }, { seconds }) =>
+      member.ask("pairs", { inFlight, ms: seconds * 1_000, warmMs: WARM_MS }),
+  },
+
+  contended: {
+    who: on("redis", "postgres", "firestore"),
+    variants: [{ inFlight: CONTENDED_IN_FLIGHT }],
+    start: alone,
+    sample: (member, { inFlight }, { seconds }) =>
+      member.ask("contended", { inFlight, ms: seconds * 1_000, warmMs: WARM_MS }),
+  },
+
+  handOff: {
+    who: on("redis", "postgres", "firestore"),
+    variants: [{ waiters: WAITERS }],
+    async start(id, place) {
+      const members = Array.from({ length: PROCESSES }, () => startMember(id, place));
+      await Promise.all(members.map((member) => member.ask("warm")));
+      return { members, stop: () => Promise.all(members.map((member) => member.stop())) };
+    },
+    async sample({ members }, { waiters }, { seconds }) {
+      const ms = secondsOf("handOff", seconds) * 1_000;
+      const task = { waiters: waiters / PROCESSES, holdMs: HOLD_MS, ms };
+      return handedOver(
+        await Promise.all(members.map((member) => member.ask("waiters", task))),
+        ms,
+      );
+    },
+  },
+
+  holding: {
+    who: Object.keys(contenders).filter((id) => contenders[id].held !== undefined),
+    variants: [{}],
+    start: alone,
+    async sample(member, _, { seconds, locks, servers }) {
+      const { admin } = servers.redis;
+      await member.ask("hold", { locks, ttlMs: HOLDING_TTL_MS });
+      const calls = await commands(admin);
+      const measured = secondsOf("holding", seconds);
+      const seen = await member.ask("holding", { ms: measured * 1_000 });
+      const extensions = ((await commands(admin)) - calls) / measured;
+      const there = await keysLike(admin, contenders[member.id].held);
+      await member.ask("letGo");
+      return { ...seen, locks, extensions, gone: locks - there };
+    },
+  },
+
+  http: {
+    who: on("redis", "postgres"),
+    variants: [{ connections: CONNECTIONS }],
+    async start(id, place) {
+      const member = startMember(id, place);
+      const port = await member.ask("serve", { keys: KEYS });
+      const stop = async () => {
+        await member.ask("endServing");
+        await member.stop();
+      };
+      return { member, url: `http://127.0.0.1:${port}`, stop };
+    },
+    async sample({ member, url }, { connections }, { seconds }) {
+      await autocannon({ url, connections, duration: 0.3 });
+      await member.ask("served");
+      const { requests, latency, duration, errors, non2xx } = await autocannon({
+        ...{ url, connections, duration: secondsOf("http", seconds), sampleInt: 100 },
+      });
+      if (errors + non2xx > 0) throw new Error(`${member.id}: ${errors + non2xx} requests failed`);
+      const rate = requests.total / duration;
+      return { rate, p50: latency.p50, p99: latency.p99, ...(await member.ask("served")) };
+    },
+  },
+};
+
+/** One process. */
+async function alone(id, place) {
+  const member = startMember(id, place);
+  await member.ask("warm");
+  return member;
+}
+
+/** For how much of the time somebody held the lock, and how long they waited for it. */
+export function handedOver(reports, ms) {
+  const holds = reports.flatMap((report) => report.holds).sort(([a], [b]) => a - b);
+  if (holds.some(([from], index) => index > 0 && from < holds[index - 1][1])) {
+    throw new Error("two held one lock");
+  }
+  const waits = reports.flatMap((report) => report.waits).sort((a, b) => a - b);
+  const elapsed = Math.max(ms, holds.at(-1)[1] - holds[0][0]);
+  return {
+    share: holds.reduce((sum, [from, to]) => sum + to - from, 0) / elapsed,
+    rate: (holds.length * 1_000) / elapsed,
+    p50: waits[waits.length >> 1],
+    p99: waits[Math.floor(waits.length * 0.99)],
+    longest: waits.at(-1),
+  };
+}
+
+/** How many scripts a Redis server has run: every extension is one. */
+async function commands(admin) {
+  const stats = await admin.info("commandstats");
+  return [...stats.matchAll(/^cmdstat_(?:evalsha|eval):calls=(\d+)/gm)].reduce(
+    (sum, [, calls]) => sum + Number(calls),
+    0,
+  );
+}
+
+async function keysLike(admin, pattern) {
+  let found = 0;
+  for await (const keys of admin.scanStream({ match: pattern, count: 10_000 })) {
+    found += keys.length;
+  }
+  return found;
+}

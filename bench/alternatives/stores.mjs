@@ -1,0 +1,7 @@
+// The stores, as the page calls them.
+
+export const STORES = {
+  redis: "Redis",
+  postgres: "PostgreSQL",
+  firestore: "Firestore emulator",
+};

@@ -1,0 +1,94 @@
+//! What administrators ask of a store: which locks there are, and how it is set up.
+
+use crate::backend::LockRecord;
+use crate::error::Error;
+
+/// The most locks that [`Backend::list`](crate::Backend::list) is asked for at a time.
+pub const MAX_PAGE: usize = 100;
+
+/// Which locks to list.
+#[derive(Debug, Clone, Default)]
+pub struct PageRequest {
+    /// The [`LockPage::next`] of the page before; `None` for the first page.
+    pub after: Option<String>,
+    /// How many locks to give, from 1 to [`MAX_PAGE`]. On Redis it says only about how many.
+    pub limit: usize,
+}
+
+impl PageRequest {
+    /// # Errors
+    /// `InvalidArgument` for a limit that is out of range.
+    pub(crate) fn checked_limit(&self) -> Result<usize, Error> {
+        if (1..=MAX_PAGE).contains(&self.limit) {
+            return Ok(self.limit);
+        }
+        Err(Error::invalid(format!(
+            "limit must be from 1 to {MAX_PAGE}"
+        )))
+    }
+}
+
+/// Some of the live locks of a store, for people to look at.
+#[derive(Debug, Clone, Default)]
+pub struct LockPage {
+    /// The locks, in the order of the store. A page may be empty although others follow.
+    pub locks: Vec<LockRecord>,
+    /// Where the next page begins; `None` if this is the last one. It contains a key.
+    pub next: Option<String>,
+}
+
+/// The error for a cursor that no page has given.
+pub(crate) fn bad_cursor() -> Error {
+    Error::invalid("the cursor is not one that a list has given")
+}
+
+/// What is known of one property of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(i64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl From<&str> for Fact {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Fact {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<i64> for Fact {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Fact {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+/// How a store is set up: facts by name, without a judgement of them. What cannot be found out is missing.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Of a cluster: which node they are of. Otherwise empty.
+    pub node: String,
+    /// The facts, by name.
+    pub facts: Vec<(&'static str, Fact)>,
+}
+
+impl Facts {
+    /// Adds what is known.
+    pub(crate) fn add(&mut self, name: &'static str, fact: impl Into<Fact>) {
+        self.facts.push((name, fact.into()));
+    }
+}

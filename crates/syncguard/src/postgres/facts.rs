@@ -1,0 +1,94 @@
+//! How the server and the tables are set up.
+
+use super::schema::Names;
+use super::statement::{Param, Row, Statement, Transport};
+use super::tables::Tables;
+use crate::error::Error;
+use crate::inspection::{Fact, Facts};
+
+const COLUMNS: &[&str] = &[
+    "version",
+    "versionNumber",
+    "serverTimeMs",
+    "isStandby",
+    "readOnly",
+    "fsync",
+    "fullPageWrites",
+    "synchronousStandbys",
+    "maxConnections",
+    "connections",
+    "ownSession",
+    "locksTable",
+    "fencesTable",
+    "locksColumnsMissing",
+    "fencesColumnsMissing",
+    "ownerColumn",
+    "lockIdIndex",
+    "expiresIndex",
+    "locksRightsMissing",
+    "fencesRightsMissing",
+    "mayNotify",
+];
+
+pub(super) async fn facts(transport: &dyn Transport, tables: &Tables) -> Result<Facts, Error> {
+    let statement = Statement::new(include_str!("facts.sql"), tables, COLUMNS);
+    let names = Names::new(tables)?.quoted();
+    let params = names.iter().map(|name| Param::Text(name)).collect();
+    let row = transport.run(&statement.bind(params)).await?;
+    Ok(read(&row.unwrap_or_default()))
+}
+
+/// Leaves out what is NULL.
+fn read(row: &Row) -> Facts {
+    let mut facts = Facts::default();
+    for (name, value) in COLUMNS.iter().zip(row) {
+        if let Some(text) = value {
+            facts.add(name, fact(text));
+        }
+    }
+    facts
+}
+
+fn fact(text: &str) -> Fact {
+    match text {
+        "true" | "on" => Fact::Flag(true),
+        "false" | "off" => Fact::Flag(false),
+        _ => text.parse().map_or_else(|_| Fact::from(text), Fact::Number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_have_their_types_and_what_is_null_is_left_out() {
+        let texts = [
+            Some("15.8 (Debian)"),
+            Some("150008"),
+            Some("1700"),
+            Some("false"),
+            None,
+        ];
+        let row = texts.map(|text| text.map(str::to_owned)).to_vec();
+        let expected = [
+            ("version", Fact::from("15.8 (Debian)")),
+            ("versionNumber", Fact::Number(150_008)),
+            ("serverTimeMs", Fact::Number(1700)),
+            ("isStandby", Fact::Flag(false)),
+        ];
+        assert_eq!(read(&row).facts, expected);
+    }
+
+    #[test]
+    fn the_statement_gives_each_column_under_its_name() {
+        let sql = include_str!("facts.sql");
+        let mut at = 0;
+        for name in COLUMNS {
+            let found = [format!(" AS {name},"), format!(" AS \"{name}\"")]
+                .iter()
+                .find_map(|text| sql[at..].find(text));
+            at += found.unwrap_or_else(|| panic!("{name} is missing, or out of order"));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Listing locks.
+
+use serde_json::Value;
+
+use super::statement::{Param, Plan, Row, Statement};
+use super::tables::Tables;
+use super::{owner, reply};
+use crate::backend::LockRecord;
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::inspection::{LockPage, PageRequest};
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::time::TIME_TOLERANCE_MS;
+
+/// The statement that lists locks in `tables`.
+pub(super) fn statement(tables: &Tables) -> Statement {
+    Statement::new(include_str!("list.sql"), tables, &["now_ms", "page"])
+}
+
+/// Binds it for a page.
+pub(super) fn plan<'a>(statement: &'a Statement, page: &'a PageRequest) -> Result<Plan<'a>, Error> {
+    let limit = i64::try_from(page.checked_limit()?).unwrap_or(i64::MAX);
+    // No name is empty.
+    let after = page.after.as_deref().unwrap_or_default();
+    // The server would refuse it, with an error that says less.
+    if after.contains('\0') {
+        return Err(crate::inspection::bad_cursor());
+    }
+    Ok(statement.bind(vec![
+        Param::Text(after),
+        Param::BigInt(TIME_TOLERANCE_MS),
+        Param::BigInt(limit),
+    ]))
+}
+
+/// The page in its row.
+///
+/// # Errors
+/// `Internal` for a row that makes no sense.
+pub(super) fn outcome(row: Option<&Row>, limit: usize) -> Result<LockPage, Error> {
+    let read_at_ms = reply::number(row, 0)?;
+    let rows: Vec<Value> =
+        serde_json::from_str(reply::text(row, 1)?).map_err(|_| reply::malformed())?;
+    let is_full = rows.len() >= limit;
+    let mut page = LockPage::default();
+    for row in &rows {
+        page.locks
+            .push(record(row, read_at_ms).ok_or_else(reply::malformed)?);
+        page.next = row["name"].as_str().map(str::to_owned);
+    }
+    page.next = page.next.filter(|_| is_full);
+    Ok(page)
+}
+
+fn record(row: &Value, read_at_ms: i64) -> Option<LockRecord> {
+    let lock_id = LockId::parse(row["lock_id"].as_str()?).ok()?;
+    Some(LockRecord {
+        key: Key::new(row["user_key"].as_str()?).ok()?,
+        expires_at_ms: row["expires_at_ms"].as_i64()?,
+        acquired_at_ms: row["acquired_at_ms"].as_i64()?,
+        fence: Fence::parse(row["fence"].as_str()?).ok()?,
+        owner: owner::shown(&lock_id, row["owner"].as_str()).ok()?,
+        read_at_ms,
+        lock_id,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    const ROW: &str = r#"{"name":"n1","user_key":"k","lock_id":"AAAAAAAAAAAAAAAAAAAAAA","expires_at_ms":2,
+        "acquired_at_ms":1,"fence":"000000000000042","owner":"BBBBBBBBBBBBBBBBBBBBBB somebody else"}"#;
+
+    fn page(rows: &str, limit: usize) -> Result<LockPage, Error> {
+        let row = vec![Some("5".to_owned()), Some(rows.to_owned())];
+        outcome(Some(&row), limit)
+    }
+
+    #[test]
+    fn a_full_page_says_where_the_next_one_begins() {
+        let full = page(&format!("[{ROW}]"), 1).unwrap();
+        assert_eq!(full.next.as_deref(), Some("n1"));
+        let lock = &full.locks[0];
+        assert_eq!((lock.key.as_str(), lock.fence.get()), ("k", 42));
+        assert_eq!(lock.read_at_ms, 5);
+        assert_eq!(page(&format!("[{ROW}]"), 2).unwrap().next, None);
+        assert_eq!(page("[]", 1).unwrap().next, None);
+    }
+
+    #[test]
+    fn anything_else_is_malformed() {
+        for rows in ["", "{}", "[1]", "[{}]", &format!("[{ROW},null]")] {
+            assert_eq!(page(rows, 9).unwrap_err().kind(), ErrorKind::Internal);
+        }
+        assert!(outcome(None, 1).is_err());
+    }
+
+    #[test]
+    fn limits_and_cursors_are_checked() {
+        let statement = statement(&Tables::default());
+        for (after, limit) in [(None, 0), (None, 101), (Some("a\0b".to_owned()), 1)] {
+            let error = plan(&statement, &PageRequest { after, limit }).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}

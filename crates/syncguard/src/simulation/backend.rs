@@ -1,0 +1,284 @@
+//! The backend of one process: it goes to the store through the network.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rand::RngExt as _;
+use tokio::time::{Instant, timeout_at};
+
+use super::listening::Dialer;
+use super::world::Sim;
+use crate::backend::{
+    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
+    OnSent, Operation, Outcome, Owner, ReleaseOutcome, Sent, Ttl,
+};
+use crate::error::{Error, ErrorKind};
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::mutex::lock;
+use crate::waiting::wakeups::{Wakeups, Watch};
+use crate::work::Work;
+
+pub(super) struct Process {
+    pub(super) sim: Sim,
+    pub(super) number: usize,
+    work: Work,
+    pub(super) wakeups: Wakeups,
+    /// Operations that wait for others to go with.
+    kept: Mutex<Vec<(Operation, Instant, OnSent)>>,
+}
+
+/// Notes how a call ends, also when nobody waits for it any more.
+struct Call<'a> {
+    process: &'a Process,
+    lock_id: &'a LockId,
+    what: What,
+}
+
+enum What {
+    Release,
+    Extend(usize, Option<ExtendOutcome>),
+}
+
+impl Process {
+    pub(super) fn new(sim: &Sim, number: usize) -> Arc<Self> {
+        let dialer = Dialer {
+            sim: sim.clone(),
+            process: number,
+        };
+        Arc::new(Self {
+            sim: sim.clone(),
+            number,
+            work: Work::default(),
+            wakeups: Wakeups::new(dialer),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// What the library should have forgotten by now, and has not.
+    pub(super) fn left_behind(&self) -> Option<String> {
+        let kept = self.work.kept();
+        (!kept.is_empty() || !self.wakeups.is_unused()).then(|| {
+            let watches = if self.wakeups.is_unused() {
+                "no"
+            } else {
+                "some"
+            };
+            format!("process {} keeps {kept:?}, {watches} watches", self.number)
+        })
+    }
+
+    async fn extended(
+        &self,
+        lock_id: &LockId,
+        ttl: Ttl,
+        is_heartbeat: bool,
+    ) -> Result<ExtendOutcome, Error> {
+        let process = self.number;
+        let number = self.sim.with(|world| {
+            let lock = world.witness.number(lock_id);
+            world.note("extends", &[process as u64, lock, u64::from(is_heartbeat)]);
+            world.witness.extending(lock_id, ttl, is_heartbeat)
+        });
+        let mut call = Call {
+            process: self,
+            lock_id,
+            what: What::Extend(number, None),
+        };
+        let id = lock_id.clone();
+        let act =
+            move |world: &mut super::world::World| Ok(world.extend(process, &id, ttl, number));
+        let answer = self.sim.call(process, act).await;
+        call.what = What::Extend(number, answer.as_ref().ok().copied());
+        answer
+    }
+}
+
+/// The label of the waiter with that number.
+pub(super) fn label(number: usize) -> Option<Owner> {
+    Owner::new(number.to_string()).ok()
+}
+
+#[async_trait]
+impl Backend for Process {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "simulated",
+            supports_fencing: true,
+            time_authority: self.sim.with(|world| world.plan.authority),
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        let is_cut = self.sim.with(|world| world.is_cut(self.number).is_some());
+        is_cut.then(|| Error::new(ErrorKind::ServiceUnavailable, "no connection"))
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        self.sim.with(|world| world.plan.operation_timeout)
+    }
+
+    fn heartbeats_at_once(&self) -> usize {
+        self.sim.with(|world| world.plan.heartbeats_at_once)
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let process = self.number;
+        let waiter = request
+            .owner
+            .as_ref()
+            .and_then(|owner| owner.as_str().parse().ok());
+        let id = self.sim.with(|world| {
+            let (key, lock_id) = (&request.key, &request.lock_id);
+            let id = world
+                .witness
+                .attempt(process, key, lock_id, request.ttl, waiter);
+            world.note("acquires", &[process as u64, id as u64]);
+            id
+        });
+        let request = request.clone();
+        let answer = self
+            .sim
+            .call(process, move |world| world.acquire(process, &request))
+            .await;
+        self.sim.with(|world| {
+            world.note("answered", &[id as u64, u64::from(answer.is_ok())]);
+            if let Some(waiter) = waiter {
+                world.witness.answered(waiter, id, &answer);
+            }
+        });
+        answer
+    }
+
+    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+        let process = self.number;
+        self.sim.with(|world| {
+            world.note("releases", &[process as u64, world.witness.number(lock_id)]);
+            world.witness.releasing(lock_id);
+        });
+        let _call = Call {
+            process: self,
+            lock_id,
+            what: What::Release,
+        };
+        let id = lock_id.clone();
+        self.sim
+            .call(process, move |world| Ok(world.release(process, &id)))
+            .await
+    }
+
+    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        self.extended(lock_id, ttl, false).await
+    }
+
+    async fn extend_with_others(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        self.extended(lock_id, ttl, true).await
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        let (process, key) = (self.number, key.clone());
+        let act = move |world: &mut super::world::World| {
+            let now_ms = world.now_ms(process);
+            Ok(world.store.is_locked(&key, now_ms))
+        };
+        self.sim.call(process, act).await
+    }
+
+    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+        let (process, lookup) = (self.number, lookup.clone());
+        let act = move |world: &mut super::world::World| {
+            let now_ms = world.now_ms(process);
+            Ok(world.store.lookup(&lookup, now_ms))
+        };
+        self.sim.call(process, act).await
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
+        let (process, key) = (self.number, key.clone());
+        let act = move |world: &mut super::world::World| Ok(world.force_release(process, &key));
+        self.sim.call(process, act).await
+    }
+
+    fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
+        let (is_sent, is_kept) = self
+            .sim
+            .with(|world| (world.rng.random_bool(0.7), world.rng.random_bool(0.5)));
+        if !is_sent {
+            on_sent(Sent::NotSent(operation));
+            return false;
+        }
+        lock(&self.kept).push((operation, deadline, on_sent));
+        if !is_kept {
+            self.flush();
+        }
+        is_kept
+    }
+
+    fn flush(&self) {
+        for (operation, deadline, on_sent) in std::mem::take(&mut *lock(&self.kept)) {
+            let process = Self::beside(self);
+            let mut answer = Box::pin(async move { process.run(operation).await });
+            tokio::spawn(async move {
+                match timeout_at(deadline, &mut answer).await {
+                    Ok(answer) => on_sent(Sent::Answered(answer)),
+                    Err(_) => on_sent(Sent::Late(answer)),
+                }
+            });
+        }
+    }
+
+    fn watch(&self, key: &Key) -> Option<Watch> {
+        let tells = self.sim.with(|world| world.plan.tells);
+        tells.then(|| self.wakeups.watch(key.as_str()))
+    }
+
+    async fn shut_down(&self) {
+        self.wakeups.close();
+        self.sim.with(|world| {
+            world.links[self.number].is_shut = true;
+            world.witness.over.insert(self.number);
+        });
+    }
+}
+
+impl Process {
+    /// The same process, for calls that nobody waits for.
+    fn beside(&self) -> Arc<Self> {
+        Self::new(&self.sim, self.number)
+    }
+
+    async fn run(&self, operation: Operation) -> Result<Outcome, Error> {
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(&request).await?),
+            Operation::Release(lock_id) => Outcome::Release(self.release(&lock_id).await?),
+            Operation::Extend(lock_id, ttl) => Outcome::Extend(self.extend(&lock_id, ttl).await?),
+            Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(&key).await?),
+            Operation::Lookup(what) => Outcome::Lookup(self.lookup(&what).await?),
+            Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(&key).await?),
+        })
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Process({})", self.number)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let sim = &self.process.sim;
+        sim.with(|world| match self.what {
+            What::Release => world.witness.released(self.lock_id),
+            What::Extend(number, outcome) => {
+                world.witness.extension_done(self.lock_id, number, outcome);
+            }
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! Single cases that random runs have found.
+
+use super::world::{Cut, How};
+use super::*;
+use crate::backend::Ttl;
+use crate::guard::LockGuard;
+use crate::holding::AutoExtend;
+use crate::key::Key;
+use crate::lock::{LockOptions, lock};
+
+/// One process, a network on which nothing goes wrong by itself, and a lock for six seconds.
+async fn alone(auto_extend: Option<AutoExtend>) -> (Sim, Arc<dyn Backend>, LockGuard) {
+    let sim = Sim::new(0, false);
+    sim.with(|world| world.plan.is_calm = true);
+    let process: Arc<dyn Backend> = Process::new(&sim, 0);
+    let options = LockOptions {
+        ttl: Ttl::from_millis(6000).unwrap(),
+        auto_extend,
+        ..LockOptions::default()
+    };
+    let key = Key::new("0").unwrap();
+    let guard = lock(&process, &key, &options).await.unwrap();
+    (sim, process, guard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_without_an_answer_may_have_made_the_lock_shorter() {
+    let (sim, _backend, mut guard) = alone(None).await;
+    let (until, how) = (Instant::now() + Duration::from_secs(60), How::Lost);
+    sim.with(|world| world.links[0].cut = Some(Cut { until, how }));
+    let (lost, sent) = (guard.lost(), Instant::now());
+    let (patience, short) = (Duration::from_millis(500), Ttl::from_millis(2000).unwrap());
+    assert!(timeout(patience, guard.extend(short)).await.is_err());
+    lost.await;
+    assert_eq!(sent.elapsed().as_millis(), 2000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_not_sent_leaves_the_lock_as_it_is() {
+    for auto_extend in [None, Some(AutoExtend::default())] {
+        let start = Instant::now();
+        let (_sim, backend, mut guard) = alone(auto_extend).await;
+        backend.close().await;
+        let lost = guard.lost();
+        let short = Ttl::from_millis(500).unwrap();
+        assert!(guard.extend(short).await.is_err());
+        lost.await;
+        assert_eq!(start.elapsed().as_millis(), 6000);
+    }
+}

@@ -1,0 +1,117 @@
+//! Single attempts, through the functions that the addon uses.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::clients::{Client, Dropped};
+use super::world::Sim;
+use crate::backend::{AcquireOutcome, AcquireRequest, Operation, Outcome, Ttl};
+use crate::error::Error;
+use crate::holding::{AutoExtend, Hold, Holder};
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::mutex::lock;
+use crate::operation::{self, CallOptions, Ended};
+
+/// Hears what becomes of a lock.
+struct Hearer {
+    sim: Sim,
+    lock_id: LockId,
+    extended: Mutex<u32>,
+}
+
+impl Holder for Hearer {
+    fn extended(&self, _: i64) {
+        *lock(&self.extended) += 1;
+    }
+
+    fn lost(&self, error: Error) {
+        self.sim.with(|world| {
+            world.note("lost", &[world.witness.number(&self.lock_id)]);
+            world.witness.lost(&self.lock_id, &error);
+        });
+    }
+}
+
+impl Client {
+    /// Tries once to get a lock, and holds it for a while if it does. Every call may be cancelled.
+    pub(super) async fn tries_once(&self, extends_itself: bool) -> Result<(), Error> {
+        let key = Key::new("0")?;
+        let ttl = Ttl::from_millis(3000)?;
+        let mut request = AcquireRequest::new(key, ttl)?;
+        let lock_id = request.lock_id.clone();
+        let auto_extend = AutoExtend::default();
+        if extends_itself {
+            request.hold = Some(Box::new(Hold {
+                auto_extend,
+                holder: Arc::new(Hearer {
+                    sim: self.sim.clone(),
+                    lock_id: lock_id.clone(),
+                    extended: Mutex::default(),
+                }),
+                runtime: Handle::current(),
+            }));
+        }
+        let mut dropped = Dropped(&self.sim, Some(lock_id.clone()));
+        let outcome = self.carries_out(Operation::Acquire(request)).await;
+        let Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant))) = outcome else {
+            return outcome.map(|_| ());
+        };
+        dropped.1 = None;
+        // Without heartbeats nobody hears of a loss, and so nobody believes anything.
+        if extends_itself {
+            let hold = (grant.fence, Some(auto_extend));
+            self.sim
+                .with(|world| world.witness.hold(&lock_id, hold.0, hold.1));
+        }
+        sleep(Duration::from_millis(self.sim.random(0..5000))).await;
+        if self.sim.chance(0.3) {
+            let ttl = Ttl::from_millis(self.sim.random(50..8000) as i64)?;
+            // It goes on as before whether it was extended or not.
+            let _ = self
+                .carries_out(Operation::Extend(lock_id.clone(), ttl))
+                .await;
+            sleep(Duration::from_millis(self.sim.random(0..1000))).await;
+        }
+        self.sim.with(|world| world.witness.end(&lock_id, false));
+        let release = self.carries_out(Operation::Release(lock_id.clone())).await;
+        release.map(|_| ())
+    }
+
+    async fn carries_out(&self, operation: Operation) -> Result<Outcome, Error> {
+        let call = CallOptions {
+            timeout: self
+                .sim
+                .chance(0.3)
+                .then_some(Duration::from_millis(self.sim.random(1..500))),
+        };
+        let patience = match self.sim.chance(0.3) {
+            true => self.sim.random(0..200),
+            false => 1_000_000,
+        };
+        let cancelled = sleep(Duration::from_millis(patience));
+        if self.sim.chance(0.5) {
+            return operation::run(&self.backend, operation, call, cancelled).await;
+        }
+        let (ended, end) = oneshot::channel();
+        let must_flush = operation::send(&self.backend, operation, call, move |end| {
+            // Whoever sends waits for it.
+            let _ = ended.send(end);
+        });
+        if must_flush {
+            self.backend.flush();
+        }
+        match end.await {
+            Ok(Ended::Done(outcome)) => outcome,
+            Ok(Ended::NotSent(operation)) => {
+                operation::run(&self.backend, operation, call, cancelled).await
+            }
+            Err(_) => Err(Error::invalid("the operation was forgotten")),
+        }
+    }
+}

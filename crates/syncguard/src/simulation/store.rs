@@ -1,0 +1,195 @@
+//! The store: leases as docs/format.md describes them, in memory.
+
+use std::collections::BTreeMap;
+
+use crate::backend::{
+    Absence, AcquireOutcome, AcquireRequest, ExtendOutcome, Grant, LockRecord, Lookup, Owner,
+    ReleaseOutcome, Ttl,
+};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
+
+/// What the store keeps. Each operation is one step, at a time of the store's clock.
+#[derive(Default)]
+pub(super) struct Store {
+    /// By key.
+    pub(super) locks: BTreeMap<String, Stored>,
+    /// From lock ids to keys.
+    pub(super) index: BTreeMap<String, String>,
+    fences: BTreeMap<String, i64>,
+    /// Whether it forgets locks once they are not live any more, as Redis does.
+    pub(super) forgets: bool,
+}
+
+#[derive(Clone)]
+pub(super) struct Stored {
+    key: Key,
+    pub(super) lock_id: LockId,
+    fence: Fence,
+    acquired_at_ms: i64,
+    pub(super) expires_at_ms: i64,
+    owner: Option<Owner>,
+}
+
+/// A lock that the store does not have any more.
+pub(super) struct Gone {
+    pub(super) lock_id: LockId,
+    pub(super) was_live: bool,
+}
+
+impl Stored {
+    pub(super) fn is_live(&self, now_ms: i64) -> bool {
+        is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)
+    }
+
+    fn free_in_ms(&self, now_ms: i64) -> u64 {
+        (self.expires_at_ms - now_ms + TIME_TOLERANCE_MS).unsigned_abs()
+    }
+}
+
+impl Store {
+    pub(super) fn new(forgets: bool) -> Self {
+        Self {
+            forgets,
+            ..Self::default()
+        }
+    }
+
+    /// Takes the lock. The second value is an expired lock that this replaces.
+    pub(super) fn acquire(
+        &mut self,
+        request: &AcquireRequest,
+        now_ms: i64,
+    ) -> (Result<AcquireOutcome, Error>, Option<Gone>) {
+        let name = request.key.as_str();
+        if let Some(stored) = self.locks.get(name).filter(|lock| lock.is_live(now_ms)) {
+            let outcome = match stored.lock_id == request.lock_id {
+                true => AcquireOutcome::Acquired(Grant {
+                    lock_id: stored.lock_id.clone(),
+                    fence: stored.fence,
+                    expires_at_ms: stored.expires_at_ms,
+                }),
+                false => AcquireOutcome::Locked {
+                    free_in: Some(std::time::Duration::from_millis(stored.free_in_ms(now_ms))),
+                },
+            };
+            return (Ok(outcome), None);
+        }
+        let counter = self.fences.entry(name.to_owned()).or_default();
+        let fence = match Fence::after(*counter) {
+            Ok(fence) => fence,
+            Err(error) => return (Err(error), None),
+        };
+        *counter += 1;
+        let gone = self.remove(name, now_ms);
+        let expires_at_ms = now_ms + request.ttl.as_millis();
+        let lock_id = request.lock_id.clone();
+        self.index
+            .insert(lock_id.as_str().to_owned(), name.to_owned());
+        let stored = Stored {
+            key: request.key.clone(),
+            lock_id: lock_id.clone(),
+            fence,
+            acquired_at_ms: now_ms,
+            expires_at_ms,
+            owner: request.owner.clone(),
+        };
+        self.locks.insert(name.to_owned(), stored);
+        let grant = Grant {
+            lock_id,
+            fence,
+            expires_at_ms,
+        };
+        (Ok(AcquireOutcome::Acquired(grant)), gone)
+    }
+
+    /// The lock that this lock id owns, live or not.
+    fn owned(&mut self, lock_id: &LockId, now_ms: i64) -> Option<Stored> {
+        let name = self.index.get(lock_id.as_str())?;
+        let stored = self.locks.get(name).cloned()?;
+        if self.forgets && !stored.is_live(now_ms) {
+            return None;
+        }
+        (stored.lock_id == *lock_id).then_some(stored)
+    }
+
+    pub(super) fn release(
+        &mut self,
+        lock_id: &LockId,
+        now_ms: i64,
+    ) -> (ReleaseOutcome, Option<Gone>) {
+        let Some(stored) = self.owned(lock_id, now_ms) else {
+            return (ReleaseOutcome::Absent(Absence::NotFound), None);
+        };
+        let gone = self.remove(stored.key.as_str(), now_ms);
+        match stored.is_live(now_ms) {
+            true => (ReleaseOutcome::Released, gone),
+            false => (ReleaseOutcome::Absent(Absence::Expired), gone),
+        }
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        lock_id: &LockId,
+        ttl: Ttl,
+        now_ms: i64,
+    ) -> (ExtendOutcome, Option<Gone>) {
+        let Some(stored) = self.owned(lock_id, now_ms) else {
+            return (ExtendOutcome::Absent(Absence::NotFound), None);
+        };
+        let name = stored.key.as_str();
+        if !stored.is_live(now_ms) {
+            let gone = self.remove(name, now_ms);
+            return (ExtendOutcome::Absent(Absence::Expired), gone);
+        }
+        let expires_at_ms = now_ms + ttl.as_millis();
+        if let Some(stored) = self.locks.get_mut(name) {
+            stored.expires_at_ms = expires_at_ms;
+        }
+        (ExtendOutcome::Extended { expires_at_ms }, None)
+    }
+
+    pub(super) fn is_locked(&self, key: &Key, now_ms: i64) -> bool {
+        let stored = self.locks.get(key.as_str());
+        stored.is_some_and(|stored| stored.is_live(now_ms))
+    }
+
+    pub(super) fn lookup(&self, lookup: &Lookup, now_ms: i64) -> Option<LockRecord> {
+        let stored = match lookup {
+            Lookup::Key(key) => self.locks.get(key.as_str()),
+            Lookup::LockId(lock_id) => {
+                let name = self.index.get(lock_id.as_str())?;
+                let stored = self.locks.get(name);
+                stored.filter(|stored| stored.lock_id == *lock_id)
+            }
+        };
+        let stored = stored.filter(|stored| stored.is_live(now_ms))?;
+        Some(LockRecord {
+            key: stored.key.clone(),
+            lock_id: stored.lock_id.clone(),
+            expires_at_ms: stored.expires_at_ms,
+            acquired_at_ms: stored.acquired_at_ms,
+            fence: stored.fence,
+            owner: stored.owner.clone(),
+            read_at_ms: now_ms,
+        })
+    }
+
+    pub(super) fn force_release(&mut self, key: &Key, now_ms: i64) -> (bool, Option<Gone>) {
+        let gone = self.remove(key.as_str(), now_ms);
+        (gone.as_ref().is_some_and(|gone| gone.was_live), gone)
+    }
+
+    /// Removes a lock and its index entry in one step.
+    fn remove(&mut self, name: &str, now_ms: i64) -> Option<Gone> {
+        let stored = self.locks.remove(name)?;
+        self.index.remove(stored.lock_id.as_str());
+        Some(Gone {
+            was_live: stored.is_live(now_ms),
+            lock_id: stored.lock_id,
+        })
+    }
+}

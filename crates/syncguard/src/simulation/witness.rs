@@ -1,0 +1,476 @@
+//! Sees all that happens in a run, and says what must not have happened: what is known of each lock.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::plan::Plan;
+use super::waiters::Waiters;
+use crate::backend::{AcquireOutcome, ExtendOutcome, Grant, TimeAuthority, Ttl};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::holding::AutoExtend;
+use crate::key::Key;
+use crate::lock_id::LockId;
+
+/// Timers have a resolution of a millisecond, and a chain of them has that of each.
+pub(super) const SLACK: Duration = Duration::from_millis(3);
+const GRACE: Duration = Duration::from_millis(500);
+const TOLERANCE: Duration = Duration::from_millis(1000);
+/// The longest pause between two tries to undo, while there are few of them and they take less than a minute.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1000);
+
+pub(super) struct Witness {
+    pub(super) problems: Vec<String>,
+    pub(super) waiters: Waiters,
+    locks: Vec<Lock>,
+    numbers: HashMap<LockId, usize>,
+    last_fences: BTreeMap<String, Fence>,
+    is_calm: bool,
+    has_grace: bool,
+    /// When the machine last stood still until, and when the store's clock was last set.
+    pub(super) stalled: Instant,
+    pub(super) stepped: Option<Instant>,
+    /// The processes that have died or were closed: they undo nothing any more.
+    pub(super) over: BTreeSet<usize>,
+}
+
+/// A lock id, from the moment in which it was sent.
+struct Lock {
+    key: String,
+    process: usize,
+    ttl: Ttl,
+    sent: Instant,
+    /// When the store granted it, and when it last set its end.
+    granted: Option<(Instant, Fence)>,
+    set: Instant,
+    lasts: Ttl,
+    gone: bool,
+    forced: bool,
+    /// An extension came to the store long after it had been given up, and after a later one. It may have made the lock
+    /// end earlier, and nobody can know.
+    overtaken: bool,
+    /// Who holds it, from when on.
+    held: Option<(Instant, Option<AutoExtend>)>,
+    told: Option<Instant>,
+    /// When its holder released it, dropped it or let it go.
+    ended: Option<Instant>,
+    /// The same, whether or not somebody heard of its loss.
+    let_go: bool,
+    /// When it was given up without anybody having held it, or dropped: the library has to release it.
+    orphaned: Option<Instant>,
+    tries: u32,
+    trying: u32,
+    last_try: Option<Instant>,
+    extensions: Vec<Extension>,
+    absent: Option<Instant>,
+}
+
+struct Extension {
+    ttl: Ttl,
+    sent: Instant,
+    /// When the caller knew its outcome, or nobody waited for it any more.
+    done: Option<Instant>,
+    was_answered: bool,
+}
+
+impl Witness {
+    pub(super) fn new(start: Instant, plan: &Plan) -> Self {
+        Self {
+            problems: Vec::new(),
+            waiters: Waiters::new(plan.operation_timeout),
+            locks: Vec::new(),
+            numbers: HashMap::new(),
+            last_fences: BTreeMap::new(),
+            is_calm: plan.is_calm,
+            has_grace: plan.authority == TimeAuthority::Server,
+            stalled: start,
+            stepped: None,
+            over: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn problem(&mut self, problem: impl Into<String>) {
+        self.problems.push(problem.into());
+    }
+
+    /// Whether something that was due then is late by now, the time in which the machine stood still aside.
+    fn is_late(&self, due: Instant) -> bool {
+        Instant::now() > due.max(self.stalled) + SLACK
+    }
+
+    pub(super) fn key_of(&self, lock_id: &LockId) -> Option<String> {
+        let id = *self.numbers.get(lock_id)?;
+        Some(self.locks[id].key.clone())
+    }
+
+    pub(super) fn number(&self, lock_id: &LockId) -> u64 {
+        self.numbers.get(lock_id).map_or(u64::MAX, |id| *id as u64)
+    }
+
+    fn lock(&mut self, lock_id: &LockId) -> Option<(usize, &mut Lock)> {
+        let id = *self.numbers.get(lock_id)?;
+        Some((id, &mut self.locks[id]))
+    }
+
+    /// An acquisition is sent, by the waiter of that number if it is one.
+    pub(super) fn attempt(
+        &mut self,
+        process: usize,
+        key: &Key,
+        lock_id: &LockId,
+        ttl: Ttl,
+        waiter: Option<usize>,
+    ) -> usize {
+        let now = Instant::now();
+        let id = self.locks.len();
+        self.locks.push(Lock {
+            key: key.as_str().to_owned(),
+            process,
+            ttl,
+            sent: now,
+            granted: None,
+            set: now,
+            lasts: ttl,
+            gone: false,
+            forced: false,
+            overtaken: false,
+            held: None,
+            told: None,
+            ended: None,
+            let_go: false,
+            orphaned: None,
+            tries: 0,
+            trying: 0,
+            last_try: None,
+            extensions: Vec::new(),
+            absent: None,
+        });
+        self.numbers.insert(lock_id.clone(), id);
+        if let Some(waiter) = waiter {
+            let before = self.waiters.attempt(waiter, id, self.stalled);
+            match before {
+                Ok(Some(before)) => self.orphan(before),
+                Ok(None) => {}
+                Err(problem) => self.problem(problem),
+            }
+        }
+        id
+    }
+
+    /// The store has answered an acquisition. Whoever gave it up before does not hear of it.
+    pub(super) fn answered(
+        &mut self,
+        waiter: usize,
+        id: usize,
+        answer: &Result<AcquireOutcome, Error>,
+    ) {
+        if self.locks[id].tries == 0 {
+            self.waiters.answered(waiter, id, answer);
+        }
+    }
+
+    /// Nobody has an interest in that acquisition any more, and nobody was given the lock.
+    pub(super) fn orphan(&mut self, id: usize) {
+        self.locks[id].orphaned.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn given_up(&mut self, lock_id: &LockId) {
+        if let Some((id, _)) = self.lock(lock_id) {
+            self.orphan(id);
+        }
+    }
+
+    /// The store has granted a lock, or says again that it has.
+    pub(super) fn granted(&mut self, key: &Key, grant: &Grant, ttl: Ttl) -> u64 {
+        let now = Instant::now();
+        let Some(id) = self.numbers.get(&grant.lock_id).copied() else {
+            return u64::MAX;
+        };
+        if let Some((_, fence)) = self.locks[id].granted
+            && fence == grant.fence
+        {
+            return id as u64;
+        }
+        let last = self
+            .last_fences
+            .insert(key.as_str().to_owned(), grant.fence);
+        if last.is_some_and(|last| last >= grant.fence) {
+            self.problem("a fence is not larger than all before it");
+        }
+        for other in 0..self.locks.len() {
+            self.check_alone(other, id, key);
+        }
+        let lock = &mut self.locks[id];
+        lock.granted = Some((now, grant.fence));
+        (lock.set, lock.lasts, lock.gone) = (now, ttl, false);
+        id as u64
+    }
+
+    /// Nobody may believe to hold a key when the store grants it to another.
+    fn check_alone(&mut self, other: usize, granted: usize, key: &Key) {
+        let lock = &self.locks[other];
+        let believes = lock.held.is_some() && lock.told.is_none() && lock.ended.is_none();
+        if other == granted
+            || !believes
+            || lock.key != key.as_str()
+            || lock.forced
+            || lock.overtaken
+        {
+            return;
+        }
+        // The store's clock was set: its promise to keep a lock for its TTL is broken.
+        let was_stepped = self.stepped.is_some_and(|stepped| stepped >= lock.set);
+        let has_just_stalled = !self.is_late(self.stalled);
+        if !was_stepped && !has_just_stalled {
+            self.problem(format!("lock {granted} was granted while the holder of {other} has not been told that it is lost"));
+        }
+    }
+
+    /// The store has a lock no more. Gives its number.
+    pub(super) fn gone(&mut self, lock_id: &LockId, was_live: bool, is_forced: bool) -> u64 {
+        let Some((id, lock)) = self.lock(lock_id) else {
+            return u64::MAX;
+        };
+        lock.gone = true;
+        lock.forced |= is_forced;
+        if !was_live {
+            self.check_undone(id);
+        }
+        id as u64
+    }
+
+    /// A lock that ended by itself must have been released before, if that was the library's part.
+    fn check_undone(&mut self, id: usize) {
+        let lock = &self.locks[id];
+        let (Some(orphaned), Some((granted, _))) = (lock.orphaned, lock.granted) else {
+            return;
+        };
+        let ends = lock.set + lock.lasts.as_duration();
+        let schedule_ends = orphaned + lock.ttl.as_duration() + TOLERANCE;
+        let tried = lock.last_try.unwrap_or(orphaned).max(granted).max(orphaned);
+        let due = (tried + LONGEST_PAUSE).max(self.stalled) + SLACK;
+        if self.over.contains(&lock.process) {
+            return;
+        }
+        if lock.trying == 0 && due < ends.min(Instant::now()).min(schedule_ends) {
+            self.problem(format!(
+                "lock {id} was left behind: it was not released again and again"
+            ));
+        }
+    }
+
+    pub(super) fn hold(&mut self, lock_id: &LockId, fence: Fence, auto_extend: Option<AutoExtend>) {
+        let Some((id, lock)) = self.lock(lock_id) else {
+            return self.problem("a lock was given that nobody asked for");
+        };
+        lock.held = Some((Instant::now(), auto_extend));
+        let granted = lock.granted.map(|(_, fence)| fence);
+        if granted != Some(fence) {
+            self.problem(format!(
+                "lock {id} was given with a fence that the store did not say"
+            ));
+        }
+    }
+
+    /// Its holder lets go: it releases the lock, drops it, or stops to care.
+    pub(super) fn end(&mut self, lock_id: &LockId, is_dropped: bool) {
+        let now = Instant::now();
+        let Some((id, lock)) = self.lock(lock_id) else {
+            return;
+        };
+        lock.let_go = true;
+        if is_dropped {
+            lock.orphaned = Some(now);
+        }
+        if lock.ended.is_some() || lock.held.is_none() {
+            return;
+        }
+        lock.ended = Some(now);
+        if lock.told.is_none() {
+            self.check_told_in_time(id);
+        }
+    }
+
+    /// Its holder was told that it is lost.
+    pub(super) fn lost(&mut self, lock_id: &LockId, error: &Error) {
+        let now = Instant::now();
+        let is_calm = self.is_calm;
+        let Some((id, lock)) = self.lock(lock_id) else {
+            return;
+        };
+        if error.kind() != crate::error::ErrorKind::LockLost {
+            self.problem(format!("lock {id} was lost with an error of another kind"));
+            return;
+        }
+        if lock.told.replace(now).is_some() {
+            self.problem(format!("the holder of {id} was told twice"));
+            return;
+        }
+        if lock.ended.is_some() {
+            self.problem(format!("the holder of {id} was told after it had let go"));
+            return;
+        }
+        let extends_itself = lock.held.as_ref().is_some_and(|(_, auto)| auto.is_some());
+        let limit = lock.held.as_ref().and_then(|(_, auto)| auto.as_ref()?.max);
+        if is_calm && extends_itself && limit.is_none() && !lock.forced {
+            self.problem(format!("lock {id} was lost although nothing was wrong"));
+        }
+        if !self.locks[id].may_be_lost() {
+            self.problem(format!(
+                "the holder of {id} was told although it was extended in time"
+            ));
+        }
+        self.check_told_in_time(id);
+    }
+
+    fn check_told_in_time(&mut self, id: usize) {
+        let lock = &self.locks[id];
+        let mut due = lock.believed_end();
+        let is_own = lock.held.as_ref().is_some_and(|(_, auto)| auto.is_none());
+        if self.has_grace && !is_own {
+            due += GRACE;
+        }
+        if let Some(absent) = lock.absent {
+            due = due.min(absent);
+        }
+        let since = lock.held.as_ref().map_or(due, |(since, _)| *since);
+        if self.is_late(due.max(since)) {
+            let late = Instant::now() - due;
+            self.problem(format!(
+                "the holder of {id} was told {late:?} too late, or not at all"
+            ));
+        }
+    }
+
+    pub(super) fn releasing(&mut self, lock_id: &LockId) {
+        let stalled = self.stalled;
+        let Some((id, lock)) = self.lock(lock_id) else {
+            return;
+        };
+        lock.tries += 1;
+        lock.trying += 1;
+        if !lock.let_go {
+            lock.orphaned.get_or_insert_with(Instant::now);
+        }
+        let due = lock.orphaned.unwrap_or_else(Instant::now).max(stalled) + SLACK;
+        let is_late = lock.tries == 1 && !lock.let_go && Instant::now() > due;
+        let process = lock.process;
+        if is_late && !self.over.contains(&process) {
+            self.problem(format!(
+                "lock {id} was not released at once when it was given up"
+            ));
+        }
+    }
+
+    pub(super) fn released(&mut self, lock_id: &LockId) {
+        if let Some((_, lock)) = self.lock(lock_id) {
+            lock.trying -= 1;
+            lock.last_try = Some(Instant::now());
+        }
+    }
+
+    /// Gives the number of the extension, if the lock is known.
+    pub(super) fn extending(&mut self, lock_id: &LockId, ttl: Ttl, is_heartbeat: bool) -> usize {
+        let Some((id, lock)) = self.lock(lock_id) else {
+            return 0;
+        };
+        let is_over = lock.ended.is_some() || lock.told.is_some();
+        lock.extensions.push(Extension {
+            ttl,
+            sent: Instant::now(),
+            done: None,
+            was_answered: false,
+        });
+        let number = lock.extensions.len() - 1;
+        if is_heartbeat && is_over {
+            self.problem(format!("a heartbeat was sent for {id} after its end"));
+        }
+        number
+    }
+
+    /// The store has carried out an extension.
+    pub(super) fn extended(&mut self, lock_id: &LockId, number: usize) {
+        if let Some((_, lock)) = self.lock(lock_id) {
+            lock.set = Instant::now();
+            lock.lasts = lock.extensions[number].ttl;
+            let (before, later) = lock.extensions.split_at(number + 1);
+            let was_given_up = before.last().is_some_and(|call| call.done.is_some());
+            lock.overtaken |= was_given_up && later.iter().any(|call| call.was_answered);
+        }
+    }
+
+    /// Whoever has sent an extension knows its outcome now, or does not wait for it any more.
+    pub(super) fn extension_done(
+        &mut self,
+        lock_id: &LockId,
+        number: usize,
+        outcome: Option<ExtendOutcome>,
+    ) {
+        let now = Instant::now();
+        let Some((_, lock)) = self.lock(lock_id) else {
+            return;
+        };
+        lock.extensions[number].done = Some(now);
+        match outcome {
+            Some(ExtendOutcome::Extended { .. }) => lock.extensions[number].was_answered = true,
+            Some(ExtendOutcome::Absent(_)) => {
+                lock.absent.get_or_insert(now);
+            }
+            None => {}
+        }
+    }
+
+    /// The run is over: nothing of that process may be left behind.
+    pub(super) fn check_end(&mut self) {
+        for id in 0..self.locks.len() {
+            if !self.locks[id].gone {
+                self.check_undone(id);
+            }
+        }
+        if let Some(problem) = self.waiters.check_end() {
+            self.problem(problem);
+        }
+    }
+}
+
+impl Lock {
+    /// When its holder may say that it has ended, at the latest: by the last answer.
+    fn believed_end(&self) -> Instant {
+        let answered = self.extensions.iter().filter(|call| call.was_answered);
+        let last = answered.max_by_key(|call| call.done);
+        let end = match last {
+            Some(call) => call.sent + call.ttl.as_duration(),
+            None => self.sent + self.ttl.as_duration(),
+        };
+        match self.held.as_ref().and_then(|(_, auto)| auto.as_ref()?.max) {
+            Some(max) => end.min(self.sent + max),
+            None => end,
+        }
+    }
+
+    /// Whether its holder may say by now that it has ended: the store says so, its time is over, or may be, because of
+    /// an extension that made it shorter and was not followed by another on its own.
+    fn may_be_lost(&self) -> bool {
+        let now = Instant::now();
+        let limit = self.held.as_ref().and_then(|(_, auto)| auto.as_ref()?.max);
+        if self.absent.is_some() || limit.is_some_and(|max| self.sent + max <= now) {
+            return true;
+        }
+        let mut ends = vec![self.sent + self.ttl.as_duration()];
+        let mut busy_until: Option<Instant> = None;
+        for (number, call) in self.extensions.iter().enumerate() {
+            let is_alone = busy_until.is_none_or(|until| until <= call.sent);
+            let next = self.extensions.get(number + 1);
+            let done = call.done.unwrap_or(now);
+            let overlaps_next = next.is_some_and(|next| next.sent < done);
+            if is_alone && !overlaps_next && call.was_answered {
+                ends.clear();
+            }
+            ends.push(call.sent + call.ttl.as_duration());
+            busy_until = busy_until.max(Some(done));
+        }
+        ends.into_iter().any(|end| end <= now)
+    }
+}

@@ -1,0 +1,39 @@
+use rusqlite::params;
+
+use super::error::from_sqlite;
+use super::lookup::Columns;
+use super::store::Store;
+use crate::error::Error;
+use crate::inspection::{LockPage, PageRequest};
+use crate::time::TIME_TOLERANCE_MS;
+
+const LIST: &str = include_str!("list.sql");
+
+/// The live locks in the order of their names.
+pub(super) fn list(store: &Store, page: &PageRequest) -> Result<LockPage, Error> {
+    let limit = page.checked_limit()?;
+    // No name is empty.
+    let after = page.after.as_deref().unwrap_or_default();
+    // Taken before the read, as for a look-up.
+    let now_ms = store.now_ms();
+    let live_from = now_ms.saturating_sub(TIME_TOLERANCE_MS);
+    let mut read = store
+        .connection()
+        .prepare_cached(LIST)
+        .map_err(from_sqlite)?;
+    let rows = read
+        .query_map(
+            params![after, live_from, i64::try_from(limit).unwrap_or(i64::MAX)],
+            |row| Ok((Columns::read(row)?, row.get::<_, String>(6)?)),
+        )
+        .map_err(from_sqlite)?;
+    let mut found = LockPage::default();
+    let mut last = None;
+    for row in rows {
+        let (columns, name) = row.map_err(from_sqlite)?;
+        found.locks.push(columns.into_record(now_ms)?);
+        last = Some(name);
+    }
+    found.next = last.filter(|_| found.locks.len() == limit);
+    Ok(found)
+}

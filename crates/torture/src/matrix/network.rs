@@ -1,0 +1,96 @@
+//! Networks that fail: the same for all stores that are reached by TCP.
+
+use std::io;
+
+use syncguard::ErrorKind;
+
+use super::row::Row;
+use super::stage::{Act, Stage, Store};
+use crate::clock::Clock;
+use crate::crew::Crew;
+use crate::proxy::Weather;
+
+pub(crate) fn rows<S: Store + 'static>(
+    store: &'static str,
+    start: fn(Option<&Clock>) -> io::Result<S>,
+    seen: &'static [ErrorKind],
+) -> Vec<Row> {
+    let act = |name, strike| {
+        Act::new(store, name, start, strike)
+            .behind_proxy()
+            .seen(seen)
+    };
+    vec![
+        act("reset", reset).into(),
+        act("refused", refused).into(),
+        act("half-open", half_open).into(),
+        act("silence", silence).into(),
+        act("latency", latency).into(),
+        act("no-bandwidth", no_bandwidth).into(),
+        act("reply-dropped", no_replies).into(),
+    ]
+}
+
+/// All connections are reset, several times.
+fn reset<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    for _ in 0..stage.random.u8(1..5) {
+        stage.proxy()?.reset();
+        stage.pause(0..100);
+    }
+    Ok(())
+}
+
+/// All connections are reset, and no new ones can be made for a while.
+fn refused<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    stage.proxy()?.set(Weather::Refused);
+    stage.proxy()?.reset();
+    stage.pause(100..2_000);
+    stage.proxy()?.set(Weather::Fair);
+    Ok(())
+}
+
+/// The other side of all connections disappears without a word, as when a firewall has forgotten them. New ones work.
+fn half_open<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    stage.proxy()?.half_open();
+    Ok(())
+}
+
+/// Nothing comes through for a while, also on new connections, and what was sent meanwhile is lost.
+fn silence<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    for_a_while(stage, Weather::Silent)
+}
+
+/// Everything takes longer.
+fn latency<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    let delay = stage.time(20..300);
+    for_a_while(stage, Weather::Slow(delay))
+}
+
+/// In one direction, nothing comes through for a while, and then all of it.
+fn no_bandwidth<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    let weather = if stage.random.bool() {
+        Weather::NoBandwidthTo
+    } else {
+        Weather::NoBandwidthFrom
+    };
+    for_a_while(stage, weather)
+}
+
+/// Requests are carried out, and connections are reset in place of the answers.
+fn no_replies<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    let dropped = stage.proxy()?.dropped_replies();
+    stage.proxy()?.set(Weather::NoReplies);
+    while stage.proxy()?.dropped_replies() == dropped {
+        stage.pause(1..5);
+    }
+    stage.pause(0..300);
+    stage.proxy()?.set(Weather::Fair);
+    Ok(())
+}
+
+fn for_a_while<S: Store>(stage: &mut Stage<S>, weather: Weather) -> io::Result<()> {
+    stage.proxy()?.set(weather);
+    stage.pause(300..3_000);
+    stage.proxy()?.set(Weather::Fair);
+    Ok(())
+}

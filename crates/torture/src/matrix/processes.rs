@@ -1,0 +1,75 @@
+//! Processes that fail: the same for all stores.
+
+use std::io;
+
+use syncguard::ErrorKind;
+
+use super::row::Row;
+use super::stage::{Act, DOWN, Stage, Store};
+use crate::clock::Clock;
+use crate::crew::Crew;
+use crate::run::STOP;
+
+pub(crate) fn rows<S: Store + 'static>(
+    store: &'static str,
+    start: fn(Option<&Clock>) -> io::Result<S>,
+    seen: &'static [ErrorKind],
+) -> Vec<Row> {
+    vec![
+        Act::new(store, "kill-client", start, kill)
+            .seen(seen)
+            .into(),
+        // What was under way when the process was stopped takes too long.
+        Act::new(store, "stop-holder", start, stop)
+            .seen(TOO_LATE)
+            .into(),
+        Act::new(store, "waiters", start, kill_waiters)
+            .turns()
+            .into(),
+    ]
+}
+
+/// After a stop, the time of operations is over, whether or not the answer has come. A pool may be found to be exhausted.
+const TOO_LATE: &[ErrorKind] = &[
+    ErrorKind::NetworkTimeout,
+    ErrorKind::ServiceUnavailable,
+    ErrorKind::RateLimited,
+];
+
+/// A process ends without a word.
+pub(crate) fn kill<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
+    crew.kill_one(&mut stage.random)
+}
+
+/// A process is stopped until its locks are others'.
+fn stop<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
+    crew.stop_one(&mut stage.random, STOP)
+}
+
+/// One of the processes with waiters ends without a word, when some have had their turn and most have not.
+fn kill_waiters<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
+    while crew.tally().entered < crew.task().loops as u64 && crew.is_working()? {
+        stage.pause(5..10);
+    }
+    crew.end_one(&mut stage.random)
+}
+
+/// All processes reach their limit of open files when they need to connect anew.
+pub(crate) fn files<S: Store + 'static>(
+    store: &'static str,
+    start: fn(Option<&Clock>) -> io::Result<S>,
+) -> Row {
+    fn strike<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
+        crew.limit_files(Some(3))?;
+        if let Some(proxy) = &stage.proxy {
+            proxy.reset();
+        }
+        stage.pause(200..1_500);
+        crew.limit_files(None)?;
+        Ok(())
+    }
+    Act::new(store, "files", start, strike)
+        .behind_proxy()
+        .seen(DOWN)
+        .into()
+}

@@ -1,0 +1,366 @@
+//! One Redis server, or several behind a Sentinel.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use syncguard::ErrorKind;
+
+use super::row::Row;
+use super::stage::{Act, DOWN, Stage, Store, Whose};
+use super::{network, processes};
+use crate::clock::Clock;
+use crate::crew::Crew;
+use crate::disk::Disk;
+use crate::record::now;
+use crate::servers::redis_server::RedisServer;
+use crate::servers::resp::{Answer, Resp};
+
+const NAME: &str = "redis";
+
+/// What is on disk before it is answered survives.
+const DURABLE: &[&str] = &["appendonly yes", "appendfsync always"];
+
+pub(crate) struct Redis {
+    server: RedisServer,
+    disk: Option<Disk>,
+}
+
+impl Redis {
+    fn plain(clock: Option<&Clock>) -> io::Result<Self> {
+        Self::with(&[], clock)
+    }
+
+    fn durable(clock: Option<&Clock>) -> io::Result<Self> {
+        Self::with(DURABLE, clock)
+    }
+
+    fn with(settings: &[&str], clock: Option<&Clock>) -> io::Result<Self> {
+        let environment = clock.map(Clock::environment).unwrap_or_default();
+        let server = RedisServer::start_at(tempfile::tempdir()?, settings, &environment);
+        Ok(Self { server, disk: None })
+    }
+
+    fn on_small_disk(settings: &[&str]) -> io::Result<Self> {
+        let disk = Disk::mount(16)?;
+        let folder = tempfile::tempdir_in(disk.path())?;
+        let server = RedisServer::start_at(folder, settings, &[]);
+        Ok(Self {
+            server,
+            disk: Some(disk),
+        })
+    }
+
+    fn disk(&self) -> io::Result<&Disk> {
+        let disk = self.disk.as_ref();
+        disk.ok_or_else(|| io::Error::other("a row without a disk"))
+    }
+}
+
+impl Store for Redis {
+    fn port(&self) -> Option<u16> {
+        Some(self.server.port())
+    }
+
+    fn url(&self, proxy: Option<u16>) -> String {
+        let port = proxy.unwrap_or_else(|| self.server.port());
+        format!("redis://127.0.0.1:{port}")
+    }
+
+    fn left(&mut self) -> io::Result<Vec<String>> {
+        Ok(left(&mut self.server.connect()))
+    }
+}
+
+/// Fence counters stay for ever (docs/format.md, "Redis"). Everything else ends with the locks, and with those who wait.
+pub(super) fn left(raw: &mut Resp) -> Vec<String> {
+    let texts = |answer: Answer| -> Vec<String> {
+        let texts = answer.list().iter().map(|one| one.text().to_owned());
+        texts.collect()
+    };
+    let mut left = texts(raw.call(&["KEYS", "*"]));
+    left.extend(texts(raw.call(&["PUBSUB", "CHANNELS"])));
+    left.retain(|name| !name.contains("fence:") && name != "__sentinel__:hello");
+    left
+}
+
+pub(crate) fn rows() -> Vec<Row> {
+    let act = |name, strike| Act::new(NAME, name, Redis::plain, strike);
+    let mut rows = network::rows(NAME, Redis::plain, DOWN);
+    rows.extend(processes::rows(NAME, Redis::plain, &[]));
+    rows.push(processes::files(NAME, Redis::plain));
+    rows.extend([
+        Act::new(NAME, "kill-server", Redis::durable, kill)
+            .seen(DOWN)
+            .into(),
+        act("kill-server-without-aof", kill_and_lose)
+            .seen(DOWN)
+            .into(),
+        act("stop-server", stop).seen(DOWN).into(),
+        act("script-flush", flush_scripts).into(),
+        act("client-kill", kill_clients).seen(DOWN).into(),
+        act("maxclients", too_many_clients).seen(CROWDED).into(),
+        act("maxmemory", no_memory).seen(DOWN).into(),
+        act("clock-of-server", step).clock(Whose::Stores).into(),
+        act("clocks-of-clients", step).clock(Whose::Workers).into(),
+        Act::new(NAME, "disk-full", Redis::every_second, fill_disk)
+            .seen(DOWN)
+            .into(),
+        Act::new(NAME, "disk-full-fsync-always", Redis::always, fill_disk)
+            .seen(DOWN)
+            .into(),
+        Act::new(
+            "redis",
+            "sentinel-failover",
+            Watched::start,
+            Watched::fail_over,
+        )
+        .seen(DOWN)
+        .back_within_ms(9_000)
+        .lasts_ms(20_000)
+        .into(),
+    ]);
+    rows
+}
+
+/// A server that has all its clients says so.
+const CROWDED: &[ErrorKind] = &[
+    ErrorKind::ServiceUnavailable,
+    ErrorKind::NetworkTimeout,
+    ErrorKind::RateLimited,
+];
+
+impl Redis {
+    fn every_second(_: Option<&Clock>) -> io::Result<Self> {
+        Self::on_small_disk(&["appendonly yes", "appendfsync everysec"])
+    }
+
+    fn always(_: Option<&Clock>) -> io::Result<Self> {
+        Self::on_small_disk(DURABLE)
+    }
+}
+
+fn kill(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+    stage.store.server.kill();
+    stage.pause(0..1_500);
+    stage.store.server.restart();
+    Ok(())
+}
+
+/// It comes back empty, as the documentation warns.
+fn kill_and_lose(stage: &mut Stage<Redis>, crew: &mut Crew<'_>) -> io::Result<()> {
+    let from = now();
+    kill(stage, crew)?;
+    stage.has_lost(from, false);
+    Ok(())
+}
+
+fn stop(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+    stage.store.server.signal("STOP");
+    stage.pause(300..3_000);
+    stage.store.server.signal("CONT");
+    Ok(())
+}
+
+fn flush_scripts(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+    let mut raw = stage.store.server.connect();
+    for _ in 0..stage.random.u8(1..20) {
+        raw.call(&["SCRIPT", "FLUSH"]);
+        stage.pause(0..50);
+    }
+    Ok(())
+}
+
+fn kill_clients(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+    let mut raw = stage.store.server.connect();
+    for _ in 0..stage.random.u8(1..10) {
+        raw.call(&["CLIENT", "KILL", "TYPE", "normal"]);
+        stage.pause(0..50);
+    }
+    Ok(())
+}
+
+/// Nobody who connects anew is served.
+fn too_many_clients(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+    let mut raw = stage.store.server.connect();
+    raw.call(&["CONFIG", "SET", "maxclients", "1"]);
+    raw.call(&["CLIENT", "KILL", "TYPE", "normal"]);
+    stage.pause(200..1_500);
+    raw.call(&["CONFIG", "SET", "maxclients", "10000"]);
+    Ok(())
+}
+
+/// Nothing can be written, and as nothing may be evicted, nothing is.
+fn no_memory(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+    let mut raw = stage.store.server.connect();
+    raw.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    stage.pause(200..1_500);
+    raw.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    Ok(())
+}
+
+/// A clock jumps, and later jumps back.
+pub(super) fn step<S>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+    let distance = stage.random.i64(500..20_000);
+    let ahead_ms = if stage.random.bool() {
+        distance
+    } else {
+        -distance
+    };
+    stage.clock()?.set(ahead_ms)?;
+    stage.pause(200..2_000);
+    stage.clock()?.set(0)
+}
+
+fn fill_disk(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+    stage.store.disk()?.fill()?;
+    stage.pause(500..2_000);
+    stage.store.disk()?.empty()?;
+    // With `appendfsync always` it ends itself.
+    let has_ended = stage.store.server.has_ended();
+    if has_ended {
+        stage.store.server.kill();
+        stage.store.server.restart();
+    }
+    Ok(())
+}
+
+/// Two servers, one of which is the primary, and a Sentinel.
+struct Watched {
+    servers: Vec<RedisServer>,
+    sentinel: RedisServer,
+    /// Sentinel's number of the last failover that was wanted.
+    epoch: String,
+}
+
+/// Under full load a primary may not answer for a second. A failover that nobody wanted would lose something at any time.
+const PATIENT: &str = "sentinel down-after-milliseconds main 3000";
+
+impl Watched {
+    fn start(_: Option<&Clock>) -> io::Result<Self> {
+        let primary = RedisServer::start_with(&["repl-diskless-sync-delay 0"]);
+        let follows = format!("replicaof 127.0.0.1 {}", primary.port());
+        let replica = RedisServer::start_with(&[&follows, "repl-diskless-sync-delay 0"]);
+        let sentinel = RedisServer::start_sentinel(&primary, &[PATIENT]);
+        let mut watched = Self {
+            servers: vec![primary, replica],
+            sentinel,
+            epoch: String::new(),
+        };
+        watched.until_replicated()?;
+        watched.epoch = watched.current_epoch();
+        Ok(watched)
+    }
+
+    fn current_epoch(&self) -> String {
+        let state = self
+            .sentinel
+            .connect()
+            .call(&["SENTINEL", "MASTER", "main"]);
+        let fields = state.list();
+        let name = fields
+            .iter()
+            .position(|field| field.text() == "config-epoch");
+        name.and_then(|name| fields.get(name + 1))
+            .map_or_else(String::new, |epoch| epoch.text().to_owned())
+    }
+
+    fn check_epoch(&self) -> io::Result<()> {
+        if self.current_epoch() == self.epoch {
+            return Ok(());
+        }
+        Err(io::Error::other(
+            "Sentinel has failed over by itself: the machine is too busy for this row",
+        ))
+    }
+
+    fn primary_port(&self) -> u16 {
+        let mut raw = self.sentinel.connect();
+        let at = raw.call(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
+        at.list()
+            .get(1)
+            .and_then(|port| port.text().parse().ok())
+            .unwrap_or(0)
+    }
+
+    fn until_replicated(&self) -> io::Result<()> {
+        let mut raw = self.sentinel.connect();
+        until("a replica follows", || {
+            let replicas = format!("{:?}", raw.call(&["SENTINEL", "REPLICAS", "main"]));
+            replicas.contains("\"master-link-status\"), Text(\"ok\")")
+                && replicas.contains("\"flags\"), Text(\"slave\")")
+        })
+    }
+
+    /// The primary is killed, or told to step down. What its replica has not received is lost, fences included.
+    fn fail_over(stage: &mut Stage<Self>, _: &mut Crew<'_>) -> io::Result<()> {
+        let watched = &mut stage.store;
+        watched.check_epoch()?;
+        watched.until_replicated()?;
+        let before = watched.primary_port();
+        let primary = watched.servers.iter().position(|one| one.port() == before);
+        let primary = primary.ok_or_else(|| io::Error::other("no primary"))?;
+        let from = now();
+        let is_killed = stage.random.bool();
+        if is_killed {
+            watched.servers[primary].kill();
+        } else {
+            let mut raw = watched.sentinel.connect();
+            let started = raw.call(&["SENTINEL", "FAILOVER", "main"]);
+            if started != Answer::Text("OK".to_owned()) {
+                return Err(io::Error::other(format!("{started:?}")));
+            }
+        }
+        until("another one is the primary", || {
+            watched.primary_port() != before
+        })?;
+        if is_killed {
+            watched.servers[primary].restart();
+        }
+        let port = watched.primary_port();
+        let is_now = watched.servers.iter().find(|one| one.port() == port);
+        let is_now = is_now.ok_or_else(|| io::Error::other("no primary"))?;
+        until("it is one", || role(is_now) == "master")?;
+        // Sentinel makes it follow, after ten seconds, or a minute on a machine that is busy.
+        let was = &watched.servers[primary];
+        until("the former one is none", || role(was) == "slave")?;
+        watched.epoch = watched.current_epoch();
+        stage.has_lost(from, false);
+        Ok(())
+    }
+}
+
+impl Store for Watched {
+    fn url(&self, _: Option<u16>) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/main", self.sentinel.port())
+    }
+
+    fn left(&mut self) -> io::Result<Vec<String>> {
+        self.check_epoch()?;
+        Ok(self
+            .servers
+            .iter()
+            .flat_map(|one| left(&mut one.connect()))
+            .collect())
+    }
+}
+
+/// What a server is. It ends its connections when that changes.
+fn role(server: &RedisServer) -> String {
+    let role = server.connect().try_call(&["ROLE"]);
+    let role = role
+        .ok()
+        .and_then(|role| Some(role.list().first()?.text().to_owned()));
+    role.unwrap_or_default()
+}
+
+/// Waits for something that takes long.
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) -> io::Result<()> {
+    let start = Instant::now();
+    while !holds() {
+        if start.elapsed() > Duration::from_secs(150) {
+            return Err(io::Error::other(format!("never: {what}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! A network that fails to order: a proxy on 127.0.0.1 before a store.
+
+use std::future::pending;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// What happens to what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    /// It arrives.
+    Fair,
+    /// It arrives that much later, in each direction.
+    Slow(Duration),
+    /// What clients send waits in the network, and arrives when this is over.
+    NoBandwidthTo,
+    /// What the store sends waits in the network, and arrives when this is over.
+    NoBandwidthFrom,
+    /// It disappears, and nobody is told. New connections are made, and are silent as well.
+    Silent,
+    /// Requests arrive. Where an answer comes back, the connection is reset in its place.
+    NoReplies,
+    /// New connections are reset at once.
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Orders {
+    weather: Weather,
+    /// Connections with smaller numbers are reset.
+    reset_before: u64,
+    /// Connections with smaller numbers are silent for ever: one side is gone, and nobody is told.
+    silent_before: u64,
+}
+
+/// The proxy. It ends, and all connections with it, when it is dropped.
+pub struct Proxy {
+    port: u16,
+    orders: watch::Sender<Orders>,
+    connections: Arc<AtomicU64>,
+    cut: Arc<AtomicU64>,
+    runtime: Option<Runtime>,
+}
+
+impl Proxy {
+    /// Starts one before the server at `port` of 127.0.0.1.
+    ///
+    /// # Errors
+    /// No port, or no thread.
+    pub fn start(port: u16) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("proxy")
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+        let own_port = listener.local_addr()?.port();
+        let orders = watch::Sender::new(Orders {
+            weather: Weather::Fair,
+            reset_before: 0,
+            silent_before: 0,
+        });
+        let connections = Arc::new(AtomicU64::new(0));
+        let cut = Arc::new(AtomicU64::new(0));
+        let shared = (orders.clone(), Arc::clone(&connections), Arc::clone(&cut));
+        runtime.spawn(async move {
+            let (orders, connections, cut) = shared;
+            while let Ok((client, _)) = listener.accept().await {
+                let one = Connection {
+                    number: connections.fetch_add(1, Relaxed),
+                    orders: orders.subscribe(),
+                    cut: Arc::clone(&cut),
+                };
+                tokio::spawn(one.serve(client, SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+            }
+        });
+        Ok(Self {
+            port: own_port,
+            orders,
+            connections,
+            cut,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on.
+    pub fn set(&self, weather: Weather) {
+        self.orders.send_modify(|orders| orders.weather = weather);
+    }
+
+    /// Resets all connections that there are.
+    pub fn reset(&self) {
+        let all = self.connections.load(Relaxed);
+        self.orders.send_modify(|orders| orders.reset_before = all);
+    }
+
+    /// Lets all connections that there are fall silent for ever. New ones work.
+    pub fn half_open(&self) {
+        let all = self.connections.load(Relaxed);
+        self.orders.send_modify(|orders| orders.silent_before = all);
+    }
+
+    /// How many connections were made until now.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Relaxed)
+    }
+
+    /// How many answers were dropped until now.
+    pub fn dropped_replies(&self) -> u64 {
+        self.cut.load(Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    To,
+    From,
+}
+
+#[derive(Clone)]
+struct Connection {
+    number: u64,
+    orders: watch::Receiver<Orders>,
+    cut: Arc<AtomicU64>,
+}
+
+impl Connection {
+    async fn serve(self, client: TcpStream, store: SocketAddr) -> io::Result<()> {
+        let mut orders = self.orders.clone();
+        let is_refused = self.weather() == Weather::Refused;
+        let store = match TcpStream::connect(store).await {
+            Ok(store) if !is_refused => store,
+            _ => return reset(&client),
+        };
+        client.set_nodelay(true)?;
+        store.set_nodelay(true)?;
+        let (mut client, mut store) = (client, store);
+        {
+            let (from_client, to_client) = client.split();
+            let (from_store, to_store) = store.split();
+            let number = self.number;
+            tokio::select! {
+                _ = orders.wait_for(|orders| number < orders.reset_before) => {}
+                _ = self.clone().carry(from_client, to_store, Direction::To) => {}
+                _ = self.clone().carry(from_store, to_client, Direction::From) => {}
+            }
+        }
+        reset(&client)
+    }
+
+    /// Carries what comes until one side ends, or until the connection is to be reset.
+    async fn carry(
+        mut self,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        direction: Direction,
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; 64 * 1024];
+        loop {
+            let count = from.read(&mut bytes).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.until_there_is_bandwidth(direction).await;
+            if self.is_silent() {
+                // What was lost does not come again, so neither does anything after it.
+                return pending().await;
+            }
+            match self.weather() {
+                Weather::Slow(delay) => sleep(delay).await,
+                Weather::NoReplies if direction == Direction::From => {
+                    self.cut.fetch_add(1, Relaxed);
+                    return Ok(());
+                }
+                _ => {}
+            }
+            to.write_all(bytes.get(..count).unwrap_or_default()).await?;
+        }
+    }
+
+    async fn until_there_is_bandwidth(&mut self, direction: Direction) {
+        let none = match direction {
+            Direction::To => Weather::NoBandwidthTo,
+            Direction::From => Weather::NoBandwidthFrom,
+        };
+        let waited = self.orders.wait_for(|orders| orders.weather != none).await;
+        drop(waited);
+    }
+
+    fn is_silent(&self) -> bool {
+        let orders = *self.orders.borrow();
+        orders.weather == Weather::Silent || self.number < orders.silent_before
+    }
+
+    fn weather(&self) -> Weather {
+        self.orders.borrow().weather
+    }
+}
+
+/// So that dropping it resets the connection.
+fn reset(client: &TcpStream) -> io::Result<()> {
+    client.set_zero_linger()
+}

@@ -1,0 +1,164 @@
+/** The site of the documents in this folder: `npm run docs` builds it, `npm run docs:dev` shows it while you write. */
+
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { join, posix, resolve, sep } from "node:path";
+import { type DefaultTheme, defineConfig } from "vitepress";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { slug } from "../../scripts/lib/citations.mjs";
+
+/** Code in a line of text that is not broken; on a telephone, two thirds of a line. */
+const LONGEST_WHOLE = 24;
+
+const documents = resolve(import.meta.dirname, "..");
+const repository = "https://github.com/syncguard-native/syncguard";
+
+/** All pages but those that another page lists. A page that does not exist is left out. */
+const sections: { text: string; items: { text: string; link: string }[] }[] = [
+  {
+    text: "Start",
+    items: [
+      { text: "Which store", link: "/stores" },
+      { text: "Redis", link: "/getting-started/redis" },
+      { text: "PostgreSQL", link: "/getting-started/postgres" },
+      { text: "Firestore", link: "/getting-started/firestore" },
+      { text: "SQLite", link: "/getting-started/sqlite" },
+      { text: "Coming from SyncGuard 2.x", link: "/migrating" },
+    ],
+  },
+  {
+    text: "Use",
+    items: [
+      { text: "Concepts", link: "/concepts" },
+      { text: "The API by example", link: "/api" },
+      { text: "Waiting for a lock", link: "/waiting" },
+      { text: "Holding a lock", link: "/holding" },
+      { text: "Errors", link: "/errors" },
+      { text: "Testing", link: "/testing" },
+      { text: "Bundlers", link: "/bundlers" },
+      { text: "Questions and answers", link: "/faq" },
+    ],
+  },
+  {
+    text: "Run",
+    items: [
+      { text: "Operations", link: "/operations" },
+      { text: "Observability", link: "/observability" },
+      { text: "The command line", link: "/cli" },
+      { text: "Benchmarks", link: "/benchmarks" },
+      { text: "Reliability", link: "/reliability" },
+    ],
+  },
+  {
+    text: "Stores in full",
+    items: [
+      { text: "Redis", link: "/redis" },
+      { text: "PostgreSQL", link: "/postgres" },
+      { text: "Firestore", link: "/firestore" },
+      { text: "SQLite", link: "/sqlite" },
+      { text: "What is stored", link: "/format" },
+    ],
+  },
+  {
+    text: "More",
+    items: [
+      { text: "From Rust", link: "/rust" },
+      { text: "Forrst servers", link: "/forrst" },
+      { text: "Threads", link: "/threads" },
+      { text: "Decisions", link: "/decisions/README" },
+    ],
+  },
+];
+
+const isThere = (link: string): boolean => existsSync(join(documents, `${link}.md`));
+const sidebar: DefaultTheme.SidebarItem[] = sections.map(({ text, items }) => ({
+  text,
+  items: items.filter(({ link }) => isThere(link)),
+}));
+everyPageIsListed();
+
+export default defineConfig({
+  title: "SyncGuard",
+  description: "Distributed locks with fences, on Redis, PostgreSQL, Firestore and SQLite",
+  lang: "en",
+  // Browsers would ask for an icon that is not there.
+  head: [["link", { rel: "icon", href: "data:," }]],
+  // Reproducible: a page's date would be that of the build's clone.
+  lastUpdated: false,
+  themeConfig: {
+    nav: [
+      { text: "Start", link: "/getting-started/redis" },
+      { text: "API", link: "/api" },
+      { text: "Operations", link: "/operations" },
+      { text: "Repository", link: repository },
+    ],
+    sidebar,
+    outline: [2, 3],
+    search: { provider: "local" },
+    footer: { message: "MIT licence" },
+  },
+  markdown: {
+    // As on GitHub, so that one link works in both places.
+    anchor: { slugify: slug as (heading: string) => string },
+    config: (md) => {
+      md.core.ruler.push("links-out", ({ tokens, env }) => {
+        const page = (env as { relativePath: string }).relativePath;
+        for (const token of tokens.flatMap(({ children }) => children ?? [])) {
+          if (token.type !== "link_open") continue;
+          const href = token.attrGet("href") ?? "";
+          token.attrSet("href", outwards(page, href));
+        }
+      });
+      // Vue drops a line break between two elements, such as a word in bold and a link, and with it the space.
+      md.renderer.rules.softbreak = () => " ";
+      // Browsers break lines at hyphens, and `--owner` would become two words. What is short is kept in one piece.
+      const code = md.renderer.rules.code_inline;
+      md.renderer.rules.code_inline = (tokens, index, options, env, self) => {
+        const token = tokens[index];
+        if (token !== undefined && token.content.length <= LONGEST_WHOLE)
+          token.attrJoin("class", "whole");
+        return code?.(tokens, index, options, env, self) ?? "";
+      };
+      // A picture on a page of its own takes part in the theme; on GitHub it is an ordinary image.
+      const image = md.renderer.rules.image;
+      md.renderer.rules.image = (tokens, index, options, env, self) => {
+        const token = tokens[index];
+        const source = token?.attrGet("src") ?? "";
+        const page = (env as { relativePath: string }).relativePath;
+        if (source.endsWith(".svg")) return inlined(page, source, token?.content ?? "");
+        return image?.(tokens, index, options, env, self) ?? "";
+      };
+    },
+  },
+});
+
+/** Nobody finds a page that is in no list. */
+function everyPageIsListed(): void {
+  const listed = new Set(sections.flatMap(({ items }) => items.map(({ link }) => link)));
+  for (const name of readdirSync(documents, { recursive: true, encoding: "utf8" })) {
+    const page = `/${name.split(sep).join("/")}`.replace(/\.md$/, "");
+    if (!name.endsWith(".md") || page === "/index" || page.startsWith("/decisions/")) continue;
+    if (!listed.has(page)) throw new Error(`docs${page}.md is in no list of this file`);
+  }
+}
+
+/** A link that leaves this folder, or leads to a file that is no page, leads to the repository. */
+function outwards(page: string, href: string): string {
+  if (/^([a-z]+:|#|\/)/.test(href)) return href;
+  const target = posix.join("docs", posix.dirname(page), href);
+  const isPage = target.startsWith("docs/") && /\.md(#|$)/.test(target);
+  return isPage ? href : `${repository}/blob/main/${target}`;
+}
+
+function inlined(page: string, source: string, description: string): string {
+  const file = join(documents, posix.dirname(page), source);
+  const svg = readFileSync(file, "utf8")
+    // The colours of a picture that stands alone. Here they are the theme's.
+    .replace(/<style>.*?<\/style>/s, "")
+    .replace(/<!--.*?-->/gs, "")
+    .replace("<svg ", `<svg role="img" aria-label="${attribute(description)}" `);
+  return `<span class="diagram" v-pre>${svg.replace(/\n\s*/g, "")}</span>`;
+}
+
+function attribute(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
+}

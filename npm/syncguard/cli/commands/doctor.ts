@@ -1,0 +1,179 @@
+import type { Command, Values } from "../command.js";
+import { type Check, type Facts, fail, ok, warn } from "../doctor/check.js";
+import { judgeClock } from "../doctor/clock.js";
+import { judgePostgres } from "../doctor/postgres.js";
+import { judgeRedis } from "../doctor/redis.js";
+import { judgeSqlite } from "../doctor/sqlite.js";
+import { formatDuration } from "../duration.js";
+import { Exit, toCliError } from "../exit.js";
+import { type Output, printable, type Style } from "../output.js";
+import { type Backend, direct, tableNames, type Target, withBackend } from "../store.js";
+
+/**
+ * The lock that is tried. Always the same: stores keep a fence counter of each key for ever. Another doctor may hold it for a
+ * moment.
+ */
+const KEY = "syncguard:doctor";
+const TTL_MS = 10_000;
+
+const ROUND_TRIPS = 7;
+/** From here on, a round trip is long for a lock. */
+const SLOW_MS = 100;
+
+export const doctor: Command = {
+  name: "doctor",
+  summary: "find out whether locks work here, and what to fix",
+  operands: [],
+  description:
+    "Connects, looks at the server and its settings, measures round trips and clocks, and takes, extends and releases a lock on\n" +
+    `the key ${KEY}. Nothing is changed but that lock and its fence.`,
+  options: {},
+  examples: [
+    ["syncguard doctor", "everything that is known of the store"],
+    ["syncguard doctor --json | jq '.checks[] | select(.status != \"ok\")'", "what is not right"],
+  ],
+  exits: [["1", "a check has failed; warnings do not count"]],
+  run: async ({ values, out }) =>
+    await withBackend(values, out, async (backend, target) => {
+      const checks = await examine(backend, target, values);
+      const isWell = checks.every(({ status }) => status !== "fail");
+      const { kind, description } = target;
+      out.result({ ok: isWell, store: kind, checks }, () => report(description, checks, out));
+      return isWell ? Exit.OK : Exit.NO;
+    }),
+};
+
+async function examine(backend: Backend, target: Target, values: Values): Promise<Check[]> {
+  let nodes: Node[];
+  try {
+    nodes = await readFacts(backend);
+  } catch (error) {
+    return [failure("connection", error)];
+  }
+  const checks = [ok("connection", "connected")];
+  for (const { node, facts } of nodes) {
+    const prefix = node === "" ? "" : `${node}: `;
+    for (const check of judge(target, facts, values)) {
+      checks.push({ ...check, message: prefix + check.message });
+    }
+  }
+  checks.push(...(await clock(backend, target)));
+  if (!checks.some(({ name, status }) => name === "schema" && status === "fail")) {
+    checks.push(...(await operations(backend)));
+  }
+  return checks;
+}
+
+type Node = { node: string; facts: Facts };
+
+async function readFacts(backend: Backend): Promise<Node[]> {
+  const { text } = await direct(backend)("", undefined, (store) => store.facts());
+  return JSON.parse(text) as Node[];
+}
+
+function judge({ kind }: Target, facts: Facts, values: Values): Check[] {
+  switch (kind) {
+    case "postgres": {
+      const { tableName = "syncguard_locks", fenceTableName = "syncguard_fence_counters" } =
+        tableNames(values);
+      return judgePostgres(facts, tableName, fenceTableName);
+    }
+    case "redis":
+      return judgeRedis(facts);
+    case "sqlite":
+      return judgeSqlite(facts);
+    case "firestore":
+      return process.env.FIRESTORE_EMULATOR_HOST === undefined
+        ? []
+        : [warn("emulator", "this is an emulator", "unset FIRESTORE_EMULATOR_HOST in production")];
+  }
+}
+
+/** How far this machine's clock is from the server's. On a connection that is there, so that it is exact. */
+async function clock(backend: Backend, { kind }: Target): Promise<Check[]> {
+  const checks: Check[] = [];
+  try {
+    const startedMs = Date.now();
+    const nodes = await readFacts(backend);
+    const middleMs = (startedMs + Date.now()) / 2;
+    for (const { node, facts } of nodes) {
+      if (typeof facts.serverTimeMs !== "number") continue;
+      const check = judgeClock(facts.serverTimeMs - middleMs, kind === "firestore");
+      checks.push(node === "" ? check : { ...check, message: `${node}: ${check.message}` });
+    }
+  } catch (error) {
+    checks.push(failure("clock", error));
+  }
+  return checks;
+}
+
+/** Whether locks can be taken, seen, extended and released: what rights there are shows best when they are used. */
+async function operations(backend: Backend): Promise<Check[]> {
+  const checks: Check[] = [];
+  let step = "acquire";
+  try {
+    const held = await backend.lock(KEY, { ttlMs: TTL_MS, owner: "syncguard doctor" });
+    try {
+      step = "look up";
+      const roundTripsMs: number[] = [];
+      for (let count = 0; count < ROUND_TRIPS; count += 1) {
+        const startedMs = performance.now();
+        await backend.lookup({ key: KEY });
+        roundTripsMs.push(performance.now() - startedMs);
+      }
+      step = "extend";
+      const extended = await held.extend(TTL_MS);
+      step = "release";
+      const released = await held.release();
+      if (!extended.ok || !released.ok) {
+        const fix = "run it again: somebody may have force-released the lock";
+        checks.push(fail("operations", "the lock was gone while it was held", fix));
+      } else {
+        checks.push(ok("operations", `acquire, look up, extend and release; fence ${held.fence}`));
+      }
+      checks.push(roundTrip(roundTripsMs));
+    } finally {
+      await held.release();
+    }
+  } catch (error) {
+    const check = failure("operations", error);
+    checks.push({ ...check, message: `cannot ${step}: ${check.message}` });
+  }
+  return checks;
+}
+
+function roundTrip(roundTripsMs: number[]): Check {
+  const sorted = roundTripsMs.sort((one, other) => one - other);
+  const medianMs = sorted[Math.floor(sorted.length / 2)] as number;
+  const message = `median ${formatDuration(medianMs)}, longest ${formatDuration(sorted.at(-1) as number)}`;
+  if (medianMs < SLOW_MS) return ok("round trip", message);
+  return warn("round trip", message, "use a store that is nearer, and TTLs of many round trips");
+}
+
+function failure(name: string, error: unknown): Check {
+  const { message, hint, code } = toCliError(error);
+  const fix = hint?.includes("doctor") === false ? hint : FIXES[code];
+  return fail(name, message, fix ?? "see the message");
+}
+
+const FIXES: Readonly<Record<string, string>> = {
+  ServiceUnavailable: "start the store, or correct the URL",
+  NetworkTimeout: "look for a firewall or a wrong address; --timeout allows more time",
+  AuthFailed: "correct user and password, or give the rights that the store's guide names",
+  RateLimited: "try again when the store is less busy",
+};
+
+const STYLES: Readonly<Record<Check["status"], Style>> = {
+  ok: "green",
+  warn: "yellow",
+  fail: "red",
+};
+
+function report(description: string, checks: readonly Check[], out: Output): string {
+  const width = Math.max(...checks.map(({ name }) => name.length));
+  const lines = checks.flatMap(({ name, status, message, fix }) => {
+    const line = `${out.style(STYLES[status], status.padEnd(4))}  ${name.padEnd(width)}  ${printable(message)}`;
+    return fix === undefined ? [line] : [line, `      ${"".padEnd(width)}  fix: ${printable(fix)}`];
+  });
+  return [printable(description), ...lines].join("\n");
+}

@@ -1,0 +1,69 @@
+import { checkLockId } from "../../lock/arguments.js";
+import type { FencingCapabilities, LockInfo } from "../../lock/types.js";
+import type { Command } from "../command.js";
+import { Exit } from "../exit.js";
+import { age, expiry, ofLookup, shownLock, time } from "../locks.js";
+import { type Backend, withBackend } from "../store.js";
+
+export const status: Command = {
+  name: "status",
+  summary: "show who holds a lock",
+  operands: ["<key|lockId>"],
+  description:
+    "Shows the lock on a key. If nobody holds that key and the argument has the form of a lock id, the lock with that id is shown.\n" +
+    "The answer may be out of date when it arrives: do not decide by it whether to do what the lock protects. Use exec for that.",
+  options: {
+    "show-lock-id": {
+      type: "boolean",
+      help: "show the lock id, too: whoever knows it can release the lock",
+    },
+  },
+  examples: [
+    ["syncguard status job:nightly-report", "who holds it, under which fence, until when"],
+    ["syncguard status job:nightly-report --json | jq .expiresInMs", "for scripts"],
+    ["if syncguard status deploy >/dev/null; then echo busy; fi", "by exit code"],
+  ],
+  exits: [["1", "nobody holds it"]],
+  run: async ({ values, operands, out }) =>
+    await withBackend(values, out, async (backend) => {
+      const wanted = operands[0] as string;
+      const info = await find(backend, wanted);
+      if (info === null) {
+        out.result({ locked: false }, () => out.style("green", "free"));
+        return Exit.NO;
+      }
+      const lock = shownLock(ofLookup(info), values["show-lock-id"] === true);
+      out.result({ locked: true, ...lock }, () =>
+        out.pairs([
+          ["state", "held"],
+          ["key", lock.key],
+          ["owner", lock.owner ?? "-"],
+          ["fence", lock.fence],
+          ["acquired", `${time(lock.acquiredAtMs)} (${age(lock)})`],
+          ["expires", `${time(lock.expiresAtMs)} (${expiry(lock.expiresInMs)})`],
+          ["key hash", lock.keyHash],
+          ["lock id hash", lock.lockIdHash],
+          ...(lock.lockId === undefined ? [] : ([["lock id", lock.lockId]] as const)),
+        ]),
+      );
+      return Exit.OK;
+    }),
+};
+
+async function find(
+  backend: Backend,
+  wanted: string,
+): Promise<LockInfo<FencingCapabilities> | null> {
+  const byKey = await backend.lookup({ key: wanted });
+  if (byKey !== null || !isLockId(wanted)) return byKey;
+  return await backend.lookup({ lockId: wanted });
+}
+
+function isLockId(text: string): boolean {
+  try {
+    checkLockId(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,128 @@
+import { type Change, changes } from "../changes.js";
+import { type Command, type Invocation, text } from "../command.js";
+import { readPositiveDuration } from "../duration.js";
+import { Exit, toCliError } from "../exit.js";
+import { printable } from "../output.js";
+import { expiry, ofLookup, type ShownLock, shownLock, time } from "../locks.js";
+import { type Backend, direct, withBackend } from "../store.js";
+
+const DEFAULT_INTERVAL_MS = 1000;
+
+export const watch: Command = {
+  name: "watch",
+  summary: "print what becomes of a lock, until Ctrl-C",
+  operands: ["<key>"],
+  description:
+    "Prints a line when the lock is acquired, extended, released or expired. The store tells of releases; everything else is seen at\n" +
+    "the next look, so that a lock which comes and goes between two looks is missed. Fences show that: they grow with each holder.",
+  options: {
+    interval: {
+      type: "string",
+      value: "DURATION",
+      help: "from one look to the next; default 1s",
+    },
+  },
+  examples: [
+    ["syncguard watch job:nightly-report", "until Ctrl-C"],
+    ["syncguard watch deploy --json | jq --unbuffered .event", "a line of JSON for each event"],
+  ],
+  exits: [["0", "ended by Ctrl-C or SIGTERM"]],
+  run: async (invocation) => {
+    const given = text(invocation.values, "interval");
+    const intervalMs =
+      given === undefined ? DEFAULT_INTERVAL_MS : readPositiveDuration(given, "interval");
+    return await withBackend(
+      invocation.values,
+      invocation.out,
+      async (backend) => await observe(backend, intervalMs, invocation),
+    );
+  },
+};
+
+async function observe(
+  backend: Backend,
+  intervalMs: number,
+  { operands, out }: Invocation,
+): Promise<number> {
+  const key = operands[0] as string;
+  const told = new AbortController();
+  const stop = (): void => {
+    told.abort();
+  };
+  process.on("SIGINT", stop).on("SIGTERM", stop);
+  const bell = new Bell();
+  told.signal.addEventListener("abort", bell.ring);
+  const wakeups = await direct(backend)(key, undefined, async (store) =>
+    Promise.resolve({ watch: store.watch(key, bell.ring) }),
+  );
+  try {
+    let before: ShownLock | undefined;
+    let isFirst = true;
+    let isReachable = true;
+    while (!told.signal.aborted) {
+      // Asked for before the look: nothing can happen in between that is not told.
+      wakeups.watch?.next();
+      let waitMs = intervalMs;
+      try {
+        const info = await backend.lookup({ key, signal: told.signal });
+        const lock = info === null ? undefined : shownLock(ofLookup(info), false);
+        if (!isReachable) out.note("the store answers again");
+        isReachable = true;
+        for (const change of changes(before, lock, isFirst)) report(change, out);
+        [before, isFirst] = [lock, false];
+      } catch (error) {
+        if (told.signal.aborted) break;
+        // What is wrong from the start is no passing trouble.
+        if (isFirst) throw error;
+        if (isReachable) out.note(`${toCliError(error).message}: trying again`);
+        isReachable = false;
+        waitMs = Math.max(waitMs, DEFAULT_INTERVAL_MS);
+      }
+      await bell.wait(waitMs);
+    }
+    return Exit.OK;
+  } finally {
+    wakeups.watch?.close();
+    process.off("SIGINT", stop).off("SIGTERM", stop);
+  }
+}
+
+/** Ends a wait early, also if it rings just before. */
+class Bell {
+  private hasRung = false;
+  private wake: (() => void) | undefined;
+
+  readonly ring = (): void => {
+    this.hasRung = true;
+    this.wake?.();
+  };
+
+  async wait(ms: number): Promise<void> {
+    if (!this.hasRung) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        this.wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    this.hasRung = false;
+    this.wake = undefined;
+  }
+}
+
+function report({ event, lock }: Change, out: Invocation["out"]): void {
+  const atMs = Date.now();
+  out.result({ event, atMs, ...(lock === undefined ? {} : { lock }) }, () => {
+    const parts = [time(atMs), event];
+    if (lock !== undefined) {
+      parts.push(`fence ${lock.fence}`);
+      if (lock.owner !== null) parts.push(`owner ${printable(lock.owner)}`);
+      if (event === "held" || event === "acquired" || event === "extended") {
+        parts.push(`expires ${expiry(lock.expiresInMs)}`);
+      }
+    }
+    return parts.join("  ");
+  });
+}

@@ -1,0 +1,91 @@
+import { type Check, type Facts, fail, ok, warn } from "./check.js";
+
+const OLDEST: readonly [number, number] = [6, 2];
+
+/** How full the memory may be. */
+const CROWDED = 0.9;
+
+/** Judges how one server is set up. */
+export function judgeRedis(facts: Facts): Check[] {
+  if (facts.version === undefined) {
+    const message = "INFO may not be called: nothing can be said of the server's settings";
+    return [warn("settings", message, "ACL SETUSER … +info, at least for the doctor")];
+  }
+  return [
+    version(facts),
+    role(facts),
+    ...eviction(facts),
+    ...persistence(facts),
+    ...replication(facts),
+  ];
+}
+
+function version({ version, valkeyVersion, mode }: Facts): Check {
+  const name = "version";
+  const [major = 0, minor = 0] = String(version).split(".").map(Number);
+  const shown =
+    valkeyVersion === undefined ? `Redis ${version}, ${mode}` : `Valkey ${valkeyVersion}, ${mode}`;
+  const isOld = major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]);
+  if (!isOld) return ok(name, shown);
+  return fail(name, shown, `upgrade: ${OLDEST.join(".")} is the oldest version that is supported`);
+}
+
+function role({ role, loading }: Facts): Check {
+  const name = "writable";
+  if (loading === 1) return fail(name, "the server is loading its data", "wait until it has");
+  if (role === "master") return ok(name, "a primary");
+  return fail(name, "this server is a replica, and takes no locks", "connect to the primary");
+}
+
+function eviction(facts: Facts): Check[] {
+  const { maxmemory, maxmemoryPolicy, usedMemory, evictedKeys } = facts;
+  const name = "eviction";
+  const isLimited = Number(maxmemory) > 0;
+  const fix = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf";
+  const checks: Check[] = [];
+  if (maxmemoryPolicy === "noeviction") {
+    checks.push(ok(name, "noeviction"));
+  } else if (isLimited) {
+    const far = Number(evictedKeys) > 0 ? `; ${evictedKeys} keys have been removed so far` : "";
+    const message = `${maxmemoryPolicy}: when memory runs out, locks or fences are removed${far}`;
+    checks.push(fail(name, message, fix));
+  } else {
+    const message = `${maxmemoryPolicy}, without effect while maxmemory is 0`;
+    checks.push(warn(name, message, fix));
+  }
+  if (isLimited && Number(usedMemory) > Number(maxmemory) * CROWDED) {
+    const message = `${Math.round((Number(usedMemory) / Number(maxmemory)) * 100)} % of maxmemory is used`;
+    checks.push(warn("memory", message, "raise maxmemory: without memory no lock can be taken"));
+  }
+  return checks;
+}
+
+function persistence({ aofEnabled, aofLastWriteStatus, rdbLastSaveStatus }: Facts): Check[] {
+  const name = "persistence";
+  for (const [what, status] of [
+    ["append-only file", aofLastWriteStatus],
+    ["snapshot", rdbLastSaveStatus],
+  ]) {
+    if (status !== undefined && status !== "ok") {
+      const fix = "see the server's log: the disk may be full";
+      return [fail(name, `the last write of the ${what} has failed: ${status}`, fix)];
+    }
+  }
+  if (aofEnabled === 1) {
+    const message = "appendonly is on; only with appendfsync always does a crash lose nothing";
+    return [ok(name, message)];
+  }
+  const message = "appendonly is off: a crash loses the locks and fences since the last snapshot";
+  return [warn(name, message, "appendonly yes and appendfsync always, or check fences elsewhere")];
+}
+
+function replication({ replicas, goodReplicas }: Facts): Check[] {
+  const name = "replication";
+  if (Number(replicas) === 0) return [ok(name, "no replicas, and so no failover")];
+  if (goodReplicas !== undefined) {
+    return [ok(name, `${replicas} replicas, and min-replicas-to-write is set`)];
+  }
+  const message = `${replicas} replicas: a failover may lose the last locks and fences`;
+  const fix = "min-replicas-to-write 1 and min-replicas-max-lag 10 make the loss smaller";
+  return [warn(name, message, fix)];
+}

@@ -1,0 +1,66 @@
+/** Locks as the command line shows them. */
+
+import { rawData } from "../lock/diagnostics.js";
+import { TIME_TOLERANCE_MS } from "../lock/defaults.js";
+import type { FencingCapabilities, LockInfo } from "../lock/types.js";
+import type { RawRecord } from "../native/outcome.js";
+import { hashKey } from "../lock/values.js";
+import { formatDuration } from "./duration.js";
+
+/** A lock in JSON. */
+export type ShownLock = {
+  key: string;
+  owner: string | null;
+  fence: string;
+  acquiredAtMs: number;
+  expiresAtMs: number;
+  /** On the store's clock; negative in the second for which a lock counts as held after its end. */
+  expiresInMs: number;
+  keyHash: string;
+  lockIdHash: string;
+  /** Only when it was asked for: whoever knows it can release the lock. */
+  lockId?: string;
+};
+
+type Raw = Omit<RawRecord, "owner"> & { owner?: string | undefined };
+
+/** What a look-up of a backend of this package gave. */
+export function ofLookup(info: LockInfo<FencingCapabilities>): Raw {
+  const { fence, acquiredAtMs, expiresAtMs } = info;
+  const { key = "", lockId = "", owner, readAtMs = Date.now() } = rawData(info) ?? {};
+  return { key, lockId, owner, fence, acquiredAtMs, expiresAtMs, readAtMs };
+}
+
+export function shownLock(lock: Raw, showsLockId: boolean): ShownLock {
+  const { key, lockId, owner, fence, acquiredAtMs, expiresAtMs, readAtMs } = lock;
+  const shown: ShownLock = {
+    key,
+    owner: owner ?? null,
+    fence,
+    acquiredAtMs,
+    expiresAtMs,
+    expiresInMs: expiresAtMs - readAtMs,
+    keyHash: hashKey(key),
+    lockIdHash: hashKey(lockId),
+  };
+  if (showsLockId) shown.lockId = lockId;
+  return shown;
+}
+
+/** When a lock ends, for people. */
+export function expiry(expiresInMs: number): string {
+  if (expiresInMs > 0) return `in ${formatDuration(expiresInMs)}`;
+  return `${formatDuration(-expiresInMs)} ago; counts as held for ${formatDuration(TIME_TOLERANCE_MS)} after it`;
+}
+
+/** How long ago it was acquired, for people. */
+export function age(lock: ShownLock): string {
+  const nowMs = lock.expiresAtMs - lock.expiresInMs;
+  return `${formatDuration(Math.max(0, nowMs - lock.acquiredAtMs))} ago`;
+}
+
+/** A time for people and for programs. */
+export function time(ms: number): string {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString();
+}

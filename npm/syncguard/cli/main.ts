@@ -1,0 +1,101 @@
+#!/usr/bin/env node
+/** `syncguard` on the command line. */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { nearest, shown } from "../options/known.js";
+import { type Command, readArguments } from "./command.js";
+import { exec } from "./commands/exec.js";
+import { doctor } from "./commands/doctor.js";
+import { forceRelease } from "./commands/force-release.js";
+import { list } from "./commands/list.js";
+import { release } from "./commands/release.js";
+import { setup } from "./commands/setup.js";
+import { status } from "./commands/status.js";
+import { watch } from "./commands/watch.js";
+import { CliError, Exit, toCliError, usage } from "./exit.js";
+import { generalHelp, helpOf } from "./help.js";
+import { Output } from "./output.js";
+
+const COMMANDS: readonly Command[] = [
+  exec,
+  status,
+  list,
+  watch,
+  release,
+  forceRelease,
+  setup,
+  doctor,
+];
+
+async function main(given: readonly string[]): Promise<number> {
+  const [name, ...args] = given;
+  if (name === undefined) throw usage("which command?", "syncguard --help lists the commands");
+  if (name === "--help" || name === "-h" || name === "help") {
+    const about = COMMANDS.find((command) => command.name === args[0]);
+    console.log(about === undefined ? generalHelp(COMMANDS) : helpOf(about));
+    return Exit.OK;
+  }
+  if (name === "--version" || name === "-V") {
+    console.log(version());
+    return Exit.OK;
+  }
+  const command = COMMANDS.find((one) => one.name === name);
+  if (command === undefined && name.startsWith("-")) {
+    throw usage("the command comes first, then its options", "syncguard --help lists the commands");
+  }
+  if (command === undefined) {
+    const near = nearest(
+      name,
+      COMMANDS.map((one) => one.name),
+    );
+    throw usage(
+      `${shown(name, "the first argument")} is not a command`,
+      near === undefined ? "syncguard --help lists the commands" : `did you mean ${near}?`,
+    );
+  }
+  const invocation = readArguments(command, args);
+  const { values } = invocation;
+  if (values.help === true) {
+    console.log(helpOf(command));
+    return Exit.OK;
+  }
+  const out = new Output(values.json === true, values.verbose === true);
+  return await command.run({ ...invocation, out });
+}
+
+function version(): string {
+  const file = readFileSync(join(__dirname, "..", "..", "package.json"), "utf8");
+  return (JSON.parse(file) as { version: string }).version;
+}
+
+/** Of arguments that may not be readable: they stand before `--`. */
+function has(given: readonly string[], ...names: readonly string[]): boolean {
+  const end = given.indexOf("--");
+  return (end === -1 ? given : given.slice(0, end)).some((argument) => names.includes(argument));
+}
+
+function fail(error: unknown, given: readonly string[]): number {
+  const reported: CliError = toCliError(error);
+  const out = new Output(has(given, "--json"), has(given, "--verbose", "-v"));
+  out.error(reported);
+  if (out.verbose && error instanceof Error && !(error instanceof CliError)) {
+    for (let cause: unknown = error.cause; cause instanceof Error; cause = cause.cause) {
+      out.note(`cause: ${cause.message}`);
+    }
+    if (reported.exitCode === Exit.INTERNAL) out.note(String(error.stack));
+  }
+  return reported.exitCode;
+}
+
+// Whoever reads our output may stop reading, as `head` does.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === "EPIPE" ? Exit.OK : Exit.INTERNAL);
+});
+
+const given = process.argv.slice(2);
+void main(given)
+  .catch((error: unknown) => fail(error, given))
+  .then((code) => {
+    process.exitCode = code;
+  });

@@ -1,0 +1,168 @@
+/** The store that a command works on. */
+
+import { embeddedPath, type StoreKind, storeOfUrl, warnInProduction } from "../default/backend.js";
+import { createFirestoreBackend } from "../firestore/backend.js";
+import { connectionOfUrl } from "../firestore/connection.js";
+import { type Direct, directAccess } from "../lock/direct.js";
+import type { FencingCapabilities, SyncGuardBackend } from "../lock/types.js";
+import { LockError } from "../native/errors.js";
+import { createPostgresBackend, createPostgresBackendOfUrl } from "../postgres/backend.js";
+import { createRedisBackend } from "../redis/backend.js";
+import type { RedisBackendOptions, RedisConnectionOptions } from "../redis/types.js";
+import { createSqliteBackend, sqlitePathOfUrl } from "../sqlite/backend.js";
+import { text, type Values } from "./command.js";
+import { readPositiveDuration } from "./duration.js";
+import { usage } from "./exit.js";
+import type { Output } from "./output.js";
+
+export type Backend = SyncGuardBackend<FencingCapabilities>;
+
+/** Which store the arguments and the environment name. */
+export type Target = {
+  readonly kind: StoreKind;
+  /** Not to be printed: it may contain a password. */
+  readonly url: string;
+  /** What the URL is called in messages. */
+  readonly source: "--url" | "SYNCGUARD_URL" | "the default";
+  /** What may be printed of the URL. */
+  readonly description: string;
+};
+
+/** The options of each store. */
+const OPTIONS: Readonly<Record<StoreKind, readonly string[]>> = {
+  redis: ["key-prefix", "client-key-prefix"],
+  postgres: ["table-name", "fence-table-name"],
+  firestore: ["collection", "fence-collection"],
+  sqlite: ["allow-network-file-system"],
+};
+
+const NAMES: Readonly<Record<StoreKind, string>> = {
+  redis: "Redis",
+  postgres: "PostgreSQL",
+  firestore: "Firestore",
+  sqlite: "SQLite",
+};
+
+/**
+ * Finds out which store is meant.
+ *
+ * @throws CliError, LockError if the URL or an option does not fit
+ */
+export function findStore(values: Values, out: Output): Target {
+  const target = targetOf(values);
+  for (const [kind, options] of Object.entries(OPTIONS)) {
+    const wrong = options.find((option) => values[option] !== undefined);
+    if (wrong !== undefined && kind !== target.kind) {
+      throw usage(
+        `--${wrong} is for ${NAMES[kind as StoreKind]}, but the locks are in ${NAMES[target.kind]}`,
+        "--verbose says which store is used",
+      );
+    }
+  }
+  out.detail(`${target.description} (${target.source})`);
+  return target;
+}
+
+function targetOf(values: Values): Target {
+  const given = text(values, "url");
+  const url = given ?? process.env.SYNCGUARD_URL;
+  if (url === undefined) {
+    warnInProduction();
+    const path = embeddedPath();
+    return {
+      kind: "sqlite",
+      url: `sqlite:${encodeURI(path).replace(/[?#]/g, encodeURIComponent)}`,
+      source: "the default",
+      description: `SQLite at ${path}`,
+    };
+  }
+  const source = given === undefined ? "SYNCGUARD_URL" : "--url";
+  const kind = storeOfUrl(url, source);
+  return { kind, url, source, description: `${NAMES[kind]} at ${withoutSecrets(url)}` };
+}
+
+/** What is left of a URL without what may be a password, however badly it is written. */
+export function withoutSecrets(url: string): string {
+  const scheme = /^[a-z][a-z0-9+.-]*:(?:\/\/)?/i.exec(url)?.[0] ?? "";
+  const rest = url.slice(Math.max(scheme.length, url.lastIndexOf("@") + 1));
+  return scheme + rest.replace(/[?#].*$/s, "");
+}
+
+/** Opens the store; nothing connects before the first operation. */
+export function openBackend(target: Target, values: Values, createsTables = false): Backend {
+  const timeout = text(values, "timeout");
+  const operationTimeoutMs =
+    timeout === undefined ? undefined : readPositiveDuration(timeout, "timeout");
+  const { kind, url, source } = target;
+  try {
+    switch (kind) {
+      case "sqlite":
+        return createSqliteBackend({
+          path: sqlitePathOfUrl(url, source),
+          operationTimeoutMs,
+          allowNetworkFileSystem: values["allow-network-file-system"] === true,
+        });
+      case "redis": {
+        const at: RedisConnectionOptions = { url };
+        const options: RedisBackendOptions = {
+          keyPrefix: text(values, "key-prefix"),
+          operationTimeoutMs,
+        };
+        at.clientKeyPrefix = text(values, "client-key-prefix");
+        return createRedisBackend(at, options);
+      }
+      case "postgres": {
+        const names = tableNames(values);
+        // With names of tables, a typo must not make tables that nobody else uses.
+        if (createsTables && Object.keys(names).length === 0) {
+          return createPostgresBackendOfUrl(url, operationTimeoutMs);
+        }
+        return createPostgresBackend(url, { ...names, operationTimeoutMs });
+      }
+      case "firestore":
+        return createFirestoreBackend(connectionOfUrl(url), {
+          collection: text(values, "collection"),
+          fenceCollection: text(values, "fence-collection"),
+          operationTimeoutMs,
+        });
+    }
+  } catch (error) {
+    // What is wrong with the URL names it. An addon that does not load has nothing to do with it.
+    if (!(error instanceof LockError) || error.code !== "InvalidArgument") throw error;
+    if (error.message.startsWith(source)) throw error;
+    throw new LockError(error.code, `${source}: ${error.message}`);
+  }
+}
+
+/** The options for tables, as the API takes them. */
+export function tableNames(values: Values): { tableName?: string; fenceTableName?: string } {
+  const names: { tableName?: string; fenceTableName?: string } = {};
+  const [tableName, fenceTableName] = [
+    text(values, "table-name"),
+    text(values, "fence-table-name"),
+  ];
+  if (tableName !== undefined) names.tableName = tableName;
+  if (fenceTableName !== undefined) names.fenceTableName = fenceTableName;
+  return names;
+}
+
+/** Runs `use` with the store of a command, and closes it. */
+export async function withBackend<T>(
+  values: Values,
+  out: Output,
+  use: (backend: Backend, target: Target) => Promise<T>,
+  createsTables = false,
+): Promise<T> {
+  const target = findStore(values, out);
+  const backend = openBackend(target, values, createsTables);
+  try {
+    return await use(backend, target);
+  } finally {
+    await backend.close();
+  }
+}
+
+/** What only the command line needs of a backend, and its public interface does not have. */
+export function direct(backend: Backend): Direct {
+  return directAccess(backend) as Direct;
+}

@@ -1,0 +1,21 @@
+/** Backends on stores that the addon has opened. */
+
+import type { Store } from "../native/store.js";
+import { createBackendOn } from "./backend.js";
+import { allowDirect } from "./direct.js";
+import type { DisposalOptions } from "./handle.js";
+import { NativeKeeper } from "./native-keeper.js";
+import type { BackendCapabilities, SyncGuardBackend } from "./types.js";
+
+/** Puts the public interface around a store of the addon, whose core extends locks. */
+export function createBackend<C extends BackendCapabilities>(
+  store: Store,
+  options: DisposalOptions,
+): SyncGuardBackend<C> {
+  const { backend, guarded } = createBackendOn<C>(store, options, {
+    keeper: (heartbeats) => new NativeKeeper(heartbeats),
+  });
+  return allowDirect(backend, (key, signal, operation) =>
+    guarded(key, signal, () => operation(store)),
+  );
+}

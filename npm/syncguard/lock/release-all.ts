@@ -1,0 +1,136 @@
+/** Gives back all locks of a backend, before the process ends. */
+
+import { addContext, LockError } from "../native/errors.js";
+import { checkObject, invalid } from "../options/validation.js";
+import { optionNames, warnOfUnknown } from "../options/warnings.js";
+import type { Timer } from "./clock.js";
+import { Handle } from "./held.js";
+import { type Known, knownOf } from "./known.js";
+import { releaseArguments } from "./observed.js";
+import { LONGEST_TIMER_MS } from "./timers.js";
+import type { LockBackend, ReleaseAllOptions, ReleaseAllResult } from "./types.js";
+
+const OPTIONS = optionNames("releaseAll()", ["timeoutMs"]);
+const TIMEOUT_MS = 5_000;
+/** So many releases are on their way at once. */
+const AT_ONCE = 256;
+
+/** Creates the `releaseAll` method of the backend that `self` returns. */
+export function createReleaseAll(
+  self: () => Pick<LockBackend, "release">,
+): (options?: ReleaseAllOptions) => Promise<ReleaseAllResult> {
+  let running: Promise<ReleaseAllResult> | undefined;
+  return async (given) => {
+    const options = given ?? {};
+    checkObject(options, "options");
+    warnOfUnknown(options, OPTIONS);
+    const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+    if (typeof timeoutMs !== "number" || !(timeoutMs > 0)) {
+      throw invalid("timeoutMs must be a positive number");
+    }
+    // Two signals may come at once.
+    running ??= releaseAll(self(), timeoutMs).finally(() => {
+      running = undefined;
+    });
+    return await running;
+  };
+}
+
+async function releaseAll(
+  backend: Pick<LockBackend, "release">,
+  timeoutMs: number,
+): Promise<ReleaseAllResult> {
+  const known = knownOf(backend);
+  const { grants, clock } = known;
+  const result: ReleaseAllResult = { released: 0, gone: 0, failed: [] };
+  if (grants === undefined) return result;
+  grants.phase = "releasing";
+  for (const queue of known.queues.values()) queue.refuse();
+
+  const controller = new AbortController();
+  /** The locks whose release was started and not answered, and those whose release has failed. */
+  const unanswered = new Set<Handle>();
+  const failed = new Map<string, LockError>();
+  let timer: Timer | undefined;
+  const timeout = new Promise<void>((resolve) => {
+    timer = clock.setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS));
+  });
+  const release = async (handle: Handle): Promise<void> => {
+    unanswered.add(handle);
+    try {
+      const { lockId } = handle;
+      const args = releaseArguments(backend, { lockId, signal: controller.signal }, handle);
+      const { ok } = await backend.release(args);
+      if (!unanswered.has(handle)) return;
+      if (ok) result.released += 1;
+      else result.gone += 1;
+    } catch (error) {
+      if (unanswered.has(handle)) failed.set(handle.lockId, failureOf(handle, error));
+    } finally {
+      unanswered.delete(handle);
+    }
+  };
+  try {
+    const isInTime = await Promise.race([
+      releaseEach(known, release, (handle) => failed.has(handle.lockId), controller.signal),
+      timeout.then(() => false),
+    ]);
+    if (!isInTime) {
+      for (const handle of [...unanswered, ...grants.held()]) {
+        if (!failed.has(handle.lockId)) failed.set(handle.lockId, tooLate(handle, timeoutMs));
+      }
+      unanswered.clear();
+    }
+  } finally {
+    clock.clearTimeout(timer);
+    grants.phase = "over";
+    controller.abort();
+  }
+  result.failed.push(...failed.values());
+  return result;
+}
+
+/** Releases every lock, also those that are granted meanwhile; `false` if `signal` was aborted before the end. */
+async function releaseEach(
+  { grants }: Known,
+  release: (handle: Handle) => Promise<void>,
+  hasFailed: (handle: Handle) => boolean,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (;;) {
+    const handles = (grants?.held() ?? []).filter((handle) => !hasFailed(handle));
+    // All of them first: whoever works under a lock hears of it before anybody else can get the lock.
+    for (const handle of handles) Handle.lose(handle, "the lock was released by releaseAll()");
+    const next = async (): Promise<void> => {
+      for (let handle = handles.pop(); handle !== undefined; handle = handles.pop()) {
+        if (signal.aborted) return;
+        await release(handle);
+      }
+    };
+    const some = handles.length > 0;
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, handles.length) }, next));
+    if (signal.aborted) return false;
+    // What was on its way may have been granted, and releases that others have started may have failed.
+    await grants?.idle();
+    if (!some) return true;
+  }
+}
+
+function failureOf(handle: Handle, error: unknown): LockError {
+  const { lockId } = handle;
+  if (error instanceof LockError) return addContext(error, Handle.key(handle), lockId) as LockError;
+  const context = { key: Handle.key(handle), lockId, cause: error };
+  return new LockError(
+    "Internal",
+    "the release failed with something that is no LockError",
+    context,
+  );
+}
+
+function tooLate(handle: Handle, timeoutMs: number): LockError {
+  return new LockError(
+    "NetworkTimeout",
+    `the store has not answered the release within the ${timeoutMs} ms of releaseAll(): if it was not done, the lock ends with its TTL`,
+    { key: Handle.key(handle), lockId: handle.lockId },
+  );
+}

@@ -1,0 +1,62 @@
+/** What operations of a store give. */
+
+import { LockError, type LockErrorCode } from "./errors.js";
+
+export type Acquired = {
+  lockId: string;
+  fence: string;
+  expiresAtMs: number;
+  fenceNearLimit: boolean;
+};
+
+export type Absence = "expired" | "not-found";
+
+export type RawRecord = {
+  key: string;
+  lockId: string;
+  expiresAtMs: number;
+  acquiredAtMs: number;
+  fence: string;
+  owner?: string;
+  readAtMs: number;
+};
+
+/** An outcome in JSON. */
+export type Text = { text: string };
+
+/** A failed operation. {@link settle} makes it a LockError. */
+export class Failure {
+  constructor(
+    readonly code: LockErrorCode,
+    readonly message: string,
+    readonly causes: readonly string[],
+  ) {}
+
+  toError(): LockError {
+    let cause: Error | undefined;
+    for (let index = this.causes.length - 1; index >= 0; index -= 1) {
+      cause = new Error(this.causes[index], cause && { cause });
+      // What happened there has no JavaScript stack.
+      cause.stack = `${cause.name}: ${cause.message}`;
+    }
+    return new LockError(this.code, this.message, cause && { cause });
+  }
+}
+
+/**
+ * What an operation gave; throws what it failed with. To be called where an async function awaited it, so that the
+ * error has its caller's stack.
+ */
+export function settle<T>(result: T | Failure): T {
+  if (result instanceof Failure) throw result.toError();
+  return result;
+}
+
+/** Hears when a lock may have been freed. */
+export type Watch = {
+  /** Whether the store tells at this moment. */
+  readonly isListening: boolean;
+  /** Asks to be told once. */
+  next(): void;
+  close(): void;
+};

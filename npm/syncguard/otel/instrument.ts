@@ -1,0 +1,121 @@
+import { type MeterProvider, metrics, trace, type TracerProvider } from "@opentelemetry/api";
+import { checkBackend } from "../lock/arguments.js";
+import { knownOf } from "../lock/known.js";
+import type { Observer } from "../lock/observation.js";
+import { callQuietly } from "../lock/release.js";
+import { observeBackend } from "../lock/telemetry.js";
+import type {
+  BackendCapabilities,
+  LockBackend,
+  LockBackendLike,
+  SyncGuardBackend,
+} from "../lock/types.js";
+import { checkKnownOptions } from "../options/known.js";
+import { checkBooleans, checkObject, invalid, withoutNulls } from "../options/validation.js";
+import { createMetrics } from "./metrics.js";
+import { createSpans } from "./spans.js";
+
+/** Options of `instrument()`. */
+export interface InstrumentOptions {
+  /** Where metrics go. Default: the global provider at the time of the call. */
+  meterProvider?: MeterProvider | undefined;
+  /** Where spans go. Default: the global provider. */
+  tracerProvider?: TracerProvider | undefined;
+  /** Whether spans have `syncguard.key.hash`: `hashKey(key)`, which helps to recognise a key and does not hide it. Default false. */
+  keyHashes?: boolean | undefined;
+}
+
+const OPTIONS = Object.keys({
+  meterProvider: true,
+  tracerProvider: true,
+  keyHashes: true,
+} satisfies Record<keyof InstrumentOptions, true>);
+
+const NAME = "syncguard";
+
+/**
+ * A backend that does what `backend` does, and tells OpenTelemetry of it: docs/observability.md lists the metrics and spans.
+ * Neither has keys or lock ids, unless `keyHashes` allows hashes on spans.
+ *
+ * Call it when the providers are there, which an SDK sees to.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ * @example
+ * ```ts
+ * import { instrument } from "syncguard/otel";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const backend = instrument(createRedisBackend("redis://localhost:6379"), { keyHashes: true });
+ * ```
+ */
+export function instrument<C extends BackendCapabilities>(
+  backend: SyncGuardBackend<C>,
+  options?: InstrumentOptions,
+): SyncGuardBackend<C>;
+/**
+ * A backend that does what yours does, and tells OpenTelemetry of it: docs/observability.md lists the metrics and spans.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ * @example
+ * ```ts
+ * import type { LockBackend, LockBackendLike } from "syncguard";
+ * import { instrument } from "syncguard/otel";
+ *
+ * function observed(mine: LockBackendLike): LockBackend {
+ *   return instrument(mine);
+ * }
+ * ```
+ */
+export function instrument<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  options?: InstrumentOptions,
+): LockBackend<C>;
+export function instrument<C extends BackendCapabilities>(
+  backend: LockBackendLike<C> & Partial<Pick<SyncGuardBackend<C>, "close">>,
+  options: InstrumentOptions = {},
+): LockBackend<C> {
+  checkBackend(backend);
+  checkObject(options, "options");
+  const given = withoutNulls(options);
+  checkKnownOptions(given, OPTIONS, "option of instrument()");
+  const { meterProvider, tracerProvider, keyHashes } = given;
+  checkBooleans({ keyHashes });
+  if (meterProvider !== undefined && typeof meterProvider.getMeter !== "function") {
+    throw invalid("meterProvider must be a MeterProvider");
+  }
+  if (tracerProvider !== undefined && typeof tracerProvider.getTracer !== "function") {
+    throw invalid("tracerProvider must be a TracerProvider");
+  }
+
+  const name = nameOf(backend);
+  const { grants } = knownOf(backend);
+  const measured = createMetrics(
+    (meterProvider ?? metrics.getMeterProvider()).getMeter(NAME),
+    name,
+    grants && (() => grants.held().length),
+  );
+  const tracer = (tracerProvider ?? trace.getTracerProvider()).getTracer(NAME);
+  const span = createSpans(tracer, name, keyHashes === true);
+  const tell: Observer = (seen) => {
+    callQuietly(() => measured.tell(seen));
+    callQuietly(() => span(seen));
+  };
+  const observed = observeBackend(backend, tell) as LockBackend<C> &
+    Partial<Pick<SyncGuardBackend<C>, "close" | typeof Symbol.asyncDispose>>;
+  const { close } = backend;
+  if (close !== undefined) {
+    const end = async (): Promise<void> => {
+      measured.stop();
+      await close.call(backend);
+    };
+    observed.close = end;
+    observed[Symbol.asyncDispose] = end;
+  }
+  return observed;
+}
+
+/** The store, as the capabilities of every backend of this package have it. */
+function nameOf(backend: LockBackendLike): string {
+  const { backend: name } = (backend.capabilities ?? {}) as { backend?: unknown };
+  return typeof name === "string" ? name : "custom";
+}

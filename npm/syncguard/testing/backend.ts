@@ -1,0 +1,127 @@
+import { checkDisposal } from "../lock/arguments.js";
+import { createBackendOn } from "../lock/backend.js";
+import { type Clock, systemClock } from "../lock/clock.js";
+import { Handle } from "../lock/held.js";
+import { GONE } from "../lock/holding.js";
+import { knownOf } from "../lock/known.js";
+import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
+import { core } from "../native/provided.js";
+import { checkKnownOptions } from "../options/known.js";
+import { checkServerOptions, invalid, withoutNulls } from "../options/validation.js";
+import "./core.js";
+import { Faults, type TestFaults, type Victims } from "./faults.js";
+import { TestStore } from "./store.js";
+import { Table } from "./table.js";
+
+/** The capabilities of a test backend. */
+export interface TestCapabilities extends BackendCapabilities {
+  /** The store, for those who handle backends of several. */
+  backend: "test";
+  /** Each acquisition comes with a fencing token. */
+  supportsFencing: true;
+  /** The clock of the test, or of the process, which all backends of one store share. */
+  timeAuthority: "server";
+}
+
+/** Options of a test backend. */
+export interface TestBackendOptions extends CommonBackendOptions {
+  /** The clock by which locks end and waiters wait. Default: the process's own, which fake timers may replace. */
+  clock?: Clock | undefined;
+  /** Another test backend, whose locks this one sees: two backends on one store stand for two processes. */
+  sharing?: TestBackend | undefined;
+  /** Milliseconds after which an operation without an answer fails with `NetworkTimeout`. Default 5000. */
+  operationTimeoutMs?: number | undefined;
+}
+
+/** A backend in memory, for tests. */
+export interface TestBackend extends SyncGuardBackend<TestCapabilities> {
+  /** Makes operations fail, and takes locks away. */
+  readonly faults: TestFaults;
+}
+
+const OPTIONS = Object.keys({
+  clock: true,
+  sharing: true,
+  operationTimeoutMs: true,
+  cleanupInIsLocked: true,
+  onReleaseError: true,
+  disposeTimeoutMs: true,
+} satisfies Record<keyof TestBackendOptions, true>);
+
+const OPERATION_TIMEOUT_MS = 5_000;
+
+const tables = new WeakMap<object, Table>();
+
+/**
+ * A backend in memory that behaves as the others do, for tests of code that uses locks: without native code, without a
+ * server, with faults on demand, and on fake timers or a clock of the test's.
+ *
+ * @throws LockError `InvalidArgument` that names the option
+ * @example
+ * ```ts
+ * import { createTestBackend, TestClock } from "syncguard/testing";
+ *
+ * const clock = new TestClock();
+ * const backend = createTestBackend({ clock });
+ * const held = await backend.lock("report:nightly", { autoExtend: true });
+ * backend.faults.steal("report:nightly"); // what your code has to survive
+ * await clock.advance(10_000); // the next heartbeat finds out
+ * console.log(held.signal.aborted); // true
+ * ```
+ */
+export function createTestBackend(options: TestBackendOptions = {}): TestBackend {
+  const given = withoutNulls(options);
+  checkServerOptions(given);
+  checkKnownOptions(given, OPTIONS, "test backend option");
+  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  const table = tableOf(given);
+  const victims: Victims = {
+    steal: (key, ttlMs) => {
+      const name = core.normalizeAndValidateKey(key);
+      core.validateTtl(ttlMs);
+      table.forceRelease(name);
+      const row = table.acquire(name, ttlMs, undefined);
+      if (typeof row === "number") throw invalid("the lock could not be stolen");
+      return { lockId: row.lockId, fence: row.fence };
+    },
+    expire: (key) => table.expire(core.normalizeAndValidateKey(key)),
+    lose: (key) => {
+      const row = table.find(core.normalizeAndValidateKey(key));
+      const held = knownOf(backend).grants?.held() ?? [];
+      const handle = held.find(({ lockId }) => lockId === row?.lockId);
+      if (row === undefined || handle === undefined) return false;
+      table.release(row.lockId);
+      Handle.lose(handle, GONE);
+      return true;
+    },
+    cameUp: () => table.tellAll(),
+  };
+  const faults = new Faults(victims);
+  const store = new TestStore(table, faults, {
+    operationTimeoutMs: given.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
+    cleanupInIsLocked: given.cleanupInIsLocked === true,
+  });
+  const { clock } = table;
+  const { backend: plain } = createBackendOn<TestCapabilities>(store, given, { clock });
+  const backend = Object.assign(plain, { faults });
+  tables.set(backend, table);
+  return backend;
+}
+
+function tableOf({ clock, sharing }: TestBackendOptions): Table {
+  if (sharing === undefined) return new Table(checkClock(clock ?? systemClock));
+  const table = tables.get(sharing);
+  if (table === undefined) throw invalid("sharing must be a backend of createTestBackend()");
+  if (clock !== undefined && clock !== table.clock) {
+    throw invalid("clock must be left out beside sharing: one store has one clock");
+  }
+  return table;
+}
+
+function checkClock(clock: Clock): Clock {
+  const given = clock as Partial<Clock> | null;
+  for (const name of ["now", "elapsed", "setTimeout", "clearTimeout"] as const) {
+    if (typeof given?.[name] !== "function") throw invalid("clock must be a TestClock");
+  }
+  return clock;
+}

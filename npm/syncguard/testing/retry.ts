@@ -1,0 +1,97 @@
+/** When to try again: the rules of the core, which crates/syncguard/src/waiting/retry.rs explains. */
+
+import { LockError, type LockErrorCode } from "../native/errors.js";
+import type { RetryPolicy } from "../native/exports.js";
+import type { Core } from "../native/provided.js";
+import { invalid } from "../options/validation.js";
+import { LONGEST_TIMER_MS } from "../lock/timers.js";
+
+/** An attempt gets at least so long. */
+const SHORTEST_MS = 100;
+
+export const createRetryState: Core["createRetryState"] = (policy) => {
+  check(policy);
+  const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs } = policy;
+  let retries = 0;
+  let attemptEndsMs = 0;
+  let retryAtMs = 0;
+  let lastSeen: "nothing" | "contention" | "failure" = "nothing";
+
+  const attemptTimeoutMs = (elapsedMs: number): number => {
+    const limitMs = Math.max(timeoutMs - elapsedMs, SHORTEST_MS);
+    attemptEndsMs = elapsedMs + limitMs;
+    return limitMs;
+  };
+  const isCut = (failedWith: LockErrorCode, elapsedMs: number): boolean =>
+    failedWith === "NetworkTimeout" && elapsedMs + 1 >= attemptEndsMs;
+  const effort = (elapsedMs: number): string => {
+    const attempts = retries + 1;
+    return `${elapsedMs.toFixed(0)} ms and ${attempts} attempt${attempts === 1 ? "" : "s"}`;
+  };
+  const delayMs = (number: number, random: number): number => {
+    const whole = backoff === "fixed" ? retryDelayMs : retryDelayMs * 2 ** (number - 1);
+    if (jitter === "none") return whole;
+    return jitter === "full" ? random * whole : whole / 2 + (random * whole) / 2;
+  };
+  const giveUp = (elapsedMs: number, isLast: boolean): string => {
+    if (lastSeen !== "contention") {
+      return retries === 0 ? "" : `gave up after ${effort(elapsedMs)}: `;
+    }
+    throw new LockError(
+      "AcquisitionTimeout",
+      isLast
+        ? `Failed to acquire lock after ${effort(elapsedMs)}`
+        : `Timeout reached before next retry (${elapsedMs.toFixed(0)} ms elapsed)`,
+    );
+  };
+  const afterRetry = (
+    failedWith: LockErrorCode | null,
+    elapsedMs: number,
+    random: number,
+  ): number | string => {
+    if (failedWith === null) lastSeen = "contention";
+    else if (!isCut(failedWith, elapsedMs)) lastSeen = "failure";
+    const isTransient = failedWith === "ServiceUnavailable" || failedWith === "NetworkTimeout";
+    if (failedWith !== null && !isTransient) return "";
+    const leftMs = timeoutMs - elapsedMs;
+    const isLast = retries >= maxRetries;
+    if (isLast || leftMs <= 0) return giveUp(elapsedMs, isLast);
+    retries += 1;
+    const waitMs = Math.min(
+      Math.max(Math.min(delayMs(retries, random), leftMs), 0),
+      LONGEST_TIMER_MS,
+    );
+    retryAtMs = elapsedMs + waitMs;
+    return waitMs;
+  };
+
+  attemptTimeoutMs(0);
+  return {
+    attemptTimeoutMs,
+    isCut,
+    after(failedWith, elapsedMs, random, isHinted) {
+      const leftMs = retryAtMs - elapsedMs;
+      if (!isHinted || failedWith !== null || leftMs <= 0) {
+        return afterRetry(failedWith, elapsedMs, random);
+      }
+      lastSeen = "contention";
+      return leftMs;
+    },
+  };
+};
+
+function check({ maxRetries, retryDelayMs, backoff, jitter, timeoutMs }: RetryPolicy): void {
+  if (backoff !== "exponential" && backoff !== "fixed") {
+    throw invalid('backoff must be "exponential" or "fixed"');
+  }
+  if (jitter !== "equal" && jitter !== "full" && jitter !== "none") {
+    throw invalid('jitter must be "equal", "full" or "none"');
+  }
+  if (!(maxRetries >= 0 && (maxRetries === Infinity || Number.isInteger(maxRetries)))) {
+    throw invalid("maxRetries must be a non-negative integer");
+  }
+  if (!(retryDelayMs >= 0 && retryDelayMs < Infinity)) {
+    throw invalid("retryDelayMs must be a non-negative number");
+  }
+  if (!(timeoutMs >= 0)) throw invalid("timeoutMs must be a non-negative number");
+}

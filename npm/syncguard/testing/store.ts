@@ -1,0 +1,195 @@
+/** One test backend's way to a table of locks. */
+
+import type { LockStore } from "../lock/backend.js";
+import type { LockErrorCode } from "../native/errors.js";
+import {
+  type Absence,
+  type Acquired,
+  Failure,
+  type RawRecord,
+  type Watch,
+} from "../native/outcome.js";
+import { core } from "../native/provided.js";
+import { onAbort } from "../native/signal.js";
+import { Faults, type FaultyOperation } from "./faults.js";
+import type { Row, Table } from "./table.js";
+
+type Settings = { operationTimeoutMs: number; cleanupInIsLocked: boolean };
+type Answer<T> = T | Failure;
+
+/** One operation. */
+type Call<T> = {
+  readonly name: FaultyOperation;
+  readonly signal: AbortSignal | undefined;
+  /** A limit below the backend's own. */
+  readonly limitMs?: number | undefined;
+  readonly run: () => T;
+  /** Takes back what was done when nobody waits for the answer any more. */
+  readonly undo?: (done: T) => void;
+};
+
+export class TestStore implements LockStore {
+  readonly capabilities: LockStore["capabilities"] = {
+    backend: "test",
+    supportsFencing: true,
+    timeAuthority: "server",
+  };
+  #isClosed = false;
+
+  constructor(
+    private readonly table: Table,
+    private readonly faults: Faults,
+    private readonly settings: Settings,
+  ) {}
+
+  async acquire(
+    key: string,
+    ttlMs: number,
+    owner: string | undefined,
+    limitMs: number | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Answer<Acquired | number>> {
+    const done = await this.#perform<Row | number>({
+      name: "acquire",
+      signal,
+      limitMs,
+      run: () => this.table.acquire(core.normalizeAndValidateKey(key), ttlMs, owner),
+      undo: (granted) => {
+        if (typeof granted !== "number") this.table.release(granted.lockId);
+      },
+    });
+    if (typeof done === "number" || done instanceof Failure) return done;
+    const { lockId, fence, expiresAtMs } = done;
+    return { lockId, fence, expiresAtMs, fenceNearLimit: core.isFenceNearLimit(fence) };
+  }
+
+  release(lockId: string, signal?: AbortSignal): Promise<Answer<true | Absence>> {
+    return this.#perform({ name: "release", signal, run: () => this.table.release(lockId) });
+  }
+
+  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<Answer<number | Absence>> {
+    return this.#perform({ name: "extend", signal, run: () => this.table.extend(lockId, ttlMs) });
+  }
+
+  isLocked(given: string, signal?: AbortSignal): Promise<Answer<boolean>> {
+    return this.#perform({
+      name: "isLocked",
+      signal,
+      run: () => {
+        const key = core.normalizeAndValidateKey(given);
+        if (this.settings.cleanupInIsLocked) this.table.cleanUp(key);
+        return this.table.find(key) !== undefined;
+      },
+    });
+  }
+
+  lookupByKey(key: string, signal?: AbortSignal): Promise<Answer<RawRecord | null>> {
+    return this.#lookup(() => this.table.find(core.normalizeAndValidateKey(key)), signal);
+  }
+
+  lookupByLockId(lockId: string, signal?: AbortSignal): Promise<Answer<RawRecord | null>> {
+    return this.#lookup(() => this.table.findById(lockId), signal);
+  }
+
+  forceRelease(key: string, signal?: AbortSignal): Promise<Answer<boolean>> {
+    return this.#perform({
+      name: "forceRelease",
+      signal,
+      run: () => this.table.forceRelease(core.normalizeAndValidateKey(key)),
+    });
+  }
+
+  watch(key: string, onFreed: () => void): Watch {
+    const isListening = (): boolean => !this.#isClosed && !Faults.isDown(this.faults);
+    return this.table.watch(core.normalizeAndValidateKey(key), onFreed, isListening);
+  }
+
+  close(): Promise<void> {
+    this.#isClosed = true;
+    return Promise.resolve();
+  }
+
+  #lookup(
+    find: () => Row | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Answer<RawRecord | null>> {
+    const run = (): RawRecord | null => {
+      const row = find();
+      return row === undefined ? null : { ...row, readAtMs: this.table.clock.now() };
+    };
+    return this.#perform({ name: "lookup", signal, run });
+  }
+
+  async #perform<T>(call: Call<T>): Promise<Answer<T>> {
+    const { name, signal, run } = call;
+    if (this.#isClosed) return failed("InvalidArgument", "the backend is closed");
+    const fault = Faults.take(this.faults, name);
+    const delayMs = Faults.delayOf(this.faults, name);
+    if (fault?.kind === "error" || (fault === undefined && delayMs === 0)) {
+      // As from elsewhere.
+      await Promise.resolve();
+      if (signal?.aborted === true) return aborted();
+      if (fault !== undefined) throw fault.error;
+      return run();
+    }
+    return await this.#performLate(call, fault?.kind, delayMs);
+  }
+
+  /** An operation that comes late, or whose request or reply is lost. */
+  #performLate<T>(
+    { name, signal, limitMs, run, undo }: Call<T>,
+    lost: "request lost" | "reply lost" | undefined,
+    delayMs: number,
+  ): Promise<Answer<T>> {
+    const { clock } = this.table;
+    const ownMs = this.settings.operationTimeoutMs;
+    const timeoutMs = Math.min(limitMs ?? ownMs, ownMs);
+    return new Promise((resolve, reject) => {
+      let isOver = false;
+      let done: { readonly value: T } | undefined;
+      const end = (settle: () => void): void => {
+        isOver = true;
+        clock.clearTimeout(timer);
+        stop();
+        settle();
+      };
+      const giveUp = (failure: Failure): void => {
+        end(() => resolve(failure));
+        if (done !== undefined) undo?.(done.value);
+      };
+      const timer = clock.setTimeout(
+        () =>
+          giveUp(failed("NetworkTimeout", `Operation timed out after ${timeoutMs.toFixed(0)} ms`)),
+        timeoutMs,
+      );
+      const stop =
+        signal === undefined ? () => undefined : onAbort(signal, () => giveUp(aborted()));
+      const arrive = (): void => {
+        if (lost === "request lost" || this.#isClosed) return;
+        if (Faults.isDown(this.faults)) {
+          const fault = Faults.take(this.faults, name);
+          if (!isOver && fault?.kind === "error") end(() => reject(fault.error));
+          return;
+        }
+        try {
+          const value = run();
+          if (isOver) undo?.(value);
+          else if (lost === undefined) end(() => resolve(value));
+          else done = { value };
+        } catch (error) {
+          const failure = error instanceof Error ? error : new Error("the store failed");
+          if (!isOver) end(() => reject(failure));
+        }
+      };
+      clock.setTimeout(arrive, delayMs);
+    });
+  }
+}
+
+function failed(code: LockErrorCode, message: string): Failure {
+  return new Failure(code, message, []);
+}
+
+function aborted(): Failure {
+  return failed("Aborted", "Operation aborted by signal");
+}

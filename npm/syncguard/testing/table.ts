@@ -1,0 +1,156 @@
+/** Locks in memory, by the rules of every store. */
+
+import type { Clock } from "../lock/clock.js";
+import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
+import { LockError } from "../native/errors.js";
+import type { Absence, RawRecord, Watch } from "../native/outcome.js";
+import { core } from "../native/provided.js";
+
+/** What is kept of a lock. */
+export type Row = Omit<RawRecord, "readAtMs">;
+
+/** A lock that ended so long ago may be deleted, in milliseconds: docs/format.md, "Liveness predicate". */
+const CLEANUP_MS = 2 * TIME_TOLERANCE_MS;
+
+type Listener = { tell: () => void };
+
+/** What several test backends share, as processes share a server. */
+export class Table {
+  readonly #rows = new Map<string, Row>();
+  readonly #fences = new Map<string, number>();
+  readonly #listeners = new Map<string, Set<Listener>>();
+
+  constructor(readonly clock: Clock) {}
+
+  /** The lock that was granted; a number: somebody holds it, and it ends in that many milliseconds. */
+  acquire(key: string, ttlMs: number, owner: string | undefined): Row | number {
+    const nowMs = this.clock.now();
+    const held = this.find(key);
+    if (held !== undefined) return held.expiresAtMs + TIME_TOLERANCE_MS - nowMs;
+    const row: Row = {
+      key,
+      lockId: core.generateLockId(),
+      fence: this.#nextFence(key),
+      acquiredAtMs: nowMs,
+      expiresAtMs: nowMs + ttlMs,
+    };
+    if (owner !== undefined) row.owner = owner;
+    this.#rows.set(key, row);
+    return row;
+  }
+
+  release(lockId: string): true | Absence {
+    const row = this.#owned(lockId);
+    if (typeof row === "string") return row;
+    this.#delete(row);
+    return true;
+  }
+
+  extend(lockId: string, ttlMs: number): number | Absence {
+    const row = this.#owned(lockId);
+    if (typeof row === "string") return row;
+    row.expiresAtMs = this.clock.now() + ttlMs;
+    return row.expiresAtMs;
+  }
+
+  forceRelease(key: string): boolean {
+    const row = this.find(key);
+    if (row === undefined) return false;
+    this.#delete(row);
+    return true;
+  }
+
+  /** The lock on a key that is held. */
+  find(key: string): Row | undefined {
+    const row = this.#rows.get(key);
+    return row !== undefined && this.#isLive(row) ? row : undefined;
+  }
+
+  findById(lockId: string): Row | undefined {
+    const row = this.#owned(lockId);
+    return typeof row === "string" ? undefined : row;
+  }
+
+  /** Deletes what is left of a lock that ended long ago. */
+  cleanUp(key: string): void {
+    const row = this.#rows.get(key);
+    if (row !== undefined && row.expiresAtMs <= this.clock.now() - CLEANUP_MS) {
+      this.#rows.delete(key);
+    }
+  }
+
+  /** Ends the time of a lock, as if its holder had been paused. */
+  expire(key: string): boolean {
+    const row = this.find(key);
+    if (row === undefined) return false;
+    row.expiresAtMs = this.clock.now() - TIME_TOLERANCE_MS;
+    this.#freed(key);
+    return true;
+  }
+
+  /** Calls `onFreed` once after each `next()`, when the lock has been freed. */
+  watch(key: string, onFreed: () => void, isListening: () => boolean): Watch {
+    let [wants, missed] = [false, false];
+    const listener: Listener = {
+      tell: () => {
+        if (!isListening()) return;
+        missed = !wants;
+        if (!wants) return;
+        wants = false;
+        // As from elsewhere.
+        void Promise.resolve().then(onFreed);
+      },
+    };
+    const listeners = this.#listeners.get(key) ?? new Set();
+    listeners.add(listener);
+    this.#listeners.set(key, listeners);
+    return {
+      get isListening() {
+        return isListening();
+      },
+      next: () => {
+        wants = true;
+        if (missed) listener.tell();
+      },
+      close: () => {
+        listeners.delete(listener);
+        if (listeners.size === 0) this.#listeners.delete(key);
+      },
+    };
+  }
+
+  /** Tells everybody, as after messages may have been missed. */
+  tellAll(): void {
+    for (const key of this.#listeners.keys()) this.#freed(key);
+  }
+
+  #owned(lockId: string): Row | Absence {
+    for (const row of this.#rows.values()) {
+      if (row.lockId === lockId) return this.#isLive(row) ? row : "expired";
+    }
+    return "not-found";
+  }
+
+  #isLive(row: Row): boolean {
+    return row.expiresAtMs > this.clock.now() - TIME_TOLERANCE_MS;
+  }
+
+  #delete(row: Row): void {
+    this.#rows.delete(row.key);
+    this.#freed(row.key);
+  }
+
+  #freed(key: string): void {
+    for (const { tell } of this.#listeners.get(key) ?? []) tell();
+  }
+
+  #nextFence(key: string): string {
+    const number = (this.#fences.get(key) ?? 0) + 1;
+    const fence = core.formatFence(String(number));
+    if (fence > FENCE_THRESHOLDS.MAX) {
+      throw new LockError("Internal", "Fence counter exceeds the limit; use a new key");
+    }
+    this.#fences.set(key, number);
+    return fence;
+  }
+}

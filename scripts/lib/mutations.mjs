@@ -1,0 +1,399 @@
+// The library, broken on purpose: each mutation is a defect that somebody could write, and that the check of
+// histories must find. What is not here cannot be seen by any client: docs/reliability.md, "Mutations".
+
+const CORE = "crates/syncguard/src";
+const TROUBLE = ["stop", "kill"];
+
+/** What runs do not show, because it takes an entry of another writer or a rare moment: a test of the core that must fail. */
+function tested(suite, test, mutation) {
+  return { ...mutation, store: `test ${suite}`, test: { suite, name: test }, trouble: [] };
+}
+
+/** `edits`: in which file of the core which text, which occurs exactly once, becomes which. */
+function mutation(name, store, breaks, edits, trouble = TROUBLE) {
+  const inCore = edits.map(([file, find, replace]) => ({
+    file: `${CORE}/${file}`,
+    find,
+    replace,
+  }));
+  return { name, store, breaks, edits: inCore, trouble };
+}
+
+const FREE_AND_DELETE = "call('DEL', lock_key, KEYS[1])\n-- Wakes";
+const PG_CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+const PG_LIVE = `AND expires_at_ms > ${PG_CLOCK} - $6::bigint`;
+const PG_DEAD = `WHERE held.expires_at_ms <= ${PG_CLOCK} - $6::bigint`;
+
+const redis = [
+  mutation("redis-tolerance", "redis", "A lock counts as free as soon as its TTL is over.", [
+    ["redis/acquire.lua", "local wait = expires + ARGV[3] - now", "local wait = expires - now"],
+  ]),
+  mutation("redis-lifetime", "redis", "Redis forgets a lock when its TTL is over.", [
+    [
+      "redis/acquire.lua",
+      "call('SET', KEYS[1], value, 'PX', ARGV[7])",
+      "call('SET', KEYS[1], value, 'PX', ARGV[2])",
+    ],
+  ]),
+  tested(
+    "redis",
+    "an_index_that_leads_to_anothers_lock_frees_nothing",
+    mutation("redis-release-ownership", "redis", "A release does not check whose lock it frees.", [
+      ["redis/release.lua", "if id ~= ARGV[1] then\n  return 0", "if false then\n  return 0"],
+    ]),
+  ),
+  mutation(
+    "redis-client-time",
+    "redis",
+    "An acquisition takes the client's time.",
+    [
+      [
+        "redis/acquire.lua",
+        "local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000",
+        "local now = tonumber(ARGV[8])",
+      ],
+      [
+        "redis/acquire.rs",
+        ".number(lifetime_ms(",
+        ".number_after(&crate::time::SystemClock, lifetime_ms(",
+      ],
+      [
+        "redis/plan.rs",
+        "    /// Adds `name` as an argument from which",
+        `    pub(super) fn number_after(self, clock: &dyn crate::time::Clock, number: i64) -> Self {
+        self.number(number).number(clock.now_ms())
+    }
+
+    /// Adds \`name\` as an argument from which`,
+      ],
+    ],
+    ["shift"],
+  ),
+  mutation("redis-fence-after-grant", "redis", "A fence is counted when its lock is released.", [
+    [
+      "redis/acquire.lua",
+      "local fence = call('INCR', KEYS[3])",
+      "local fence = tonumber(counter or 0) + 1",
+    ],
+    [
+      "redis/release.lua",
+      FREE_AND_DELETE,
+      "call('INCR', 'syncguard:fence:' .. lock_key)\ncall('DEL', lock_key, KEYS[1])\n-- Wakes",
+    ],
+  ]),
+  mutation("redis-release-counter", "redis", "A release deletes the fence counter.", [
+    [
+      "redis/release.lua",
+      FREE_AND_DELETE,
+      "call('DEL', lock_key, KEYS[1], 'syncguard:fence:' .. lock_key)\n-- Wakes",
+    ],
+  ]),
+  mutation("redis-force-counter", "redis", "A forced release deletes the fence counter.", [
+    [
+      "redis/force_release.lua",
+      "call('DEL', KEYS[1])\n",
+      "call('DEL', KEYS[1], 'syncguard:fence:' .. KEYS[1])\n",
+    ],
+  ]),
+  mutation("redis-extend-lifetime", "redis", "Redis forgets an extended lock at its first end.", [
+    [
+      "redis/extend.lua",
+      "call('SET', lock_key, stored, 'PX', ARGV[4])",
+      "call('SET', lock_key, stored, 'KEEPTTL')",
+    ],
+  ]),
+  mutation("redis-is-locked-tolerance", "redis", "`isLocked` leaves out the tolerance.", [
+    [
+      "redis/is_locked.lua",
+      "if tonumber(expires) > now - ARGV[2] then",
+      "if tonumber(expires) > now then",
+    ],
+  ]),
+  mutation("redis-release-tells-nobody", "redis", "A release wakes nobody.", [
+    ["redis/release.lua", "  redis.pcall('PUBLISH', lock_key, '')", "  local _ = ''"],
+  ]),
+];
+
+const cluster = [
+  mutation("cluster-tolerance", "redis-cluster", "The same as `redis-tolerance`, in a cluster.", [
+    ["redis/acquire.lua", "local wait = expires + ARGV[3] - now", "local wait = expires - now"],
+  ]),
+  mutation("cluster-shard", "redis-cluster", "A lock id does not fit the slot of its key.", [
+    [
+      "redis/mod.rs",
+      "request.lock_id = request.lock_id.clone().with_first_byte(shard);",
+      "request.lock_id = request.lock_id.clone().with_first_byte(shard ^ 1);",
+    ],
+  ]),
+  tested(
+    "redis_cluster",
+    "an_index_that_leads_elsewhere_frees_nothing",
+    mutation(
+      "cluster-ownership",
+      "redis-cluster",
+      "A release does not check whose lock it frees.",
+      [["redis/release.lua", "if id ~= ARGV[1] then\n  return 0", "if false then\n  return 0"]],
+    ),
+  ),
+  mutation(
+    "cluster-tells-elsewhere",
+    "redis-cluster",
+    "A release is told on the other kind of channel.",
+    [
+      [
+        "redis/release.lua",
+        "type(redis.pcall('SPUBLISH', lock_key, '')) == 'table'",
+        "type(redis.pcall('SPUBLISH', KEYS[1], '')) == 'table'",
+      ],
+    ],
+  ),
+];
+
+const postgres = [
+  mutation("postgres-tolerance", "postgres", "A lock counts as free as soon as its TTL is over.", [
+    ["postgres/acquire.sql", PG_LIVE, `AND expires_at_ms > ${PG_CLOCK}`],
+    ["postgres/acquire.sql", PG_DEAD, `WHERE held.expires_at_ms <= ${PG_CLOCK}`],
+  ]),
+  mutation("postgres-expiry", "postgres", "An acquisition ignores the expiry of the row.", [
+    ["postgres/acquire.sql", PG_LIVE, "AND $6::bigint IS NOT NULL"],
+  ]),
+  mutation("postgres-advisory", "postgres-mixed", "An acquisition forgets the advisory lock.", [
+    ["postgres/acquire.sql", "pg_advisory_xact_lock(hashtext($1))::text", "''"],
+  ]),
+  mutation(
+    "postgres-client-time",
+    "postgres",
+    "An acquisition takes the client's time.",
+    [
+      [
+        "postgres/acquire.rs",
+        `include_str!("acquire.sql")\n`,
+        `include_str!("acquire.sql")
+                .replace("clock_timestamp()", "(timestamptz 'epoch' + $7::bigint * interval '1 ms')")\n`,
+      ],
+      [
+        "postgres/acquire.rs",
+        "None => self.plain.bind(params),",
+        `None => {
+                let now_ms = crate::time::Clock::now_ms(&crate::time::SystemClock);
+                params.push(Param::BigInt(now_ms));
+                self.plain.bind(params)
+            }`,
+      ],
+    ],
+    ["shift"],
+  ),
+  mutation("postgres-fence-guard", "postgres", "A fence is counted from an old snapshot.", [
+    ["postgres/acquire.sql", "    WHERE last.fence = excluded.fence - 1\n", ""],
+  ]),
+  mutation("postgres-release-counter", "postgres", "A release deletes the fence counter.", [
+    [
+      "postgres/release.sql",
+      "DELETE FROM {locks} AS lock WHERE lock_id = $1",
+      `WITH gone AS (
+  DELETE FROM {fences} WHERE fence_key = (SELECT 'fence:' || key FROM {locks} WHERE lock_id = $1)
+)
+DELETE FROM {locks} AS lock WHERE lock_id = $1`,
+    ],
+  ]),
+  tested(
+    "postgres",
+    "a_lock_that_is_taken_over_during_the_wait_is_left_alone",
+    mutation("postgres-release-without-id", "postgres", "A release frees whatever is on its key.", [
+      [
+        "postgres/release.sql",
+        "WHERE lock_id = $1",
+        "WHERE key = (SELECT key FROM {locks} WHERE lock_id = $1)",
+      ],
+      ["postgres/release.sql", "  lock_id,\n", "  $1::text AS lock_id,\n"],
+    ]),
+  ),
+  mutation(
+    "postgres-release-expired",
+    "postgres",
+    "A release says of an expired lock that it freed it.",
+    [["postgres/release.sql", "THEN 'released' ELSE 'expired'", "THEN 'released' ELSE 'released'"]],
+  ),
+  mutation(
+    "postgres-extend-expired",
+    "postgres",
+    "An extension brings an expired lock back to life.",
+    [
+      [
+        "postgres/extend.sql",
+        "expires_at_ms > now_ms - $2::bigint AS is_live",
+        "$2::bigint > 0 AS is_live",
+      ],
+    ],
+  ),
+  mutation("postgres-tells-nobody", "postgres", "A release wakes nobody.", [
+    [
+      "postgres/release.rs",
+      "Self(Statement::telling(sql, tables, columns))",
+      `Self(Statement::new(&sql.replace("{tell}", "NULL"), tables, columns))`,
+    ],
+  ]),
+];
+
+const sqlite = [
+  mutation("sqlite-tolerance", "sqlite", "A lock counts as free as soon as its TTL is over.", [
+    [
+      "sqlite/acquire.rs",
+      "&& is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS)",
+      "&& is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS - TIME_TOLERANCE_MS)",
+    ],
+  ]),
+  mutation("sqlite-expiry", "sqlite", "Release and extension ignore the expiry of the row.", [
+    [
+      "sqlite/owned.rs",
+      "if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS) {",
+      "if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS * 1000) {",
+    ],
+  ]),
+  mutation(
+    "sqlite-keeps-id",
+    "sqlite",
+    "A lock that is taken over keeps the lock id of its last owner.",
+    [["sqlite/acquire_lock.sql", "  lock_id = excluded.lock_id,\n", ""]],
+  ),
+  mutation("sqlite-release-counter", "sqlite", "A release deletes the fence counter.", [
+    [
+      "sqlite/release.rs",
+      "    store.has_freed(lock_key);",
+      `    store
+        .connection()
+        .execute(
+            "DELETE FROM syncguard_fence_counters WHERE fence_key = 'fence:' || ?1",
+            [lock_key],
+        )
+        .map_err(from_sqlite)?;
+    store.has_freed(lock_key);`,
+    ],
+  ]),
+  mutation("sqlite-fence-uncounted", "sqlite", "A fence is counted only the first time.", [
+    ["sqlite/acquire_fence.sql", "DO UPDATE SET fence = excluded.fence", "DO NOTHING"],
+  ]),
+  mutation(
+    "sqlite-tells-nobody",
+    "sqlite",
+    "Other processes are not told of a lock whose row is gone.",
+    [["sqlite/is_locked.rs", "if !expires_at_ms.is_some_and", "if expires_at_ms.is_some_and"]],
+  ),
+];
+
+const firestore = [
+  mutation(
+    "firestore-tolerance",
+    "firestore",
+    "A lock counts as free as soon as its TTL is over.",
+    [
+      [
+        "firestore/documents.rs",
+        "is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)",
+        "is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS - TIME_TOLERANCE_MS)",
+      ],
+    ],
+  ),
+  mutation("firestore-transaction", "firestore", "A commit does not name its transaction.", [
+    [
+      "firestore/client.rs",
+      "transaction: transaction.to_vec(),",
+      "transaction: transaction.iter().take(0).copied().collect(),",
+    ],
+  ]),
+  mutation(
+    "firestore-fence-uncounted",
+    "firestore",
+    "An acquisition gives a fence before it counts it.",
+    [
+      [
+        "firestore/acquire.rs",
+        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence))?;",
+        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence - 1))?;",
+      ],
+    ],
+  ),
+  mutation(
+    "firestore-expiry",
+    "firestore",
+    "Release and extension ignore the expiry of the document.",
+    [
+      [
+        "firestore/owned.rs",
+        ".partition(|lock| lock.is_live(now_ms));",
+        ".partition(|lock| lock.is_live(now_ms) || lock.expires_at_ms > 0);",
+      ],
+    ],
+  ),
+];
+
+const shared = [
+  mutation(
+    "undo-wrong-lock",
+    "redis",
+    "A cancelled acquisition undoes another lock than its own.",
+    [
+      [
+        "operation.rs",
+        "let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);\n        let behind",
+        `let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
+        let lock_id = LockId::generate().unwrap_or(lock_id);
+        let behind`,
+      ],
+    ],
+  ),
+  mutation("undo-granted-lock", "sqlite", "A lock is undone that its caller was given.", [
+    ["operation.rs", "State::Answered => return,", "State::Answered => Lock::Granted,"],
+  ]),
+  mutation(
+    "undo-too-early",
+    "postgres",
+    "An undo ends when it finds nothing, though the acquisition is on its way.",
+    [
+      [
+        "undo.rs",
+        "(None | Some(Try::Released), _)",
+        "(None | Some(Try::Released | Try::Absent), _)",
+      ],
+    ],
+  ),
+  mutation(
+    "wake-without-trying",
+    "redis",
+    "A waiter that is woken does not try to take the lock.",
+    [
+      [
+        "lock.rs",
+        "Some(turn) => timeout_at(until, waiter.freed(turn)).await.is_ok(),",
+        `Some(turn) => {
+                let is_woken = timeout_at(until, waiter.freed(turn)).await.is_ok();
+                tokio::time::sleep_until(until).await;
+                is_woken
+            }`,
+      ],
+    ],
+  ),
+  mutation(
+    "wake-before-listening",
+    "postgres",
+    "What was released before the store tells of it is missed.",
+    [
+      [
+        "waiting/listener.rs",
+        "Heard::Listening(name) => shared.listening(&name),",
+        "Heard::Listening(_) => {}",
+      ],
+    ],
+  ),
+];
+
+export const mutations = [...redis, ...cluster, ...postgres, ...sqlite, ...firestore, ...shared];
+
+/** `text` with that edit. Its text must occur exactly once. */
+export function edited(text, { file, find, replace }) {
+  const parts = text.split(find);
+  if (parts.length !== 2) {
+    throw new Error(`${file}: the text of a mutation occurs ${parts.length - 1} times:\n${find}`);
+  }
+  return parts.join(replace);
+}

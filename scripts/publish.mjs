@@ -1,0 +1,20 @@
+// node scripts/publish.mjs <folder> [--dry-run] [--provenance]: publishes what `npm run pack` has made, in order.
+
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { publishArguments, publishOrder } from "./lib/publish.mjs";
+import { main, must } from "./lib/run.mjs";
+
+await main(async () => {
+  const { values, positionals } = parseArgs({
+    options: { "dry-run": { type: "boolean" }, provenance: { type: "boolean" } },
+    allowPositionals: true,
+  });
+  const [folder = "packages"] = positionals;
+  for (const each of await publishOrder(resolve(folder))) {
+    const { name, version } = each.manifest;
+    console.log(`${name} ${version}`);
+    const options = { dryRun: values["dry-run"], provenance: values.provenance };
+    await must("npm", publishArguments(each, options), { quiet: true });
+  }
+});
