@@ -8,6 +8,7 @@
 // shows what that does to the books. Exit code 0 only if everything came out right.
 
 import { fork } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,19 +36,16 @@ const children = new Map();
 const holding = new Map();
 const began = Date.now();
 
-// Whatever ends this process ends the workers, running or stopped, and removes the folder.
-process.on("exit", () => {
-  for (const child of children.values()) child.kill("SIGKILL");
-  display.stop();
-  rmSync(folder, { recursive: true, force: true });
-});
+// Whatever ends this process ends it by `end`.
+let ending = false;
 for (const [signal, number] of [
   ["SIGHUP", 1],
   ["SIGINT", 2],
   ["SIGTERM", 15],
 ]) {
-  process.on(signal, () => process.exit(128 + number));
+  process.on(signal, () => void end(128 + number));
 }
+process.on("uncaughtException", (error) => fail(error.stack));
 
 display.say(
   `${WORKERS} processes, ${ledger.length} ledger lines, a lock per account in one SQLite file`,
@@ -67,7 +65,7 @@ const right = report({
   seconds: (Date.now() - began) / 1000,
   withoutLocks,
 });
-process.exit(right ? 0 : 1);
+await end(right ? 0 : 1);
 
 /** Resolves when the worker has ended as it should. */
 function runWorker(worker) {
@@ -91,9 +89,11 @@ function runWorker(worker) {
     });
     child.on("exit", (code, signal) => {
       children.delete(worker);
+      if (ending) return;
       const killed = tally.killed?.worker === worker && signal === "SIGKILL";
       tally.ended(worker, killed ? "killed" : "done");
-      if (code !== 0 && !killed) fail(`worker ${worker} ended with ${signal ?? `code ${code}`}`);
+      if (code !== 0 && !killed)
+        return fail(`worker ${worker} ended with ${signal ?? `code ${code}`}`);
       resolve();
     });
   });
@@ -150,5 +150,21 @@ function short(fence) {
 function fail(message) {
   display.stop();
   console.error(`demo: ${message}`);
-  process.exit(1);
+  void end(1);
+}
+
+/**
+ * Ends the workers, running or stopped, and removes the folder once they are gone: until then, one of
+ * them may still make a file in it.
+ */
+async function end(code) {
+  if (ending) return;
+  ending = true;
+  display.stop();
+  const workers = [...children.values()];
+  const exits = workers.map((child) => once(child, "exit"));
+  for (const child of workers) child.kill("SIGKILL");
+  await Promise.all(exits);
+  rmSync(folder, { recursive: true, force: true });
+  process.exit(code);
 }
