@@ -4,14 +4,12 @@
 import { mkdirSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
-import { startCluster } from "../bench/redis-cluster/cluster.mjs";
-import { stores } from "../bench/waiting/stores.mjs";
 import { install, needCompilers } from "./lib/build.mjs";
 import { edited, mutations } from "./lib/mutations.mjs";
 import { root, target } from "./lib/paths.mjs";
 import { main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
-import { tortureUrl } from "./lib/torture.mjs";
+import { startStore } from "./lib/torture.mjs";
 
 /** How long the runs of one mutation are, in seconds: most show at once. */
 const RUNS = [8, 20, 32];
@@ -133,28 +131,22 @@ async function tried({ name, store, trouble, test }, runs) {
   const result = { name, store, isRed: false, seconds: 0, operations: 0, seen: "" };
   if (test) return { ...result, ...(await testRun(test)) };
   for (const [index, seconds] of runs.entries()) {
-    const { place, server } = await start(store);
+    const { url, stop } = await startStore(store);
     try {
       const seed = String(index + 1);
-      const args = ["run", tortureUrl(store, place.at), String(seconds), seed, ...trouble];
+      const args = ["run", url, String(seconds), seed, ...trouble];
       const { code, output } = await run(program, args, { quiet: true });
       result.isRed = code !== 0;
       result.seconds += seconds;
       result.operations += Number(/: (\d+) operations/.exec(output)?.[1] ?? 0);
       result.seen = what(output);
     } finally {
-      await server.stop();
+      await stop();
     }
     if (result.isRed) break;
   }
   console.log(`${result.isRed ? "red  " : "green"} ${name} (${store}): ${result.seen}`);
   return result;
-}
-
-async function start(store) {
-  if (store !== "redis-cluster") return stores[store.replace("-mixed", "")]();
-  const server = await startCluster(3);
-  return { place: { at: server.url }, server };
 }
 
 /** The first thing that was wrong, in a few words. */

@@ -4,42 +4,41 @@
 // (docs/reliability.md, "The fault matrix").
 
 import { join } from "node:path";
-import { stores } from "../bench/waiting/stores.mjs";
 import { install, needCompilers } from "./lib/build.mjs";
 import { target } from "./lib/paths.mjs";
 import { main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
-import { tortureUrl } from "./lib/torture.mjs";
+import { startStore, storeNames } from "./lib/torture.mjs";
 
-/** What the matrix has rows for. */
-const MATRIX = "redis,redis-cluster,postgres,sqlite,firestore";
+/** All stores; the matrix has rows for each. */
+const ALL = "redis,redis-cluster,postgres,sqlite,firestore";
 
 await main(async () => {
   const words = process.argv.slice(2);
   return words[0] === "matrix" ? await matrix(words.slice(1)) : await runs(words);
 });
 
-async function matrix([names = MATRIX, seconds = "15", seed = someSeed(), ...rows]) {
+async function matrix([names = ALL, seconds = "15", seed = someSeed(), ...rows]) {
   const program = await build();
   return (await run(program, ["matrix", names, seconds, seed, ...rows])).code;
 }
 
-async function runs([names = Object.keys(stores).join(), seconds = "60", seed = someSeed()]) {
+async function runs([names = ALL, seconds = "60", seed = someSeed()]) {
   for (const name of names.split(",")) {
-    if (!(name in stores))
-      throw new Error(`no such store: ${name} (${Object.keys(stores).join(", ")})`);
+    if (!storeNames.includes(name)) {
+      throw new Error(`no such store: ${name} (${storeNames.join(", ")})`);
+    }
   }
   const program = await build();
   let worst = 0;
   for (const name of names.split(",")) {
-    const { place, server } = await stores[name]();
+    const { url, stop } = await startStore(name);
     try {
       console.log(`\n${name}, ${seconds} s`);
-      const url = tortureUrl(name, place.at);
       const { code } = await run(program, ["run", url, seconds, seed, "stop", "kill"]);
       worst = Math.max(worst, code);
     } finally {
-      await server.stop();
+      await stop();
     }
   }
   return worst;

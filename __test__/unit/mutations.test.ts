@@ -27,7 +27,7 @@ const { mutations, edited } = list as {
   mutations: Mutation[];
   edited: (text: string, edit: Edit) => string;
 };
-const { tortureUrl } = torture as { tortureUrl: (store: string, at: string) => string };
+const { storeNames } = torture as { storeNames: string[] };
 
 const root = join(import.meta.dirname, "../..");
 
@@ -51,7 +51,7 @@ describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named 
       expect(texts.join("\n")).toContain(`async fn ${named.name}(`);
       return;
     }
-    expect(tortureUrl(store, "place")).toContain("place");
+    expect(storeNames).toContain(store);
     const usage = readFileSync(join(root, "crates/torture/src/main.rs"), "utf8");
     for (const word of trouble) expect(usage).toContain(`[${word}]`);
   });

@@ -1,5 +1,9 @@
-// How the program `torture` names the stores that `bench/waiting/stores.mjs` starts.
+// The stores that the program `torture` works on, each on a server of its own.
 
+import { startCluster } from "../../bench/redis-cluster/cluster.mjs";
+import { stores } from "../../bench/waiting/stores.mjs";
+
+/** How the program names them, from where they are. */
 const URLS = {
   redis: (at) => at,
   "redis-cluster": (at) => at,
@@ -10,7 +14,20 @@ const URLS = {
   sqlite: (at) => `sqlite:${at}`,
 };
 
-/** The URL of the store of that kind at that place. */
-export function tortureUrl(store, at) {
-  return URLS[store](at);
+export const storeNames = Object.keys(URLS);
+
+/** Starts the store of that name; resolves to its URL and what ends it. */
+export async function startStore(name) {
+  const { at, server } = name === "redis-cluster" ? await cluster() : await single(name);
+  return { url: URLS[name](at), stop: () => server.stop() };
+}
+
+async function single(name) {
+  const { place, server } = await stores[name.replace("-mixed", "")]();
+  return { at: place.at, server };
+}
+
+async function cluster() {
+  const server = await startCluster(3);
+  return { at: server.url, server };
 }
