@@ -9,6 +9,7 @@ use std::time::Duration;
 use torture::matrix::{Settings, rows};
 use torture::register::Fences;
 use torture::run::{Trouble, run};
+use torture::store::prepare;
 use torture::worker::{Task, Work, work};
 
 const USAGE: &str = "usage: torture run URL SECONDS SEED [stop] [kill] [shift] [unfenced]
@@ -68,6 +69,7 @@ fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCod
         command.arg("worker");
         command
     };
+    tokio::runtime::Runtime::new()?.block_on(prepare(url))?;
     let report = run(command, folder.path(), &task, 4, trouble, fences)?;
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -90,10 +92,13 @@ fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCod
     }
     let violations = report.violations.len() + report.slow.len();
     writeln!(out, "{violations} violations")?;
+    if report.grants == 0 {
+        // What grants nothing breaks no promise, and shows nothing.
+        return Err("no lock was granted".into());
+    }
     // Without fences, writes are lost: that is what they are for.
     let is_safe = report.register.lost == 0 || fences == Fences::Ignored;
-    // What grants nothing breaks no promise, and is of no use.
-    Ok(exit_code(violations == 0 && is_safe && report.grants > 0))
+    Ok(exit_code(violations == 0 && is_safe))
 }
 
 fn matrix(stores: &str, seconds: u64, seed: u64, names: &[&str]) -> Result<ExitCode> {

@@ -55,6 +55,7 @@ async fn open_ours(url: &str) -> Result<Arc<dyn Backend>, Error> {
 /// # Errors
 /// As the backend says.
 pub async fn prepare(url: &str) -> Result<(), Error> {
+    let url = url.strip_prefix("mixed+").unwrap_or(url);
     if url.starts_with("postgres") {
         let backend = postgres(url)?;
         backend.setup_schema().await?;

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
+#[path = "../src/servers.rs"]
+mod servers;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use servers::postgres_server::PostgresServer;
 use torture::history::{Call, Outcome};
 use torture::record::{Recorder, read};
 use torture::register::Fences;
@@ -72,6 +76,22 @@ fn without_fences_stale_holders_overwrite_what_others_wrote() {
             Fences::Checked => assert!(register.refused > 0 && register.lost == 0, "{register:?}"),
             Fences::Ignored => assert!(register.refused == 0 && register.lost > 0, "{register:?}"),
         }
+    }
+}
+
+#[test]
+fn the_program_works_on_a_new_server_of_postgresql() {
+    let server = PostgresServer::start();
+    let at = format!("127.0.0.1:{}/postgres?sslmode=disable", server.port());
+    for kind in ["postgres", "mixed+postgres"] {
+        let url = format!("{kind}://locker:a%20pass%3Aword%2Fwith%40signs@{at}");
+        let ended = Command::new(env!("CARGO_BIN_EXE_torture"))
+            .args(["run", &url, "2", "1"])
+            .output()
+            .unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        let printed = String::from_utf8(ended.stdout).unwrap();
+        assert!(printed.ends_with("\n0 violations\n"), "{printed}");
     }
 }
 
