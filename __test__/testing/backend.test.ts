@@ -192,6 +192,21 @@ describe("what users test", () => {
     expect(waiting.value).toBeDefined();
   });
 
+  test("a release is heard of, however near it is to the attempt", async () => {
+    const { clock, backend } = onTestClock();
+    const other = createTestBackend({ sharing: backend });
+    for (let turns = 0; turns < 30; turns += 1) {
+      const held = await other.lock(KEY);
+      const waiting = backend.lock(KEY);
+      const seen = observe(waiting);
+      for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
+      await held.release();
+      await clock.advance(0);
+      expect(seen.value, `after ${turns} turns`).toBeDefined();
+      await (await waiting).release();
+    }
+  });
+
   test("a server that is down, and comes back", async () => {
     const { clock, backend, faults } = onTestClock();
     faults.goDown();

@@ -88,9 +88,12 @@ export class Table {
     return true;
   }
 
-  /** Calls `onFreed` once after each `next()`, when the lock has been freed. */
+  /**
+   * Calls `onFreed` once after each `next()`, when the lock has been freed; the first time at once, because what happened
+   * between the last attempt and the watch was not heard.
+   */
   watch(key: string, onFreed: () => void, isListening: () => boolean): Watch {
-    let [wants, missed] = [false, false];
+    let [wants, missed] = [false, true];
     const listener: Listener = {
       tell: () => {
         if (!isListening()) return;
