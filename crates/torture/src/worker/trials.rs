@@ -20,10 +20,26 @@ use crate::writer::Writer;
 impl Loop {
     /// Cancels an acquisition on its way. Were it not undone, nobody would get the lock for long.
     pub(super) async fn cancel(&mut self, key: &Key) -> Result<(), Failed> {
-        let patience = sleep(Duration::from_micros(self.random.u64(..1500)));
         let ttl = Ttl::from_millis(20_000)?;
-        if let Found::Granted(grant) = self.acquire(key, ttl, patience).await? {
-            self.release(key, &grant.lock_id).await?;
+        // Half of them are on keys on which nobody forces a release, which would hide that there was no undo.
+        let key = match self.random.bool() {
+            true => key.clone(),
+            false => Key::new(&format!("cancelled:{}", self.random.usize(..self.keys)))?,
+        };
+        let patience = sleep(Duration::from_micros(self.random.u64(..1500)));
+        let turns = self.random.u32(..20);
+        let is_patient = self.random.bool();
+        let cancelled = async move {
+            if is_patient {
+                return patience.await;
+            }
+            // Too short for a timer: stores on the same machine have answered before.
+            for _ in 0..turns {
+                yield_now().await;
+            }
+        };
+        if let Found::Granted(grant) = self.acquire(&key, ttl, cancelled).await? {
+            self.release(&key, &grant.lock_id).await?;
         }
         Ok(())
     }
