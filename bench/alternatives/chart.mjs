@@ -7,24 +7,20 @@ const BAR = 16;
 const GAP = 5;
 const HEADING = 26;
 
+/** The names of the colours are those of the pictures in docs/images: on the site, its theme gives them their values. */
 const STYLE = `
-  text { font: 12px system-ui, sans-serif; fill: #24292f }
-  .title { font-size: 15px; font-weight: 600 }
-  .section { font-weight: 600 }
-  .axis, .tick { fill: #57606a }
-  .grid { stroke: #d0d7de }
-  .whisker { stroke: #24292f; stroke-width: 1.5 }
-  .own { fill: #0969da }
-  .other { fill: #8c959f }
+  svg { --ink: #24292f; --soft: #57606a; --line: #d0d7de; --own: #0969da; --other: #8c959f; font-family: system-ui, sans-serif }
   @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3 }
-    .axis, .tick { fill: #9198a1 }
-    .grid { stroke: #3d444d }
-    .whisker { stroke: #e6edf3 }
-    .own { fill: #4493f8 }
-    .other { fill: #6e7681 }
+    svg { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --own: #4493f8; --other: #6e7681 }
   }
 `;
+
+const PLAIN = 'fill="var(--ink)"';
+const BOLD = `${PLAIN} font-weight="600"`;
+const TITLE = `${BOLD} font-size="15"`;
+const SOFT = 'fill="var(--soft)"';
+const GRID = 'stroke="var(--line)"';
+const WHISKER = 'stroke="var(--ink)" stroke-width="1.5"';
 
 /**
  * Horizontal bars in sections.
@@ -41,16 +37,16 @@ export function barChart({ title, axis, sections }) {
   const parts = [];
   let y = 40;
   for (const { label, bars } of sections) {
-    parts.push(text(12, y + 14, label, "section"));
+    parts.push(text(12, y + 14, label, BOLD));
     y += HEADING;
     for (const { name, own, value, low, high, text: shown } of bars) {
       const middle = y + BAR / 2;
-      parts.push(text(LEFT - 8, middle + 4, name, "", "end"));
+      parts.push(text(LEFT - 8, middle + 4, name, PLAIN, "end"));
       parts.push(
-        `<rect class="${own ? "own" : "other"}" x="${LEFT}" y="${y}" width="${round(Math.max(1, x(value) - LEFT))}" height="${BAR}" rx="2"/>`,
+        `<rect fill="var(--${own ? "own" : "other"})" x="${LEFT}" y="${y}" width="${round(Math.max(1, x(value) - LEFT))}" height="${BAR}" rx="2"/>`,
       );
       parts.push(
-        `<path class="whisker" d="M${round(x(low))} ${middle}H${round(x(high))}M${round(x(low))} ${middle - 4}v8M${round(x(high))} ${middle - 4}v8"/>`,
+        `<path ${WHISKER} d="M${round(x(low))} ${middle}H${round(x(high))}M${round(x(low))} ${middle - 4}v8M${round(x(high))} ${middle - 4}v8"/>`,
       );
       parts.push(text(round(x(high)) + 8, middle + 4, shown));
       y += BAR + GAP;
@@ -61,16 +57,16 @@ export function barChart({ title, axis, sections }) {
   const grid = [];
   for (let value = 0; value <= limit + step / 2; value += step) {
     const at = round(x(value));
-    grid.push(`<path class="grid" d="M${at} 34V${bottom}"/>`);
-    grid.push(text(at, bottom + 16, number(value, step), "tick", "middle"));
+    grid.push(`<path ${GRID} d="M${at} 34V${bottom}"/>`);
+    grid.push(text(at, bottom + 16, number(value, step), SOFT, "middle"));
   }
   const height = bottom + 46;
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-label="${escaped(title)}">
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" font-size="12">
 <style>${STYLE}</style>
-${text(12, 22, title, "title")}
+${text(12, 22, title, TITLE)}
 ${grid.join("\n")}
 ${parts.join("\n")}
-${text((LEFT + WIDTH - RIGHT) / 2, bottom + 36, axis, "axis", "middle")}
+${text((LEFT + WIDTH - RIGHT) / 2, bottom + 36, axis, SOFT, "middle")}
 </svg>
 `;
 }
@@ -92,9 +88,8 @@ function number(value, step) {
   });
 }
 
-function text(x, y, content, kind = "", anchor = "start") {
-  const attributes = `${kind && ` class="${kind}"`} x="${x}" y="${y}" text-anchor="${anchor}"`;
-  return `<text${attributes}>${escaped(content)}</text>`;
+function text(x, y, content, look = PLAIN, anchor = "start") {
+  return `<text ${look} x="${x}" y="${y}" text-anchor="${anchor}">${escaped(content)}</text>`;
 }
 
 const escaped = (content) => content.replace(/[&<>"]/g, (sign) => `&#${sign.codePointAt(0)};`);
