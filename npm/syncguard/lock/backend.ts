@@ -6,6 +6,7 @@ import { type Failure, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
+import { ShortLivedMap } from "../native/short-lived-map.js";
 import { invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/warnings.js";
 import { attemptOf } from "./attempt.js";
@@ -311,7 +312,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     },
     othersLagMs,
     watch,
-    queues: new Map(),
+    queues: new ShortLivedMap(),
     waited: publish,
     grants,
   });

@@ -1,6 +1,7 @@
 /** The locks that a backend of this package has granted, and what is on its way. */
 
 import { LockError } from "../native/errors.js";
+import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Clock } from "./clock.js";
 import { TIME_TOLERANCE_MS } from "./defaults.js";
 import { Handle } from "./held.js";
@@ -14,7 +15,7 @@ type Phase = "granting" | "releasing" | "over";
 export class Grants {
   phase: Phase = "granting";
   /** The last handle made for each lock, by lock id. A lock that is being released is not among them. */
-  private readonly handles = new Map<string, Handle>();
+  private readonly handles = new ShortLivedMap<string, Handle>();
   private sweepAt = SWEEP_AT;
   private running = 0;
   private readonly whenIdle: (() => void)[] = [];
@@ -59,7 +60,7 @@ export class Grants {
   /** The locks that are held as far as this process knows. */
   held(): Handle[] {
     this.sweep();
-    return [...this.handles.values()];
+    return this.handles.values();
   }
 
   /** An acquisition or a release begins. */
@@ -83,7 +84,7 @@ export class Grants {
 
   private sweep(): void {
     const endMs = this.clock.elapsed() - TIME_TOLERANCE_MS;
-    for (const [lockId, handle] of this.handles) {
+    for (const [lockId, handle] of this.handles.entries()) {
       if (Handle.isOver(handle, endMs)) this.handles.delete(lockId);
     }
     this.sweepAt = Math.max(SWEEP_AT, 2 * this.handles.size);

@@ -2,6 +2,7 @@
 
 import { LockError } from "../native/errors.js";
 import { onAbort } from "../native/signal.js";
+import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Clock } from "./clock.js";
 import { callAt } from "./timers.js";
 
@@ -180,7 +181,7 @@ export class Holding {
 }
 
 /** The locks that somebody has to hear of when they are released by their lock id. */
-const held = new Map<string, Holding>();
+const held = new ShortLivedMap<string, Holding>();
 
 /** Ends what is known of a lock before it is released, whoever releases it. */
 export function endById(lockId: string): void {

@@ -1,6 +1,7 @@
 /** What this package knows of a backend beside its methods. */
 
 import type { Watch } from "../native/outcome.js";
+import { ShortLivedMap } from "../native/short-lived-map.js";
 import { type Clock, systemClock } from "./clock.js";
 import type { Grants } from "./grants.js";
 import type { Observer } from "./observation.js";
@@ -20,7 +21,7 @@ export type Known = {
   /** Calls `onFreed` when the lock may have been freed; `undefined` if the store cannot tell. */
   readonly watch: ((key: string, onFreed: () => void) => Watch | undefined) | undefined;
   /** Those who wait for its locks, by key. */
-  readonly queues: Map<string, Queue>;
+  readonly queues: ShortLivedMap<string, Queue>;
   /** Hears how each wait of `lock()` has ended. */
   readonly waited: Observer | undefined;
   /** The locks that it has granted, if it is one of this package. */
@@ -40,7 +41,7 @@ export function knownOf(backend: object): Known {
       reports: false,
       othersLagMs: 0,
       watch: undefined,
-      queues: new Map(),
+      queues: new ShortLivedMap(),
       waited: undefined,
       grants: undefined,
     };

@@ -19,6 +19,7 @@ import {
   type Watch,
 } from "./outcome.js";
 import { onAbort } from "./signal.js";
+import { ShortLivedMap } from "./short-lived-map.js";
 
 /** Numbers of one completion: operation, tag, five values. `completion.rs` writes them. */
 const WIDTH = constants.completionWidth;
@@ -176,7 +177,7 @@ export type Holder = {
 };
 
 /** Those who hold locks that extend themselves, by the numbers that the addon knows them by. */
-const holders = new Map<number, Holder>();
+const holders = new ShortLivedMap<number, Holder>();
 let nextHolder = 0;
 
 /** A number for a holder, until `removeHolder` is called with it. */
