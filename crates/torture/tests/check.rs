@@ -1,4 +1,5 @@
-//! The checker accepts what can be explained, and refuses what is wrong, in each way in which it can be.
+//! The checker accepts what can be explained, and refuses what is wrong, in each way in which it can be. One long file, so that
+//! a way that is missing is seen.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 

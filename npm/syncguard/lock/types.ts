@@ -1,6 +1,8 @@
 // For `await using`. Node's types bring it along; who has others would have to name it in `lib`.
 /// <reference lib="esnext.disposable" preserve="true" />
 
+// One long file, because the types refer to one another, and most of it is what editors show of them.
+
 import type { LockError, LockErrorCode } from "../native/errors.js";
 
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */

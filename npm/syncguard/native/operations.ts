@@ -137,7 +137,7 @@ function onReady(): void {
 }
 
 /** What to call when a watched lock may have been freed, by the number of its watch. */
-const watches = new Map<number, () => void>();
+const watches = new ShortLivedMap<number, () => void>();
 let nextWatch = 0;
 
 /** Watches the lock on `key` until the watch is closed. */

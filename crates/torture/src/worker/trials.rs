@@ -26,12 +26,12 @@ impl Loop {
             true => key.clone(),
             false => Key::new(&format!("cancelled:{}", self.random.usize(..self.keys)))?,
         };
-        let patience = sleep(Duration::from_micros(self.random.u64(..1500)));
+        let patience = Duration::from_micros(self.random.u64(..1500));
         let turns = self.random.u32(..20);
         let is_patient = self.random.bool();
         let cancelled = async move {
             if is_patient {
-                return patience.await;
+                return sleep(patience).await;
             }
             // Too short for a timer: stores on the same machine have answered before.
             for _ in 0..turns {

@@ -1,0 +1,204 @@
+use super::*;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use tokio::time::sleep;
+
+/// A server that answers attempts as told, each after 10 ms.
+#[derive(Default)]
+struct Server {
+    refuses: Mutex<Option<ErrorKind>>,
+    attempts: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Wire(AtomicBool);
+
+#[async_trait]
+impl Dial for Arc<Server> {
+    type Connection = Wire;
+
+    async fn dial(&self) -> Result<Wire, Error> {
+        sleep(Duration::from_millis(10)).await;
+        self.attempts.fetch_add(1, SeqCst);
+        match *self.refuses.lock().unwrap() {
+            Some(kind) => Err(Error::new(kind, "refused")),
+            None => Ok(Wire::default()),
+        }
+    }
+}
+
+impl Connection for Wire {
+    fn is_open(&self) -> bool {
+        !self.0.load(SeqCst)
+    }
+
+    fn close(&self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn link() -> (Arc<Server>, Link<Arc<Server>>) {
+    let server = Arc::new(Server::default());
+    (Arc::clone(&server), Link::new(server, PATIENCE))
+}
+
+fn refuse(server: &Server, kind: Option<ErrorKind>) {
+    *server.refuses.lock().unwrap() = kind;
+}
+
+async fn refusal(link: &Link<Arc<Server>>) -> (ErrorKind, Duration) {
+    let start = Instant::now();
+    let error = link.get().await.err().unwrap();
+    assert!(!error.is_outcome_unknown());
+    (error.kind(), start.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_callers_share_one_attempt_and_one_connection() {
+    let (server, link) = link();
+    assert_eq!(server.attempts.load(SeqCst), 0, "not before it is needed");
+    let (a, b) = tokio::join!(link.get(), link.get());
+    let (a, c) = (a.unwrap(), link.get().await.unwrap());
+    assert!(Arc::ptr_eq(&a, &b.unwrap()) && Arc::ptr_eq(&a, &c));
+    assert_eq!(server.attempts.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_does_not_end_the_attempt() {
+    let (server, link) = link();
+    let hasty = tokio::time::timeout(Duration::from_millis(1), link.get()).await;
+    assert!(hasty.is_err());
+    link.get().await.unwrap();
+    assert_eq!(server.attempts.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_ended_is_made_again() {
+    let (_, link) = link();
+    let first = link.get().await.unwrap();
+    first.close();
+    let second = link.get().await.unwrap();
+    assert!(!Arc::ptr_eq(&first, &second));
+    assert!(Arc::ptr_eq(&second, &link.current().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_waited_for_with_patience_and_ever_longer_pauses() {
+    let (server, link) = link();
+    refuse(&server, Some(ErrorKind::ServiceUnavailable));
+    let (kind, waited) = refusal(&link).await;
+    assert_eq!(kind, ErrorKind::ServiceUnavailable);
+    assert!(waited >= PATIENCE && waited < PATIENCE * 2, "{waited:?}");
+    let attempts = server.attempts.load(SeqCst);
+    assert!((3..12).contains(&attempts), "{attempts}");
+    // Nobody waits: no more than the attempt under way.
+    sleep(Duration::from_secs(60)).await;
+    assert!(server.attempts.load(SeqCst) <= attempts + 1);
+
+    refuse(&server, None);
+    let start = Instant::now();
+    link.get().await.unwrap();
+    assert!(start.elapsed() < LONGEST_WAIT * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_lasts_is_told_at_once_and_its_end_is_noticed() {
+    let (server, link) = link();
+    refuse(&server, Some(ErrorKind::ServiceUnavailable));
+    assert!(link.trouble().is_none());
+    refusal(&link).await;
+    assert_eq!(link.trouble().unwrap().message(), "refused");
+    let mut waits = Duration::ZERO;
+    for _ in 0..20 {
+        let (kind, waited) = refusal(&link).await;
+        assert_eq!(kind, ErrorKind::ServiceUnavailable);
+        waits = waits.max(waited);
+        sleep(Duration::from_millis(100)).await;
+    }
+    // An attempt that is under way may be waited for.
+    assert!(waits < Duration::from_millis(50), "{waits:?}");
+    refuse(&server, None);
+    sleep(LONGEST_WAIT).await;
+    link.get().await.unwrap();
+    assert!(link.trouble().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interruption_is_not_noticed() {
+    let (server, link) = link();
+    refuse(&server, Some(ErrorKind::ServiceUnavailable));
+    let (connection, ()) = tokio::join!(link.get(), async {
+        sleep(Duration::from_millis(300)).await;
+        refuse(&server, None);
+    });
+    connection.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_pass_fails_at_once_and_is_not_hammered() {
+    let (server, link) = link();
+    refuse(&server, Some(ErrorKind::AuthFailed));
+    for _ in 0..100 {
+        let (kind, waited) = refusal(&link).await;
+        assert_eq!(kind, ErrorKind::AuthFailed);
+        assert!(waited < Duration::from_millis(20), "{waited:?}");
+    }
+    assert!(server.attempts.load(SeqCst) < 5);
+    refuse(&server, None);
+    sleep(LONGEST_WAIT).await;
+    link.get().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_do_not_last_are_made_ever_more_slowly() {
+    let (server, link) = link();
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        match link.get().await {
+            Ok(connection) => connection.close(),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+                // It may be told at once, and this clock moves only while all wait.
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+    let attempts = server.attempts.load(SeqCst);
+    assert!(attempts < 40, "{attempts}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_closing_nothing_is_made_and_what_was_made_is_closed() {
+    let (server, link) = link();
+    let connection = link.get().await.unwrap();
+    link.close();
+    assert!(!connection.is_open());
+    assert_eq!(refusal(&link).await.0, ErrorKind::InvalidArgument);
+
+    let (_, link) = self::link();
+    let hasty = tokio::time::timeout(Duration::from_millis(1), link.get()).await;
+    assert!(hasty.is_err());
+    link.close();
+    sleep(PATIENCE).await;
+    assert_eq!(refusal(&link).await.0, ErrorKind::InvalidArgument);
+    assert_eq!(server.attempts.load(SeqCst), 1);
+}
+
+#[test]
+fn the_end_of_a_runtime_is_survived() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (_, link) = link();
+    runtime().block_on(async {
+        let hasty = tokio::time::timeout(Duration::from_millis(1), link.get()).await;
+        assert!(hasty.is_err());
+    });
+    runtime()
+        .block_on(async { link.get().await.map(drop) })
+        .unwrap();
+}

@@ -1,0 +1,261 @@
+use super::*;
+use proptest::prelude::*;
+
+const LOCKED: FailedAttempt = FailedAttempt::Locked;
+
+fn policy(backoff: Backoff, jitter: Jitter) -> RetryPolicy {
+    RetryPolicy {
+        backoff,
+        jitter,
+        ..RetryPolicy::default()
+    }
+}
+
+fn waits(policy: RetryPolicy, random: f64, count: usize) -> Vec<f64> {
+    let mut state = RetryState::new(policy).unwrap();
+    (0..count)
+        .map(|_| match state.after(LOCKED, 0.0, random) {
+            Step::Wait { delay_ms } => delay_ms,
+            Step::GiveUp(_) => panic!("gave up"),
+        })
+        .collect()
+}
+
+#[test]
+fn delays_grow_and_scatter_as_the_policy_says() {
+    use Backoff::*;
+    assert_eq!(
+        waits(policy(Exponential, Jitter::None), 0.7, 7),
+        [100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0, 5000.0]
+    );
+    assert_eq!(waits(policy(Fixed, Jitter::None), 0.7, 3), [100.0; 3]);
+    assert_eq!(
+        waits(policy(Exponential, Jitter::Equal), 0.5, 3),
+        [75.0, 150.0, 300.0]
+    );
+    assert_eq!(
+        waits(policy(Exponential, Jitter::Full), 0.25, 3),
+        [25.0, 50.0, 100.0]
+    );
+    assert_eq!(waits(policy(Fixed, Jitter::Full), 0.0, 2), [0.0, 0.0]);
+}
+
+#[test]
+fn retries_are_counted() {
+    let mut state = RetryState::new(RetryPolicy {
+        max_retries: 1.0,
+        ..RetryPolicy::default()
+    })
+    .unwrap();
+    assert!(matches!(state.after(LOCKED, 0.0, 0.0), Step::Wait { .. }));
+    let Step::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 70.2, 0.0) else {
+        panic!("expected contention");
+    };
+    assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
+    assert_eq!(
+        error.message(),
+        "Failed to acquire lock after 70 ms and 2 attempts"
+    );
+}
+
+#[test]
+fn an_attempt_after_a_hint_is_no_retry() {
+    let policy = RetryPolicy {
+        max_retries: 1.0,
+        jitter: Jitter::None,
+        ..RetryPolicy::default()
+    };
+    let mut state = RetryState::new(policy).unwrap();
+    assert!(matches!(
+        state.after(LOCKED, 10.0, 0.0),
+        Step::Wait { delay_ms: 100.0 }
+    ));
+    for (elapsed, left) in [(20.0, 90.0), (50.0, 60.0), (109.0, 1.0)] {
+        let Step::Wait { delay_ms } = state.after_hint(LOCKED, elapsed, 0.0) else {
+            panic!("gave up");
+        };
+        assert_eq!(delay_ms, left);
+    }
+    // The time of the retry has come, and it was the last.
+    assert!(matches!(
+        state.after_hint(LOCKED, 110.0, 0.0),
+        Step::GiveUp(_)
+    ));
+    // A failure of the store is one whenever it comes.
+    let mut state = RetryState::new(policy).unwrap();
+    state.after(LOCKED, 10.0, 0.0);
+    let failed = FailedAttempt::Error(ErrorKind::ServiceUnavailable);
+    assert!(matches!(
+        state.after_hint(failed, 20.0, 0.0),
+        Step::GiveUp(_)
+    ));
+}
+
+#[test]
+fn time_runs_out() {
+    let mut state = RetryState::new(RetryPolicy::default()).unwrap();
+    let Step::Wait { delay_ms } = state.after(LOCKED, 4990.0, 0.0) else {
+        panic!("expected a wait");
+    };
+    assert_eq!(delay_ms, 10.0);
+    let Step::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 5000.4, 0.0) else {
+        panic!("expected contention");
+    };
+    assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
+    assert_eq!(
+        error.message(),
+        "Timeout reached before next retry (5000 ms elapsed)"
+    );
+}
+
+#[test]
+fn passing_failures_are_retried_and_the_effort_is_told() {
+    for kind in [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout] {
+        let mut state = RetryState::new(RetryPolicy::default()).unwrap();
+        let failed = FailedAttempt::Error(kind);
+        assert!(matches!(state.after(failed, 0.0, 0.0), Step::Wait { .. }));
+        let Step::GiveUp(GiveUp::Failed { effort }) = state.after(failed, 5012.0, 0.0) else {
+            panic!("expected a failure");
+        };
+        assert_eq!(effort, "gave up after 5012 ms and 2 attempts: ");
+    }
+    for kind in [
+        ErrorKind::AuthFailed,
+        ErrorKind::Internal,
+        ErrorKind::Aborted,
+    ] {
+        let mut state = RetryState::new(RetryPolicy::default()).unwrap();
+        let Step::GiveUp(GiveUp::Failed { effort }) =
+            state.after(FailedAttempt::Error(kind), 0.0, 0.0)
+        else {
+            panic!("expected a failure");
+        };
+        assert_eq!(effort, "");
+    }
+}
+
+#[test]
+fn an_attempt_cut_short_hides_nothing() {
+    let refused = FailedAttempt::Error(ErrorKind::ServiceUnavailable);
+    let timed_out = FailedAttempt::Error(ErrorKind::NetworkTimeout);
+    // What came before, and whether the end is contention.
+    for (before, is_contention) in [
+        (vec![], false),
+        (vec![LOCKED], true),
+        (vec![refused], false),
+        (vec![LOCKED, refused], false),
+        (vec![refused, LOCKED], true),
+        (vec![timed_out], false),
+    ] {
+        let mut state = RetryState::new(RetryPolicy::default()).unwrap();
+        for attempt in &before {
+            assert_eq!(state.attempt_timeout_ms(1000.0), 4000.0);
+            state.after(*attempt, 1000.0, 0.0);
+        }
+        assert_eq!(state.attempt_timeout_ms(4950.0), 100.0);
+        assert!(state.is_cut(ErrorKind::NetworkTimeout, 5049.5));
+        assert!(!state.is_cut(ErrorKind::NetworkTimeout, 5000.0));
+        assert!(!state.is_cut(ErrorKind::ServiceUnavailable, 5051.0));
+        let Step::GiveUp(end) = state.after(timed_out, 5050.0, 0.0) else {
+            panic!("expected an end");
+        };
+        assert_eq!(
+            matches!(end, GiveUp::Contention(_)),
+            is_contention,
+            "{before:?}"
+        );
+    }
+    // The first attempt has a limit that nobody need ask for.
+    let state = RetryState::new(RetryPolicy::default()).unwrap();
+    assert!(state.is_cut(ErrorKind::NetworkTimeout, 5000.0));
+}
+
+#[test]
+fn bad_numbers_are_named() {
+    let default = RetryPolicy::default();
+    let bad = [
+        (
+            RetryPolicy {
+                max_retries: -1.0,
+                ..default
+            },
+            "maxRetries",
+        ),
+        (
+            RetryPolicy {
+                max_retries: 0.5,
+                ..default
+            },
+            "maxRetries",
+        ),
+        (
+            RetryPolicy {
+                max_retries: f64::NAN,
+                ..default
+            },
+            "maxRetries",
+        ),
+        (
+            RetryPolicy {
+                retry_delay_ms: -1.0,
+                ..default
+            },
+            "retryDelayMs",
+        ),
+        (
+            RetryPolicy {
+                retry_delay_ms: f64::INFINITY,
+                ..default
+            },
+            "retryDelayMs",
+        ),
+        (
+            RetryPolicy {
+                timeout_ms: f64::NAN,
+                ..default
+            },
+            "timeoutMs",
+        ),
+        (
+            RetryPolicy {
+                timeout_ms: -1.0,
+                ..default
+            },
+            "timeoutMs",
+        ),
+    ];
+    for (policy, field) in bad {
+        let error = RetryState::new(policy).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().starts_with(field), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_wait_never_reaches_past_the_limit(
+        elapsed in 0.0..10_000.0f64,
+        random in 0.0..1.0f64,
+        retries in 0u32..2000,
+        timeout in prop_oneof![0.0..10_000.0f64, Just(f64::INFINITY)],
+    ) {
+        let mut state = RetryState {
+            policy: RetryPolicy {
+                max_retries: f64::INFINITY,
+                timeout_ms: timeout,
+                ..RetryPolicy::default()
+            },
+            retries,
+            attempt_ends_ms: 0.0,
+            retry_at_ms: 0.0,
+            last_seen: LastSeen::Nothing,
+        };
+        match state.after(LOCKED, elapsed, random) {
+            Step::Wait { delay_ms } => {
+                prop_assert!((0.0..=LONGEST_WAIT_MS).contains(&delay_ms));
+                prop_assert!(elapsed + delay_ms <= timeout + 1e-9);
+            }
+            Step::GiveUp(_) => prop_assert!(elapsed >= timeout),
+        }
+    }
+}
