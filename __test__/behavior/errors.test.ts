@@ -1,9 +1,9 @@
 import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
-import { type LockError, lock } from "syncguard";
+import { getById, getByIdRaw, type LockError, lock, owns, validateLockId } from "syncguard";
 import { lockError } from "../support/errors";
 import { isRejected } from "../support/promises";
-import { type Backend, newKey, onEveryStore } from "../support/suite";
+import { type Backend, newKey, onEveryStore, take } from "../support/suite";
 
 const WRONG = [undefined, null, 42, Number.NaN, true, {}, [], Symbol("s"), () => "k", 10n] as const;
 const WRONG_TTLS = [0, -1, 1.5, Number.NaN, Infinity, undefined, null, "5000", {}, 10n] as const;
@@ -151,6 +151,25 @@ onEveryStore("errors", (connect) => {
     ];
     expect(rejected.map(isRejected)).toEqual(rejected.map(() => true));
     for (const promise of rejected) await lockError(promise);
+  });
+
+  test("a lock id that is malformed by little is not in the error", async () => {
+    const backend = connect();
+    const { lockId: real } = await take(backend, newKey());
+    for (const lockId of [`${real}\n`, ` ${real}`, `${real}=`, `"${real}"`]) {
+      for (const start of [
+        () => backend.release({ lockId }),
+        () => backend.extend({ lockId, ttlMs: 5_000 }),
+        () => getById(backend, lockId),
+        () => getByIdRaw(backend, lockId),
+        () => owns(backend, lockId),
+        async () => validateLockId(lockId),
+      ]) {
+        const error = await refuses(start);
+        expect(error.message).toMatch(/^Invalid lockId format\..*got: a string of length 2[34]$/);
+        expect(inspect(error)).not.toContain(real);
+      }
+    }
   });
 
   test("text that is no Unicode is refused: stores would take one key for another", async () => {

@@ -75,17 +75,18 @@ describe("keys and lock ids", () => {
     ["", "empty/null"],
     [null, "empty/null"],
     [undefined, "empty/null"],
-    ["short", ""],
-    ["a".repeat(23), ""],
-    [`${"a".repeat(21)}=`, ""],
-    [`${"a".repeat(21)}\n`, ""],
-    [42, ""],
-  ])("%j is no lock id", (lockId, got) => {
+    ["short", "a string of length 5"],
+    ["a".repeat(23), "a string of length 23"],
+    [`${"a".repeat(21)}=`, "a string of length 22 with other characters"],
+    [`${"a".repeat(22)}\n`, "a string of length 23"],
+    [42, "a value of type number"],
+    [["a".repeat(22)], "a value of type object"],
+  ])("%j is no lock id, and the error does not show it", (lockId, got) => {
     const error = thrownLockError(() => {
       validateLockId(lockId as string);
     });
     expect(error.code).toBe("InvalidArgument");
-    expect(error.message).toContain(
+    expect(error.message).toBe(
       `Invalid lockId format. Expected 22 base64url characters, got: ${got}`,
     );
   });

@@ -39,10 +39,10 @@ impl LockId {
         {
             return Ok(Self(text));
         }
-        let got = if text.is_empty() { "empty/null" } else { text };
         Err(Error::invalid(format!(
-            "Invalid lockId format. Expected {} base64url characters, got: {got}",
-            Self::LENGTH
+            "Invalid lockId format. Expected {} base64url characters, got: {}",
+            Self::LENGTH,
+            described(text)
         )))
     }
 
@@ -73,6 +73,18 @@ impl LockId {
     pub fn as_str(&self) -> &str {
         // All of them are ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// What is wrong with a text that is no lock id. Not the text itself: with a line break at its end, it would be a lock id.
+fn described(text: &str) -> String {
+    match text.chars().count() {
+        0 => "empty/null".to_owned(),
+        LockId::LENGTH => format!(
+            "a string of length {} with other characters",
+            LockId::LENGTH
+        ),
+        length => format!("a string of length {length}"),
     }
 }
 
@@ -114,12 +126,16 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_and_said() {
+    fn anything_else_is_refused_and_described_without_its_text() {
         for (text, got) in [
             ("", "empty/null"),
-            ("short", "short"),
-            ("AAAAAAAAAAAAAAAAAAAAA=", "AAAAAAAAAAAAAAAAAAAAA="),
-            ("AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAA"),
+            ("short", "a string of length 5"),
+            ("é", "a string of length 1"),
+            (
+                "AAAAAAAAAAAAAAAAAAAAA=",
+                "a string of length 22 with other characters",
+            ),
+            ("AAAAAAAAAAAAAAAAAAAAAA\n", "a string of length 23"),
         ] {
             let error = LockId::parse(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);

@@ -1,9 +1,19 @@
+import { constants } from "./constants.js";
 import { LockError } from "./errors.js";
 
-/** What is checked as a lock id. For any other value, the name of its type stands in: it is none, and an error may show it. */
+/** What is checked as a lock id; `null` and the like count as an empty text. */
 export function lockIdText(lockId: unknown): string {
   if (typeof lockId === "string") return lockId;
-  return lockId ? typeof lockId : "";
+  if (!lockId) return "";
+  throw wrongLockId(`a value of type ${typeof lockId}`);
+}
+
+/** @param got - what is wrong with it. Not its text: with a line break at its end, it would be a lock id. */
+export function wrongLockId(got: string): LockError {
+  return new LockError(
+    "InvalidArgument",
+    `Invalid lockId format. Expected ${constants.lockIdLength} base64url characters, got: ${got}`,
+  );
 }
 
 /**

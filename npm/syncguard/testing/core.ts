@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { constants } from "../native/constants.js";
 import { type Core, isProvided, provide } from "../native/provided.js";
-import { checkText, lockIdText } from "../native/text.js";
+import { checkText, lockIdText, wrongLockId } from "../native/text.js";
 import { invalid } from "../options/validation.js";
 import { createRetryState } from "./retry.js";
 
@@ -25,10 +25,10 @@ export const core: Core = {
   validateLockId(lockId: unknown) {
     const text = lockIdText(lockId);
     if (LOCK_ID.test(text)) return;
-    const got = text === "" ? "empty/null" : text;
-    throw invalid(
-      `Invalid lockId format. Expected ${lockIdLength} base64url characters, got: ${got}`,
-    );
+    if (text === "") throw wrongLockId("empty/null");
+    const { length } = Array.from(text);
+    const others = length === lockIdLength ? " with other characters" : "";
+    throw wrongLockId(`a string of length ${length}${others}`);
   },
   validateTtl(ttlMs: unknown) {
     if (!Number.isInteger(ttlMs) || (ttlMs as number) < 1) {
