@@ -400,7 +400,7 @@ interface DisposableLockHandle {
  */
 type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
 /** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
-type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C> & {
+type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & {
     /** Always there: pass it to what the lock protects. */
     readonly signal: AbortSignal;
 };
@@ -412,7 +412,7 @@ type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
     reason: "locked";
 } & DisposableLockHandle);
 /** Whether and how a lock extends itself while it is held; `true` for the defaults. */
-type AutoExtend = true | AutoExtendOptions;
+type AutoExtend = boolean | AutoExtendOptions;
 /** How a lock extends itself. Heartbeats that fail are tried again until the lock ends. */
 interface AutoExtendOptions {
     /** Milliseconds from one heartbeat to the next, less than the TTL. Default: a third of the TTL. */
@@ -464,7 +464,7 @@ interface LockConfig {
     acquisition?: AcquisitionOptions | undefined;
 }
 /** The handle that `lock()` passes to its callback. */
-type LockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandleMembers<C> & {
+type LockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandleMembers<C> & {
     /**
      * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
      * reason. Without `autoExtend` the lock is lost when its time is over.
@@ -472,7 +472,7 @@ type LockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandl
     readonly signal: AbortSignal;
 };
 /** What the handles of callbacks have in common. */
-type LockHandleMembers<C extends BackendCapabilities = BackendCapabilities> = {
+type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
     /** The key as given. */
     readonly key: string;
     /** Proof of ownership: whoever knows it can release and extend the lock. */
@@ -512,7 +512,7 @@ type LockHandleMembers<C extends BackendCapabilities = BackendCapabilities> = {
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
  *   `InvalidArgument` that names the option; or the backend's error
  */
-type BoundLock<C extends BackendCapabilities = BackendCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
+type BoundLock<C extends BackendCapabilities = FencingCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }) => Promise<T>;
 /** How `backend.lock()` takes the lock. */
@@ -544,8 +544,8 @@ interface CommonBackendOptions {
     /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
     disposeTimeoutMs?: number | undefined;
 }
-/** A backend of this package: a {@link LockBackend} with more methods. */
-interface SyncGuardBackend<C extends BackendCapabilities = BackendCapabilities> extends LockBackend<C> {
+/** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
+interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> extends LockBackend<C> {
     /**
      * Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`.
      *
@@ -686,7 +686,7 @@ type LockEvent = {
     /** Milliseconds for which the lock was held. Only for `"lost"` and for what releases a lock by its handle. */
     heldMs?: number;
     /** How many heartbeats have extended the lock. Only beside `heldMs`, for a lock that extends itself. */
-    extends?: number;
+    extensions?: number;
     /** Whether the lock was lost before it was released, as its handle knew. Only beside `heldMs`. */
     lost?: boolean;
     /** The key; only if `includeRaw` allows. */
@@ -699,7 +699,7 @@ type LockEvent = {
  * `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
  * {@link LockEvent} mean the same.
  */
-interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extends" | "lost"> {
+interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost"> {
     /** What was done; `"wait"` is the end of the waiting of `lock()`, whatever came of it. */
     type: LockEvent["type"] | "wait";
     /** The store, as in the backend's `capabilities`. */
@@ -2096,7 +2096,7 @@ interface ForrstResponse {
     readonly extensions?: readonly ForrstExtension[] | undefined;
 }
 /** The lock that a function runs under. */
-type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = LockHandleMembers<C> & {
+type AtomicLockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandleMembers<C> & {
     /** The signal that the call was given. */
     readonly signal: AbortSignal | undefined;
     /** Who may release it from another process. */
@@ -2130,7 +2130,7 @@ type AtomicLockFunction = (request: ForrstRequest, options?: AtomicLockCallOptio
 /** The names of the system functions. */
 type AtomicLockFunctionName = "urn:cline:forrst:ext:atomic-lock:fn:release" | "urn:cline:forrst:ext:atomic-lock:fn:force-release" | "urn:cline:forrst:ext:atomic-lock:fn:status";
 /** The atomic-lock extension of a server. */
-interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
+interface AtomicLock<C extends BackendCapabilities = FencingCapabilities> {
     /** The extension's name on the wire. */
     readonly urn: "urn:forrst:ext:atomicLock";
     /** The system functions by their names, for servers with their own routing. */
@@ -2194,11 +2194,11 @@ interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
  */
 declare function createAtomicLock<C extends BackendCapabilities>(backend: SyncGuardBackend<C>, options?: AtomicLockOptions): AtomicLock<C>;
 
-type forrst_AtomicLock<C extends BackendCapabilities = BackendCapabilities> = AtomicLock<C>;
+type forrst_AtomicLock<C extends BackendCapabilities = FencingCapabilities> = AtomicLock<C>;
 type forrst_AtomicLockCallOptions = AtomicLockCallOptions;
 type forrst_AtomicLockFunction = AtomicLockFunction;
 type forrst_AtomicLockFunctionName = AtomicLockFunctionName;
-type forrst_AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> = AtomicLockHandle<C>;
+type forrst_AtomicLockHandle<C extends BackendCapabilities = FencingCapabilities> = AtomicLockHandle<C>;
 type forrst_AtomicLockOptions = AtomicLockOptions;
 type forrst_ForrstError = ForrstError;
 type forrst_ForrstExtension = ForrstExtension;

@@ -117,7 +117,7 @@ onEveryStore("holding", (connect) => {
     await until(() => events.length === 2);
     expect(events[1]).toMatchObject({ type: "release", result: "ok" });
     expect(events[1]?.heldMs).toBeGreaterThanOrEqual(TTL_MS - 1);
-    expect(events[1]?.extends).toBeGreaterThanOrEqual(1);
+    expect(events[1]?.extensions).toBeGreaterThanOrEqual(1);
     expect(events[1]).not.toHaveProperty("lost");
     events.length = 0;
     const held = await backend.lock(key, EXTENDING);
@@ -127,8 +127,8 @@ onEveryStore("holding", (connect) => {
     await until(() => events.length === 3);
     expect(events).toMatchObject([
       { type: "acquire", result: "ok" },
-      { type: "lost", result: "fail", lost: true, extends: 0, keyHash: events[0]?.keyHash },
-      { type: "release", result: "fail", lost: true, extends: 0 },
+      { type: "lost", result: "fail", lost: true, extensions: 0, keyHash: events[0]?.keyHash },
+      { type: "release", result: "fail", lost: true, extensions: 0 },
     ]);
   });
 

@@ -243,7 +243,13 @@ describe("createAtomicLock", () => {
   test("says when lookups do not show owners", async () => {
     const hiding: SyncGuardBackend = {
       ...backend,
-      lookup: async () => ({ keyHash: "", lockIdHash: "", expiresAtMs: 1, acquiredAtMs: 1 }),
+      lookup: async () => ({
+        keyHash: "",
+        lockIdHash: "",
+        expiresAtMs: 1,
+        acquiredAtMs: 1,
+        fence: "",
+      }),
     };
     const { handle } = createAtomicLock(hiding);
     const error = await lockError(handle(system(STATUS, { key: "lock:k" }), unreachable));

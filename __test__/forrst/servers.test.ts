@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import type { SyncGuardBackend } from "syncguard";
 import { createAtomicLock, type ForrstResponse } from "syncguard/forrst";
 import { createPostgresBackend, setupSchema } from "syncguard/postgres";
 import { createRedisBackend } from "syncguard/redis";
@@ -32,7 +32,7 @@ afterAll(() => {
 type Server = {
   url: string;
   stop: () => unknown;
-  backend: SyncGuardBackend<FencingCapabilities>;
+  backend: SyncGuardBackend;
 };
 
 const stores: Record<string, () => Promise<Server> | Server> = {

@@ -9,10 +9,10 @@ import { compile, faultsIn, installForReaders, writeBlock } from "./readers.js";
 
 /** What examples of methods may use without making it. Those that make it themselves hide this one. */
 const GIVEN = `
-import type { FencingCapabilities, HeldLock, SyncGuardBackend } from "syncguard";
+import type { HeldLock, SyncGuardBackend } from "syncguard";
 declare global {
-  const backend: SyncGuardBackend<FencingCapabilities>;
-  const held: HeldLock<FencingCapabilities>;
+  const backend: SyncGuardBackend;
+  const held: HeldLock;
 }
 `;
 

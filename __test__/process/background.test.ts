@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import type { SyncGuardBackend } from "syncguard";
 import { createFirestoreBackend } from "syncguard/firestore";
 import { createPostgresBackend, setupSchema } from "syncguard/postgres";
 import { createRedisBackend } from "syncguard/redis";
@@ -14,7 +14,7 @@ import { temporaryFolder } from "../support/temp";
 
 type Place = {
   url: string;
-  backend: SyncGuardBackend<FencingCapabilities>;
+  backend: SyncGuardBackend;
   env?: Record<string, string>;
   stop: () => Promise<void>;
 };

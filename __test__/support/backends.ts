@@ -1,7 +1,7 @@
 /** The stores that every behaviour must hold on. */
 
 import { join } from "node:path";
-import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import type { SyncGuardBackend } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { createTestBackend } from "syncguard/testing";
 import { firestoreByClient, firestoreByOptions } from "./firestore-stores";
@@ -33,7 +33,7 @@ export type BehaviorOptions = {
 
 export type Store = {
   /** A backend on the store; all of them see the same locks. */
-  connect: (options?: BehaviorOptions) => SyncGuardBackend<FencingCapabilities>;
+  connect: (options?: BehaviorOptions) => SyncGuardBackend;
   close: () => Promise<void>;
 };
 
@@ -71,7 +71,7 @@ export const stores: Readonly<Record<string, Opener>> = {
 
 function sqliteFile(): Store {
   const folder = temporaryFolder();
-  const opened: SyncGuardBackend<FencingCapabilities>[] = [];
+  const opened: SyncGuardBackend[] = [];
   return {
     connect: (options) => {
       const backend = createSqliteBackend(join(folder.path, "locks.db"), options);
@@ -95,16 +95,14 @@ function testStore(): Store {
 }
 
 /** A store that nothing but its one backend sees. */
-function shared(
-  create: (options?: BehaviorOptions) => SyncGuardBackend<FencingCapabilities>,
-): Store {
-  const opened: SyncGuardBackend<FencingCapabilities>[] = [];
-  const open = (options?: BehaviorOptions): SyncGuardBackend<FencingCapabilities> => {
+function shared(create: (options?: BehaviorOptions) => SyncGuardBackend): Store {
+  const opened: SyncGuardBackend[] = [];
+  const open = (options?: BehaviorOptions): SyncGuardBackend => {
     const backend = create(options);
     opened.push(backend);
     return backend;
   };
-  let plain: SyncGuardBackend<FencingCapabilities> | undefined;
+  let plain: SyncGuardBackend | undefined;
   return {
     connect: (options) => (options === undefined ? (plain ??= open()) : open(options)),
     close: async () => {

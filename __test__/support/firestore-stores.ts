@@ -1,6 +1,6 @@
 /** Firestore as the behaviour suites see it. */
 
-import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import type { SyncGuardBackend } from "syncguard";
 import {
   createFirestoreBackend,
   type FirestoreBackendOptions,
@@ -31,7 +31,7 @@ function backendsOn(
   fixed: FirestoreBackendOptions,
   stop: () => Promise<void>,
 ): Store {
-  const opened: SyncGuardBackend<FencingCapabilities>[] = [];
+  const opened: SyncGuardBackend[] = [];
   return {
     connect: (options) => {
       const backend = createFirestoreBackend(db, { ...fixed, ...options });

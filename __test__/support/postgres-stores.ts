@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Pool } from "pg";
 import postgres from "postgres";
-import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import type { SyncGuardBackend } from "syncguard";
 import {
   createPostgresBackend,
   type PostgresBackendOptions,
@@ -80,7 +80,7 @@ async function storeOn(
     await stop();
     throw error;
   }
-  const opened: SyncGuardBackend<FencingCapabilities>[] = [];
+  const opened: SyncGuardBackend[] = [];
   return {
     connect: (options) => {
       const backend = createPostgresBackend(at, { ...tables, ...fixed, ...options });

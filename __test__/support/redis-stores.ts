@@ -3,7 +3,7 @@
 import { Cluster, Redis } from "ioredis";
 import { createCluster } from "redis";
 import { afterAll } from "vitest";
-import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import type { SyncGuardBackend } from "syncguard";
 import {
   createRedisBackend,
   type RedisBackendOptions,
@@ -96,7 +96,7 @@ function backendsOn(
   fixed: RedisBackendOptions,
   stop: () => Promise<void>,
 ): Store {
-  const opened: SyncGuardBackend<FencingCapabilities>[] = [];
+  const opened: SyncGuardBackend[] = [];
   return {
     connect: (options) => {
       const backend = createRedisBackend(at, { ...fixed, ...options });

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe } from "vitest";
-import type { FencingCapabilities, SyncGuardBackend } from "syncguard";
+import type { SyncGuardBackend } from "syncguard";
 import { type BehaviorOptions, type Store, stores } from "./backends";
 import { stopSharedCluster } from "./redis-stores";
 
-export type Backend = SyncGuardBackend<FencingCapabilities>;
+export type Backend = SyncGuardBackend;
 export type Connect = (options?: BehaviorOptions) => Backend;
 
 /** Defines the tests of one behaviour for every store. `define` gets the store's name, too. */

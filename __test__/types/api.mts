@@ -39,6 +39,7 @@ import {
   LockError,
   type LockErrorCode,
   type LockEvent,
+  type LockHandle,
   type LockInfo,
   type LockInfoDebug,
   type LockOp,
@@ -178,6 +179,8 @@ if (hasFence(generic)) expectTypeOf(generic.fence).toEqualTypeOf<Fence>();
   expectTypeOf<Parameters<typeof sqlite.lock>[1]>().toExtend<
     { autoExtend?: AutoExtend | undefined } | undefined
   >();
+  const isLong: boolean = Date.now() > 0;
+  await using _maybe = await sqlite.lock("k", { autoExtend: isLong });
   await using _limited = await sqlite.lock("k", {
     autoExtend: { everyMs: 1, maxMs: 2, maxStallMs: 3 } satisfies AutoExtendOptions,
   });
@@ -186,6 +189,16 @@ if (hasFence(generic)) expectTypeOf(generic.fence).toEqualTypeOf<Fence>();
   expectTypeOf(disposable.release).returns.resolves.toEqualTypeOf<ReleaseResult>();
 }
 expectTypeOf(sqlite.forceRelease).parameter(0).toBeString();
+
+// What a program passes on without naming the capabilities has fences, as every backend of this package does.
+const mine: SyncGuardBackend = sqlite;
+expectTypeOf((await mine.lock("k")).fence).toEqualTypeOf<Fence>();
+expectTypeOf<HeldLock["fence"]>().toEqualTypeOf<Fence>();
+expectTypeOf<LockHandle["fence"]>().toEqualTypeOf<Fence>();
+const work: (handle: LockHandle) => void = () => undefined;
+await lock(sqlite, work, { key: "k" });
+// @ts-expect-error this one has none
+const _fenceless: SyncGuardBackend = {} as SyncGuardBackend<Plain>;
 {
   // On anything that is typed as a backend.
   await using disposable = await any.acquire({ key: "k", ttlMs: 1 });

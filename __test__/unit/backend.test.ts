@@ -1,19 +1,12 @@
 import { createRequire } from "node:module";
 import { describe, expect, test, vi } from "vitest";
-import {
-  type FencingCapabilities,
-  generateLockId,
-  hashKey,
-  lock,
-  type SyncGuardBackend,
-  withTelemetry,
-} from "syncguard";
+import { generateLockId, hashKey, lock, type SyncGuardBackend, withTelemetry } from "syncguard";
 import { lockError } from "../support/errors";
 import { deferred } from "../support/fake-backend";
 import { until } from "../support/until";
 
 const { createBackend } = createRequire(import.meta.url)("../../dist/lock/native-backend.js") as {
-  createBackend: (store: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
+  createBackend: (store: unknown, options: object) => SyncGuardBackend;
 };
 
 /** A store that grants everything, and how long each attempt was given. */

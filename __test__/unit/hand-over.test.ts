@@ -2,11 +2,11 @@
 
 import { createRequire } from "node:module";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type FencingCapabilities, generateLockId, lock, type SyncGuardBackend } from "syncguard";
+import { generateLockId, lock, type SyncGuardBackend } from "syncguard";
 import { deferred } from "../support/fake-backend";
 
 const { createBackend } = createRequire(import.meta.url)("../../dist/lock/native-backend.js") as {
-  createBackend: (store: unknown, options: object) => SyncGuardBackend<FencingCapabilities>;
+  createBackend: (store: unknown, options: object) => SyncGuardBackend;
 };
 
 const KEY = "some:key";

@@ -201,7 +201,7 @@ describe("autoExtend on a backend of one's own", () => {
     await pass(0);
     expect(backend.acquired).toEqual([{ key: KEY, ttlMs: 3_000, signal: undefined }]);
     expect(events.map(({ type }) => type)).toEqual(["acquire", "release"]);
-    expect(events[1]).toMatchObject({ extends: 2, heldMs: 2_500 });
+    expect(events[1]).toMatchObject({ extensions: 2, heldMs: 2_500 });
   });
 });
 

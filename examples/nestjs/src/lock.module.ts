@@ -12,7 +12,7 @@ import {
 } from "@nestjs/common";
 import { APP_FILTER } from "@nestjs/core";
 import type { Response } from "express";
-import { type FencingCapabilities, lock, LockError, type LockHandle } from "syncguard";
+import { lock, LockError, type LockHandle } from "syncguard";
 
 export type LockModuleOptions = {
   /** Milliseconds after which the lock of a process that died is free. Default 10000. */
@@ -30,10 +30,7 @@ export class LockService implements OnModuleDestroy {
   constructor(@Inject(OPTIONS) private readonly options: LockModuleOptions) {}
 
   /** Runs `work` while nobody else has the lock on `key`. Its `signal` is aborted when the lock is lost. */
-  async run<T>(
-    key: string,
-    work: (handle: LockHandle<FencingCapabilities>) => Promise<T>,
-  ): Promise<T> {
+  async run<T>(key: string, work: (handle: LockHandle) => Promise<T>): Promise<T> {
     const { ttlMs = 10_000, timeoutMs = 2_000 } = this.options;
     return await lock(work, {
       key,

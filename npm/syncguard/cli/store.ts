@@ -4,7 +4,7 @@ import { embeddedPath, type StoreKind, storeOfUrl, warnInProduction } from "../d
 import { createFirestoreBackend } from "../firestore/backend.js";
 import { connectionOfUrl } from "../firestore/connection.js";
 import { type Direct, directAccess } from "../lock/direct.js";
-import type { FencingCapabilities, SyncGuardBackend } from "../lock/types.js";
+import type { SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
 import { createPostgresBackend, createPostgresBackendOfUrl } from "../postgres/backend.js";
 import { createRedisBackend } from "../redis/backend.js";
@@ -15,7 +15,7 @@ import { readPositiveDuration } from "./duration.js";
 import { usage } from "./exit.js";
 import type { Output } from "./output.js";
 
-export type Backend = SyncGuardBackend<FencingCapabilities>;
+export type Backend = SyncGuardBackend;
 
 /** Which store the arguments and the environment name. */
 export type Target = {

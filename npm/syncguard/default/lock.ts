@@ -60,7 +60,7 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
  * ```
  */
 export function lock<T>(
-  fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T,
+  fn: (handle: LockHandle) => Promise<T> | T,
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
 ): Promise<T>;
 // Async, so that every error is a rejection.

@@ -1,6 +1,11 @@
 /** The parts of the Forrst protocol's requests and responses that the atomic-lock extension uses. */
 
-import type { BackendCapabilities, LockHandleMembers, OnReleaseError } from "../lock/types.js";
+import type {
+  BackendCapabilities,
+  FencingCapabilities,
+  LockHandleMembers,
+  OnReleaseError,
+} from "../lock/types.js";
 
 /** An extension in a request (`options`) or in a response (`data`). */
 export interface ForrstExtension {
@@ -61,7 +66,7 @@ export interface ForrstResponse {
 }
 
 /** The lock that a function runs under. */
-export type AtomicLockHandle<C extends BackendCapabilities = BackendCapabilities> =
+export type AtomicLockHandle<C extends BackendCapabilities = FencingCapabilities> =
   LockHandleMembers<C> & {
     /** The signal that the call was given. */
     readonly signal: AbortSignal | undefined;
@@ -107,7 +112,7 @@ export type AtomicLockFunctionName =
   | "urn:cline:forrst:ext:atomic-lock:fn:status";
 
 /** The atomic-lock extension of a server. */
-export interface AtomicLock<C extends BackendCapabilities = BackendCapabilities> {
+export interface AtomicLock<C extends BackendCapabilities = FencingCapabilities> {
   /** The extension's name on the wire. */
   readonly urn: "urn:forrst:ext:atomicLock";
   /** The system functions by their names, for servers with their own routing. */

@@ -18,7 +18,7 @@ const OPTIONS = optionNames("autoExtend", ["everyMs", "maxMs", "maxStallMs"]);
  * @throws LockError `InvalidArgument` that names the field
  */
 export function readAutoExtend(
-  given: AutoExtend | false | null | undefined,
+  given: AutoExtend | null | undefined,
   ttlMs: number,
 ): Heartbeats | undefined {
   if (given === undefined || given === null || given === false) return undefined;

@@ -5,7 +5,7 @@ import type { Clock } from "./clock.js";
 import { Holding } from "./holding.js";
 
 /** How a lock was held, when it is released by its handle. */
-export type HeldReport = { heldMs: number; extends?: number; lost?: true };
+export type HeldReport = { heldMs: number; extensions?: number; lost?: true };
 
 /** A lock that was granted, as far as its handle needs it. */
 type Granted = { lockId: string; expiresAtMs: number };
@@ -139,7 +139,7 @@ export class Handle {
     if (!Handle.is(handle) || handle.#grantedMs === undefined) return undefined;
     const report: HeldReport = { heldMs: handle.#clock.elapsed() - handle.#grantedMs };
     const holding = handle.#holding;
-    if (holding?.extends !== undefined) report.extends = holding.extends;
+    if (holding?.extensions !== undefined) report.extensions = holding.extensions;
     if (holding?.loss !== undefined) report.lost = true;
     return report;
   }

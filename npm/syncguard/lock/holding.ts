@@ -26,7 +26,7 @@ export interface Keeper {
  */
 export class Holding {
   /** How many heartbeats have extended the lock; `undefined` without heartbeats. */
-  extends: number | undefined;
+  extensions: number | undefined;
   /** Why the lock is lost, if it is. */
   loss: LockError | undefined;
   #keeper: Keeper | undefined;
@@ -78,7 +78,7 @@ export class Holding {
 
   /** Leaves it to `keeper` to say when the lock is lost. */
   keptBy(keeper: Keeper): void {
-    this.extends = 0;
+    this.extensions = 0;
     this.#keeper = keeper;
     held.set(this.ids.lockId, this);
   }
@@ -96,7 +96,7 @@ export class Holding {
 
   /** A heartbeat has made the lock end at this time of the store. */
   beat(expiresAtMs: number): void {
-    this.extends = (this.extends ?? 0) + 1;
+    this.extensions = (this.extensions ?? 0) + 1;
     this.#expiresAtMs = expiresAtMs;
     for (const handle of this.#followers) handle.expiresAtMs = expiresAtMs;
   }

@@ -26,7 +26,7 @@ export type Observation = {
   error?: unknown;
   /** How long the operation took. */
   durationMs?: number;
-} & Pick<LockEvent, "waitMs" | "attempts" | "wakeups" | "heldMs" | "extends" | "lost">;
+} & Pick<LockEvent, "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost">;
 
 /** It must not throw. */
 export type Observer = (seen: Observation) => void;

@@ -323,7 +323,7 @@ export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = Acq
   DisposableLockHandle;
 
 /** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
-export type HeldLock<C extends BackendCapabilities = BackendCapabilities> = AsyncLock<C> & {
+export type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & {
   /** Always there: pass it to what the lock protects. */
   readonly signal: AbortSignal;
 };
@@ -339,7 +339,7 @@ export type DecoratedAcquireResult<C extends BackendCapabilities> =
     } & DisposableLockHandle);
 
 /** Whether and how a lock extends itself while it is held; `true` for the defaults. */
-export type AutoExtend = true | AutoExtendOptions;
+export type AutoExtend = boolean | AutoExtendOptions;
 
 /** How a lock extends itself. Heartbeats that fail are tried again until the lock ends. */
 export interface AutoExtendOptions {
@@ -395,7 +395,7 @@ export interface LockConfig {
 }
 
 /** The handle that `lock()` passes to its callback. */
-export type LockHandle<C extends BackendCapabilities = BackendCapabilities> =
+export type LockHandle<C extends BackendCapabilities = FencingCapabilities> =
   LockHandleMembers<C> & {
     /**
      * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
@@ -405,7 +405,7 @@ export type LockHandle<C extends BackendCapabilities = BackendCapabilities> =
   };
 
 /** What the handles of callbacks have in common. */
-export type LockHandleMembers<C extends BackendCapabilities = BackendCapabilities> = {
+export type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
   /** The key as given. */
   readonly key: string;
   /** Proof of ownership: whoever knows it can release and extend the lock. */
@@ -448,7 +448,7 @@ export type LockHandleMembers<C extends BackendCapabilities = BackendCapabilitie
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
  *   `InvalidArgument` that names the option; or the backend's error
  */
-export type BoundLock<C extends BackendCapabilities = BackendCapabilities> = <T>(
+export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = <T>(
   fn: (handle: LockHandle<C>) => Promise<T> | T,
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
 ) => Promise<T>;
@@ -484,9 +484,9 @@ export interface CommonBackendOptions {
   disposeTimeoutMs?: number | undefined;
 }
 
-/** A backend of this package: a {@link LockBackend} with more methods. */
+/** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
 export interface SyncGuardBackend<
-  C extends BackendCapabilities = BackendCapabilities,
+  C extends BackendCapabilities = FencingCapabilities,
 > extends LockBackend<C> {
   /**
    * Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`.
@@ -634,7 +634,7 @@ export type LockEvent = {
   /** Milliseconds for which the lock was held. Only for `"lost"` and for what releases a lock by its handle. */
   heldMs?: number;
   /** How many heartbeats have extended the lock. Only beside `heldMs`, for a lock that extends itself. */
-  extends?: number;
+  extensions?: number;
   /** Whether the lock was lost before it was released, as its handle knew. Only beside `heldMs`. */
   lost?: boolean;
   /** The key; only if `includeRaw` allows. */
@@ -658,7 +658,7 @@ export interface DiagnosticsMessage extends Pick<
   | "attempts"
   | "wakeups"
   | "heldMs"
-  | "extends"
+  | "extensions"
   | "lost"
 > {
   /** What was done; `"wait"` is the end of the waiting of `lock()`, whatever came of it. */

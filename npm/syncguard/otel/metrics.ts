@@ -54,7 +54,9 @@ export function createMetrics(
   const recordHold = (seen: Observation, outcome: string): void => {
     if (seen.heldMs === undefined) return;
     hold.record(seen.heldMs / 1_000, { ...own, "syncguard.outcome": outcome });
-    if (seen.extends !== undefined && seen.extends > 0) heartbeats.add(seen.extends, own);
+    if (seen.extensions !== undefined && seen.extensions > 0) {
+      heartbeats.add(seen.extensions, own);
+    }
   };
   const tell: Observer = (seen) => {
     const attributes = attributesOf(seen, backend);

@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import type { FencingCapabilities, HeldLock } from "../../lock/types.js";
+import type { HeldLock } from "../../lock/types.js";
 import { LockError } from "../../native/errors.js";
 import { Child } from "../child.js";
 import { type Command, type Invocation, text, type Values } from "../command.js";
@@ -146,7 +146,7 @@ async function acquire(
   backend: Backend,
   { key, ttlMs, waitMs, autoExtend, owner }: Settings,
   { told }: Signals,
-): Promise<HeldLock<FencingCapabilities> | undefined> {
+): Promise<HeldLock | undefined> {
   const options = { ttlMs, owner, signal: told, autoExtend: autoExtend || undefined };
   try {
     if (waitMs === 0) {
@@ -168,7 +168,7 @@ async function acquire(
 }
 
 async function runCommand(
-  held: HeldLock<FencingCapabilities>,
+  held: HeldLock,
   { key, killAfterMs }: Settings,
   [command = "", ...args]: readonly string[],
   signals: Signals,
@@ -213,7 +213,7 @@ async function runCommand(
 }
 
 /** Gives whether the lock was ours until now, as far as we know. */
-async function release(held: HeldLock<FencingCapabilities>, out: Output): Promise<boolean> {
+async function release(held: HeldLock, out: Output): Promise<boolean> {
   try {
     return (await held.release()).ok;
   } catch (error) {
