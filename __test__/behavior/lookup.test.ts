@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import { expect, test } from "vitest";
-import { getById, getByIdRaw, getByKey, getByKeyRaw, hashKey, owns } from "syncguard";
+import { getById, getByIdRaw, getByKey, getByKeyRaw, hashKey, lock, owns } from "syncguard";
+import { lockError } from "../support/errors";
 import { newKey, onEveryStore, take } from "../support/suite";
 
 onEveryStore("lookup", (connect) => {
@@ -52,6 +53,12 @@ onEveryStore("lookup", (connect) => {
     const waited = newKey();
     await backend.lock(waited, { owner: "worker 8" });
     expect((await getByKeyRaw(backend, waited))?.owner).toBe("worker 8");
+    const other = newKey();
+    const read = (): ReturnType<typeof getByKeyRaw> => getByKeyRaw(backend, other);
+    const found = await lock(backend, read, { key: other, owner: "worker 9" });
+    expect(found?.owner).toBe("worker 9");
+    const error = await lockError(lock(backend, read, { key: other, owner: "" }));
+    expect(error.message).toBe("owner must not be empty");
   });
 
   test("follows an extension", async () => {

@@ -2,6 +2,7 @@ import { createRequire } from "node:module";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { lock, LockError } from "syncguard";
 import { createAutoLock, withTelemetry } from "syncguard/common";
+import { createTestBackend } from "syncguard/testing";
 import { lockError, rejection } from "../support/errors";
 import { fakeBackend, grant, LOCKED, scripted } from "../support/fake-backend";
 
@@ -336,6 +337,35 @@ describe("the release", () => {
       failure,
       { lockId, key: KEY, source: "disposal" },
     ]);
+  });
+
+  test("ends in time, if there is a limit, and is reported when it fails", async () => {
+    const failure = new Error("cancelled");
+    let cancel = (): void => undefined;
+    const backend = fakeBackend({
+      release: ({ signal }) =>
+        new Promise((_, reject) => {
+          cancel = () => reject(failure);
+          signal?.addEventListener("abort", () => setImmediate(cancel));
+        }),
+    });
+    const onReleaseError = vi.fn();
+    const config = { key: KEY, onReleaseError, disposeTimeoutMs: 5 };
+    expect(await lock(backend, () => 42, config)).toBe(42);
+    await vi.waitFor(() => expect(onReleaseError).toHaveBeenCalledTimes(1));
+    expect(onReleaseError.mock.calls[0]?.[0]).toBe(failure);
+    const error = await lockError(lock(backend, () => 1, { key: KEY, disposeTimeoutMs: 0 }));
+    expect(error.message).toBe("disposeTimeoutMs must be a positive number");
+  });
+
+  test("is reported as the backend says, unless lock() says otherwise", async () => {
+    const [ofBackend, ofCall] = [vi.fn(), vi.fn()];
+    const backend = createTestBackend({ onReleaseError: ofBackend });
+    backend.faults.failNext("release", "AuthFailed", 2);
+    await lock(backend, () => 1, { key: "a" });
+    await lock(backend, () => 1, { key: "b", onReleaseError: ofCall });
+    expect(ofBackend).toHaveBeenCalledTimes(1);
+    expect(ofCall).toHaveBeenCalledTimes(1);
   });
 
   test("goes to the default handler if there is no other", async () => {

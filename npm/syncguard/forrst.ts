@@ -7,6 +7,7 @@ import { URNS } from "./forrst/rules.js";
 import type { AtomicLock, AtomicLockOptions } from "./forrst/types.js";
 import { checkBackend, checkDisposal } from "./lock/arguments.js";
 import type { BackendCapabilities, SyncGuardBackend } from "./lock/types.js";
+import { optionNames, refuseUnknown } from "./options/names.js";
 import { checkFunction, checkObject, invalid } from "./options/validation.js";
 
 export type {
@@ -21,6 +22,8 @@ export type {
   ForrstRequest,
   ForrstResponse,
 } from "./forrst/types.js";
+
+const OPTIONS = optionNames("createAtomicLock()", ["authorize", "onReleaseError"]);
 
 /**
  * The atomic-lock extension for a Forrst server, on any backend of this package.
@@ -55,6 +58,7 @@ export function createAtomicLock<C extends BackendCapabilities>(
     );
   }
   checkObject(options, "options");
+  refuseUnknown(options, OPTIONS);
   const { authorize, onReleaseError } = options;
   if (authorize !== undefined) checkFunction(authorize, "authorize");
   checkDisposal(onReleaseError, undefined);

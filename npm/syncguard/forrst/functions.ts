@@ -7,9 +7,16 @@ import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
 import type { ForrstFound } from "../native/exports.js";
 import { readSignal } from "../native/signal.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
 import { checkObject } from "../options/validation.js";
 import { Refusal, ReleaseCall, rules, URNS } from "./rules.js";
-import type { AtomicLock, AtomicLockFunction, AtomicLockOptions, ForrstRequest } from "./types.js";
+import type {
+  AtomicLock,
+  AtomicLockCallOptions,
+  AtomicLockFunction,
+  AtomicLockOptions,
+  ForrstRequest,
+} from "./types.js";
 
 type Run = (request: ForrstRequest, signal: AbortSignal | undefined) => Promise<unknown>;
 
@@ -51,12 +58,20 @@ export function createFunctions<C extends BackendCapabilities>(
   });
 }
 
+const CALL_OPTIONS = optionNames("the call", ["signal"]);
+
+/** The signal among the options of a call. */
+export function readCallOptions(options: AtomicLockCallOptions): AbortSignal | undefined {
+  checkObject(options, "options");
+  refuseUnknown(options, CALL_OPTIONS);
+  return readSignal(options.signal);
+}
+
 function serve(run: Run): AtomicLockFunction {
   return async (request, options = {}) => {
     checkObject(request, "request");
     checkObject(request.call, "request.call");
-    checkObject(options, "options");
-    const signal = readSignal(options.signal);
+    const signal = readCallOptions(options);
     const { protocol, id } = request;
     try {
       return { protocol, id, result: await run(request, signal) };

@@ -7,8 +7,9 @@ import { lockHandleMembers } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/release.js";
 import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
-import { readSignal } from "../native/signal.js";
+import { refuseUnknown } from "../options/names.js";
 import { checkFunction, checkObject, invalid } from "../options/validation.js";
+import { readCallOptions } from "./functions.js";
 import { readOptions, Refusal, type RequestedLock, rules, URNS } from "./rules.js";
 import type {
   AtomicLock,
@@ -26,8 +27,7 @@ export function createHandle<C extends BackendCapabilities>(
   return async (request, next, options = {}) => {
     checkObject(request, "request");
     checkFunction(next, "next");
-    checkObject(options, "options");
-    const signal = readSignal(options.signal);
+    const signal = readCallOptions(options);
     const name: unknown = (request as Partial<ForrstRequest>).call?.function;
     if (isFunctionOf(functions, name)) return await functions[name](request, options);
 
@@ -43,7 +43,15 @@ export function createHandle<C extends BackendCapabilities>(
     let held: AcquireOk<C>;
     const { fullKey: key, ttlMs, owner, waiting } = requested;
     try {
-      const acquisition = { key, ttlMs, owner, signal, acquisition: waiting, onReleaseError };
+      const acquisition = {
+        key,
+        ttlMs,
+        owner,
+        signal,
+        acquisition: waiting,
+        onReleaseError,
+        onUnknown: refuseUnknown,
+      };
       held = await acquireUntilHeld(backend, acquisition);
     } catch (error) {
       if (!isContention(error)) throw error;

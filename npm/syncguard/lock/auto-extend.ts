@@ -1,7 +1,7 @@
 /** The option `autoExtend`. */
 
 import { checkObject, invalid } from "../options/validation.js";
-import { optionNames, warnOfUnknown } from "../options/warnings.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
 import type { AutoExtend, AutoExtendOptions } from "./types.js";
 
 /** How a lock is extended, in milliseconds; `Infinity` where there is no limit. */
@@ -25,7 +25,7 @@ export function readAutoExtend(
   const options: AutoExtendOptions = given === true ? {} : given;
   if (given !== true) {
     checkObject(options, "autoExtend");
-    warnOfUnknown(options, OPTIONS);
+    refuseUnknown(options, OPTIONS);
   }
   const everyMs = read(options, "everyMs") ?? ttlMs / 3;
   if (everyMs >= ttlMs) throw invalid("autoExtend.everyMs must be less than ttlMs");

@@ -7,8 +7,8 @@ import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
-import { invalid } from "../options/validation.js";
-import { optionNames, warnOfUnknown } from "../options/warnings.js";
+import { checkObject, invalid } from "../options/validation.js";
+import { optionNames, refuseUnknown, warnOfUnknown } from "../options/names.js";
 import { attemptOf } from "./attempt.js";
 import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
 import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
@@ -45,6 +45,8 @@ import { hashKey, logFenceWarning } from "./values.js";
 const afterMicrotasks = setImmediate;
 
 const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner", "autoExtend"]);
+
+const FORCE_OPTIONS = optionNames("forceRelease()", ["signal"]);
 
 /** A store of locks, as far as every backend needs it. */
 export type LockStore = Omit<Store, "perform" | "setupSchema" | "list" | "facts">;
@@ -265,10 +267,13 @@ export function createBackendOn<C extends BackendCapabilities>(
       }
     },
 
-    forceRelease: async (key, options) => {
+    forceRelease: async (key, more) => {
       try {
         checkKey(key);
-        const signal = startingSignal(options ?? {});
+        const options = more ?? {};
+        checkObject(options, "options");
+        refuseUnknown(options, FORCE_OPTIONS);
+        const signal = startingSignal(options);
         checkOpen();
         const released = settle(await store.forceRelease(key, signal));
         return released ? { ok: true } : failure("not-found");

@@ -5,6 +5,7 @@ import type {
   LockInfo,
   LockInfoDebug,
 } from "./types.js";
+import { optionNames, warnOfUnknown } from "../options/names.js";
 import { hashKey } from "./values.js";
 
 /** The same symbol in every copy of this module. */
@@ -59,7 +60,7 @@ export async function getByKey<C extends BackendCapabilities>(
   key: string,
   opts?: LookupOptions,
 ): Promise<LockInfo<C> | null> {
-  return await backend.lookup({ key, signal: opts?.signal });
+  return await backend.lookup({ key, signal: signalOf(opts) });
 }
 
 /**
@@ -79,7 +80,7 @@ export async function getById<C extends BackendCapabilities>(
   lockId: string,
   opts?: LookupOptions,
 ): Promise<LockInfo<C> | null> {
-  return await backend.lookup({ lockId, signal: opts?.signal });
+  return await backend.lookup({ lockId, signal: signalOf(opts) });
 }
 
 /**
@@ -99,7 +100,7 @@ export async function getByKeyRaw<C extends BackendCapabilities>(
   key: string,
   opts?: LookupOptions,
 ): Promise<LockInfoDebug<C> | null> {
-  const info = await backend.lookup({ key, signal: opts?.signal });
+  const info = await backend.lookup({ key, signal: signalOf(opts) });
   return info && withRawData(info, key, "[backend does not provide raw lockId]");
 }
 
@@ -120,7 +121,7 @@ export async function getByIdRaw<C extends BackendCapabilities>(
   lockId: string,
   opts?: LookupOptions,
 ): Promise<LockInfoDebug<C> | null> {
-  const info = await backend.lookup({ lockId, signal: opts?.signal });
+  const info = await backend.lookup({ lockId, signal: signalOf(opts) });
   return info && withRawData(info, "[backend does not provide raw key]", lockId);
 }
 
@@ -190,6 +191,13 @@ export function sanitizeLockInfo<C extends BackendCapabilities>(
  */
 export function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info {
   return Object.defineProperty(info, RAW_DATA, { value: raw, configurable: true });
+}
+
+const OPTIONS = optionNames("a lookup", ["signal"]);
+
+function signalOf(opts: LookupOptions | null | undefined): AbortSignal | undefined {
+  if (typeof opts === "object" && opts !== null) warnOfUnknown(opts, OPTIONS);
+  return opts?.signal;
 }
 
 /** What {@link attachRawData} attached to `info`, if anything. */

@@ -290,13 +290,13 @@ const NO_LOCK: DisposableLockHandle = {
   [Symbol.asyncDispose]: async () => undefined,
 };
 
-/** Releases at the end of a block. Never rejects. */
-async function dispose(
+/** Releases at the end of a block or of `lock()`. Never rejects. */
+export async function dispose(
   backend: Pick<LockBackend, "release">,
   lockId: string,
   key: string,
   { onReleaseError, disposeTimeoutMs }: DisposalOptions,
-  held: Handle,
+  held: object,
 ): Promise<void> {
   const release = async (signal?: AbortSignal): Promise<void> => {
     try {

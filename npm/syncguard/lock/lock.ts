@@ -1,22 +1,20 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
 import { checkFunction, checkObject } from "../options/validation.js";
-import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "./waiting.js";
-import { checkBackend, resolveTtl } from "./arguments.js";
+import { checkBackend, readOwner, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import {
   decorateAcquireResult,
   disposalOptions,
+  dispose,
   extendMethod,
   isDecorated,
   readDisposal,
 } from "./handle.js";
 import { knownOf } from "./known.js";
 import { type Term, termOf, terms } from "./keeping.js";
-import { releaseArguments } from "./observed.js";
-import { reportReleaseError } from "./release.js";
-import { releasing } from "./turns.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
@@ -37,7 +35,10 @@ export type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined
 
 const CALLBACK_OPTIONS = optionNames(
   "lock()",
-  ["key", "ttlMs", "signal", "autoExtend", "onReleaseError", "acquisition"],
+  [
+    ...["key", "ttlMs", "signal", "autoExtend", "acquisition"],
+    ...["owner", "onReleaseError", "disposeTimeoutMs"],
+  ],
   WAITING,
 );
 
@@ -75,25 +76,31 @@ export async function runLocked<T, C extends BackendCapabilities>(
   warnOfUnknown(config, CALLBACK_OPTIONS);
   const { key, acquisition } = config;
   const signal = config.signal ?? undefined;
-  const { onReleaseError } = readDisposal({ onReleaseError: config.onReleaseError });
+  const { onReleaseError, disposeTimeoutMs } = readDisposal(config);
   const ttlMs = resolveTtl(config.ttlMs);
   const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
-  const request = { key, ttlMs, owner: undefined, signal, autoExtend, acquisition, onReleaseError };
-  const held = await acquireUntilHeld(backend, request);
+  const held = await acquireUntilHeld(backend, {
+    key,
+    ttlMs,
+    owner: readOwner(config.owner),
+    signal,
+    autoExtend,
+    acquisition,
+    onUnknown: warnOfUnknown,
+    onReleaseError,
+  });
+  const general = disposalOptions(held);
   const term = termOf(held, key, knownOf(backend).clock);
   try {
     return await fn(createLockHandle(backend, held, key, term, signal));
   } finally {
     terms.end(term);
     // Without the signal: if it has aborted the work, the lock must still be released.
-    try {
-      const released = backend.release(releaseArguments(backend, { lockId: held.lockId }, held));
-      releasing(backend, key, held.lockId, false);
-      await released;
-      releasing(backend, key, held.lockId, true);
-    } catch (error) {
-      reportReleaseError(error, held.lockId, key, onReleaseError);
-    }
+    const options = {
+      onReleaseError: onReleaseError ?? general?.onReleaseError,
+      disposeTimeoutMs: disposeTimeoutMs ?? general?.disposeTimeoutMs,
+    };
+    await dispose(backend, held.lockId, key, options, held);
   }
 }
 
@@ -139,7 +146,7 @@ export function createLockMethod<C extends BackendCapabilities>(
   return async (key, given) => {
     const options = given ?? {};
     checkObject(options, "options");
-    warnOfUnknown(options, METHOD_OPTIONS);
+    refuseUnknown(options, METHOD_OPTIONS);
     const { signal, acquisition } = options;
     const { onReleaseError, disposeTimeoutMs } = readDisposal(options);
     const ttlMs = resolveTtl(options.ttlMs);
@@ -151,6 +158,7 @@ export function createLockMethod<C extends BackendCapabilities>(
       signal,
       autoExtend: readAutoExtend(options.autoExtend, ttlMs),
       acquisition,
+      onUnknown: refuseUnknown,
       onReleaseError,
     });
     if (onReleaseError === undefined && disposeTimeoutMs === undefined && isDecorated(held)) {

@@ -2,7 +2,7 @@
 
 import { addContext, LockError } from "../native/errors.js";
 import { checkObject, invalid } from "../options/validation.js";
-import { optionNames, warnOfUnknown } from "../options/warnings.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
 import type { Timer } from "./clock.js";
 import { Handle } from "./held.js";
 import { type Known, knownOf } from "./known.js";
@@ -23,7 +23,7 @@ export function createReleaseAll(
   return async (given) => {
     const options = given ?? {};
     checkObject(options, "options");
-    warnOfUnknown(options, OPTIONS);
+    refuseUnknown(options, OPTIONS);
     const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
     if (typeof timeoutMs !== "number" || !(timeoutMs > 0)) {
       throw invalid("timeoutMs must be a positive number");

@@ -1,4 +1,5 @@
 import { checkFunction, checkObject } from "../options/validation.js";
+import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkBackend } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
@@ -30,6 +31,8 @@ type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
   "lock" | "forceRelease" | "releaseAll" | "close" | typeof Symbol.asyncDispose
 >;
+const OPTIONS = optionNames("withTelemetry()", ["onEvent", "includeRaw"]);
+
 type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & {
   autoExtend?: AutoExtend | undefined;
 };
@@ -144,6 +147,7 @@ function withoutAutoExtend(opts: AcquireArguments): AcquireArguments {
 
 function createEmitter(options: TelemetryOptions): Observer {
   checkObject(options, "options");
+  warnOfUnknown(options, OPTIONS);
   const { onEvent, includeRaw = false } = options;
   // Without a listener, nothing is computed.
   if ((onEvent as unknown) === undefined) return () => undefined;

@@ -385,11 +385,15 @@ export interface LockConfig {
   signal?: AbortSignal | undefined;
   /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
   autoExtend?: AutoExtend | undefined;
+  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. Backends of your own may ignore it. */
+  owner?: string | undefined;
   /**
-   * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the error is
-   * printed, but not in production: see {@link OnReleaseError}.
+   * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the
+   * backend's, else the error is printed, but not in production: see {@link OnReleaseError}.
    */
   onReleaseError?: OnReleaseError | undefined;
+  /** Milliseconds after which the release is aborted and no longer waited for. Default: the backend's, else no limit of its own. */
+  disposeTimeoutMs?: number | undefined;
   /** How long and how often to try. */
   acquisition?: AcquisitionOptions | undefined;
 }
@@ -476,8 +480,8 @@ export interface CommonBackendOptions {
   /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
   cleanupInIsLocked?: boolean | undefined;
   /**
-   * Called when the release at the end of an `await using` block fails. Default: the error is printed, but not in production:
-   * see {@link OnReleaseError}.
+   * Called when the release at the end of an `await using` block or of `lock()` fails. Default: the error is printed, but not in
+   * production: see {@link OnReleaseError}.
    */
   onReleaseError?: OnReleaseError | undefined;
   /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */

@@ -4,7 +4,7 @@ import { core } from "../native/provided.js";
 import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { checkObject, invalid } from "../options/validation.js";
-import { optionNames, WAITING, warnOfUnknown } from "../options/warnings.js";
+import { type OptionNames, optionNames, WAITING } from "../options/names.js";
 import { type Attempt, attachAttempt } from "./attempt.js";
 import type { Heartbeats } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
@@ -34,6 +34,8 @@ export type AcquisitionRequest = {
   /** How the lock extends itself, if it does; checked. */
   autoExtend?: Heartbeats | undefined;
   acquisition: AcquisitionOptions | undefined;
+  /** What becomes of members of `acquisition` that are no options. */
+  onUnknown: (given: object, names: OptionNames) => void;
   /** Hears of the release of a lock that was granted too late. */
   onReleaseError: OnReleaseError | undefined;
 };
@@ -69,7 +71,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   let acquisitionSignal: AbortSignal | undefined;
   if (acquisition !== undefined) {
     checkObject(acquisition, "acquisition");
-    warnOfUnknown(acquisition, OPTIONS);
+    request.onUnknown(acquisition, OPTIONS);
     acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
     checkWait(acquisition.wait);
   }

@@ -3,20 +3,50 @@
 import { invalid } from "./validation.js";
 
 /**
- * Refuses members of `given` that are not in `known`, and names the nearest known one. Members that are `undefined` count
- * as absent.
+ * Refuses members of `given` that are not in `known`, and names the one that was probably meant. Members that are
+ * `undefined` count as absent.
  *
  * @param what - what a member is called in the message, such as "Redis backend option"
+ * @param foreign - names that others give to known options, with ours
  * @throws LockError `InvalidArgument`
  */
-export function checkKnownOptions(given: object, known: readonly string[], what: string): void {
+export function checkKnownOptions(
+  given: object,
+  known: readonly string[],
+  what: string,
+  foreign: Readonly<Record<string, string>> = {},
+): void {
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
     if (value === undefined || known.includes(name)) continue;
-    const near = nearest(name, known);
+    const own = Object.fromEntries(known.map((one) => [one, one]));
+    const near = meant(name, { ...foreign, ...own });
     throw invalid(
       `${shown(name)} is not a ${what}${near === undefined ? "" : `: did you mean ${near}?`}`,
     );
   }
+}
+
+/**
+ * Names among the connection options that stand for options of the backend: these names themselves, and those that clients
+ * have for them.
+ */
+export function backendsOwn(
+  options: readonly string[],
+  foreign: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const own = Object.fromEntries(options.map((option) => [option, option]));
+  const all = Object.entries({ ...foreign, ...own });
+  return Object.fromEntries(
+    all.map(([name, option]) => [name, `${option} of the backend's options`]),
+  );
+}
+
+/** What was probably meant by `name`; `places` says what each name that is known stands for. */
+export function meant(name: string, places: Readonly<Record<string, string>>): string | undefined {
+  const names = Object.keys(places);
+  // Most often the unit was left out, and for a short name `ttl` is too far from `ttlMs` to be a typo of it.
+  const near = nearest(name, names) ?? names.find((known) => known === `${name}Ms`);
+  return near === undefined ? undefined : places[near];
 }
 
 /** The name in `known` that `name` was probably meant to be. */

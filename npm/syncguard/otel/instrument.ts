@@ -10,7 +10,7 @@ import type {
   LockBackendLike,
   SyncGuardBackend,
 } from "../lock/types.js";
-import { checkKnownOptions } from "../options/known.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
 import { checkBooleans, checkObject, invalid, withoutNulls } from "../options/validation.js";
 import { createMetrics } from "./metrics.js";
 import { createSpans } from "./spans.js";
@@ -25,11 +25,14 @@ export interface InstrumentOptions {
   keyHashes?: boolean | undefined;
 }
 
-const OPTIONS = Object.keys({
-  meterProvider: true,
-  tracerProvider: true,
-  keyHashes: true,
-} satisfies Record<keyof InstrumentOptions, true>);
+const OPTIONS = optionNames(
+  "instrument()",
+  Object.keys({
+    meterProvider: true,
+    tracerProvider: true,
+    keyHashes: true,
+  } satisfies Record<keyof InstrumentOptions, true>),
+);
 
 const NAME = "syncguard";
 
@@ -77,7 +80,7 @@ export function instrument<C extends BackendCapabilities>(
   checkBackend(backend);
   checkObject(options, "options");
   const given = withoutNulls(options);
-  checkKnownOptions(given, OPTIONS, "option of instrument()");
+  refuseUnknown(given, OPTIONS);
   const { meterProvider, tracerProvider, keyHashes } = given;
   checkBooleans({ keyHashes });
   if (meterProvider !== undefined && typeof meterProvider.getMeter !== "function") {
