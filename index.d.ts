@@ -455,11 +455,15 @@ interface LockConfig {
     signal?: AbortSignal | undefined;
     /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
     autoExtend?: AutoExtend | undefined;
+    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. Backends of your own may ignore it. */
+    owner?: string | undefined;
     /**
-     * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the error is
-     * printed, but not in production: see {@link OnReleaseError}.
+     * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the
+     * backend's, else the error is printed, but not in production: see {@link OnReleaseError}.
      */
     onReleaseError?: OnReleaseError | undefined;
+    /** Milliseconds after which the release is aborted and no longer waited for. Default: the backend's, else no limit of its own. */
+    disposeTimeoutMs?: number | undefined;
     /** How long and how often to try. */
     acquisition?: AcquisitionOptions | undefined;
 }
@@ -537,8 +541,8 @@ interface CommonBackendOptions {
     /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
     cleanupInIsLocked?: boolean | undefined;
     /**
-     * Called when the release at the end of an `await using` block fails. Default: the error is printed, but not in production:
-     * see {@link OnReleaseError}.
+     * Called when the release at the end of an `await using` block or of `lock()` fails. Default: the error is printed, but not in
+     * production: see {@link OnReleaseError}.
      */
     onReleaseError?: OnReleaseError | undefined;
     /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
@@ -781,7 +785,7 @@ declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(ba
  * await lock(() => console.log("writing"), { key: "report:nightly" });
  * ```
  */
-declare function lock<T>(fn: (handle: LockHandle<FencingCapabilities>) => Promise<T> | T, config: LockConfig & {
+declare function lock<T>(fn: (handle: LockHandle) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }): Promise<T>;
 
@@ -1405,14 +1409,12 @@ interface PostgresSslOptions {
     rejectUnauthorized?: boolean | undefined;
 }
 /**
- * Where a PostgreSQL server is, with the option names of postgres.js and of pg. Options given besides `url` override it;
- * missing ones are taken from the variables PGHOST, PGUSER and so on.
+ * Where a PostgreSQL server is. Options given besides `url` override it; missing ones are taken from the variables PGHOST,
+ * PGUSER and so on.
  */
 interface PostgresConnectionOptions {
     /** A URL as for {@link createPostgresBackend}. */
     url?: string | undefined;
-    /** As `url`, with pg's name. */
-    connectionString?: string | undefined;
     /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
     host?: string | readonly string[] | undefined;
     /** The port: one for all hosts, or one for each. Default 5432. */
@@ -1423,34 +1425,18 @@ interface PostgresConnectionOptions {
     database?: string | undefined;
     /** The role. Default: the name of the operating system's user. */
     user?: string | undefined;
-    /** As `user`, with postgres.js' name. */
-    username?: string | undefined;
     /** The password, or a function that gives one for each connection, for example a token that expires. */
     password?: string | (() => string | PromiseLike<string>) | undefined;
-    /** As `password`, with postgres.js' name. */
-    pass?: string | (() => string | PromiseLike<string>) | undefined;
     /** The mode, as in libpq. `true` means `"verify-full"`, `false` means `"disable"`. Default `"prefer"`. */
     ssl?: boolean | "disable" | "allow" | "prefer" | "require" | "verify-ca" | "verify-full" | PostgresSslOptions | undefined;
-    /** The most connections at once. Default 10. */
-    max?: number | undefined;
-    /** Seconds that getting a connection may take. Default 5. */
-    connect_timeout?: number | undefined;
-    /** As `connect_timeout`, with pg's name and in milliseconds. */
-    connectionTimeoutMillis?: number | undefined;
     /** The name of the connections in `pg_stat_activity`. Default `"syncguard"`. */
     application_name?: string | undefined;
     /** Command-line options of the sessions, such as `-c search_path=locks`. */
     options?: string | undefined;
-    /** Session settings by name. */
+    /** Session settings by name, such as `statement_timeout`, `lock_timeout` and `search_path`. */
     connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
-    /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
-    statement_timeout?: number | undefined;
-    /** Milliseconds that a statement may wait for another session's lock. Default: the server's setting. */
-    lock_timeout?: number | undefined;
     /** Which servers to accept. Default: with several hosts, only one that accepts writes. */
     target_session_attrs?: "any" | "read-write" | "primary" | undefined;
-    /** Whether statements are prepared, see {@link PostgresBackendOptions.prepare}. */
-    prepare?: boolean | undefined;
 }
 /** Options of the PostgreSQL backend. */
 interface PostgresBackendOptions extends CommonBackendOptions {
@@ -1583,7 +1569,7 @@ interface RedisClusterNode {
     /** The port. Default 6379. */
     port?: number | undefined;
 }
-/** Where a Redis server is, with the option names of ioredis. Options given besides `url` override it. */
+/** Where a Redis server is. Options given besides `url` override it. */
 interface RedisConnectionOptions {
     /** A URL as for {@link createRedisBackend}. */
     url?: string | undefined;
@@ -1651,8 +1637,6 @@ interface RedisConnectionOptions {
     connectionName?: string | undefined;
     /** A prefix of every key, like ioredis' option `keyPrefix`, and not the same as the backend's `keyPrefix`. */
     clientKeyPrefix?: string | undefined;
-    /** Milliseconds that making a connection may take. Default 5000. */
-    connectTimeout?: number | undefined;
 }
 /** Options of the Redis backend. */
 interface RedisBackendOptions extends CommonBackendOptions {

@@ -294,15 +294,27 @@ describe("options are checked at creation", () => {
     [{ ssl: { ca: 7 as never } }, "ssl.ca"],
     [{ ssl: { passphrase: "secret" } as never }, "ssl.passphrase"],
     [{ ssl: { cert: "secret" } }, "sslkey"],
-    [{ max: 0 }, "max"],
-    [{ connect_timeout: -1 }, "connect_timeout"],
-    [{ connectionTimeoutMillis: "secret" as never }, "connectionTimeoutMillis"],
     [{ connection: { a: {} as never } }, "connection"],
     [{ connection: { "a b": "secret" } }, "connection parameters"],
-    [{ statement_timeout: 0.5 }, "statement_timeout"],
     [{ target_session_attrs: "standby" as never }, "target_session_attrs"],
-    [{ prepare: "no" as never }, "prepare"],
-    [{ hostname: "secret" } as never, "hostname"],
+    [{ hostname: "secret" } as never, "hostname is not a connection option: did you mean host?"],
+    // One name for each setting; those of clients are read from clients.
+    ...[
+      ["connectionString", "url"],
+      ["username", "user"],
+      ["pass", "password"],
+      ["max", "poolSize of the backend's options"],
+      ["connect_timeout", "connectTimeoutMs of the backend's options"],
+      ["connectionTimeoutMillis", "connectTimeoutMs of the backend's options"],
+      ["connectTimeoutMs", "connectTimeoutMs of the backend's options"],
+      ["prepare", "prepare of the backend's options"],
+      ["statement_timeout", "connection.statement_timeout"],
+      ["lock_timeout", "connection.lock_timeout"],
+    ].map(([theirs = "", ours]): [PostgresConnectionOptions, string] => [
+      { [theirs]: "secret" },
+      `${theirs} is not a connection option: did you mean ${ours}?`,
+    ]),
+    [{ idle_timeout: 20 } as never, "idle_timeout is not a connection option"],
   ])("of the connection: %j", async (connection, field) => {
     const error = thrownLockError(() => createPostgresBackend(connection));
     expect(error.code).toBe("InvalidArgument");
@@ -311,13 +323,7 @@ describe("options are checked at creation", () => {
     expect((await lockError(setupSchema(connection))).message).toBe(error.message);
   });
 
-  test("what clients know and locks do not need is passed over", () => {
-    createPostgresBackend({
-      host: "h",
-      idle_timeout: 20,
-      max_lifetime: 60,
-      keepAlive: true,
-    } as never);
+  test("what URLs for other libraries have and locks do not need is passed over", () => {
     createPostgresBackend("postgres://h/d?pgbouncer=true", {});
   });
 });

@@ -76,7 +76,6 @@ describe("createRedisBackend", () => {
     ["sentinels", ["h", [], [1], [{ host: 1 }]]],
     ["nodes", ["h", [], {}, [1], [null], [[]], [{ host: 1 }], [""], ["h:x"], ["unix:///s"], [{ host: "h", port: 0 }], ["a", "u:p@b"]]], // prettier-ignore
     ["natMap", [1, [], {}, () => ({}), { h: 1 }, { "h:1": "g:2" }, { "h:1": { host: "g" } }]],
-    ["connectTimeout", [0, "5"]],
     ["connectionName", ["a b", 1]],
     ["keyPrefix", ["app"]],
     ["retryStrategy", [() => 1]],
@@ -106,6 +105,18 @@ describe("createRedisBackend", () => {
       () => createRedisBackend({ node: ["h"] } as never),
       "node is not a Redis connection option: did you mean nodes?",
     ],
+    ...[
+      ["connectTimeout", "connectTimeoutMs of the backend's options"],
+      ["connectTimeoutMs", "connectTimeoutMs of the backend's options"],
+      ["commandTimeout", "operationTimeoutMs of the backend's options"],
+      ["connectionString", "url"],
+      ["user", "username"],
+      ["pass", "password"],
+      ["ssl", "tls"],
+    ].map(([theirs = "", ours]): [() => unknown, string] => [
+      () => createRedisBackend({ [theirs]: 1 }),
+      `${theirs} is not a Redis connection option: did you mean ${ours}?`,
+    ]),
     [
       () => createRedisBackend("redis://h?keyPrefx=a"),
       "the url's query holds an unknown parameter: did you mean keyPrefix?",

@@ -94,6 +94,7 @@ import {
   type PostgresBackendOptions,
   type PostgresCapabilities,
   type PostgresConfig,
+  type PostgresConnectionOptions,
   setupSchema,
 } from "syncguard/postgres";
 import {
@@ -249,7 +250,15 @@ const onReleaseError: OnReleaseError = (error, { key, lockId, source }) => {
   void [error.message, key, lockId, source satisfies "disposal"];
 };
 const acquisition: AcquisitionOptions = { backoff: "fixed", jitter: "none", maxRetries: 1 };
-const config: LockConfig = { key: "k", ttlMs: 1, onReleaseError, acquisition };
+const ends = { onReleaseError, disposeTimeoutMs: 1, owner: "me", autoExtend: false };
+const config: LockConfig = { key: "k", ttlMs: 1, acquisition, ...ends };
+({
+  user: "u",
+  database: "d",
+  connection: { statement_timeout: 1 },
+}) satisfies PostgresConnectionOptions;
+// @ts-expect-error one name for each setting
+({ connectionString: "postgres://h" }) satisfies PostgresConnectionOptions;
 await lock(own, () => undefined, config);
 // @ts-expect-error the key is needed
 await lock(own, () => undefined, {});

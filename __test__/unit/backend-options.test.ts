@@ -84,6 +84,11 @@ describe("an option that does not exist is refused with the one that was meant",
       () => createFirestoreBackend({ projectID: "p" } as never),
       "projectID is not a connection option: did you mean projectId?",
     ],
+    [
+      "firestore",
+      () => createFirestoreBackend({ database: "d" } as never),
+      "database is not a connection option: did you mean databaseId?",
+    ],
   ])("by %s: %o", (_, create, message) => {
     expect(thrownLockError(create)).toMatchObject({ code: "InvalidArgument", message });
   });

@@ -137,7 +137,7 @@ describe("settings of any kind are taken or refused", () => {
     ],
     [
       "PostgreSQL",
-      ["url", "host", "port", "user", "password", "database", "ssl", "hosts", "max", ...TLS],
+      ["url", "host", "port", "user", "password", "database", "ssl", "connection", ...TLS],
       ["tableName", "fenceTableName", "poolSize", "prepare", "durableReleases", ...SERVER],
       createPostgresBackend,
     ],

@@ -1,7 +1,7 @@
 /** Connection settings as users give them. */
 
 import type { FirestoreSettings } from "../native/exports.js";
-import { checkKnownOptions } from "../options/known.js";
+import { backendsOwn, checkKnownOptions } from "../options/known.js";
 import { invalid, withoutNulls } from "../options/validation.js";
 import type { FirestoreConnectionOptions } from "./types.js";
 
@@ -16,6 +16,14 @@ const TYPES: Readonly<Record<keyof FirestoreConnectionOptions, string>> = {
   ssl: "boolean",
 };
 
+/** Other names for them. */
+const FOREIGN: Readonly<Record<string, string>> = {
+  ...backendsOwn(["operationTimeoutMs", "transport"], {}),
+  project: "projectId",
+  database: "databaseId",
+  keyFile: "keyFilename",
+};
+
 /**
  * Reads options.
  *
@@ -26,7 +34,7 @@ export function readConnection(given: unknown): FirestoreSettings {
     throw invalid("db must be a Firestore client or connection options");
   }
   const options = withoutNulls(given);
-  checkKnownOptions(options, Object.keys(TYPES), "connection option");
+  checkKnownOptions(options, Object.keys(TYPES), "connection option", FOREIGN);
   const settings: Partial<Record<keyof FirestoreSettings, unknown>> = {};
   for (const [name, value] of Object.entries(options) as [keyof typeof TYPES, unknown][]) {
     if (value === undefined) continue;

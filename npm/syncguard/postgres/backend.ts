@@ -199,7 +199,12 @@ const OPTIONS = Object.keys({
 
 function checkOptions(options: unknown): asserts options is PostgresBackendOptions {
   checkServerOptions(options);
-  checkKnownOptions(options as object, OPTIONS, "PostgreSQL backend option");
+  checkKnownOptions(options as object, OPTIONS, "PostgreSQL backend option", {
+    connectionTimeoutMillis: "connectTimeoutMs",
+    query_timeout: "operationTimeoutMs",
+    max: "poolSize",
+    table: "tableName",
+  });
   const { tableName, fenceTableName, durableReleases, prepare, poolSize } = options as Record<
     keyof PostgresBackendOptions,
     unknown

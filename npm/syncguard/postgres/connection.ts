@@ -1,12 +1,7 @@
 /** Connection settings as users give them, in a URL or in options. */
 
-import type {
-  PostgresHost,
-  PostgresParameter,
-  PostgresSettings,
-  PostgresTlsSettings,
-} from "../native/exports.js";
-import { checkKnownOptions } from "../options/known.js";
+import type { PostgresHost, PostgresTlsSettings } from "../native/exports.js";
+import { backendsOwn, checkKnownOptions } from "../options/known.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { readParameters, readSslObject, socketHost, type Target } from "./target.js";
 import type { PostgresConnectionOptions } from "./types.js";
@@ -16,24 +11,14 @@ const READERS: Readonly<
   Record<keyof PostgresConnectionOptions, (value: unknown, target: Target, name: string) => void>
 > = {
   url: readUrl,
-  connectionString: readUrl,
   // Read together, after the others.
   host: () => undefined,
   port: () => undefined,
   path: () => undefined,
   database: text("database"),
   user: text("user"),
-  username: text("user"),
   password: readPassword,
-  pass: readPassword,
   ssl: (value, { connection }) => (connection.tls = readSsl(value)),
-  max: (value, { connection }, name) => (connection.poolSize = count(value, name)),
-  connect_timeout: (value, target) => {
-    readConnectTimeout(value, target, "connect_timeout", 1000);
-  },
-  connectionTimeoutMillis: (value, target) => {
-    readConnectTimeout(value, target, "connectionTimeoutMillis", 1);
-  },
   application_name: text("applicationName"),
   options: text("options"),
   connection: (value, { connection }) => {
@@ -42,32 +27,29 @@ const READERS: Readonly<
     if (parameters === undefined) {
       throw invalid("connection must hold strings, numbers and booleans");
     }
-    addParameters(connection, parameters);
+    connection.parameters = parameters;
   },
-  statement_timeout: readTimeout,
-  lock_timeout: readTimeout,
   target_session_attrs: text("targetSessionAttrs"),
-  prepare: (value, { connection }) => {
-    if (typeof value !== "boolean") throw invalid("prepare must be a boolean");
-    connection.prepare = value;
-  },
 };
 
-/** Options of pg and postgres.js that do not affect where to connect and as whom. */
-const WITHOUT_MEANING: ReadonlySet<string> = new Set([
-  "min",
-  "idle_timeout",
-  "idleTimeoutMillis",
-  "max_lifetime",
-  "maxLifetimeSeconds",
-  "maxUses",
-  "allowExitOnIdle",
-  "keepAlive",
-  "keepAliveInitialDelayMillis",
-  "keep_alive",
-  "fetch_types",
-  "onnotice",
-]);
+/** Other names for them, of clients and of other backends. */
+const FOREIGN: Readonly<Record<string, string>> = {
+  ...backendsOwn(["connectTimeoutMs", "operationTimeoutMs", "poolSize", "prepare", "transport"], {
+    connect_timeout: "connectTimeoutMs",
+    connectionTimeoutMillis: "connectTimeoutMs",
+    query_timeout: "operationTimeoutMs",
+    max: "poolSize",
+  }),
+  connectionString: "url",
+  hostname: "host",
+  username: "user",
+  pass: "password",
+  db: "database",
+  dbname: "database",
+  tls: "ssl",
+  statement_timeout: "connection.statement_timeout",
+  lock_timeout: "connection.lock_timeout",
+};
 
 /**
  * Reads a URL or options.
@@ -83,9 +65,9 @@ export function readConnection(given: unknown): Target {
   }
   const target: Target = { connection: {} };
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
-    // pg also uses null for what is not given.
-    if (value === undefined || value === null || WITHOUT_MEANING.has(name)) continue;
-    checkKnownOptions({ [name]: value }, Object.keys(READERS), "connection option");
+    // `null` counts as not given.
+    if (value === undefined || value === null) continue;
+    checkKnownOptions({ [name]: value }, Object.keys(READERS), "connection option", FOREIGN);
     READERS[name as keyof PostgresConnectionOptions](value, target, name);
   }
   const { host, port, path } = given as PostgresConnectionOptions;
@@ -128,43 +110,11 @@ function readSsl(value: unknown): PostgresTlsSettings {
   throw invalid(`${reading.obstacle} has a wrong type or is not an option`);
 }
 
-function count(value: unknown, name: string): number {
-  if (!isCount(value)) throw invalid(`${name} must be a whole number from 1 to ${LARGEST_POOL}`);
-  return value;
-}
-
 const LARGEST_POOL = 10_000;
 
 /** Whether a value is a possible size of a pool. */
 export function isCount(value: unknown): value is number {
   return Number.isInteger(value) && Number(value) >= 1 && Number(value) <= LARGEST_POOL;
-}
-
-function readConnectTimeout(
-  value: unknown,
-  { connection }: Target,
-  name: string,
-  unitMs: number,
-): void {
-  if (typeof value !== "number" || !(value >= 0)) {
-    throw invalid(`${name} must be a number that is not negative`);
-  }
-  // To clients, 0 means no limit. Here the operation's own limit still applies.
-  if (value > 0) connection.connectTimeoutMs = value * unitMs;
-}
-
-function readTimeout(value: unknown, { connection }: Target, name: string): void {
-  if (!Number.isInteger(value) || Number(value) < 0) {
-    throw invalid(`${name} must be a whole number of milliseconds`);
-  }
-  addParameters(connection, [{ name, value: String(value) }]);
-}
-
-function addParameters(
-  connection: PostgresSettings,
-  parameters: readonly PostgresParameter[],
-): void {
-  connection.parameters = [...(connection.parameters ?? []), ...parameters];
 }
 
 function readHosts(host: unknown, port: unknown, path: unknown): PostgresHost[] | undefined {

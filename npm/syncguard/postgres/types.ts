@@ -42,14 +42,12 @@ export interface PostgresSslOptions {
 }
 
 /**
- * Where a PostgreSQL server is, with the option names of postgres.js and of pg. Options given besides `url` override it;
- * missing ones are taken from the variables PGHOST, PGUSER and so on.
+ * Where a PostgreSQL server is. Options given besides `url` override it; missing ones are taken from the variables PGHOST,
+ * PGUSER and so on.
  */
 export interface PostgresConnectionOptions {
   /** A URL as for {@link createPostgresBackend}. */
   url?: string | undefined;
-  /** As `url`, with pg's name. */
-  connectionString?: string | undefined;
   /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
   host?: string | readonly string[] | undefined;
   /** The port: one for all hosts, or one for each. Default 5432. */
@@ -60,12 +58,8 @@ export interface PostgresConnectionOptions {
   database?: string | undefined;
   /** The role. Default: the name of the operating system's user. */
   user?: string | undefined;
-  /** As `user`, with postgres.js' name. */
-  username?: string | undefined;
   /** The password, or a function that gives one for each connection, for example a token that expires. */
   password?: string | (() => string | PromiseLike<string>) | undefined;
-  /** As `password`, with postgres.js' name. */
-  pass?: string | (() => string | PromiseLike<string>) | undefined;
   /** The mode, as in libpq. `true` means `"verify-full"`, `false` means `"disable"`. Default `"prefer"`. */
   ssl?:
     | boolean
@@ -77,26 +71,14 @@ export interface PostgresConnectionOptions {
     | "verify-full"
     | PostgresSslOptions
     | undefined;
-  /** The most connections at once. Default 10. */
-  max?: number | undefined;
-  /** Seconds that getting a connection may take. Default 5. */
-  connect_timeout?: number | undefined;
-  /** As `connect_timeout`, with pg's name and in milliseconds. */
-  connectionTimeoutMillis?: number | undefined;
   /** The name of the connections in `pg_stat_activity`. Default `"syncguard"`. */
   application_name?: string | undefined;
   /** Command-line options of the sessions, such as `-c search_path=locks`. */
   options?: string | undefined;
-  /** Session settings by name. */
+  /** Session settings by name, such as `statement_timeout`, `lock_timeout` and `search_path`. */
   connection?: Readonly<Record<string, string | number | boolean | undefined>> | undefined;
-  /** Milliseconds; the server ends statements that take longer. Default: the operation's limit. */
-  statement_timeout?: number | undefined;
-  /** Milliseconds that a statement may wait for another session's lock. Default: the server's setting. */
-  lock_timeout?: number | undefined;
   /** Which servers to accept. Default: with several hosts, only one that accepts writes. */
   target_session_attrs?: "any" | "read-write" | "primary" | undefined;
-  /** Whether statements are prepared, see {@link PostgresBackendOptions.prepare}. */
-  prepare?: boolean | undefined;
 }
 
 /** Options of the PostgreSQL backend. */

@@ -134,7 +134,10 @@ const OPTIONS: readonly (keyof RedisBackendOptions)[] = [
 
 function checkOptions(options: unknown): asserts options is RedisBackendOptions {
   checkServerOptions(options);
-  checkKnownOptions(options as object, OPTIONS, "Redis backend option");
+  checkKnownOptions(options as object, OPTIONS, "Redis backend option", {
+    commandTimeout: "operationTimeoutMs",
+    prefix: "keyPrefix",
+  });
   const { keyPrefix } = options as Record<keyof RedisBackendOptions, unknown>;
   checkStrings({ keyPrefix });
 }

@@ -2,7 +2,7 @@
 
 import type { RedisNode, RedisSettings } from "../native/exports.js";
 import { toNumber } from "../options/clients.js";
-import { checkKnownOptions } from "../options/known.js";
+import { backendsOwn, checkKnownOptions } from "../options/known.js";
 import { readTls } from "../options/tls.js";
 import { invalid } from "../options/validation.js";
 import type { RedisConnectionOptions } from "./types.js";
@@ -28,7 +28,20 @@ const TYPES: Readonly<Record<keyof RedisConnectionOptions, string>> = {
   sentinelPassword: "string",
   connectionName: "string",
   clientKeyPrefix: "string",
-  connectTimeout: "number",
+};
+
+/** Other names for them, of clients and of other backends. */
+const FOREIGN: Readonly<Record<string, string>> = {
+  ...backendsOwn(["connectTimeoutMs", "operationTimeoutMs", "transport"], {
+    connectTimeout: "connectTimeoutMs",
+    commandTimeout: "operationTimeoutMs",
+  }),
+  connectionString: "url",
+  uri: "url",
+  database: "db",
+  user: "username",
+  pass: "password",
+  ssl: "tls",
 };
 
 /**
@@ -46,13 +59,13 @@ export function readConnection(given: unknown): RedisSettings {
       "keyPrefix belongs to the backend's options; the option of ioredis is clientKeyPrefix here",
     );
   }
-  checkKnownOptions(given, Object.keys(TYPES), "Redis connection option");
+  checkKnownOptions(given, Object.keys(TYPES), "Redis connection option", FOREIGN);
   const settings: Partial<Record<keyof RedisSettings, unknown>> = {};
   for (const [key, option] of Object.entries(given) as [keyof typeof TYPES, unknown][]) {
     // The options are those of ioredis, which also uses null for what is not given.
     if (option === undefined || option === null) continue;
     const value = readOption(key, option);
-    if (value !== undefined) settings[key === "connectTimeout" ? "connectTimeoutMs" : key] = value;
+    if (value !== undefined) settings[key] = value;
   }
   return settings as RedisSettings;
 }

@@ -48,7 +48,7 @@ export interface RedisClusterNode {
   port?: number | undefined;
 }
 
-/** Where a Redis server is, with the option names of ioredis. Options given besides `url` override it. */
+/** Where a Redis server is. Options given besides `url` override it. */
 export interface RedisConnectionOptions {
   /** A URL as for {@link createRedisBackend}. */
   url?: string | undefined;
@@ -125,8 +125,6 @@ export interface RedisConnectionOptions {
   connectionName?: string | undefined;
   /** A prefix of every key, like ioredis' option `keyPrefix`, and not the same as the backend's `keyPrefix`. */
   clientKeyPrefix?: string | undefined;
-  /** Milliseconds that making a connection may take. Default 5000. */
-  connectTimeout?: number | undefined;
 }
 
 /** Options of the Redis backend. */
