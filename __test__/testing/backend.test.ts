@@ -2,10 +2,11 @@
 
 import { createRequire } from "node:module";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { getByKeyRaw, lock, LockError, withTelemetry, type LockEvent } from "syncguard";
+import { getByKeyRaw, hashKey, lock, LockError, withTelemetry, type LockEvent } from "syncguard";
 import { createTestBackend, TestClock } from "syncguard/testing";
 import { run } from "../support/child";
 import { lockError, thrownLockError } from "../support/errors";
+import { runProgram } from "../support/program";
 
 const KEY = "account:4711";
 const EXTENDING = { ttlMs: 30_000, autoExtend: true } as const;
@@ -309,6 +310,32 @@ describe("what users test", () => {
     ];
     for (const each of wrong) expect(thrownLockError(each).code).toBe("InvalidArgument");
   });
+});
+
+test.each([
+  ["CommonJS", ["syncguard/testing", "syncguard/common"]],
+  ["CommonJS", ["syncguard/common", "syncguard/testing"]],
+  ["ES modules", ["syncguard/testing", "syncguard/common"]],
+  ["ES modules", ["syncguard/common", "syncguard/testing"]],
+])("works beside syncguard/common without the addon: %s, %j", async (format, names) => {
+  const load = format === "CommonJS" ? "require" : "await import";
+  const all = names.map((name) => `${load}(${JSON.stringify(name)})`).join(", ");
+  const program = `(async () => {
+    const { createTestBackend, lock, hashKey, LockError } = Object.assign({}, ${all});
+    const backend = createTestBackend();
+    console.log(await lock(backend, async ({ fence }) => fence, { key: "job", autoExtend: true }));
+    console.log((await backend.lookup({ key: "job" })) ?? hashKey("job"));
+    const refused = await backend.acquire({ key: "", ttlMs: 1000 }).catch((error) => error);
+    console.log(refused instanceof LockError && refused.code);
+  })();`;
+  const type = format === "CommonJS" ? "commonjs" : "module";
+  const { stdout, stderr, code } = await runProgram(
+    process.execPath,
+    [`--input-type=${type}`, "-e", program],
+    { SYNCGUARD_NATIVE_PATH: "/nowhere/syncguard.node" },
+  );
+  expect({ stderr, code }).toEqual({ stderr: "", code: 0 });
+  expect(stdout).toBe(`000000000000001\n${hashKey("job")}\nInvalidArgument\n`);
 });
 
 test("works without the addon, and then with it", async () => {

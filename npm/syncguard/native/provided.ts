@@ -1,4 +1,4 @@
-/** The core's pure functions, whoever provides them: the addon, or `syncguard/testing` in a process without it. */
+/** The core's pure functions, whoever provides them: the addon, or `syncguard/testing`, which works where there is none. */
 
 import type { core as ofAddon } from "./core.js";
 
@@ -7,12 +7,12 @@ export type Core = Omit<typeof ofAddon, "makeStorageKey" | "isLive" | "redisServ
 
 export const core = {} as Core;
 
-/** Whether somebody has provided them. */
-export function isProvided(): boolean {
-  return "hashKey" in core;
+/** Provides the addon's functions, unless others are there: these need no addon, and give the same answers. */
+export function provide(functions: Core): void {
+  if (!("hashKey" in core)) replace(functions);
 }
 
-/** Provides the functions. Those of the addon take the place of others. */
-export function provide(functions: Core): void {
+/** Provides functions that take the place of the addon's. */
+export function replace(functions: Core): void {
   Object.assign(core, functions);
 }

@@ -2,7 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { constants } from "../native/constants.js";
-import { type Core, isProvided, provide } from "../native/provided.js";
+import { type Core, replace } from "../native/provided.js";
 import { checkText, lockIdText, wrongLockId } from "../native/text.js";
 import { invalid } from "../options/validation.js";
 import { createRetryState } from "./retry.js";
@@ -76,4 +76,4 @@ const STEPS = [
   [11, 7],
 ] as const;
 
-if (!isProvided()) provide(core);
+replace(core);
