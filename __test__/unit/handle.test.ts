@@ -3,10 +3,12 @@ import {
   acquireHandle,
   createDisposableHandle,
   decorateAcquireResult,
+  type HeldLock as Held,
   LockError,
   type LockBackend,
   type ReleaseResult,
 } from "syncguard/common";
+import { createSqliteBackend, type SqliteCapabilities } from "syncguard/sqlite";
 import { lockError, rejection } from "../support/errors";
 import { deferred, fakeBackend, type FakeCapabilities } from "../support/fake-backend";
 import { settle } from "../support/until";
@@ -21,6 +23,7 @@ const RESULT = {
 } as const;
 const CONTEXT = { lockId: LOCK_ID, key: KEY, source: "disposal" };
 
+type HeldLock = Held<SqliteCapabilities>;
 type Release = LockBackend<FakeCapabilities>["release"];
 
 function handleOf(release: Release, onReleaseError?: (error: Error) => void, timeoutMs?: number) {
@@ -412,5 +415,33 @@ describe("acquireHandle", () => {
     expect(error.message).toMatch(/^Backend\.acquire\(\) must return a decorated result/);
     await settle();
     expect(backend.held.size).toBe(0);
+  });
+});
+
+describe("what stands before a handle has its signal", () => {
+  const stands: [string, (held: HeldLock) => HeldLock][] = [
+    ["a Proxy", (held) => new Proxy(held, {})],
+    [
+      "a Proxy of a Proxy with traps",
+      (held) =>
+        new Proxy(
+          new Proxy(held, {
+            get: (target, name, self) => Reflect.get(target, name, self) as unknown,
+          }),
+          {},
+        ),
+    ],
+    ["an object that inherits from it", (held) => Object.create(held) as HeldLock],
+  ];
+  test.each(stands)("%s", async (_, before) => {
+    const backend = createSqliteBackend();
+    const held = await backend.lock("proxied", { ttlMs: 60_000 });
+    const proxied = before(held);
+    expect(proxied.signal.aborted).toBe(false);
+    expect(proxied.signal).toBe(held.signal);
+    expect((await proxied.extend(60_000)).ok).toBe(true);
+    expect(await proxied.release()).toEqual({ ok: true });
+    await proxied[Symbol.asyncDispose]();
+    await backend.close();
   });
 });

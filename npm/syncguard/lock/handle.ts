@@ -2,9 +2,10 @@
 
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
+import "./disposable.js";
 import { checkDisposal } from "./arguments.js";
 import { type Clock, systemClock } from "./clock.js";
-import { Handle } from "./held.js";
+import { Handle, ownMethod } from "./held.js";
 import { type Term, terms } from "./keeping.js";
 import { ifKnown } from "./known.js";
 import { releaseArguments } from "./observed.js";
@@ -160,6 +161,7 @@ export function addHandle(
     tellWaiters(backend, key, lockId, true);
     return result;
   };
+  ownMethod(held, held.release);
   held.extend = extendMethod(held, backend, lockId, held);
   held[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {

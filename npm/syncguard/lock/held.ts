@@ -38,7 +38,7 @@ export class Handle {
 
   /** Aborted when the lock is lost. */
   get signal(): AbortSignal {
-    return Handle.holding(this).signal;
+    return Handle.holding(behind(this)).signal;
   }
 
   /**
@@ -155,6 +155,23 @@ export class Handle {
     }
     return handle.#holding;
   }
+}
+
+/** By which a method of a handle leads to it. */
+const OWNER: unique symbol = Symbol("handle");
+
+/** Lets {@link Handle.signal} work on what stands before the handle and has its methods. */
+export function ownMethod(handle: Handle, method: object): void {
+  (method as { [OWNER]?: Handle })[OWNER] = handle;
+}
+
+/** The handle itself, of a Proxy or of an object that inherits from it: neither has private fields. */
+function behind(given: Handle): Handle {
+  if (Handle.is(given)) return given;
+  const { release } = given as { release?: { [OWNER]?: Handle } };
+  const owner = release?.[OWNER];
+  if (owner === undefined) throw new TypeError("signal was asked for of an object that is no lock");
+  return owner;
 }
 
 // Handles compare and print as the plain objects that results have always been.
