@@ -1,12 +1,11 @@
 //! Finished operations on their way back to JavaScript, in batches.
 
-use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
 
 use napi::Env;
-use napi::bindgen_prelude::{Float64Array, Function};
+use napi::bindgen_prelude::{Float64ArraySlice, FnArgs, Function};
 use napi_derive::napi;
 use syncguard::{Absence, Error, Fence, LockId, LockRecord};
 
@@ -14,6 +13,7 @@ use crate::bridge::{Rejection, parse};
 use crate::environment::Environment;
 use crate::error::causes;
 use crate::granted::Granted;
+use crate::listener::Listener;
 use crate::mailbox::Mailbox;
 
 /// What an operation came to.
@@ -92,33 +92,41 @@ const VALUES: usize = 5;
 #[napi]
 pub struct Completions {
     pub(crate) environment: Rc<Environment>,
-    numbers: Rc<RefCell<Float64Array>>,
 }
 
 #[napi]
 impl Completions {
-    /// `on_ready` is called when finished operations wait to be drained into `numbers`.
+    /// `on_ready` is called when finished operations wait to be drained.
     #[napi(constructor)]
-    pub fn new(on_ready: Function<'_, (), ()>, numbers: Float64Array) -> napi::Result<Self> {
+    pub fn new(env: &Env, on_ready: Function<'_, (), ()>) -> napi::Result<Self> {
+        let listener = Rc::new(Listener::new(&on_ready)?);
+        let called = Rc::clone(&listener);
+        let ready = env.create_function_from_closure::<(), (), _>("ready", move |call| {
+            called.call(call.env);
+            Ok(())
+        })?;
         // Weak: waiting for nothing must not keep the process alive. `begin` and `drain` hold it
         // while operations are in flight.
-        let wake = on_ready
+        let wake = ready
             .build_threadsafe_function::<()>()
             .weak::<true>()
             .build()?;
         Ok(Self {
-            environment: Rc::new(Environment::new(Mailbox::new(wake))),
-            numbers: Rc::new(RefCell::new(numbers)),
+            environment: Rc::new(Environment::new(Mailbox::new(wake), listener)),
         })
     }
 
-    /// A function that writes finished operations into the array of the constructor, the count first, and
-    /// returns their texts, one after the other. What does not fit stays for the next call.
+    /// A function that writes finished operations into an array, the count first, and returns their texts, one
+    /// after the other. What does not fit stays for the next call.
     #[napi]
-    pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), String>> {
-        let (environment, numbers) = (Rc::clone(&self.environment), Rc::clone(&self.numbers));
+    pub fn drain<'env>(
+        &self,
+        env: &'env Env,
+    ) -> napi::Result<Function<'env, FnArgs<(Float64ArraySlice<'env>,)>, String>> {
+        let environment = Rc::clone(&self.environment);
         env.create_function_from_closure("drain", move |call| {
-            let mut numbers = numbers.borrow_mut();
+            // Given each time: the array is of a realm that nothing here must keep alive.
+            let mut numbers: Float64ArraySlice<'_> = call.get(0)?;
             // SAFETY: JavaScript waits for this call to return, and nothing else has the array's memory
             // while it does: the array is `native/operations.ts`'s own and no other thread sees it.
             let numbers = unsafe { numbers.as_mut() };

@@ -2,18 +2,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use napi::{Env, sys};
 use syncguard::{Backend, Error};
 
 use crate::completion::Completion;
+use crate::listener::Listener;
 use crate::mailbox::Mailbox;
 use crate::watch::Watched;
 
 /// What only the environment's own thread touches.
 pub(crate) struct Environment {
     pub(crate) mailbox: Arc<Mailbox>,
+    listener: Rc<Listener>,
     in_flight: Cell<usize>,
     /// Whether it is kept alive.
     is_held: Cell<bool>,
@@ -26,9 +29,11 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    pub(crate) fn new(mailbox: Mailbox) -> Self {
+    /// `listener` is what the mailbox wakes.
+    pub(crate) fn new(mailbox: Mailbox, listener: Rc<Listener>) -> Self {
         Self {
             mailbox: Arc::new(mailbox),
+            listener,
             in_flight: Cell::new(0),
             is_held: Cell::new(false),
             is_announcing: Cell::new(false),
@@ -58,6 +63,7 @@ impl Environment {
     pub(crate) fn begin(&self, env: &Env) -> Result<(), Error> {
         self.in_flight.set(self.in_flight.get() + 1);
         if !self.is_held.replace(true) {
+            self.listener.hold(true);
             // SAFETY: this runs on the thread of `env`, inside a call from JavaScript, so the
             // environment and the threadsafe function it owns are alive.
             unsafe { sys::napi_ref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
@@ -96,6 +102,7 @@ impl Environment {
         self.in_flight.set(left);
         let is_idle = left == 0 && !self.mailbox.busy.any();
         if is_idle && self.is_held.replace(false) {
+            self.listener.hold(false);
             // SAFETY: as in `begin`.
             unsafe { sys::napi_unref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
         }

@@ -28,6 +28,7 @@ mod holder;
 mod inspection;
 mod io_thread;
 mod keys;
+mod listener;
 mod mailbox;
 mod operations;
 mod options;

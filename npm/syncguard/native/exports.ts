@@ -16,13 +16,13 @@ export declare class Completions {
   isListening(number: number): boolean;
   /** Ends the watch. */
   unwatch(number: number): void;
-  /** `on_ready` is called when finished operations wait to be drained into `numbers`. */
-  constructor(onReady: () => void, numbers: Float64Array);
+  /** `on_ready` is called when finished operations wait to be drained. */
+  constructor(onReady: () => void);
   /**
-   * A function that writes finished operations into the array of the constructor, the count first, and
-   * returns their texts, one after the other. What does not fit stays for the next call.
+   * A function that writes finished operations into an array, the count first, and returns their texts, one
+   * after the other. What does not fit stays for the next call.
    */
-  drain(): () => string;
+  drain(): (arg0: Float64Array) => string;
   /** A function that sends what was kept back: see `NativeBackend`. */
   flush(): () => void;
   /** Cancels an operation if it has not finished. */

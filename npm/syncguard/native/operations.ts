@@ -40,7 +40,7 @@ let completions: Completions | undefined;
 /** The operations of this environment; made when the first backend is. */
 export function ownCompletions(): Completions {
   if (completions === undefined) {
-    completions = new (addon().Completions)(onReady, numbers);
+    completions = new (addon().Completions)(onReady);
     drain = completions.drain();
     flushKept = completions.flush();
   }
@@ -55,7 +55,7 @@ function onReady(): void {
   if (source === undefined) return;
   let count: number;
   do {
-    const texts = drain();
+    const texts = drain(numbers);
     count = numbers[0] as number;
     let from = 0;
     for (let at = 1; at < 1 + count * WIDTH; at += WIDTH) {
