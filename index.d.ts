@@ -2,7 +2,7 @@
 //
 // syncguard
 //   AcquireOk AcquireResult AcquisitionOptions AsyncLock AutoExtend AutoExtendOptions
-//   BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions BoundLock
+//   BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions BoundLock ClosableLock
 //   CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage DisposableLockHandle ExtendResult
 //   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
 //   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
@@ -17,14 +17,14 @@
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
 //   AutoExtendOptions BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendConfig
-//   BackendLockOptions BoundLock CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage
-//   DisposableLockHandle ExtendResult FAILURE_REASON FENCE_THRESHOLDS Fence FencingCapabilities
-//   HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike LockConfig LockError
-//   LockErrorCode LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
-//   MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnReleaseError
-//   OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseAllOptions ReleaseAllResult
-//   ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData
-//   calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
+//   BackendLockOptions BoundLock ClosableLock CommonBackendOptions DecoratedAcquireResult
+//   DiagnosticsMessage DisposableLockHandle ExtendResult FAILURE_REASON FENCE_THRESHOLDS Fence
+//   FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike
+//   LockConfig LockError LockErrorCode LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug
+//   LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult
+//   OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseAllOptions
+//   ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
+//   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
 //   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
 //   hasFence hashKey isLive lock logFenceWarning makeStorageKey mapBackendObservation
 //   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
@@ -519,6 +519,23 @@ type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
 type BoundLock<C extends BackendCapabilities = FencingCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
 }) => Promise<T>;
+/** What `createLock()` gives: {@link BoundLock} with a backend of its own, which is closed with it. */
+type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLock<C> & {
+    /** As {@link SyncGuardBackend.close} of its backend. */
+    readonly close: () => Promise<void>;
+    /**
+     * As `close()`, at the end of a block.
+     *
+     * @example
+     * ```ts
+     * import { createLock } from "syncguard/sqlite";
+     *
+     * await using lock = createLock("./locks.db");
+     * await lock(() => console.log("writing"), { key: "report:nightly" });
+     * ```
+     */
+    readonly [Symbol.asyncDispose]: () => Promise<void>;
+};
 /** How `backend.lock()` takes the lock. */
 interface BackendLockOptions {
     /** Milliseconds after which the lock ends by itself. Default 30000. */
@@ -672,7 +689,7 @@ interface ReleaseAllResult {
 /** An event of telemetry, which reports one operation, or the loss of a lock. */
 type LockEvent = {
     /** Which operation; `"lost"` when a lock was lost. */
-    type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "lost";
+    type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease" | "lost";
     /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
     result: "ok" | "fail";
     /** `hashKey(key)`, when the operation has a key. */
@@ -699,8 +716,8 @@ type LockEvent = {
     lockId?: string;
 };
 /**
- * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:lost` and
- * `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
+ * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:forceRelease`,
+ * `…:lost` and `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
  * {@link LockEvent} mean the same.
  */
 interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost"> {
@@ -1888,7 +1905,7 @@ declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
 /** `syncguard/redis` */
 
 /**
- * `lock()` bound to a Redis backend.
+ * `lock()` bound to a Redis backend of its own, which `lock.close()` closes.
  *
  * @param client - as for {@link createRedisBackend}
  * @param options - as for {@link createRedisBackend}
@@ -1901,7 +1918,7 @@ declare function delay(ms: number, signal?: AbortSignal): Promise<void>;
  * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
  * ```
  */
-declare function createLock$3(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): BoundLock<RedisCapabilities>;
+declare function createLock$3(client: RedisClient | string | RedisConnectionOptions, options?: RedisBackendOptions): ClosableLock<RedisCapabilities>;
 
 type redis_LockData = LockData;
 type redis_RedisBackendOptions = RedisBackendOptions;
@@ -1920,7 +1937,7 @@ declare namespace redis {
 /** `syncguard/postgres` */
 
 /**
- * `lock()` bound to a PostgreSQL backend.
+ * `lock()` bound to a PostgreSQL backend of its own, which `lock.close()` closes.
  *
  * @param sql - as for {@link createPostgresBackend}; the tables must exist
  * @param options - as for {@link createPostgresBackend}
@@ -1933,7 +1950,7 @@ declare namespace redis {
  * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
  * ```
  */
-declare function createLock$2(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): BoundLock<PostgresCapabilities>;
+declare function createLock$2(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): ClosableLock<PostgresCapabilities>;
 
 type postgres_PgClient = PgClient;
 type postgres_PostgresBackendOptions = PostgresBackendOptions;
@@ -1954,7 +1971,7 @@ declare namespace postgres {
 /** `syncguard/firestore` */
 
 /**
- * `lock()` bound to a Firestore backend.
+ * `lock()` bound to a Firestore backend of its own, which `lock.close()` closes.
  *
  * @param db - as for {@link createFirestoreBackend}
  * @param options - as for {@link createFirestoreBackend}
@@ -1967,7 +1984,7 @@ declare namespace postgres {
  * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
  * ```
  */
-declare function createLock$1(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): BoundLock<FirestoreCapabilities>;
+declare function createLock$1(db?: FirestoreClient | FirestoreConnectionOptions, options?: FirestoreBackendOptions): ClosableLock<FirestoreCapabilities>;
 
 type firestore_FirestoreBackendOptions = FirestoreBackendOptions;
 type firestore_FirestoreCapabilities = FirestoreCapabilities;
@@ -1984,7 +2001,7 @@ declare namespace firestore {
 /** `syncguard/sqlite` */
 
 /**
- * `lock()` bound to a SQLite backend.
+ * `lock()` bound to a SQLite backend of its own, which `lock.close()` closes.
  *
  * @param path - as for {@link createSqliteBackend}
  * @param options - as for {@link createSqliteBackend}
@@ -1997,9 +2014,9 @@ declare namespace firestore {
  * await lock(({ fence }) => console.log("working under fence", fence), { key: "report:nightly" });
  * ```
  */
-declare function createLock(path: string, options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
+declare function createLock(path: string, options?: SqliteBackendOptions): ClosableLock<SqliteCapabilities>;
 /**
- * `lock()` bound to a SQLite backend, with the path among the options.
+ * `lock()` bound to a SQLite backend of its own, with the path among the options.
  *
  * @param options - as for {@link createSqliteBackend}
  *
@@ -2012,7 +2029,7 @@ declare function createLock(path: string, options?: SqliteBackendOptions): Bound
  * await lock(() => console.log("writing"), { key: "report:nightly" });
  * ```
  */
-declare function createLock(options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
+declare function createLock(options?: SqliteBackendOptions): ClosableLock<SqliteCapabilities>;
 
 type sqlite_SqliteBackendOptions = SqliteBackendOptions;
 type sqlite_SqliteCapabilities = SqliteCapabilities;
@@ -2589,4 +2606,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SyncGuardBackend, TelemetryOptions };
+export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SyncGuardBackend, TelemetryOptions };

@@ -104,6 +104,12 @@ onEveryStore("telemetry", (connect) => {
     await lockError(backend.lock(key, { acquisition: { maxRetries: 0 } }));
     await release();
     expect(types()).toEqual(["acquire ok", "acquire fail", "release ok"]);
+    await take(backend, key);
+    expect(await backend.forceRelease(key)).toEqual({ ok: true });
     expect(await backend.forceRelease(key)).toEqual({ ok: false });
+    expect(events.slice(1)).toEqual([
+      { type: "forceRelease", result: "ok", keyHash: hashKey(key) },
+      { type: "forceRelease", result: "fail", reason: "not-found", keyHash: hashKey(key) },
+    ]);
   });
 });

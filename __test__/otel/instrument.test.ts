@@ -1,7 +1,15 @@
 /** Metrics and spans, as OpenTelemetry's own SDK exports them. */
 
+import { AsyncLocalStorage } from "node:async_hooks";
 import { readFileSync } from "node:fs";
-import { context, ROOT_CONTEXT, SpanStatusCode, trace } from "@opentelemetry/api";
+import {
+  type Context,
+  context,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from "@opentelemetry/api";
 import { PrometheusSerializer } from "@opentelemetry/exporter-prometheus";
 import {
   AggregationTemporality,
@@ -25,10 +33,13 @@ import { lockError, thrownLockError } from "../support/errors";
 import { fakeBackend } from "../support/fake-backend";
 
 const KEY = "account:4711";
+const { version } = JSON.parse(
+  readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
+) as { version: string };
 
 /** What an application with the SDK has, with exporters that keep everything. */
-function sdk() {
-  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
+function sdk(temporality = AggregationTemporality.CUMULATIVE) {
+  const exporter = new InMemoryMetricExporter(temporality);
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 });
   const meterProvider = new MeterProvider({ readers: [reader] });
   const spanExporter = new InMemorySpanExporter();
@@ -62,10 +73,34 @@ function sdk() {
   return { options, collect, points, tracerProvider, spans: () => spanExporter.getFinishedSpans() };
 }
 
-const outcome = (backend: string, name: string) => ({
+/** The context manager that the SDK for Node brings along, as far as spans need it. */
+function followContexts(): void {
+  const storage = new AsyncLocalStorage<Context>();
+  context.setGlobalContextManager({
+    active: () => storage.getStore() ?? ROOT_CONTEXT,
+    with: (active, run, self, ...args) => storage.run(active, () => run.apply(self as never, args)),
+    bind: (_, target) => target,
+    enable: () => context as never,
+    disable: () => context as never,
+  });
+  onTestFinished(() => context.disable());
+}
+
+/** The attributes of a backend. */
+const of = (backend: string) => ({
   "syncguard.backend": backend,
-  "syncguard.outcome": name,
+  ...(backend === "sqlite" ? { "db.system.name": "sqlite" } : {}),
 });
+
+const outcome = (backend: string, name: string) => ({ ...of(backend), "syncguard.outcome": name });
+
+/** The points of one operation. */
+const operations = async (points: (name: string) => Promise<object[]>, operation: string) =>
+  (await points("syncguard.operation.duration")).filter((point) =>
+    Object.entries(point).some(
+      ([key, value]) => key === "syncguard.operation" && value === operation,
+    ),
+  ) as Awaited<ReturnType<ReturnType<typeof sdk>["points"]>>;
 
 describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
   const open = (): SyncGuardBackend =>
@@ -79,12 +114,12 @@ describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
     await lockError(backend.lock(KEY, { acquisition: { timeoutMs: 30 } }));
     await lockError(backend.lock(KEY, { signal: AbortSignal.timeout(20) }));
     await lockError(backend.acquire({ key: "", ttlMs: 1 }));
-    expect(await points("syncguard.held")).toEqual([{ "syncguard.backend": name, count: 1 }]);
+    expect(await points("syncguard.locks")).toEqual([{ ...of(name), count: 1 }]);
     await held.extend(60_000);
     await held.release();
     await backend.extend({ lockId: held.lockId, ttlMs: 1_000 });
 
-    const acquired = await points("syncguard.acquire.duration");
+    const acquired = await operations(points, "acquire");
     expect(acquired).toContainEqual(expect.objectContaining({ ...outcome(name, "ok"), count: 1 }));
     expect(acquired).toContainEqual(
       expect.objectContaining({ ...outcome(name, "error"), "error.type": "InvalidArgument" }),
@@ -92,8 +127,8 @@ describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
     const locked = acquired.find((point) => (Object.values(point) as unknown[]).includes("locked"));
     expect(locked?.count).toBeGreaterThanOrEqual(3);
     expect(await points("syncguard.contention")).toMatchObject([{ count: locked?.count }]);
-    expect(await points("syncguard.release.duration")).toMatchObject([outcome(name, "ok")]);
-    expect(await points("syncguard.extend.duration")).toMatchObject([
+    expect(await operations(points, "release")).toMatchObject([outcome(name, "ok")]);
+    expect(await operations(points, "extend")).toMatchObject([
       { ...outcome(name, "ok"), count: 1 },
       { ...outcome(name, "not-found"), count: 1 },
     ]);
@@ -107,14 +142,17 @@ describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
     expect(waits[1]?.sum).toBeGreaterThanOrEqual(0.025);
     expect(waits[1]?.sum).toBeLessThan(20);
     expect(await points("syncguard.hold.duration")).toMatchObject([outcome(name, "released")]);
-    expect(await points("syncguard.held")).toMatchObject([{ count: 0 }]);
-    const { all } = await collect();
+    expect(await points("syncguard.locks")).toMatchObject([{ count: 0 }]);
+    const { resource, all } = await collect();
+    expect(resource?.scopeMetrics.map(({ scope }) => scope)).toMatchObject([
+      { name: "syncguard", version },
+    ]);
     expect(JSON.stringify(all)).not.toMatch(new RegExp(`4711|${hashKey(KEY)}|${held.lockId}`));
     await backend.lock(KEY, { ttlMs: 60_000 });
-    expect(await points("syncguard.held")).toMatchObject([{ count: 1 }]);
+    expect(await points("syncguard.locks")).toMatchObject([{ count: 1 }]);
     // A closed backend is not looked at any more.
     await backend.close();
-    expect(await points("syncguard.held")).toMatchObject([{ count: 0 }]);
+    expect(await points("syncguard.locks")).toMatchObject([{ count: 0 }]);
   });
 
   test("a lock that is lost is counted once, with the time that it was held", async () => {
@@ -125,11 +163,11 @@ describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
     expect(held.signal.aborted).toBe(false);
     await backend.releaseAll();
     await held.release();
-    expect(await points("syncguard.lost")).toEqual([{ "syncguard.backend": name, count: 1 }]);
+    expect(await points("syncguard.losses")).toEqual([{ ...of(name), count: 1 }]);
     expect(await points("syncguard.hold.duration")).toMatchObject([
       { ...outcome(name, "lost"), count: 1 },
     ]);
-    expect(await points("syncguard.held")).toMatchObject([{ count: 0 }]);
+    expect(await points("syncguard.locks")).toMatchObject([{ count: 0 }]);
     await backend.close();
   });
 
@@ -141,10 +179,15 @@ describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
     await lockError(backend.lock(KEY, { acquisition: { maxRetries: 0 } }));
     await lockError(backend.release({ lockId: "none" }));
     expect(spans().map((span) => span.name)).toEqual([
-      ...["syncguard.lock", "syncguard.extend", "syncguard.release", "syncguard.acquire"],
-      ...["syncguard.lock", "syncguard.release"],
+      ...["syncguard.lock", "syncguard.extend", "syncguard.release", "syncguard.hold"],
+      ...["syncguard.acquire", "syncguard.lock", "syncguard.release"],
     ]);
-    const [first, , release, , failed, refused] = spans();
+    const [first, , release, hold, , failed, refused] = spans();
+    expect(hold).toMatchObject({
+      kind: SpanKind.INTERNAL,
+      attributes: outcome(name, "released"),
+      instrumentationScope: { name: "syncguard", version },
+    });
     expect(first?.attributes).toEqual({
       ...outcome(name, "ok"),
       "syncguard.attempts": 1,
@@ -158,21 +201,119 @@ describe.each(["sqlite", "test"])("on a backend of %s", (name) => {
       expect(JSON.stringify([span.attributes, span.events])).not.toMatch(/4711/);
       expect(span.endTime[0] + span.endTime[1] / 1e9).toBeCloseTo(Date.now() / 1_000, -1);
     }
-    // The SDK's context manager would make this one the active one.
+    followContexts();
     const parent = tracerProvider.getTracer("app").startSpan("job");
-    const active = trace.setSpan(ROOT_CONTEXT, parent);
-    context.setGlobalContextManager({
-      active: () => active,
-      with: (_, run, self, ...args) => run.apply(self as never, args),
-      bind: (_, target) => target,
-      enable: () => context as never,
-      disable: () => context as never,
+    await context.with(trace.setSpan(ROOT_CONTEXT, parent), async () => {
+      await backend.isLocked({ key: KEY });
+      await backend.acquire({ key: KEY, ttlMs: 60_000 });
     });
-    onTestFinished(() => context.disable());
-    await backend.isLocked({ key: KEY });
-    await backend.acquire({ key: KEY, ttlMs: 60_000 });
     expect(spans().at(-1)?.parentSpanContext?.spanId).toBe(parent.spanContext().spanId);
     await backend.close();
+  });
+
+  test("the work of lock() is below the span of the holding, and that below the caller's", async () => {
+    const { options, spans, tracerProvider } = sdk();
+    followContexts();
+    const backend = instrument(open(), options);
+    const tracer = tracerProvider.getTracer("app");
+    const job = tracer.startSpan("job");
+    const result = await context.with(trace.setSpan(ROOT_CONTEXT, job), () =>
+      lock(
+        backend,
+        async ({ extend }) => {
+          await new Promise((resolve) => setImmediate(resolve));
+          tracer.startSpan("query").end();
+          await extend(60_000);
+          return 42;
+        },
+        { key: KEY },
+      ),
+    );
+    expect(result).toBe(42);
+    const idOf = (span: string) =>
+      spans()
+        .find((one) => one.name === span)
+        ?.spanContext().spanId;
+    const above = (span: string) =>
+      spans().find((one) => one.name === span)?.parentSpanContext?.spanId;
+    const hold = idOf("syncguard.hold");
+    expect(hold).toBeDefined();
+    expect(["query", "syncguard.extend", "syncguard.release"].map(above)).toEqual([
+      hold,
+      hold,
+      hold,
+    ]);
+    for (const span of ["syncguard.hold", "syncguard.lock"]) {
+      expect(above(span)).toBe(job.spanContext().spanId);
+    }
+    // What the work throws is its own, and a lock that is lost is an error of the holding.
+    const failure = new Error("work");
+    const lost = lock(
+      backend,
+      async ({ signal }) => {
+        expect(signal.aborted).toBe(false);
+        await backend.releaseAll();
+        throw failure;
+      },
+      { key: KEY },
+    );
+    await expect(lost).rejects.toBe(failure);
+    const last = spans()
+      .filter((one) => one.name === "syncguard.hold")
+      .at(-1);
+    expect(last?.attributes).toEqual(outcome(name, "lost"));
+    expect(last?.status).toEqual({ code: SpanStatusCode.ERROR, message: "LockLost" });
+    await backend.close();
+  });
+
+  test("a forced release is an operation, too", async () => {
+    const { options, points, spans } = sdk();
+    const backend = instrument(open(), options);
+    await backend.acquire({ key: KEY, ttlMs: 60_000 });
+    await backend.forceRelease(KEY);
+    await backend.forceRelease(KEY);
+    await lockError(backend.forceRelease(""));
+    expect(await operations(points, "force_release")).toMatchObject([
+      { ...outcome(name, "ok"), count: 1 },
+      { ...outcome(name, "not-found"), count: 1 },
+      { ...outcome(name, "error"), count: 1, "error.type": "InvalidArgument" },
+    ]);
+    const forced = spans().filter((span) => span.name === "syncguard.force_release");
+    expect(forced.map(({ status }) => status.code)).toEqual([
+      SpanStatusCode.UNSET,
+      SpanStatusCode.UNSET,
+      SpanStatusCode.ERROR,
+    ]);
+    await backend.close();
+  });
+
+  test("the locks of several backends are counted together, whatever the temporality", async () => {
+    for (const temporality of [AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA]) {
+      const { options, points } = sdk(temporality);
+      const [one, two] = [instrument(open(), options), instrument(open(), options)];
+      let before = 0;
+      /** How many are held, which with deltas is what has changed. */
+      const held = async () => {
+        const found = await points("syncguard.locks");
+        expect(found).toEqual([{ ...of(name), count: expect.any(Number) as number }]);
+        const count = found[0]?.count ?? NaN;
+        before = temporality === AggregationTemporality.DELTA ? before + count : count;
+        return before;
+      };
+      const first = await one.lock("a");
+      expect(await held()).toBe(1);
+      const second = await two.lock("b");
+      await one.lock("c");
+      expect(await held()).toBe(3);
+      await second.release();
+      expect(await held()).toBe(2);
+      await two.close();
+      expect(await held()).toBe(2);
+      await first.release();
+      expect(await held()).toBe(1);
+      await one.close();
+      expect(await held()).toBe(0);
+    }
   });
 });
 
@@ -209,8 +350,8 @@ test("a backend of the user's own, and no providers at all", async () => {
   const { options, points } = sdk();
   const own = instrument(fakeBackend(), options);
   expect(await lock(own, () => "done", { key: KEY })).toBe("done");
-  expect(await points("syncguard.acquire.duration")).toMatchObject([outcome("custom", "ok")]);
-  expect(await points("syncguard.held")).toEqual([]);
+  expect(await operations(points, "acquire")).toMatchObject([outcome("custom", "ok")]);
+  expect(await points("syncguard.locks")).toEqual([]);
   expect(await lock(instrument(createSqliteBackend()), () => "done", { key: KEY })).toBe("done");
 });
 
@@ -257,9 +398,12 @@ test("the dashboard asks for what Prometheus gets", async () => {
   const queries = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
   queries.push(...dashboard.templating.list.map(({ query }) => JSON.stringify(query)));
   const asked = queries
-    .flatMap((query) => query.match(/syncguard_(?!backend|outcome)\w+(\(_seconds\)\?\w+)?/g) ?? [])
+    .flatMap(
+      (query) =>
+        query.match(/syncguard_(?!(?:backend|outcome|operation)\b)\w+(\(_seconds\)\?\w+)?/g) ?? [],
+    )
     .map((name) => new RegExp(`^${name}$`));
-  expect(asked.length).toBeGreaterThan(15);
+  expect(asked.length).toBeGreaterThan(12);
   for (const names of [plain, united]) {
     expect(asked.filter((name) => !names.some((one) => name.test(one)))).toEqual([]);
   }

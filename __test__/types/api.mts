@@ -13,6 +13,7 @@ import {
   BACKEND_LIMITS,
   type BackendCapabilities,
   type BoundLock,
+  type ClosableLock,
   createFirestoreBackend,
   createPostgresBackend,
   createRedisBackend,
@@ -269,8 +270,13 @@ await lock(own, () => undefined, { key: "k", acquisition: { backoff: "linear" } 
 expectTypeOf(createAutoLock(own)).toEqualTypeOf<BoundLock<Fencing>>();
 expectTypeOf(createLock("file", { cleanupInIsLocked: true })).toExtend<BoundLock>();
 expectTypeOf(createLock("file")(() => 1, { key: "k" })).resolves.toEqualTypeOf<number>();
-expectTypeOf(createRedisLock).returns.toEqualTypeOf<BoundLock<RedisCapabilities>>();
-expectTypeOf(createPostgresLock).returns.toEqualTypeOf<BoundLock<PostgresCapabilities>>();
+expectTypeOf(createRedisLock).returns.toEqualTypeOf<ClosableLock<RedisCapabilities>>();
+expectTypeOf(createPostgresLock).returns.toEqualTypeOf<ClosableLock<PostgresCapabilities>>();
+{
+  await using closed = createLock("file");
+  closed satisfies BoundLock;
+  expectTypeOf(closed.close).returns.resolves.toBeVoid();
+}
 expectTypeOf(setupSchema).returns.resolves.toBeVoid();
 
 // Wrappers are what they wrap.

@@ -8,7 +8,9 @@ import { createTestBackend, TestClock } from "syncguard/testing";
 import { lockError } from "../support/errors";
 
 const KEY = "account:4711";
-const TYPES = ["acquire", "release", "extend", "isLocked", "lookup", "lost", "wait"] as const;
+const TYPES = [
+  ...["acquire", "release", "extend", "isLocked", "lookup", "forceRelease", "lost", "wait"],
+] as DiagnosticsMessage["type"][];
 
 function listen(...types: readonly DiagnosticsMessage["type"][]): DiagnosticsMessage[] {
   const messages: DiagnosticsMessage[] = [];
@@ -29,6 +31,7 @@ test("each operation, with hashes and without identifiers", async () => {
   await backend.isLocked({ key: KEY });
   await backend.lookup({ lockId: held.lockId });
   await held.release();
+  await backend.forceRelease(KEY);
   await lockError(backend.acquire({ key: "", ttlMs: 1 }));
   const [keyHash, lockIdHash] = [hashKey(KEY), hashKey(held.lockId)];
   const common = { backend: "sqlite", durationMs: expect.any(Number) as number };
@@ -41,6 +44,7 @@ test("each operation, with hashes and without identifiers", async () => {
     { ...common, type: "isLocked", result: "ok", keyHash },
     { ...common, type: "lookup", result: "ok", lockIdHash },
     { ...common, type: "release", result: "ok", lockIdHash, heldMs: expect.any(Number) as number },
+    { ...common, type: "forceRelease", result: "fail", reason: "not-found", keyHash },
     { ...common, type: "acquire", result: "fail", keyHash: hashKey(""), error: "InvalidArgument" },
   ]);
   expect(JSON.stringify(messages)).not.toMatch(new RegExp(`4711|${held.lockId}`));

@@ -2,6 +2,7 @@ import { createRequire } from "node:module";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { lock, LockError } from "syncguard";
 import { createAutoLock, withTelemetry } from "syncguard/common";
+import { createLock } from "syncguard/sqlite";
 import { createTestBackend } from "syncguard/testing";
 import { lockError, rejection } from "../support/errors";
 import { fakeBackend, grant, LOCKED, scripted } from "../support/fake-backend";
@@ -388,6 +389,22 @@ describe("the release", () => {
       expect.objectContaining({ originalError: "text" }),
       expect.anything(),
     );
+  });
+});
+
+describe("createLock", () => {
+  test("can be closed, also at the end of a block", async () => {
+    const bound = createLock();
+    expect(await bound(({ fence }) => fence.length, { key: KEY })).toBe(15);
+    await bound.close();
+    await bound.close();
+    expect((await lockError(bound(() => 1, { key: KEY }))).message).toContain("closed");
+    const disposed = createLock();
+    {
+      await using inner = disposed;
+      await inner(() => 1, { key: KEY });
+    }
+    expect((await lockError(disposed(() => 1, { key: KEY }))).message).toContain("closed");
   });
 });
 

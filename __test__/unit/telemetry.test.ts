@@ -226,6 +226,17 @@ describe("events", () => {
     expect(events).toHaveLength(1);
   });
 
+  test("are there although a test has replaced queueMicrotask and the timers", async () => {
+    vi.useFakeTimers({ toFake: ["queueMicrotask", "setImmediate", "setTimeout"] });
+    try {
+      const { events, wrapped } = observed();
+      await wrapped.isLocked({ key: KEY });
+      expect(events).toHaveLength(1);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   test("carry identifiers as the predicate says", async () => {
     const seen: LockEvent[] = [];
     const { events, wrapped } = observed({

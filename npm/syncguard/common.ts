@@ -51,6 +51,7 @@ export type {
   BackendCapabilities,
   BackendLockOptions,
   BoundLock,
+  ClosableLock,
   CommonBackendOptions,
   DecoratedAcquireResult,
   DiagnosticsMessage,

@@ -10,8 +10,8 @@ import type {
   FirestoreConnectionOptions,
   LockDocument,
 } from "./firestore/types.js";
-import { createAutoLock } from "./lock/lock.js";
-import type { BoundLock } from "./lock/types.js";
+import { createOwnLock } from "./lock/lock.js";
+import type { ClosableLock } from "./lock/types.js";
 
 export {
   createFirestoreBackend,
@@ -24,7 +24,7 @@ export {
 };
 
 /**
- * `lock()` bound to a Firestore backend.
+ * `lock()` bound to a Firestore backend of its own, which `lock.close()` closes.
  *
  * @param db - as for {@link createFirestoreBackend}
  * @param options - as for {@link createFirestoreBackend}
@@ -40,6 +40,6 @@ export {
 export function createLock(
   db?: FirestoreClient | FirestoreConnectionOptions,
   options?: FirestoreBackendOptions,
-): BoundLock<FirestoreCapabilities> {
-  return createAutoLock(createFirestoreBackend(db, options));
+): ClosableLock<FirestoreCapabilities> {
+  return createOwnLock(createFirestoreBackend(db, options));
 }

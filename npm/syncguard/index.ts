@@ -37,6 +37,7 @@ export type {
   BackendCapabilities,
   BackendLockOptions,
   BoundLock,
+  ClosableLock,
   CommonBackendOptions,
   DecoratedAcquireResult,
   DiagnosticsMessage,

@@ -1,8 +1,8 @@
 /** `syncguard/postgres` */
 
 import "./native/required.js";
-import { createAutoLock } from "./lock/lock.js";
-import type { BoundLock } from "./lock/types.js";
+import { createOwnLock } from "./lock/lock.js";
+import type { ClosableLock } from "./lock/types.js";
 import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
 import type {
   PgClient,
@@ -31,7 +31,7 @@ export {
 };
 
 /**
- * `lock()` bound to a PostgreSQL backend.
+ * `lock()` bound to a PostgreSQL backend of its own, which `lock.close()` closes.
  *
  * @param sql - as for {@link createPostgresBackend}; the tables must exist
  * @param options - as for {@link createPostgresBackend}
@@ -47,6 +47,6 @@ export {
 export function createLock(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options?: PostgresBackendOptions,
-): BoundLock<PostgresCapabilities> {
-  return createAutoLock(createPostgresBackend(sql, options));
+): ClosableLock<PostgresCapabilities> {
+  return createOwnLock(createPostgresBackend(sql, options));
 }

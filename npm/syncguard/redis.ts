@@ -1,8 +1,8 @@
 /** `syncguard/redis` */
 
 import "./native/required.js";
-import { createAutoLock } from "./lock/lock.js";
-import type { BoundLock } from "./lock/types.js";
+import { createOwnLock } from "./lock/lock.js";
+import type { ClosableLock } from "./lock/types.js";
 import { createRedisBackend } from "./redis/backend.js";
 import type {
   LockData,
@@ -28,7 +28,7 @@ export {
 };
 
 /**
- * `lock()` bound to a Redis backend.
+ * `lock()` bound to a Redis backend of its own, which `lock.close()` closes.
  *
  * @param client - as for {@link createRedisBackend}
  * @param options - as for {@link createRedisBackend}
@@ -44,6 +44,6 @@ export {
 export function createLock(
   client: RedisClient | string | RedisConnectionOptions,
   options?: RedisBackendOptions,
-): BoundLock<RedisCapabilities> {
-  return createAutoLock(createRedisBackend(client, options));
+): ClosableLock<RedisCapabilities> {
+  return createOwnLock(createRedisBackend(client, options));
 }

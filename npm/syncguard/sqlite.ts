@@ -1,8 +1,8 @@
 /** `syncguard/sqlite` */
 
 import "./native/required.js";
-import { createAutoLock } from "./lock/lock.js";
-import type { BoundLock } from "./lock/types.js";
+import { createOwnLock } from "./lock/lock.js";
+import type { ClosableLock } from "./lock/types.js";
 import {
   createSqliteBackend,
   type SqliteBackendOptions,
@@ -12,7 +12,7 @@ import {
 export { createSqliteBackend, type SqliteBackendOptions, type SqliteCapabilities };
 
 /**
- * `lock()` bound to a SQLite backend.
+ * `lock()` bound to a SQLite backend of its own, which `lock.close()` closes.
  *
  * @param path - as for {@link createSqliteBackend}
  * @param options - as for {@link createSqliteBackend}
@@ -28,9 +28,9 @@ export { createSqliteBackend, type SqliteBackendOptions, type SqliteCapabilities
 export function createLock(
   path: string,
   options?: SqliteBackendOptions,
-): BoundLock<SqliteCapabilities>;
+): ClosableLock<SqliteCapabilities>;
 /**
- * `lock()` bound to a SQLite backend, with the path among the options.
+ * `lock()` bound to a SQLite backend of its own, with the path among the options.
  *
  * @param options - as for {@link createSqliteBackend}
  *
@@ -43,10 +43,10 @@ export function createLock(
  * await lock(() => console.log("writing"), { key: "report:nightly" });
  * ```
  */
-export function createLock(options?: SqliteBackendOptions): BoundLock<SqliteCapabilities>;
+export function createLock(options?: SqliteBackendOptions): ClosableLock<SqliteCapabilities>;
 export function createLock(
   pathOrOptions?: string | SqliteBackendOptions,
   options?: SqliteBackendOptions,
-): BoundLock<SqliteCapabilities> {
-  return createAutoLock(createSqliteBackend(pathOrOptions as string, options));
+): ClosableLock<SqliteCapabilities> {
+  return createOwnLock(createSqliteBackend(pathOrOptions as string, options));
 }

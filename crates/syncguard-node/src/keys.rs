@@ -18,6 +18,7 @@ type Result<T> = napi::Result<T, Code>;
 /// they are there without a call.
 #[napi(object, object_from_js = false)]
 pub struct Constants {
+    pub version: String,
     pub time_tolerance_ms: f64,
     pub max_key_length_bytes: u32,
     pub lock_id_length: u32,
@@ -72,6 +73,7 @@ impl From<KeySpace<'_>> for StorageKeyLimits {
 pub fn constants() -> Constants {
     let retry = syncguard::RetryPolicy::default();
     Constants {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         time_tolerance_ms: TIME_TOLERANCE_MS as f64,
         max_key_length_bytes: MAX_KEY_LENGTH_BYTES as u32,
         lock_id_length: LockId::LENGTH as u32,

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /** `syncguard` on the command line. */
 
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { constants } from "../native/constants.js";
 import { nearest, shown } from "../options/known.js";
 import { type Command, readArguments } from "./command.js";
 import { exec } from "./commands/exec.js";
@@ -37,7 +36,7 @@ async function main(given: readonly string[]): Promise<number> {
     return Exit.OK;
   }
   if (name === "--version" || name === "-V") {
-    console.log(version());
+    console.log(constants.version);
     return Exit.OK;
   }
   const command = COMMANDS.find((one) => one.name === name);
@@ -62,11 +61,6 @@ async function main(given: readonly string[]): Promise<number> {
   }
   const out = new Output(values.json === true, values.verbose === true);
   return await command.run({ ...invocation, out });
-}
-
-function version(): string {
-  const file = readFileSync(join(__dirname, "..", "..", "package.json"), "utf8");
-  return (JSON.parse(file) as { version: string }).version;
 }
 
 /** Of arguments that may not be readable: they stand before `--`. */

@@ -318,6 +318,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     othersLagMs,
     watch,
     queues: new ShortLivedMap(),
+    runHeld: undefined,
     waited: publish,
     grants,
   });

@@ -6,6 +6,7 @@ import type { Clock } from "./clock.js";
 import {
   type Observation,
   type Observer,
+  observedForce,
   observedOperations,
   observing,
   reports,
@@ -27,6 +28,7 @@ const channels: Readonly<Record<Type, Channel>> = {
   extend: channel("syncguard:extend"),
   isLocked: channel("syncguard:isLocked"),
   lookup: channel("syncguard:lookup"),
+  forceRelease: channel("syncguard:forceRelease"),
   lost: channel("syncguard:lost"),
   wait: channel("syncguard:wait"),
 };
@@ -56,7 +58,7 @@ export function publishOperations<C extends BackendCapabilities>(
   tell: Observer,
   clock: Clock,
 ): void {
-  const { acquire, release, extend, isLocked } = backend;
+  const { acquire, release, extend, isLocked, forceRelease } = backend;
   const lookup = backend.lookup.bind(backend);
   const observed = observedOperations<C>({ release, extend, isLocked, lookup }, tell, clock);
   backend.acquire = (opts) =>
@@ -71,6 +73,11 @@ export function publishOperations<C extends BackendCapabilities>(
     channels.isLocked.hasSubscribers ? observed.isLocked(opts) : isLocked(opts);
   backend.lookup = (opts: KeyLookup | OwnershipLookup) =>
     channels.lookup.hasSubscribers ? observed.lookup(opts) : lookup(opts);
+  const observedForceRelease = observedForce(forceRelease, tell, clock);
+  backend.forceRelease = (key, options) =>
+    channels.forceRelease.hasSubscribers
+      ? observedForceRelease(key, options)
+      : forceRelease(key, options);
 }
 
 function messageOf(seen: Observation, backend: string): DiagnosticsMessage {

@@ -124,6 +124,11 @@ export class Handle {
     Handle.holding(handle).lose(message);
   }
 
+  /** Why the lock is lost, if it is. */
+  static loss(handle: Handle): LockError | undefined {
+    return handle.#holding?.loss;
+  }
+
   /** Whether the time of the lock is over at a time of its clock: its release may have failed. */
   static isOver(handle: Handle, nowMs: number): boolean {
     const endMs = handle.#holding === undefined ? handle.#endMs : handle.#holding.ends();

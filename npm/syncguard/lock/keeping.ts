@@ -1,5 +1,6 @@
 /** What is known of a lock that is held, and heartbeats of JavaScript for those that the core does not extend. */
 
+import type { LockError } from "../native/errors.js";
 import type { Heartbeats } from "./auto-extend.js";
 import type { Clock } from "./clock.js";
 import { startHeartbeats } from "./heartbeats.js";
@@ -39,6 +40,8 @@ export const terms = {
   /** The holder asks to have the lock extended until `endMs`: see {@link Holding.endsBy}. */
   endsBy: (term: Term, endMs: number): (() => void) =>
     Handle.is(term) ? Handle.endsBy(term, endMs) : term.endsBy(endMs),
+  /** Why the lock is lost, if it is. */
+  loss: (term: Term): LockError | undefined => (Handle.is(term) ? Handle.loss(term) : term.loss),
   /** The lock is about to be released. */
   end(term: Term): void {
     if (Handle.is(term)) Handle.end(term);

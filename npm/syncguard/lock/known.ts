@@ -1,5 +1,6 @@
 /** What this package knows of a backend beside its methods. */
 
+import type { LockError } from "../native/errors.js";
 import type { Watch } from "../native/outcome.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import { type Clock, systemClock } from "./clock.js";
@@ -22,6 +23,10 @@ export type Known = {
   readonly watch: ((key: string, onFreed: () => void) => Watch | undefined) | undefined;
   /** Those who wait for its locks, by key. */
   readonly queues: ShortLivedMap<string, Queue>;
+  /** Runs the work of `lock()`, and its release, so that one can see what the lock is held for. */
+  readonly runHeld:
+    | (<T>(key: string, work: () => Promise<T>, loss: () => LockError | undefined) => Promise<T>)
+    | undefined;
   /** Hears how each wait of `lock()` has ended. */
   readonly waited: Observer | undefined;
   /** The locks that it has granted, if it is one of this package. */
@@ -42,6 +47,7 @@ export function knownOf(backend: object): Known {
       othersLagMs: 0,
       watch: undefined,
       queues: new ShortLivedMap(),
+      runHeld: undefined,
       waited: undefined,
       grants: undefined,
     };

@@ -20,6 +20,7 @@ import type {
   AcquisitionOptions,
   BackendCapabilities,
   BoundLock,
+  ClosableLock,
   FencingCapabilities,
   HeldLock,
   LockBackend,
@@ -65,6 +66,14 @@ export function createAutoLock<C extends BackendCapabilities>(
   return async (fn, config) => await runLocked(backend, fn, config);
 }
 
+/** `lock()` bound to a backend of its own, which is closed with it. */
+export function createOwnLock<C extends BackendCapabilities>(
+  backend: SyncGuardBackend<C>,
+): ClosableLock<C> {
+  const { close, [Symbol.asyncDispose]: dispose } = backend;
+  return Object.assign(createAutoLock(backend), { close, [Symbol.asyncDispose]: dispose });
+}
+
 /** Waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did. */
 export async function runLocked<T, C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -90,18 +99,22 @@ export async function runLocked<T, C extends BackendCapabilities>(
     onReleaseError,
   });
   const general = disposalOptions(held);
-  const term = termOf(held, key, knownOf(backend).clock);
-  try {
-    return await fn(createLockHandle(backend, held, key, term, signal));
-  } finally {
-    terms.end(term);
-    // Without the signal: if it has aborted the work, the lock must still be released.
-    const options = {
-      onReleaseError: onReleaseError ?? general?.onReleaseError,
-      disposeTimeoutMs: disposeTimeoutMs ?? general?.disposeTimeoutMs,
-    };
-    await dispose(backend, held.lockId, key, options, held);
-  }
+  const { clock, runHeld } = knownOf(backend);
+  const term = termOf(held, key, clock);
+  const run = async (): Promise<T> => {
+    try {
+      return await fn(createLockHandle(backend, held, key, term, signal));
+    } finally {
+      terms.end(term);
+      // Without the signal: if it has aborted the work, the lock must still be released.
+      const options = {
+        onReleaseError: onReleaseError ?? general?.onReleaseError,
+        disposeTimeoutMs: disposeTimeoutMs ?? general?.disposeTimeoutMs,
+      };
+      await dispose(backend, held.lockId, key, options, held);
+    }
+  };
+  return await (runHeld === undefined ? run() : runHeld(key, run, () => terms.loss(term)));
 }
 
 /** The handle that `lock()` passes to its callback. Its signal is aborted with `user`, too. */

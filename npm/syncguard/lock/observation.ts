@@ -12,6 +12,7 @@ import type {
   LockOp,
   OwnershipLookup,
   ReleaseResult,
+  SyncGuardBackend,
 } from "./types.js";
 import { attemptOf } from "./attempt.js";
 
@@ -112,6 +113,23 @@ export function observedOperations<C extends BackendCapabilities>(
     lookup: (opts: KeyLookup | OwnershipLookup) =>
       observing(tell, clock, "lookup", opts, () => backend.lookup(opts), reports.found),
   };
+}
+
+/** A `forceRelease` that does what the given one does and tells of it. */
+export function observedForce(
+  force: SyncGuardBackend["forceRelease"],
+  tell: Observer,
+  clock: Clock,
+): SyncGuardBackend["forceRelease"] {
+  return (key, options) =>
+    observing(
+      tell,
+      clock,
+      "forceRelease",
+      { key },
+      () => force(key, options),
+      (result) => reports.mutation(result),
+    );
 }
 
 /** What an event says of the waiting that an attempt is part of: nothing without `lock()`. */

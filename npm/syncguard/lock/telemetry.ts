@@ -5,11 +5,12 @@ import { readAutoExtend } from "./auto-extend.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
 import { Handle } from "./held.js";
 import { keep } from "./keeping.js";
-import { knownOf, register } from "./known.js";
+import { type Known, knownOf, register } from "./known.js";
 import { createLockMethod } from "./lock.js";
 import {
   type Observation,
   type Observer,
+  observedForce,
   observedOperations,
   observing,
   reports,
@@ -87,6 +88,7 @@ export function withTelemetry<C extends BackendCapabilities>(
 export function observeBackend<C extends BackendCapabilities>(
   backend: LockBackendLike<C> & Partial<Extras<C>>,
   tell: Observer,
+  runHeld?: Known["runHeld"],
 ): LockBackend<C> & Partial<Extras<C>> {
   const known = knownOf(backend);
   const { clock } = known;
@@ -125,7 +127,11 @@ export function observeBackend<C extends BackendCapabilities>(
     ...observedOperations(backend, tell, clock),
   };
   if (backend.lock) observed.lock = createLockMethod(() => observed);
-  if (backend.forceRelease) observed.forceRelease = backend.forceRelease;
+  const { forceRelease } = backend;
+  if (forceRelease) {
+    const force: typeof forceRelease = (key, options) => forceRelease.call(backend, key, options);
+    observed.forceRelease = observedForce(force, tell, clock);
+  }
   if (backend.releaseAll) observed.releaseAll = createReleaseAll(() => observed);
   if (backend.close) observed.close = backend.close;
   const dispose = backend[Symbol.asyncDispose];
@@ -134,7 +140,8 @@ export function observeBackend<C extends BackendCapabilities>(
     known.waited?.(seen);
     tell(seen);
   };
-  return register(observed, { ...known, extends: true, reports: true, waited });
+  const all = { ...known, extends: true, reports: true, waited };
+  return register(observed, { ...all, runHeld: runHeld ?? known.runHeld });
 }
 
 /** What a backend that does not extend locks itself is given. */
@@ -156,8 +163,9 @@ function createEmitter(options: TelemetryOptions): Observer {
   return (seen) => {
     // An attempt has told of the end of a wait, unless there was none.
     if (seen.type === "wait" && seen.attempts !== 0) return;
-    // Deferred, so that a slow listener does not delay the operation.
-    queueMicrotask(() => {
+    // Deferred, so that a slow listener does not delay the operation. By a promise and not `queueMicrotask`, which users' tests
+    // may have replaced by a fake one, before this module was loaded.
+    void Promise.resolve().then(() => {
       callQuietly(() => onEvent(createEvent(seen, includeRaw)));
     });
   };

@@ -457,6 +457,24 @@ export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = <T>
   config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
 ) => Promise<T>;
 
+/** What `createLock()` gives: {@link BoundLock} with a backend of its own, which is closed with it. */
+export type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLock<C> & {
+  /** As {@link SyncGuardBackend.close} of its backend. */
+  readonly close: () => Promise<void>;
+  /**
+   * As `close()`, at the end of a block.
+   *
+   * @example
+   * ```ts
+   * import { createLock } from "syncguard/sqlite";
+   *
+   * await using lock = createLock("./locks.db");
+   * await lock(() => console.log("writing"), { key: "report:nightly" });
+   * ```
+   */
+  readonly [Symbol.asyncDispose]: () => Promise<void>;
+};
+
 /** How `backend.lock()` takes the lock. */
 export interface BackendLockOptions {
   /** Milliseconds after which the lock ends by itself. Default 30000. */
@@ -620,7 +638,7 @@ export interface ReleaseAllResult {
 /** An event of telemetry, which reports one operation, or the loss of a lock. */
 export type LockEvent = {
   /** Which operation; `"lost"` when a lock was lost. */
-  type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "lost";
+  type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease" | "lost";
   /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
   result: "ok" | "fail";
   /** `hashKey(key)`, when the operation has a key. */
@@ -648,8 +666,8 @@ export type LockEvent = {
 };
 
 /**
- * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:lost` and
- * `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
+ * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:forceRelease`,
+ * `…:lost` and `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
  * {@link LockEvent} mean the same.
  */
 export interface DiagnosticsMessage extends Pick<

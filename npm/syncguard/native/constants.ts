@@ -1,6 +1,7 @@
 /** What the core says of itself, made by `npm run build` from crates/syncguard-node: do not edit. */
 
 export const constants = {
+  version: "3.0.0-alpha.1",
   timeToleranceMs: 1000,
   maxKeyLengthBytes: 512,
   lockIdLength: 22,

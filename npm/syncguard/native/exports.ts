@@ -38,6 +38,7 @@ export declare class Completions {
  * they are there without a call.
  */
 export interface Constants {
+  version: string;
   timeToleranceMs: number;
   maxKeyLengthBytes: number;
   lockIdLength: number;

@@ -12,8 +12,9 @@ import type {
 } from "../lock/types.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
 import { checkBooleans, checkObject, invalid, withoutNulls } from "../options/validation.js";
-import { createMetrics } from "./metrics.js";
-import { createSpans } from "./spans.js";
+import { constants } from "../native/constants.js";
+import { createMetrics, SCOPE } from "./metrics.js";
+import { createHoldSpans, createSpans } from "./spans.js";
 
 /** Options of `instrument()`. */
 export interface InstrumentOptions {
@@ -33,8 +34,6 @@ const OPTIONS = optionNames(
     keyHashes: true,
   } satisfies Record<keyof InstrumentOptions, true>),
 );
-
-const NAME = "syncguard";
 
 /**
  * A backend that does what `backend` does, and tells OpenTelemetry of it: docs/observability.md lists the metrics and spans.
@@ -92,18 +91,15 @@ export function instrument<C extends BackendCapabilities>(
 
   const name = nameOf(backend);
   const { grants } = knownOf(backend);
-  const measured = createMetrics(
-    (meterProvider ?? metrics.getMeterProvider()).getMeter(NAME),
-    name,
-    grants && (() => grants.held().length),
-  );
-  const tracer = (tracerProvider ?? trace.getTracerProvider()).getTracer(NAME);
-  const span = createSpans(tracer, name, keyHashes === true);
+  const measured = createMetrics(meterProvider ?? metrics.getMeterProvider(), name, grants);
+  const tracer = (tracerProvider ?? trace.getTracerProvider()).getTracer(SCOPE, constants.version);
+  const spans = { tracer, backend: name, keyHashes: keyHashes === true };
+  const span = createSpans(spans);
   const tell: Observer = (seen) => {
     callQuietly(() => measured.tell(seen));
     callQuietly(() => span(seen));
   };
-  const observed = observeBackend(backend, tell) as LockBackend<C> &
+  const observed = observeBackend(backend, tell, createHoldSpans(spans)) as LockBackend<C> &
     Partial<Pick<SyncGuardBackend<C>, "close" | typeof Symbol.asyncDispose>>;
   const { close } = backend;
   if (close !== undefined) {

@@ -1,38 +1,76 @@
-import type { Histogram, Meter } from "@opentelemetry/api";
+import type { Histogram, Meter, MeterProvider } from "@opentelemetry/api";
+import type { Grants } from "../lock/grants.js";
 import type { Observation, Observer } from "../lock/observation.js";
-import { attributesOf } from "./outcome.js";
+import { constants } from "../native/constants.js";
+import { attributesOf, attributesOfBackend, operationOf } from "./outcome.js";
+
+/** The name of the instrumentation scope. */
+export const SCOPE = "syncguard";
 
 /** Boundaries in seconds: a store's answer, a wait for others, and the time that work takes. */
 const ANSWER_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 const WAIT_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const HOLD_S = [0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600];
 
+/** The backends of one name whose locks are counted, for each name. */
+type Counted = Map<string, Set<Pick<Grants, "held">>>;
+
+/**
+ * The backends whose locks a provider counts. They share one callback, because of several that tell the same instrument of the
+ * same attributes, only the last one counts.
+ */
+const counted = new WeakMap<MeterProvider, Counted>();
+
+/** Counts the locks that a backend holds, until the function that is returned is called. */
+function countLocks(
+  provider: MeterProvider,
+  meter: Meter,
+  backend: string,
+  grants: Pick<Grants, "held">,
+): () => void {
+  let all = counted.get(provider);
+  if (all === undefined) {
+    const backends: Counted = new Map();
+    counted.set(provider, (all = backends));
+    const options = { description: "Locks that this process holds now", unit: "{lock}" };
+    meter.createObservableUpDownCounter("syncguard.locks", options).addCallback((result) => {
+      for (const [name, those] of backends) {
+        const count = [...those].reduce((sum, one) => sum + one.held().length, 0);
+        result.observe(count, attributesOfBackend(name));
+      }
+    });
+  }
+  const those = all.get(backend) ?? new Set();
+  all.set(backend, those.add(grants));
+  // The name stays: an SDK would go on to report the last count of what nobody tells of any more.
+  return () => those.delete(grants);
+}
+
 /**
  * The metrics of one backend.
  *
- * @param countHeld - how many locks it holds; `undefined` if that is not known
+ * @param grants - the locks that it holds; `undefined` if they are not known
  */
 export function createMetrics(
-  meter: Meter,
+  provider: MeterProvider,
   backend: string,
-  countHeld: (() => number) | undefined,
+  grants: Pick<Grants, "held"> | undefined,
 ): { tell: Observer; stop: () => void } {
+  const meter = provider.getMeter(SCOPE, constants.version);
   const duration = (name: string, description: string, boundaries: number[]): Histogram =>
     meter.createHistogram(name, {
       description,
       unit: "s",
       advice: { explicitBucketBoundaries: boundaries },
     });
-  const acquire = duration("syncguard.acquire.duration", "Duration of attempts to acquire a lock", ANSWER_S); // prettier-ignore
-  const release = duration("syncguard.release.duration", "Duration of releases", ANSWER_S);
-  const extend = duration("syncguard.extend.duration", "Duration of extensions by holders", ANSWER_S); // prettier-ignore
+  const operation = duration("syncguard.operation.duration", "Duration of operations on the store", ANSWER_S); // prettier-ignore
   const wait = duration("syncguard.wait.duration", "Time that lock() waited until it had the lock or gave up", WAIT_S); // prettier-ignore
   const hold = duration("syncguard.hold.duration", "Time that locks were held", HOLD_S);
   const contention = meter.createCounter("syncguard.contention", {
     description: "Attempts that found the lock held by somebody",
     unit: "{attempt}",
   });
-  const lost = meter.createCounter("syncguard.lost", {
+  const losses = meter.createCounter("syncguard.losses", {
     description: "Locks that were lost while they were held",
     unit: "{lock}",
   });
@@ -40,16 +78,7 @@ export function createMetrics(
     description: "Extensions by heartbeats, counted when the lock is released or lost",
     unit: "{extension}",
   });
-  const held = meter.createObservableUpDownCounter("syncguard.held", {
-    description: "Locks that this process holds now",
-    unit: "{lock}",
-  });
-  let isOver = false;
-  const own = { "syncguard.backend": backend };
-  const observeHeld: Parameters<typeof held.addCallback>[0] = (result) => {
-    result.observe(isOver ? 0 : (countHeld?.() ?? 0), own);
-  };
-  if (countHeld !== undefined) held.addCallback(observeHeld);
+  const own = attributesOfBackend(backend);
 
   const recordHold = (seen: Observation, outcome: string): void => {
     if (seen.heldMs === undefined) return;
@@ -60,36 +89,31 @@ export function createMetrics(
   };
   const tell: Observer = (seen) => {
     const attributes = attributesOf(seen, backend);
-    const seconds = (seen.durationMs ?? 0) / 1_000;
+    const name = operationOf(seen);
+    if (name !== undefined) {
+      const seconds = (seen.durationMs ?? 0) / 1_000;
+      operation.record(seconds, { ...attributes, "syncguard.operation": name });
+    }
     switch (seen.type) {
       case "acquire":
-        acquire.record(seconds, attributes);
         if (seen.reason === "locked") contention.add(1, own);
         break;
-      case "extend":
-        extend.record(seconds, attributes);
-        break;
       case "release":
-        release.record(seconds, attributes);
         // The time of one that was lost was counted then.
         if (seen.lost !== true) recordHold(seen, "released");
         break;
       case "lost":
-        lost.add(1, own);
+        losses.add(1, own);
         recordHold(seen, "lost");
         break;
       case "wait":
         wait.record((seen.waitMs ?? 0) / 1_000, attributes);
         break;
-      case "isLocked":
-      case "lookup":
+      default:
         break;
     }
   };
-  // The callback stays, because an SDK goes on to report the last value of one that was removed.
-  const stop = (): void => {
-    isOver = true;
-    countHeld = undefined;
-  };
+  const stop =
+    grants === undefined ? () => undefined : countLocks(provider, meter, backend, grants);
   return { tell, stop };
 }

@@ -1,13 +1,32 @@
-import { type Attributes, SpanKind, SpanStatusCode, type Tracer } from "@opentelemetry/api";
+import {
+  type Attributes,
+  context,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  type Tracer,
+} from "@opentelemetry/api";
+import type { Known } from "../lock/known.js";
 import type { Observation, Observer } from "../lock/observation.js";
+import { callQuietly } from "../lock/release.js";
 import { hashKey } from "../lock/values.js";
-import { attributesOf, errorOf } from "./outcome.js";
+import type { LockError } from "../native/errors.js";
+import { attributesOf, attributesOfBackend, errorOf, operationOf } from "./outcome.js";
+
+/** What the spans of a backend have in common. */
+export type SpanSettings = {
+  readonly tracer: Tracer;
+  readonly backend: string;
+  /** Whether spans show `hashKey(key)`. */
+  readonly keyHashes: boolean;
+};
 
 /**
- * Makes a span of each operation when it has ended, below the span that is active then: of `acquire`, `release` and `extend`, and
- * one of the whole waiting of `lock()` in place of its attempts.
+ * Makes a span of each operation when it has ended, below the span that is active then: of `acquire`, `release`, `extend` and
+ * `forceRelease`, and one of the whole waiting of `lock()` in place of its attempts.
  */
-export function createSpans(tracer: Tracer, backend: string, keyHashes: boolean): Observer {
+export function createSpans({ tracer, backend, keyHashes }: SpanSettings): Observer {
   return (seen) => {
     const name = nameOf(seen);
     if (name === undefined) return;
@@ -19,29 +38,50 @@ export function createSpans(tracer: Tracer, backend: string, keyHashes: boolean)
       attributes["syncguard.wakeups"] = seen.wakeups;
     }
     if (seen.heldMs !== undefined) attributes["syncguard.hold.seconds"] = seen.heldMs / 1_000;
-    if (keyHashes && typeof seen.key === "string") {
-      attributes["syncguard.key.hash"] = hashKey(seen.key);
-    }
+    if (keyHashes) addKeyHash(attributes, seen.key);
     const span = tracer.startSpan(name, { kind: SpanKind.CLIENT, startTime, attributes });
     const error = errorOf(seen);
-    if (error !== undefined) {
-      span.recordException({ name: error.code, message: error.message }, endMs);
-      span.setStatus({ code: SpanStatusCode.ERROR, message: error.code });
-    }
+    if (error !== undefined) fail(span, error, endMs);
     span.end(endMs);
   };
 }
 
-function nameOf({ type, attempts }: Observation): string | undefined {
-  switch (type) {
-    case "wait":
-      return "syncguard.lock";
-    case "acquire":
-      return attempts === undefined ? "syncguard.acquire" : undefined;
-    case "release":
-    case "extend":
-      return `syncguard.${type}`;
-    default:
-      return undefined;
-  }
+/** A span from the grant to the release of a lock that `lock()` holds, which is active while its function runs. */
+export function createHoldSpans(settings: SpanSettings): NonNullable<Known["runHeld"]> {
+  const { tracer, backend, keyHashes } = settings;
+  const start = (key: string): Span => {
+    const attributes = attributesOfBackend(backend);
+    if (keyHashes) addKeyHash(attributes, key);
+    return tracer.startSpan("syncguard.hold", { kind: SpanKind.INTERNAL, attributes });
+  };
+  return async (key, work, loss) => {
+    const span = start(key);
+    try {
+      return await context.with(trace.setSpan(context.active(), span), work);
+    } finally {
+      callQuietly(() => {
+        const error = loss();
+        span.setAttribute("syncguard.outcome", error === undefined ? "released" : "lost");
+        if (error !== undefined) fail(span, error);
+        span.end();
+      });
+    }
+  };
+}
+
+function addKeyHash(attributes: Attributes, key: unknown): void {
+  if (typeof key === "string") attributes["syncguard.key.hash"] = hashKey(key);
+}
+
+function fail(span: Span, { code, message }: LockError, timeMs?: number): void {
+  span.recordException({ name: code, message }, timeMs);
+  span.setStatus({ code: SpanStatusCode.ERROR, message: code });
+}
+
+function nameOf(seen: Observation): string | undefined {
+  if (seen.type === "wait") return "syncguard.lock";
+  // The attempts of a wait are told of by its span.
+  if (seen.type === "acquire" && seen.attempts !== undefined) return undefined;
+  const operation = operationOf(seen);
+  return operation === undefined ? undefined : `syncguard.${operation}`;
 }
