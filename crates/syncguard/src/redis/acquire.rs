@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "acquire.lua");
+script!(SCRIPT, "acquire.lua", fits);
 
 /// What to send.
 ///
@@ -54,13 +54,24 @@ pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome
     match reply {
         Reply::Array(items) => locked(items)
             .or_else(|| granted(request, items))
-            .ok_or_else(|| malformed("acquire").with_unknown_outcome()),
+            .ok_or_else(|| malformed("acquire")),
         other => match other.integer() {
             // From somebody's mock of a client.
             Some(0) => Ok(AcquireOutcome::Locked { free_in: None }),
             Some(-3) => Err(Fence::overflow()),
-            _ => Err(malformed("acquire").with_unknown_outcome()),
+            _ => Err(malformed("acquire")),
         },
+    }
+}
+
+/// Whether the script can have given that reply. How long to wait is the server's arithmetic on what others wrote.
+fn fits(reply: &Reply) -> bool {
+    match reply {
+        Reply::Array(items) => match items.as_slice() {
+            [code, wait_ms] => code.integer() == Some(0) && wait_ms.integer().is_some(),
+            items => grant(items).is_some(),
+        },
+        other => matches!(other.integer(), Some(0 | -3)),
     }
 }
 
@@ -75,17 +86,24 @@ fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
 }
 
 fn granted(request: &AcquireRequest, items: &[Reply]) -> Option<AcquireOutcome> {
+    let (fence, expires_at_ms) = grant(items)?;
+    Some(AcquireOutcome::Acquired(Grant {
+        lock_id: request.lock_id.clone(),
+        fence,
+        expires_at_ms,
+    }))
+}
+
+/// The fence and the end of a lock that was granted.
+fn grant(items: &[Reply]) -> Option<(Fence, i64)> {
     let [code, fence, expires_at_ms] = items else {
         return None;
     };
     if code.integer()? != 1 {
         return None;
     }
-    Some(AcquireOutcome::Acquired(Grant {
-        lock_id: request.lock_id.clone(),
-        fence: Fence::from_counter(fence.integer()?).ok()?,
-        expires_at_ms: expires_at_ms.integer().filter(|ms| *ms > 0)?,
-    }))
+    let fence = Fence::from_counter(fence.integer()?).ok()?;
+    Some((fence, expires_at_ms.integer().filter(|ms| *ms > 0)?))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Call {
     /// Ends it with the server's answer.
     pub(super) fn answered(self, answer: Result<Answer, Error>) {
         let is_undone = match &answer {
-            Ok(Answer::NoScript) => true,
+            Ok(Answer::NoScript | Answer::NotSent) => true,
             Ok(Answer::Reply(reply)) => self.scripts.is_elsewhere(reply),
             // In a cluster, the ordinary way finds the right node, or the right moment.
             Ok(Answer::Refused(text)) => {

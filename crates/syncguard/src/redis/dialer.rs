@@ -12,21 +12,24 @@ use async_trait::async_trait;
 use redis::cmd;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::call::{Call, lost};
 use super::config::{RedisConfig, RedisServer};
-use super::error::{Cause, to_error};
 use super::limited::Limited;
 use super::link::{Connection, Dial};
-use super::pipeline::{Answer, Pipeline, Waiting};
+use super::pipeline::{Answer, Fits, Pipeline, Waiting};
 use super::plan::{Form, Plan};
+use super::reply::{is_ok, is_pong};
 use super::session;
 use super::tls::TlsContext;
 use crate::error::Error;
 
 /// The shortest and the longest silence that makes a connection suspect.
 const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+/// How long a server may take to give a sign of life after a long silence: more if connections take long to open,
+/// and never more than a quarter of an operation's time.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(100);
 
 /// Makes connections.
 pub(super) struct Dialer(pub(super) Arc<Target>);
@@ -52,8 +55,13 @@ impl Dial for Dialer {
     type Connection = ScriptConnection;
 
     async fn dial(&self) -> Result<ScriptConnection, Error> {
+        let start = Instant::now();
         let stream = self.0.open().await?;
-        Ok(ScriptConnection::start(stream, Arc::clone(&self.0)))
+        Ok(ScriptConnection::start(
+            stream,
+            start.elapsed(),
+            Arc::clone(&self.0),
+        ))
     }
 }
 
@@ -126,12 +134,15 @@ pub(super) struct ScriptConnection {
 }
 
 impl ScriptConnection {
-    /// On a stream where all is said that is to be said at the start.
-    fn start(stream: Limited, target: Arc<Target>) -> Self {
+    /// On a stream where all is said that is to be said at the start, which took that long.
+    fn start(stream: Limited, took: Duration, target: Arc<Target>) -> Self {
         let config = &target.config;
         let login = [&config.username, &config.password];
         let login = login.into_iter().flatten().cloned().collect();
-        let pipeline = Arc::new(Pipeline::new(stream, login));
+        let limit = config.locks.operation_timeout;
+        // Opening takes two round trips at least.
+        let patience = (took * 2).max(SIGN_OF_LIFE).min(limit / 4);
+        let pipeline = Arc::new(Pipeline::new(stream, login, patience));
         let reader = End(Arc::clone(&pipeline));
         let at = Arc::clone(&target);
         tokio::spawn(async move {
@@ -140,7 +151,6 @@ impl ScriptConnection {
             at.trouble();
         });
         let watched = Arc::clone(&pipeline);
-        let limit = config.locks.operation_timeout;
         let suspicion = (limit / 8).clamp(SUSPICION[0], SUSPICION[1]);
         let watch = tokio::spawn(async move {
             let is_alive = || is_alive(&watched, suspicion, limit, &target);
@@ -155,7 +165,7 @@ impl ScriptConnection {
 
     /// Runs a script, for a task.
     pub(super) async fn run(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
-        ask(&self.pipeline, |out| plan.write(form, out)).await
+        ask(&self.pipeline, |out| plan.write(form, out), plan.fits()).await
     }
 
     /// Runs a script in a slot that is about to move to this node: right after `ASKING`, whose answer is the first.
@@ -167,14 +177,14 @@ impl ScriptConnection {
         let asking = cmd("ASKING").get_packed_command();
         let (first_sender, first) = oneshot::channel();
         let (sender, answer) = oneshot::channel();
-        let first_call = Some((&*asking, Waiting::Task(first_sender)));
+        let first_call: (_, Fits, _) = (&*asking, is_ok, Waiting::Task(first_sender));
         let write = |out: &mut Vec<u8>| plan.write(form, out);
         if self
             .pipeline
-            .calls(first_call, write, Waiting::Task(sender))
+            .calls(Some(first_call), write, plan.fits(), Waiting::Task(sender))
             .is_err()
         {
-            return Err(to_error(Cause::Closed, false));
+            return Ok((Answer::NotSent, Answer::NotSent));
         }
         let first = first.await.unwrap_or_else(|_| Err(lost()))?;
         Ok((first, answer.await.unwrap_or_else(|_| Err(lost()))?))
@@ -182,10 +192,8 @@ impl ScriptConnection {
 
     /// Runs a script, for nobody who waits: see [`Transport::send`](super::Transport::send).
     pub(super) fn send(&self, plan: &Plan, call: Call) -> bool {
-        match self
-            .pipeline
-            .call(|out| plan.write(Form::Hash, out), Waiting::Call(call))
-        {
+        let write = |out: &mut Vec<u8>| plan.write(Form::Hash, out);
+        match self.pipeline.call(write, plan.fits(), Waiting::Call(call)) {
             Ok(is_kept) => is_kept,
             Err(waiting) => {
                 if let Waiting::Call(call) = *waiting {
@@ -204,6 +212,10 @@ impl ScriptConnection {
 impl Connection for ScriptConnection {
     fn is_open(&self) -> bool {
         self.pipeline.is_open()
+    }
+
+    fn reason(&self) -> Option<&Error> {
+        self.pipeline.reason()
     }
 
     fn close(&self) {
@@ -227,10 +239,14 @@ impl Drop for End {
     }
 }
 
-async fn ask(pipeline: &Pipeline, write: impl FnOnce(&mut Vec<u8>)) -> Result<Answer, Error> {
+async fn ask(
+    pipeline: &Pipeline,
+    write: impl FnOnce(&mut Vec<u8>),
+    fits: Fits,
+) -> Result<Answer, Error> {
     let (sender, answer) = oneshot::channel();
-    if pipeline.call(write, Waiting::Task(sender)).is_err() {
-        return Err(to_error(Cause::Closed, false));
+    if pipeline.call(write, fits, Waiting::Task(sender)).is_err() {
+        return Ok(Answer::NotSent);
     }
     answer.await.unwrap_or_else(|_| Err(lost()))
 }
@@ -245,9 +261,12 @@ async fn is_alive(
     target: &Target,
 ) -> bool {
     let ping = |out: &mut Vec<u8>| cmd("PING").write_packed_command(out);
-    let mut answer = pin!(ask(pipeline, ping));
-    if let Ok(answer) = timeout(suspicion, &mut answer).await {
-        return answer.is_ok();
+    let mut answer = pin!(async {
+        let answer = ask(pipeline, ping, is_pong).await;
+        !matches!(answer, Err(_) | Ok(Answer::NotSent))
+    });
+    if let Ok(is_alive) = timeout(suspicion, &mut answer).await {
+        return is_alive;
     }
     target.trouble();
     let beside = async {
@@ -258,7 +277,7 @@ async fn is_alive(
         }
     };
     tokio::select! {
-        answer = answer => answer.is_ok(),
+        is_alive = answer => is_alive,
         () = beside => false,
         () = sleep(limit.saturating_sub(suspicion * 2)) => false,
     }

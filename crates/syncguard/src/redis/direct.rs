@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::call::Call;
 use super::config::RedisConfig;
 use super::dialer::Dialer;
-use super::error::{Cause, to_error_hiding};
+use super::error::{Cause, to_error, to_error_hiding};
 use super::link::Link;
 use super::listen::Subscriptions;
 use super::pipeline::Answer;
@@ -21,6 +21,9 @@ use crate::waiting::wakeups::{Wakeups, Watch};
 
 /// How long calls wait, at most, while the server refuses connections, because it may be restarting.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many connections may be lost before a call is given to one of them.
+const CONNECTIONS: u32 = 3;
 
 /// Runs scripts over one connection, which is made when it is needed.
 pub(super) struct DirectTransport {
@@ -40,7 +43,13 @@ impl DirectTransport {
     }
 
     async fn call(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
-        self.link.get().await?.run(form, plan).await
+        for _ in 0..CONNECTIONS {
+            match self.link.get().await?.run(form, plan).await? {
+                Answer::NotSent => {}
+                answer => return Ok(answer),
+            }
+        }
+        Err(to_error(Cause::Closed, false))
     }
 }
 

@@ -33,6 +33,11 @@ pub enum Cause<'a> {
     Unsettled,
     /// The connection ended.
     Closed,
+    /// The connection was ended, because a server that had been silent gave no sign of life when it was asked for one.
+    Silent,
+    /// The connection was ended, because a reply was none to the call that it would belong to: others may have got
+    /// the wrong ones, too.
+    Misfit,
     /// No answer came in time.
     Unanswered,
     /// What came is not the protocol of Redis.
@@ -93,6 +98,16 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
         Cause::Closed => (
             ServiceUnavailable,
             "the connection to redis was closed",
+            true,
+        ),
+        Cause::Silent => (
+            ServiceUnavailable,
+            "the connection to redis was silent and gave no sign of life; it was closed",
+            true,
+        ),
+        Cause::Misfit => (
+            ServiceUnavailable,
+            "the connection to redis gave a reply that does not fit its call; it was closed",
             true,
         ),
         Cause::Unanswered => (NetworkTimeout, "redis did not answer in time", true),

@@ -2,13 +2,15 @@
 
 use super::names::Names;
 use super::plan::{Plan, lifetime_ms, script};
-use super::reply::{Reply, malformed};
+use super::reply::{Reply, is_elsewhere, malformed};
 use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "extend.lua");
+script!(SCRIPT, "extend.lua", |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 ///

@@ -2,11 +2,11 @@
 
 use super::RedisBackend;
 use super::plan::{Plan, script};
-use super::reply::{Reply, malformed};
+use super::reply::{Reply, is_list, malformed};
 use crate::error::Error;
 use crate::inspection::Facts;
 
-script!(SCRIPT, "facts.lua");
+script!(SCRIPT, "facts.lua", is_list);
 
 /// The lines of `INFO` that matter, and what they are called here.
 const LINES: &[(&str, &str)] = &[

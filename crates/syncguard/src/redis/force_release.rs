@@ -2,12 +2,14 @@
 
 use super::names::Names;
 use super::plan::{Plan, script};
-use super::reply::{Reply, malformed};
+use super::reply::{Reply, is_elsewhere, malformed};
 use crate::error::Error;
 use crate::key::Key;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "force_release.lua");
+script!(SCRIPT, "force_release.lua", |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. In a cluster, `holder` is the lock id of the lock, else `None`.
 ///

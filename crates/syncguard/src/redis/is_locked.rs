@@ -2,12 +2,14 @@
 
 use super::names::Names;
 use super::plan::{Plan, script};
-use super::reply::{Reply, malformed};
+use super::reply::{Reply, is_elsewhere, malformed};
 use crate::error::Error;
 use crate::key::Key;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "is_locked.lua");
+script!(SCRIPT, "is_locked.lua", |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. With `cleanup`, a lock that expired more than two seconds ago is removed; in a cluster, `holder` is
 /// the lock id of that lock, else `None`.

@@ -28,6 +28,10 @@ pub(super) trait Dial: Send + Sync + 'static {
 /// A connection that was made.
 pub(super) trait Connection: Send + Sync + 'static {
     fn is_open(&self) -> bool;
+    /// Why it is not open any more, if that is known.
+    fn reason(&self) -> Option<&Error> {
+        None
+    }
     fn close(&self);
 }
 
@@ -107,14 +111,18 @@ impl<D: Dial> Link<D> {
     fn ask(
         &self,
     ) -> Result<Result<Arc<D::Connection>, watch::Receiver<Progress<D::Connection>>>, Error> {
+        // Dropped after the mutex is unlocked: this ends the connection, and whoever had called on it may call again.
+        let _lost: State<D::Connection>;
         let mut state = lock(&self.state);
         let backoff = match &*state {
             State::Up { connection, .. } if connection.is_open() => {
                 return Ok(Ok(Arc::clone(connection)));
             }
             State::Up {
-                since, attempts, ..
-            } => ReconnectBackoff::after_connection(*since, *attempts),
+                connection,
+                since,
+                attempts,
+            } => ReconnectBackoff::after_connection(connection.as_ref(), *since, *attempts),
             State::Dialing(progress) => return Ok(Err(progress.clone())),
             State::Down(backoff) => match &backoff.refusal {
                 Some(refusal)
@@ -134,7 +142,7 @@ impl<D: Dial> Link<D> {
             waiting_since: (Instant::now() < backoff.until).then_some(backoff.since),
             connection: None,
         });
-        *state = State::Dialing(progress.clone());
+        _lost = std::mem::replace(&mut *state, State::Dialing(progress.clone()));
         let attempts = dial(
             Arc::clone(&self.dial),
             Arc::clone(&self.state),
@@ -180,9 +188,14 @@ impl<D: Dial> Link<D> {
 
 impl ReconnectBackoff {
     /// After a connection was lost: one that did not last counts as a failed attempt.
-    fn after_connection(since: Instant, attempts: u32) -> Self {
+    fn after_connection(lost: &impl Connection, since: Instant, attempts: u32) -> Self {
         if since.elapsed() < STABLE_AFTER {
-            let refusal = to_error(Cause::Closed, false);
+            // What its server has said, such as that it is a replica, and nothing about calls that were sent.
+            let reason = lost.reason().filter(|reason| may_pass(reason));
+            let refusal = match reason {
+                Some(reason) => Error::new(reason.kind(), reason.message()),
+                None => to_error(Cause::Closed, false),
+            };
             Self::after(attempts.saturating_add(1), Some(refusal), Instant::now())
         } else {
             Self::after(0, None, Instant::now())
@@ -226,6 +239,7 @@ async fn dial<D: Dial>(
                 let connection = Arc::new(connection);
                 let mut state = lock(&state);
                 if matches!(&*state, State::Closed) {
+                    drop(state);
                     connection.close();
                     return;
                 }

@@ -6,12 +6,12 @@ use super::RedisBackend;
 use super::names::Names;
 use super::plan::{Plan, script};
 use super::record;
-use super::reply::{Reply, malformed};
+use super::reply::{Reply, is_list, malformed};
 use crate::error::Error;
 use crate::inspection::{LockPage, PageRequest, bad_cursor};
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "list.lua");
+script!(SCRIPT, "list.lua", is_list);
 
 /// How many names the server looks at for each call, for at least a page of locks in an otherwise empty database: a lock
 /// has three names. It is busy for well below a millisecond.

@@ -2,11 +2,11 @@
 
 use super::names::Names;
 use super::plan::{Plan, script};
-use super::reply::{Reply, malformed};
+use super::reply::{Reply, is_text, malformed};
 use crate::error::Error;
 use crate::lock_id::LockId;
 
-script!(SCRIPT, "locate.lua");
+script!(SCRIPT, "locate.lua", is_text);
 
 /// What to send.
 ///

@@ -2,11 +2,12 @@
 
 use super::names::Names;
 use super::plan::{Plan, script};
+use super::record;
 use crate::error::Error;
 use crate::key::Key;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "lookup_key.lua");
+script!(SCRIPT, "lookup_key.lua", record::fits);
 
 /// What to send. [`record::outcome`](super::record::outcome) reads the reply.
 ///

@@ -2,11 +2,15 @@
 
 use super::names::Names;
 use super::plan::{Plan, script};
+use super::record;
+use super::reply::is_elsewhere;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "lookup_lock_id.lua");
+script!(SCRIPT, "lookup_lock_id.lua", |reply| {
+    is_elsewhere(reply) || record::fits(reply)
+});
 
 /// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 /// [`record::outcome`](super::record::outcome) reads the reply.

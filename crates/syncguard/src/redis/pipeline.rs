@@ -3,29 +3,37 @@
 //! Whoever calls writes the call to the socket: on the thread where it is, and as far as the socket takes
 //! it at once. No other thread has to be woken for that. A task on the runtime reads the answers, and
 //! writes what is left to be written. Nothing is sent twice: when the stream is lost, all that is under
-//! way fails.
+//! way fails, and only what was never given to the socket can be sent on another stream.
+//!
+//! A stream on which nothing was heard for a while may be gone without a word: a NAT forgets connections, and a frozen
+//! process comes back to dead ones. So the next calls are held back until the server has answered a `PING`.
 
-use std::collections::VecDeque;
+mod outbox;
+mod queue;
+mod silence;
+
 use std::future::poll_fn;
 use std::io;
-use std::mem;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use redis::{Value, parse_redis_value_async};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::call::Call;
 use super::error::{Cause, driver_error, error_text, reply_code, to_error};
 use super::limited::Limited;
 use super::liveness::Liveness;
-use super::reply::Reply;
+use super::reply::{Reply, is_pong};
 use crate::error::Error;
 use crate::mutex::lock;
 use crate::redact;
+use outbox::Outbox;
+pub(super) use queue::{Fits, Waiting};
+use queue::{Late, Queue};
+use silence::{LastHeard, Probe};
 
 /// Fewer calls than these are not worth a write of their own while others are on their way.
 const FEW: usize = 8;
@@ -37,6 +45,8 @@ pub(super) enum Answer {
     NoScript,
     /// An error, in its words.
     Refused(String),
+    /// Nothing: the stream had ended before the call was given to it. Another one may carry it.
+    NotSent,
 }
 
 impl Answer {
@@ -46,23 +56,7 @@ impl Answer {
             Self::Reply(reply) => Ok(reply),
             Self::NoScript => Err(to_error(Cause::Reply("NOSCRIPT"), true)),
             Self::Refused(text) => Err(refused(&text)),
-        }
-    }
-}
-
-/// Whoever waits for an answer.
-pub(super) enum Waiting {
-    /// A task, which has a time limit of its own.
-    Task(oneshot::Sender<Result<Answer, Error>>),
-    Call(Call),
-}
-
-impl Waiting {
-    fn end(self, answer: Result<Answer, Error>) {
-        match self {
-            // It may have given up.
-            Self::Task(task) => drop(task.send(answer)),
-            Self::Call(call) => call.answered(answer),
+            Self::NotSent => Err(to_error(Cause::Closed, false)),
         }
     }
 }
@@ -71,7 +65,11 @@ impl Waiting {
 pub(super) struct Pipeline {
     /// `None` after the end.
     state: Mutex<Option<State>>,
+    /// Why nothing new is sent.
+    reason: OnceLock<Error>,
     liveness: Liveness,
+    /// How long a sign of life may take.
+    patience: Duration,
     /// The user's name and password, which servers may quote.
     login: Vec<String>,
 }
@@ -79,35 +77,43 @@ pub(super) struct Pipeline {
 struct State {
     stream: Limited,
     /// Calls, or the rest of one, that the socket has not been given or has not taken.
-    unwritten: Vec<u8>,
+    unwritten: Outbox,
     /// How many calls no attempt was made to write.
     kept: usize,
     /// Whether the reader is to write: for a task that has kept a call, or because the socket was full.
     is_readers: bool,
-    waiting: VecDeque<Waiting>,
+    waiting: Queue,
     /// The time of no call is over before this.
     deadline: Option<Instant>,
     /// Wakes the task that reads.
     reader: Waker,
+    heard: LastHeard,
+    /// Set while calls are held back until the server gives a sign of life.
+    probe: Option<Probe>,
     /// Whether the server is not what it was when the stream was opened: nothing new is sent to it.
     is_retired: bool,
 }
 
 impl Pipeline {
-    pub(super) fn new(stream: Limited, login: Vec<String>) -> Self {
+    /// On a stream on which a sign of life takes no longer than `patience`.
+    pub(super) fn new(stream: Limited, login: Vec<String>, patience: Duration) -> Self {
         let state = State {
             stream,
-            unwritten: Vec::new(),
+            unwritten: Outbox::default(),
             kept: 0,
             is_readers: false,
-            waiting: VecDeque::new(),
+            waiting: Queue::default(),
             deadline: None,
             reader: Waker::noop().clone(),
+            heard: LastHeard::now(),
+            probe: None,
             is_retired: false,
         };
         Self {
             state: Mutex::new(Some(state)),
+            reason: OnceLock::new(),
             liveness: Liveness::default(),
+            patience,
             login,
         }
     }
@@ -120,42 +126,57 @@ impl Pipeline {
         self.lock().as_ref().is_some_and(|state| !state.is_retired)
     }
 
+    /// Why it is not open any more, if that is known.
+    pub(super) fn reason(&self) -> Option<&Error> {
+        self.reason.get()
+    }
+
     /// Sends the call that `write` appends, or keeps it for [`flush`](Self::flush), and says which: see
     /// [`State::write_or_keep`]. Gives `waiting` back when the stream is no longer to be used.
     pub(super) fn call(
         &self,
         write: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
         waiting: Waiting,
     ) -> Result<bool, Box<Waiting>> {
-        self.calls(None, write, waiting)
+        self.calls(None, write, fits, waiting)
     }
 
-    /// [`call`](Self::call) with another one right before it, whose bytes and whose waiter are `first`.
+    /// [`call`](Self::call) with another one right before it: its bytes, what fits it, and who waits for it.
     pub(super) fn calls(
         &self,
-        first: Option<(&[u8], Waiting)>,
+        first: Option<(&[u8], Fits, Waiting)>,
         write: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
         waiting: Waiting,
     ) -> Result<bool, Box<Waiting>> {
         let mut state = self.lock();
         let Some(state) = state.as_mut().filter(|state| !state.is_retired) else {
             return Err(Box::new(waiting));
         };
-        if let Some((bytes, waiting)) = first {
-            state.unwritten.extend_from_slice(bytes);
-            state.wait(waiting);
+        if state.probe.is_none() && state.heard.is_long_ago() {
+            state.ask_for_a_sign(self.patience);
             self.liveness.sent();
         }
-        write(&mut state.unwritten);
+        if let Some((bytes, fits, waiting)) = first {
+            state.outbox().extend_from_slice(bytes);
+            state.wait(fits, waiting);
+            self.liveness.sent();
+        }
+        write(state.outbox());
         let is_task = match &waiting {
-            Waiting::Task(_) => true,
             Waiting::Call(call) => {
                 state.end_by(call.deadline());
                 false
             }
+            _ => true,
         };
-        state.wait(waiting);
+        state.wait(fits, waiting);
         self.liveness.sent();
+        if state.probe.is_some() {
+            // The answer to the probe sends it.
+            return Ok(false);
+        }
         let is_kept = state.write_or_keep();
         if is_kept && is_task {
             // The reader runs after the tasks that are ready now, which may call as well.
@@ -180,54 +201,84 @@ impl Pipeline {
         let mut timer = pin!(sleep_until(Instant::now()));
         loop {
             let mut next = pin!(parse_redis_value_async(&mut decoder, &mut answers));
-            let value = poll_fn(|cx| {
-                let value = next.as_mut().poll(cx);
-                if value.is_pending() {
-                    self.poll_deadline(cx, timer.as_mut());
+            let value = poll_fn(|cx| match next.as_mut().poll(cx) {
+                Poll::Ready(value) => {
+                    Poll::Ready(value.map_err(|error| driver_error(&error, true)))
                 }
-                value
+                Poll::Pending => self.poll_deadline(cx, timer.as_mut()).map(Err),
             });
-            match value.await {
-                Ok(value) => {
-                    if !self.answer(value) {
-                        return to_error(Cause::Unreadable, true);
-                    }
-                }
-                Err(error) => return driver_error(&error, true),
+            if let Err(reason) = value.await.and_then(|value| self.answer(value)) {
+                return reason;
             }
         }
     }
 
     /// Fails what is under way, and all that comes.
     pub(super) fn end(&self, reason: &Error) {
-        let Some(state) = self.lock().take() else {
-            return;
+        let mut state = match self.lock().take() {
+            Some(state) => state,
+            None => return,
         };
-        state.reader.wake();
-        for waiting in state.waiting {
+        // It may have been retired for another reason.
+        let _ = self.reason.set(reason.clone());
+        state.reader.wake_by_ref();
+        let kept = state.waiting.take_behind(state.on_their_way());
+        for waiting in state.waiting.take_behind(0) {
             waiting.end(Err(reason.clone()));
         }
+        kept.into_iter().for_each(Waiting::not_sent);
     }
 
-    /// Tells whoever has waited longest; `false` if the server was not asked.
-    fn answer(&self, value: Value) -> bool {
+    /// Tells whoever has waited longest. The error: answers do not belong to their calls any more.
+    fn answer(&self, value: Value) -> Result<(), Error> {
         let answer = self.understand(value);
-        let waiting = {
+        let (waiting, misfit, kept) = {
             let mut state = self.lock();
-            let Some(state) = state.as_mut() else {
-                return false;
+            let asked = state.as_mut().filter(|state| state.on_their_way() > 0);
+            let Some(state) = asked else {
+                return Err(to_error(Cause::Unreadable, true));
             };
-            if state.on_their_way() == 0 {
-                return false;
-            }
+            let Some((fits, waiting)) = state.waiting.pop() else {
+                return Err(to_error(Cause::Unreadable, true));
+            };
             state.stream.reply_is_complete();
-            if let Ok(Answer::Refused(text)) = &answer {
-                state.is_retired |= matches!(reply_code(text), Some("READONLY" | "NOAUTH"));
+            let misfit = match &answer {
+                Ok(Answer::Reply(reply)) => !fits(reply),
+                Ok(_) => false,
+                Err(_) => true,
+            };
+            let end = match &answer {
+                _ if misfit => Some(to_error(Cause::Misfit, true)),
+                Ok(Answer::Refused(text)) => {
+                    let code =
+                        reply_code(text).filter(|code| ["READONLY", "NOAUTH"].contains(code));
+                    code.map(|code| to_error(Cause::Reply(code), false))
+                }
+                _ => None,
+            };
+            if let Some(reason) = end {
+                state.is_retired = true;
+                let _ = self.reason.set(reason);
             }
-            state.waiting.pop_front()
+            let mut kept = Vec::new();
+            if matches!(waiting, Waiting::Probe) {
+                if state.is_retired {
+                    kept = state.waiting.take_behind(state.on_their_way());
+                    state.kept = 0;
+                } else {
+                    state.send_what_was_held();
+                }
+            }
+            (waiting, misfit, kept)
         };
         self.liveness.answered();
-        waiting.map(|waiting| waiting.end(answer)).is_some()
+        waiting.end(answer);
+        kept.into_iter().for_each(Waiting::not_sent);
+        match misfit {
+            // Nobody knows where it belongs, nor the answers behind it.
+            true => Err(to_error(Cause::Misfit, true)),
+            false => Ok(()),
+        }
     }
 
     fn understand(&self, value: Value) -> Result<Answer, Error> {
@@ -242,21 +293,25 @@ impl Pipeline {
         Ok(Answer::Refused(redact::hide(&text, login)))
     }
 
-    /// Ends the calls whose time is over, now and when `timer` wakes the task.
-    fn poll_deadline(&self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) {
+    /// Ends the calls whose time is over, now and when `timer` wakes the task. Completes when no sign of life has come
+    /// in time.
+    fn poll_deadline(&self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) -> Poll<Error> {
         loop {
-            let deadline = self.lock().as_ref().and_then(|state| state.deadline);
+            let deadline = self.lock().as_ref().and_then(State::next_deadline);
             let Some(deadline) = deadline else {
-                return;
+                return Poll::Pending;
             };
             if timer.deadline() != deadline {
                 timer.as_mut().reset(deadline);
             }
             if timer.as_mut().poll(cx).is_pending() {
-                return;
+                return Poll::Pending;
             }
             let late = self.lock().as_mut().map(State::take_late);
-            for (call, answer) in late.unwrap_or_default() {
+            let Some(late) = late.unwrap_or_default() else {
+                return Poll::Ready(to_error(Cause::Silent, true));
+            };
+            for (call, answer) in late {
                 call.late(answer);
             }
         }
@@ -269,9 +324,41 @@ impl Pipeline {
 }
 
 impl State {
-    fn wait(&mut self, waiting: Waiting) {
-        self.waiting.push_back(waiting);
+    fn wait(&mut self, fits: Fits, waiting: Waiting) {
+        self.waiting.push(fits, waiting);
         self.kept += 1;
+    }
+
+    /// Where calls are appended.
+    fn outbox(&mut self) -> &mut Vec<u8> {
+        match &mut self.probe {
+            Some(probe) => &mut probe.held,
+            None => self.unwritten.end(),
+        }
+    }
+
+    /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
+    /// be sent on another stream if none comes.
+    fn ask_for_a_sign(&mut self, patience: Duration) {
+        let is_idle = self.waiting.len() == 0;
+        self.unwritten
+            .end()
+            .extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+        self.wait(is_pong, Waiting::Probe);
+        self.write();
+        let until = is_idle.then(|| Instant::now() + patience);
+        self.probe = Some(Probe {
+            held: Vec::new(),
+            until,
+        });
+        self.reader.wake_by_ref();
+    }
+
+    fn send_what_was_held(&mut self) {
+        if let Some(probe) = self.probe.take() {
+            self.unwritten.end().extend_from_slice(&probe.held);
+            self.write();
+        }
     }
 
     /// Writes a call at once that is alone, or when as much is kept as is on its way: then the server has
@@ -292,13 +379,15 @@ impl State {
 
     /// Gives the socket what it takes. The reader is woken when it takes more.
     fn write(&mut self) {
-        self.kept = 0;
+        if self.probe.is_none() {
+            self.kept = 0;
+        }
         self.is_readers = false;
         let mut stream = Pin::new(&mut self.stream);
         let mut cx = Context::from_waker(&self.reader);
-        while !self.unwritten.is_empty() {
-            match stream.as_mut().poll_write(&mut cx, &self.unwritten) {
-                Poll::Ready(Ok(bytes)) if bytes > 0 => drop(self.unwritten.drain(..bytes)),
+        while !self.unwritten.left().is_empty() {
+            match stream.as_mut().poll_write(&mut cx, self.unwritten.left()) {
+                Poll::Ready(Ok(bytes)) if bytes > 0 => self.unwritten.took(bytes),
                 Poll::Pending => {
                     self.is_readers = true;
                     return;
@@ -307,7 +396,8 @@ impl State {
                 Poll::Ready(_) => self.unwritten.clear(),
             }
         }
-        let _ = stream.poll_flush(&mut cx);
+        // TLS takes more than its socket does, and sends the rest only when it is asked to.
+        self.is_readers = stream.poll_flush(&mut cx).is_pending();
     }
 
     /// Lets the reader know of a call that ends by that time.
@@ -318,26 +408,20 @@ impl State {
         }
     }
 
-    /// The calls whose time is over, each with what will be its answer: it keeps its place.
-    fn take_late(&mut self) -> Vec<(Call, oneshot::Receiver<Result<Answer, Error>>)> {
-        let now = Instant::now();
-        let mut late = Vec::new();
-        self.deadline = None;
-        for waiting in &mut self.waiting {
-            let Waiting::Call(call) = waiting else {
-                continue;
-            };
-            let deadline = call.deadline();
-            if deadline > now {
-                self.deadline = Some(self.deadline.map_or(deadline, |other| other.min(deadline)));
-                continue;
-            }
-            let (sender, answer) = oneshot::channel();
-            if let Waiting::Call(call) = mem::replace(waiting, Waiting::Task(sender)) {
-                late.push((call, answer));
-            }
+    fn next_deadline(&self) -> Option<Instant> {
+        let probe = self.probe.as_ref().and_then(|probe| probe.until);
+        probe.into_iter().chain(self.deadline).min()
+    }
+
+    /// The calls whose time is over. `None`: that of a probe is.
+    fn take_late(&mut self) -> Option<Vec<Late>> {
+        let until = self.probe.as_ref().and_then(|probe| probe.until);
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return None;
         }
-        late
+        let late;
+        (late, self.deadline) = self.waiting.take_late();
+        Some(late)
     }
 }
 
@@ -358,8 +442,10 @@ impl AsyncRead for Answers<'_> {
             state.reader = cx.waker().clone();
         }
         let read = Pin::new(&mut state.stream).poll_read(cx, buf);
-        if read.is_pending() && state.is_readers {
-            state.write();
+        match &read {
+            Poll::Ready(_) => state.heard = LastHeard::now(),
+            Poll::Pending if state.is_readers => state.write(),
+            Poll::Pending => {}
         }
         read
     }

@@ -6,19 +6,27 @@ use std::sync::LazyLock;
 use sha1::{Digest, Sha1};
 
 use super::names::{ClientPrefix, Names};
+use super::reply::Reply;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// A Lua script that runs atomically in the server.
 pub struct Script {
     source: &'static str,
     sha: LazyLock<String>,
+    /// Whether a reply is one that it can give, whatever is stored.
+    fits: fn(&Reply) -> bool,
 }
 
 impl Script {
-    pub(super) const fn new(source: &'static str, sha: fn() -> String) -> Self {
+    pub(super) const fn new(
+        source: &'static str,
+        sha: fn() -> String,
+        fits: fn(&Reply) -> bool,
+    ) -> Self {
         Self {
             source,
             sha: LazyLock::new(sha),
+            fits,
         }
     }
 
@@ -49,13 +57,14 @@ pub(super) fn sha1_hex(source: &str) -> String {
     hex
 }
 
-/// Declares the script of the operation whose file this stands in.
+/// Declares the script of the operation whose file this stands in, and whether a reply is one that it can give.
 macro_rules! script {
-    ($name:ident, $file:literal) => {
-        pub(super) static $name: $crate::redis::plan::Script =
-            $crate::redis::plan::Script::new(include_str!($file), || {
-                $crate::redis::plan::sha1_hex(include_str!($file))
-            });
+    ($name:ident, $file:literal, $fits:expr) => {
+        pub(super) static $name: $crate::redis::plan::Script = $crate::redis::plan::Script::new(
+            include_str!($file),
+            || $crate::redis::plan::sha1_hex(include_str!($file)),
+            $fits,
+        );
     };
 }
 pub(super) use script;
@@ -131,6 +140,11 @@ impl Plan {
     /// What to run.
     pub fn script(&self) -> &'static Script {
         self.script
+    }
+
+    /// Whether a reply is one that the script can give. If not, the connection mixes answers up.
+    pub(super) fn fits(&self) -> fn(&Reply) -> bool {
+        self.script.fits
     }
 
     /// The keys, in order.

@@ -22,6 +22,17 @@ pub(super) fn tail(key: &Key, owner: Option<&Owner>) -> String {
     json
 }
 
+/// Whether a script that looks a lock up can give that reply, whatever is stored.
+pub(super) fn fits(reply: &Reply) -> bool {
+    match reply {
+        Reply::Nil | Reply::Bulk(_) => true,
+        Reply::Array(items) => {
+            matches!(items.as_slice(), [Reply::Bulk(_), now] if now.integer().is_some())
+        }
+        Reply::Int(_) => false,
+    }
+}
+
 /// What the reply to a lookup means.
 ///
 /// # Errors

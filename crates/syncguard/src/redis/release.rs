@@ -2,13 +2,15 @@
 
 use super::names::Names;
 use super::plan::{Plan, script};
-use super::reply::{Reply, malformed};
+use super::reply::{Reply, is_elsewhere, malformed};
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "release.lua");
+script!(SCRIPT, "release.lua", |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 ///

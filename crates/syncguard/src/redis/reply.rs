@@ -45,12 +45,38 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// The error for a reply that the script of `operation` never gives.
+/// The error for a reply that the script of `operation` never gives: whether it has run is not known.
 pub(super) fn malformed(operation: &str) -> Error {
     Error::new(
         ErrorKind::Internal,
         format!("redis gave a malformed reply to {operation}"),
     )
+    .with_unknown_outcome()
+}
+
+/// Whether it is that of a script that has done nothing, because other keys than those it was given belong to the lock.
+pub(super) fn is_elsewhere(reply: &Reply) -> bool {
+    reply.integer() == Some(-4)
+}
+
+/// Whether it is the answer to `PING`.
+pub(super) fn is_pong(reply: &Reply) -> bool {
+    matches!(reply, Reply::Bulk(text) if text == b"PONG")
+}
+
+/// Whether it is the answer to a command that has nothing to tell.
+pub(super) fn is_ok(reply: &Reply) -> bool {
+    matches!(reply, Reply::Bulk(text) if text == b"OK")
+}
+
+/// Whether it is a text or nothing.
+pub(super) fn is_text(reply: &Reply) -> bool {
+    matches!(reply, Reply::Nil | Reply::Bulk(_))
+}
+
+/// Whether it is a list.
+pub(super) fn is_list(reply: &Reply) -> bool {
+    matches!(reply, Reply::Array(_))
 }
 
 #[cfg(test)]

@@ -3,16 +3,13 @@
 use super::known::KnownLocks;
 use super::names::Names;
 use super::plan::Plan;
-use super::reply::Reply;
+use super::reply::{Reply, is_elsewhere};
 use super::{
     acquire, extend, force_release, is_locked, lookup_key, lookup_lock_id, record, release,
 };
 use crate::backend::{AcquireOutcome, AcquireRequest, Lookup, Operation, Outcome, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
-
-/// What a script answers that has done nothing, because other keys than those it was given belong to the lock.
-const ELSEWHERE: i64 = -4;
 
 /// The scripts' part of a backend's settings.
 pub(super) struct Scripts {
@@ -79,7 +76,7 @@ impl Scripts {
 
     /// Whether the script has done nothing, because the lock is another than the one that it was told.
     pub(super) fn is_elsewhere(&self, reply: &Reply) -> bool {
-        self.names.is_in_cluster() && reply.integer() == Some(ELSEWHERE)
+        self.names.is_in_cluster() && is_elsewhere(reply)
     }
 
     /// What the reply means.

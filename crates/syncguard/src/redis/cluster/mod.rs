@@ -181,6 +181,12 @@ impl Trip<'_> {
                 self.asked = is_asked.then_some(node);
                 Ok(None)
             }
+            // The connection was lost before: another one is made.
+            Answer::NotSent if self.redirects < REDIRECTS => {
+                self.redirects += 1;
+                self.asked = is_asked.then_some(node);
+                Ok(None)
+            }
             Answer::Refused(text) => self.refused(&node, asking, &text).await,
             answer => answer.reply(|text| self.error(text)).map(Some),
         }

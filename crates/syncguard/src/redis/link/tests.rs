@@ -1,5 +1,7 @@
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
 use tokio::time::sleep;
 
 /// A server that answers attempts as told, each after 10 ms.
@@ -201,4 +203,109 @@ fn the_end_of_a_runtime_is_survived() {
     runtime()
         .block_on(async { link.get().await.map(drop) })
         .unwrap();
+}
+
+/// A connection that tells whoever called on it of its end, and that caller calls again.
+struct Calling(
+    Arc<AtomicBool>,
+    Arc<OnceLock<Link<Callers>>>,
+    mpsc::Sender<bool>,
+);
+
+struct Callers(
+    Arc<AtomicBool>,
+    Arc<OnceLock<Link<Callers>>>,
+    mpsc::Sender<bool>,
+);
+
+#[async_trait]
+impl Dial for Callers {
+    type Connection = Calling;
+
+    async fn dial(&self) -> Result<Calling, Error> {
+        Ok(Calling(
+            Arc::clone(&self.0),
+            Arc::clone(&self.1),
+            self.2.clone(),
+        ))
+    }
+}
+
+impl Connection for Calling {
+    fn is_open(&self) -> bool {
+        !self.0.load(SeqCst)
+    }
+
+    fn close(&self) {}
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        // The test may have ended.
+        let _ = self.2.send(self.1.get().unwrap().current().is_some());
+    }
+}
+
+#[test]
+fn who_hears_of_the_end_of_a_connection_may_call_again() {
+    let (told, heard) = mpsc::channel();
+    // In a thread of its own: a deadlock would end no test.
+    thread::spawn(move || {
+        let (is_retired, link) = (Arc::<AtomicBool>::default(), Arc::<OnceLock<_>>::default());
+        let callers = Callers(Arc::clone(&is_retired), Arc::clone(&link), told);
+        let link = link.get_or_init(|| Link::new(callers, PATIENCE));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            drop(link.get().await.unwrap());
+            is_retired.store(true, SeqCst);
+            let _ = link.ask();
+        });
+    });
+    let answer = heard.recv_timeout(Duration::from_secs(10));
+    assert!(!answer.expect("it waits for itself"), "none is there yet");
+}
+
+/// A server that is not what it should be: connections to it say why they are of no use.
+struct Replica(Error);
+
+#[async_trait]
+impl Dial for Replica {
+    type Connection = Self;
+
+    async fn dial(&self) -> Result<Self, Error> {
+        Ok(Self(self.0.clone()))
+    }
+}
+
+impl Connection for Replica {
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn reason(&self) -> Option<&Error> {
+        Some(&self.0)
+    }
+
+    fn close(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_says_that_ends_connections_is_the_trouble() {
+    for (kind, words) in [
+        (ErrorKind::ServiceUnavailable, "it is a replica"),
+        // What will not pass by itself is told by the next attempt, if it is still so.
+        (ErrorKind::AuthFailed, "the connection to redis was closed"),
+    ] {
+        let said = Error::new(kind, "it is a replica").with_unknown_outcome();
+        let link = Link::new(Replica(said), PATIENCE);
+        link.get().await.unwrap();
+        let _waits = link.ask();
+        let trouble = link.trouble().unwrap();
+        assert_eq!(trouble.kind(), ErrorKind::ServiceUnavailable);
+        assert_eq!(trouble.message(), words);
+        assert!(!trouble.is_outcome_unknown(), "nothing is sent now");
+    }
 }

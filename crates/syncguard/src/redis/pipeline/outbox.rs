@@ -1,0 +1,68 @@
+//! Bytes on their way to a socket.
+
+/// As much room is kept for the next calls. More is there only while the socket does not take what it is given.
+const ROOM: usize = 64 * 1024;
+
+/// Bytes that the socket has not taken yet.
+#[derive(Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    /// How many of them it has taken.
+    taken: usize,
+}
+
+impl Outbox {
+    /// What is to be written.
+    pub(super) fn left(&self) -> &[u8] {
+        self.bytes.get(self.taken..).unwrap_or_default()
+    }
+
+    /// Where more is appended.
+    pub(super) fn end(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Forgets the next `count` bytes, because the socket has taken them.
+    pub(super) fn took(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken >= self.bytes.len() {
+            self.clear();
+        } else if self.taken > self.bytes.len() / 2 {
+            // Not each time: a socket takes a long backlog in small pieces, and each would move all the rest.
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+            self.bytes.shrink_to(ROOM);
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.taken = 0;
+        self.bytes.clear();
+        self.bytes.shrink_to(ROOM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_goes_and_its_room_too() {
+        let mut outbox = Outbox::default();
+        let all: Vec<u8> = (0..100 * ROOM).map(|index| (index % 251) as u8).collect();
+        outbox.end().extend_from_slice(&all);
+        let mut rest = &all[..];
+        while !rest.is_empty() {
+            assert_eq!(outbox.left(), rest);
+            let count = rest.len().min(7 * ROOM + 1);
+            outbox.took(count);
+            rest = &rest[count..];
+            assert!(outbox.bytes.capacity() <= (2 * rest.len()).max(ROOM) + 7 * ROOM);
+        }
+        assert!(outbox.left().is_empty());
+        assert!(outbox.bytes.capacity() <= ROOM);
+        outbox.end().extend_from_slice(b"next");
+        assert_eq!(outbox.left(), b"next");
+    }
+}
