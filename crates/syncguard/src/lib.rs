@@ -35,6 +35,8 @@ mod guard;
 mod hash;
 mod holding;
 mod inspection;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod keepalive;
 mod key;
 mod lock;
 mod lock_id;

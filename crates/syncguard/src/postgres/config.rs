@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Error;
+use crate::keepalive::Keepalive;
 use crate::tls::DefaultRoots;
 
 /// The port if none is given.
@@ -110,8 +111,8 @@ impl PostgresConfig {
 pub struct TcpSettings {
     /// Whether idle connections are kept alive with TCP keepalive, which also finds those that are gone.
     pub keepalive: bool,
-    /// How long a connection may be idle before the first keepalive probe is sent. A session that was idle
-    /// for longer has to answer a query before it is used again.
+    /// How long a connection may be idle before the first keepalive probe is sent. A session that was idle for longer,
+    /// or for five seconds, has to answer a query before it is used again.
     pub keepalive_idle: Duration,
     /// The time between two probes.
     pub keepalive_interval: Duration,
@@ -125,9 +126,9 @@ impl Default for TcpSettings {
     fn default() -> Self {
         Self {
             keepalive: true,
-            keepalive_idle: Duration::from_secs(30),
-            keepalive_interval: Duration::from_secs(10),
-            keepalive_count: 3,
+            keepalive_idle: Keepalive::DEFAULT.idle,
+            keepalive_interval: Keepalive::DEFAULT.interval,
+            keepalive_count: Keepalive::DEFAULT.count,
             user_timeout: None,
         }
     }

@@ -22,6 +22,10 @@ use super::tls;
 use super::watch::Watch;
 use crate::error::Error;
 
+/// A session that was idle for longer has to answer a query before it is used again. Networks forget connections after
+/// minutes, and a frozen process comes back after any time.
+const MOST_IDLE: Duration = Duration::from_secs(5);
+
 /// Settings for sessions that are ours alone. Lock tables change so fast that the planner's statistics are
 /// often out of date, while using an index is always right.
 const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enable_seqscan=off \
@@ -136,9 +140,9 @@ impl Connector {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// A session that was idle for longer has to answer a query before it is used again.
+    /// See [`MOST_IDLE`]. Whoever wants keepalive sooner knows a network that forgets sooner.
     pub(super) fn most_idle(&self) -> Duration {
-        self.config.tcp.keepalive_idle
+        self.config.tcp.keepalive_idle.min(MOST_IDLE)
     }
 
     pub(super) fn watch(&self) -> &Watch {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 
 use super::config::{Host, TcpSettings};
 use super::liveness::{End, Liveness};
+use crate::keepalive::Keepalive;
 
 /// The largest reply to one statement. Ours need a few kilobytes; without a limit, a hostile or broken server
 /// could fill the memory.
@@ -81,18 +82,17 @@ impl Stream {
 
 fn set_up(stream: &TcpStream, settings: &TcpSettings, unsent: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
     if settings.keepalive {
-        let keepalive = TcpKeepalive::new().with_time(settings.keepalive_idle);
-        #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
-        let keepalive = keepalive.with_interval(settings.keepalive_interval);
-        #[cfg(any(target_os = "linux", target_os = "macos"))]
-        let keepalive = keepalive.with_retries(settings.keepalive_count);
-        socket.set_tcp_keepalive(&keepalive)?;
+        let keepalive = Keepalive {
+            idle: settings.keepalive_idle,
+            interval: settings.keepalive_interval,
+            count: settings.keepalive_count,
+        };
+        keepalive.set_on(stream)?;
     }
     // A statement should not arrive after everybody has stopped waiting for it.
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(settings.user_timeout.unwrap_or(unsent)))?;
+    SockRef::from(stream).set_tcp_user_timeout(Some(settings.user_timeout.unwrap_or(unsent)))?;
     #[cfg(not(target_os = "linux"))]
     let _ = unsent;
     Ok(())

@@ -100,3 +100,6 @@ impl fmt::Debug for DirectTransport {
         f.debug_struct("DirectTransport").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,7 +48,8 @@
 //! [`RedisLocks::operation_timeout`] is over. A wrong password, missing rights or a wrong database number
 //! fails at once. When a connection falls silent, a second one is opened to test the server. If only the second
 //! gets answers, the first is replaced, within about a second; if neither does, after one and a half
-//! timeouts. An idle backend does nothing.
+//! timeouts. A connection on which nothing was heard for five seconds has to answer a `PING` before it is sent anything
+//! else; without an answer, calls go to a new one. An idle backend does nothing, but its connections have TCP keepalive.
 //!
 //! A client may put a prefix of its own before every key that it sends ([`RedisConfig::client_key_prefix`],
 //! ioredis' `keyPrefix`). Libraries that share a store through such clients exclude each other. Our index

@@ -16,6 +16,7 @@ use super::limited::Limited;
 use super::race::Race;
 use super::tls::TlsContext;
 use crate::error::Error;
+use crate::keepalive::Keepalive;
 
 /// How long to try one address of a host before the next one is tried concurrently.
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -60,6 +61,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
     // No delay for small packets: everything that is ready is written at once.
     stream
         .set_nodelay(true)
+        .and_then(|()| Keepalive::DEFAULT.set_on(&stream))
         .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
     let Some(tls) = tls else {
         return Ok(Limited::new(Box::new(stream), endpoint));

@@ -109,6 +109,27 @@ pub(crate) async fn proxy(server: u16) -> (u16, watch::Sender<bool>) {
     (port, silence)
 }
 
+/// Passes everything on to a server, and takes it in small pieces.
+pub(crate) async fn narrow(server: u16) -> u16 {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    // Connections inherit it.
+    socket.set_recv_buffer_size(2048).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(16).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+                let _ =
+                    tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, 512, 8192).await;
+            });
+        }
+    });
+    port
+}
+
 /// Passes everything on to a server. While it is told to be shut, there are no connections.
 #[cfg(all(feature = "fred", feature = "redis-rs"))]
 pub(crate) async fn gate(server: u16) -> (u16, watch::Sender<bool>) {

@@ -39,6 +39,7 @@ tests![
     a_wrong_database_is_an_invalid_argument,
     a_full_memory_refuses_locks_and_frees_them,
     a_replica_is_unavailable_until_it_is_promoted,
+    whoever_gives_up_on_a_replica_is_told_that_it_is_one,
     a_failover_by_sentinel_is_followed,
     tls_trusts_whom_it_is_told_to_trust,
 ];
@@ -354,6 +355,23 @@ async fn a_replica_is_unavailable_until_it_is_promoted() {
     assert!(error.message().contains("READONLY"), "{error}");
     raw.call(&["REPLICAOF", "NO", "ONE"]);
     pair(&backend, "k").await.unwrap();
+}
+
+async fn whoever_gives_up_on_a_replica_is_told_that_it_is_one() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
+    for ms in [500.0, 1000.0, 2000.0] {
+        let config = RedisConfig::from_url(&replica.url()).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+        let mut options = LockOptions::default();
+        options.retry.timeout_ms = ms;
+        // A key whose name is a word of that text.
+        let error = lock(&backend, &key("a"), &options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        let words = "redis answered READONLY: the server is a replica and takes no locks";
+        assert!(error.message().contains(words), "{ms}: {error}");
+        assert!(!error.message().contains("[hidden]"), "{error}");
+    }
 }
 
 async fn a_failover_by_sentinel_is_followed() {

@@ -9,12 +9,14 @@
     reason = "a test fails by panicking"
 )]
 
+mod bursts;
 #[cfg(all(feature = "fred", feature = "redis-rs"))]
 mod clients;
 mod connecting;
 mod fake;
 mod faults;
 mod foreign;
+mod idle;
 mod load;
 mod replies;
 mod roles;
@@ -30,11 +32,13 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::suite::run(&[
+        ("bursts", bursts::TESTS),
         #[cfg(all(feature = "fred", feature = "redis-rs"))]
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("faults", faults::TESTS),
         ("foreign", foreign::TESTS),
+        ("idle", idle::TESTS),
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use syncguard::ErrorKind;
 use syncguard::redis::{RedisBackend, RedisConfig};
+use syncguard::{Backend, ErrorKind, Lookup};
 use tokio::io::AsyncWriteExt;
 
 use crate::fake::{listen, until_script};
-use crate::support::locks::try_acquire;
+use crate::support::locks::{acquire, key, try_acquire};
 use crate::support::suite::tests;
 
 tests![
     a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends,
     a_reply_without_an_end_is_not_read_to_the_end,
+    after_a_reply_that_does_not_fit_no_other_is_believed,
     as_much_as_honest_replies_need_is_read,
 ];
 
@@ -87,6 +88,42 @@ async fn a_reply_without_an_end_is_not_read_to_the_end() {
     }
 }
 
+async fn after_a_reply_that_does_not_fit_no_other_is_believed() {
+    const GRANT: &str = "*3\r\n:1\r\n:7\r\n:1700000000000\r\n";
+    for wrong in [":1\r\n", "*3\r\n:1\r\n:0\r\n:1700000000000\r\n", "+OK\r\n"] {
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
+        let port = listen(move |stream| {
+            let number = count.fetch_add(1, SeqCst);
+            async move {
+                let Some(mut stream) = until_script(stream).await else {
+                    return;
+                };
+                if number == 0 {
+                    stream.write_all(GRANT.as_bytes()).await.unwrap();
+                    for _ in 0..2 {
+                        crate::fake::read_request(&mut stream).await.unwrap();
+                    }
+                    stream.write_all(wrong.as_bytes()).await.unwrap();
+                }
+                stream.write_all(GRANT.as_bytes()).await.unwrap();
+                let _ = crate::fake::read_request(&mut stream).await;
+            }
+        })
+        .await;
+        let backend = backend_at(port);
+        acquire(&backend, "k").await;
+        // The answers have changed places, so that the second has got the first one's.
+        let (first, second) = tokio::join!(try_acquire(&backend, "k"), try_acquire(&backend, "l"));
+        let (first, second) = (first.unwrap_err(), second.unwrap_err());
+        assert_eq!(first.kind(), ErrorKind::Internal, "{first:?}");
+        assert_eq!(second.kind(), ErrorKind::ServiceUnavailable, "{second:?}");
+        assert!(first.is_outcome_unknown() && second.is_outcome_unknown());
+        acquire(&backend, "k").await;
+        assert_eq!(connections.load(SeqCst), 2);
+    }
+}
+
 /// Beside the count of bytes: the connection has ended.
 const ENDED: usize = 1 << 62;
 
@@ -109,10 +146,11 @@ async fn as_much_as_honest_replies_need_is_read() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..1000 {
         let backend = Arc::clone(&backend);
-        tasks.spawn(async move { try_acquire(&*backend, "k").await.unwrap_err() });
+        let what = Lookup::Key(key("k"));
+        tasks.spawn(async move { backend.lookup(&what).await.unwrap_err() });
     }
     for error in tasks.join_all().await {
-        // It makes no sense, but it is the reply.
+        // What is stored makes no sense, but it is the reply.
         assert!(error.message().contains("malformed"), "{error}");
     }
 }
