@@ -47,6 +47,8 @@ describe("help", () => {
       [["stauts"], "did you mean status?"],
       [["--json", "status", "k"], "the command comes first"],
       [["status"], "status takes <key|lockId>, but got 0"],
+      [["exec", "k", "echo", "hi"], "exec needs a command after --"],
+      [["exec", "k", "ls", "-l"], "exec needs a command after --"],
       [["exec", "k", "--ttl", "30", "--", "true"], "--ttl must be a number and a unit"],
       [["list", "--limit", "none"], "--limit must be a whole number"],
       [["status", "k", "--table-name", "t"], "--table-name is for PostgreSQL"],
@@ -147,12 +149,34 @@ describe("status", () => {
   });
 });
 
-it("uses the file of lock() without a URL", async () => {
-  const env = { SYNCGUARD_URL: undefined, XDG_STATE_HOME: folder.path, NODE_ENV: undefined };
-  const args = [main, "exec", "k", "-v", "--", process.execPath, main, "status", "k"];
-  const { code, stderr } = await startProgram(process.execPath, args, env).finished;
-  expect(code).toBe(0);
-  expect(stderr).toContain(join(folder.path, "syncguard", "locks.db"));
+describe("without a store", () => {
+  it("does nothing, and names the three ways to give one", async () => {
+    const ways = ["--url", "SYNCGUARD_URL", "--local"];
+    for (const args of [["exec", "k", "--", "echo", "ran"], ["status", "k"], ["setup"], ["list"]]) {
+      const { code, stdout, stderr } = await cli(undefined, ...args);
+      expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
+      for (const way of ways) expect(stderr).toContain(way);
+    }
+    expect((await cli(undefined, "status", "k", "--local", "--url", url)).code).toBe(64);
+  });
+
+  it("uses the file of lock() if asked to, in whichever way", async () => {
+    const env = { XDG_STATE_HOME: folder.path, NODE_ENV: undefined };
+    const there = join(folder.path, "syncguard", "locks.db");
+    const inner = [process.execPath, main, "status", "k"];
+    for (const [SYNCGUARD_URL, ...option] of [
+      [undefined, "--local"],
+      [url, "--local"],
+      ["local"],
+      [undefined, "--url", "local"],
+    ]) {
+      const args = [main, "exec", "k", "-v", ...option, "--", ...inner, ...option];
+      const running = startProgram(process.execPath, args, { ...env, SYNCGUARD_URL });
+      const { code, stderr } = await running.finished;
+      expect(code).toBe(0);
+      expect(stderr).toContain(there);
+    }
+  });
 });
 
 it("releases by lock id, from the arguments or from stdin", async () => {
@@ -220,6 +244,23 @@ it("is no error when whoever reads stops reading", async () => {
   await backend.forceRelease("k");
   const { code, stderr } = await watching.finished;
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+});
+
+it("ends once nobody reads what it would print, long before there is anything to print", async () => {
+  const line = `'${process.execPath}' '${main}' watch k --json --interval 1h | head -1`;
+  const watching = startProgram("sh", ["-c", line], { SYNCGUARD_URL: url });
+  const { code, stdout, stderr } = await watching.finished;
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(JSON.parse(stdout)).toMatchObject({ event: "free" });
+});
+
+it("fails if a result cannot be written, and not if nobody wants it", async () => {
+  const into = async (redirection: string) => {
+    const line = `'${process.execPath}' '${main}' list ${redirection}`;
+    return await startProgram("sh", ["-c", line], { SYNCGUARD_URL: url }).finished;
+  };
+  expect(await into("> /dev/full")).toMatchObject({ code: 70 });
+  expect(await into("--json 2>&1 | true")).toMatchObject({ code: 0, stderr: "" });
 });
 
 it("lists locks by page, and needs no set-up", async () => {

@@ -23,6 +23,19 @@ afterEach(() => {
 const exec = (script: string, ...options: string[]) =>
   startCli(url, "exec", "k", ...options, "--", "sh", "-c", script);
 
+/** A process that does not end by SIGTERM, and has another one. It writes their ids. */
+const stubborn = 'trap "" TERM; sh -c "while :; do sleep 0.05; done" & echo $$ $!; wait; wait';
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    // It may have ended, and nobody has taken note of it yet.
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}
+
 async function expectFree(): Promise<void> {
   expect(await json(1, url, "status", "k")).toEqual({ locked: false });
 }
@@ -47,10 +60,11 @@ describe("the exit code", () => {
     const missing = await cli(url, "exec", "k", "--", join(folder.path, "missing"));
     expect(missing).toMatchObject({
       code: 127,
-      stderr: expect.stringContaining("not found") as string,
+      stderr: expect.stringContaining(`${join(folder.path, "missing")} was not found`) as string,
     });
     const noProgram = await cli(url, "exec", "k", "--", folder.path);
     expect(noProgram.code).toBe(126);
+    expect(noProgram.stderr).toContain(`${folder.path} cannot be run`);
     await expectFree();
   });
 
@@ -62,7 +76,7 @@ describe("the exit code", () => {
     expect(stderr).toContain("somebody else holds the lock");
     const waited = await exec("echo ran", "--wait", "200ms", "--json").finished;
     expect({ code: waited.code, stdout: waited.stdout }).toEqual({ code: 75, stdout: "" });
-    expect(JSON.parse(waited.stderr)).toMatchObject({ error: { code: "NotLocked" } });
+    expect(JSON.parse(waited.stderr)).toMatchObject({ error: { code: "Locked" } });
     await held.release();
     await backend.close();
   });
@@ -148,19 +162,6 @@ describe("signals", () => {
 });
 
 describe("a lock that is lost", () => {
-  /** A process that does not end by SIGTERM, and has another one. It writes their ids. */
-  const stubborn = 'trap "" TERM; sh -c "while :; do sleep 0.05; done" & echo $$ $!; wait; wait';
-
-  function isRunning(pid: number): boolean {
-    try {
-      process.kill(pid, 0);
-      // It may have ended, and nobody has taken note of it yet.
-      return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
-    } catch {
-      return false;
-    }
-  }
-
   it("ends the command and what it has started, by force if need be", async () => {
     const running = exec(stubborn, "--ttl", "2s", "--kill-after", "200ms");
     await running.printed("\n");
@@ -181,6 +182,34 @@ describe("a lock that is lost", () => {
     expect(stderr).toContain("ended with 143");
   });
 
+  it("ends the command and gives 76 although nobody reads what is said of it", async () => {
+    const running = exec(stubborn, "--ttl", "2s", "--kill-after", "200ms");
+    await running.printed("\n");
+    running.child.stdout.destroy();
+    running.child.stderr.destroy();
+    await json(0, url, "force-release", "k", "--yes");
+    const { code, stdout } = await running.finished;
+    expect(code).toBe(76);
+    const pids = stdout.trim().split(" ").map(Number);
+    await until(() => pids.every((pid) => !isRunning(pid)), 2_000);
+  });
+
+  it("is one object of JSON with --json", async () => {
+    const ended = exec("echo started; exec sleep 20", "--ttl", "2s", "--json");
+    await ended.printed("started");
+    await json(0, url, "force-release", "k", "--yes");
+    const endedByUs = await ended.finished;
+    const running = exec("echo started; read line", "--ttl", "1m", "--json");
+    await running.printed("started");
+    await json(0, url, "force-release", "k", "--yes");
+    running.child.stdin.end("\n");
+    const endedAlone = await running.finished;
+    for (const { code, stderr } of [endedByUs, endedAlone]) {
+      expect(code).toBe(76);
+      expect(JSON.parse(stderr)).toMatchObject({ error: { code: "LockLost" } });
+    }
+  });
+
   it("is told even if the command has ended well meanwhile", async () => {
     const running = exec("echo started; read line", "--ttl", "1m");
     await running.printed("started");
@@ -190,16 +219,46 @@ describe("a lock that is lost", () => {
     expect(code).toBe(76);
     expect(stderr).toContain("the lock was gone when the command ended with 0");
   });
+});
 
-  it("is free after the TTL if exec itself is killed", async () => {
-    const pid = join(folder.path, "pid");
-    const running = exec(`echo $$ > ${pid}; echo started; exec sleep 20`, "--ttl", "1s");
+describe("exec that is killed", () => {
+  it("takes the command with it, and what that has started", async () => {
+    // In a group of its own, which is killed as a whole: `timeout -k` and the runners of CI do that.
+    const line = `exec '${process.execPath}' '${main}' exec k --kill-after 200ms -- sh -c '${stubborn}'`;
+    const running = startProgram("setsid", ["sh", "-c", line], { SYNCGUARD_URL: url });
+    await running.printed("\n");
+    process.kill(-running.child.pid!, "SIGKILL");
+    const { signal, stdout } = await running.finished;
+    expect(signal).toBe("SIGKILL");
+    const pids = stdout.trim().split(" ").map(Number);
+    expect(pids).toHaveLength(2);
+    await until(() => pids.every((pid) => !isRunning(pid)), 5_000);
+  });
+
+  it("takes the command with it on a terminal, too", async () => {
+    const pids = join(folder.path, "pids");
+    const command = `echo $PPID $$ > ${pids}; echo started; exec sleep 20`;
+    const line = `'${process.execPath}' '${main}' exec k -- sh -c "${command.replaceAll("$", "\\$")}"`;
+    const terminal = startProgram("script", ["-qec", line, "/dev/null"], { SYNCGUARD_URL: url });
+    await terminal.printed("started");
+    const [parent, child] = readFileSync(pids, "utf8").trim().split(" ").map(Number);
+    process.kill(parent!, "SIGKILL");
+    await until(() => !isRunning(child!), 5_000);
+    await terminal.finished;
+  });
+
+  it("frees the lock after the TTL", async () => {
+    const running = exec("echo started; exec sleep 20", "--ttl", "1s");
     await running.printed("started");
     running.child.kill("SIGKILL");
-    // Nobody ends the command; docs/cli.md says so.
-    process.kill(Number(readFileSync(pid, "utf8")), "SIGKILL");
     await running.finished;
-    expect(existsSync(pid)).toBe(true);
     expect(await cli(url, "exec", "k", "--wait", "10s", "--", "true")).toMatchObject({ code: 0 });
   });
+});
+
+it("leaves alone what the command has left running", async () => {
+  const done = join(folder.path, "done");
+  const script = `(for i in 1 2 3 4 5 6 7 8; do sleep 0.05; done; echo > ${done}) >/dev/null 2>&1 &`;
+  expect((await exec(script).finished).code).toBe(0);
+  await until(() => existsSync(done), 5_000);
 });

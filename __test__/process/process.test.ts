@@ -56,19 +56,23 @@ describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
     };
     const NODE_ENV = "production";
 
-    test("warns once in production that locks are this machine's", async () => {
-      const seen = await warnings({ NODE_ENV });
+    test.each(["production", "staging", ""])("says once where locks are in %j", async (name) => {
+      const seen = await warnings({ NODE_ENV: name });
       expect(seen).toEqual([
         {
           name: "Warning",
           code: "SYNCGUARD_LOCAL_LOCKS",
-          text: expect.stringMatching(/SYNCGUARD_URL is not set.*this machine/) as string,
+          text: expect.stringMatching(
+            /SYNCGUARD_URL is not set.*locks\.db.*this machine/,
+          ) as string,
         },
       ]);
     });
 
-    test("does not warn those who know", async () => {
-      expect(await warnings({})).toEqual([]);
+    test("says nothing to those who know", async () => {
+      expect(await warnings({ NODE_ENV: "test" })).toEqual([]);
+      expect(await warnings({ NODE_ENV: "development" })).toEqual([]);
+      expect(await warnings({ NODE_ENV, SYNCGUARD_URL: "local" })).toEqual([]);
       expect(await warnings({ NODE_ENV, SYNCGUARD_URL: `sqlite:${file}` })).toEqual([]);
       expect(await warnings({ NODE_ENV }, ["chosen"])).toEqual([]);
     });

@@ -165,6 +165,9 @@ describe("without a word", () => {
     expect(await same.acquire({ key: KEY, ttlMs: 5_000 })).toMatchObject({
       fence: "000000000000002",
     });
+    await same.forceRelease(KEY);
+    vi.stubEnv("SYNCGUARD_URL", "local");
+    expect(await lock((handle) => handle.fence, { key: KEY })).toBe("000000000000003");
   });
 
   test("the folder is the platform's", () => {

@@ -49,6 +49,28 @@ impl NativeBackend {
     }
 }
 
+/// Whether anybody can still read what is written to stdout. Node.js finds out only when it writes.
+#[napi]
+pub fn stdout_has_reader() -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+        let stdout = std::io::stdout();
+        // These two are told without being asked for.
+        let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let polled = poll(&mut ends, Some(&at_once));
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        !(polled.is_ok() && ends.iter().any(|end| end.revents().intersects(gone)))
+    }
+    #[cfg(not(unix))]
+    true
+}
+
 /// The statements that create the tables in PostgreSQL.
 #[napi]
 pub fn postgres_schema_sql(

@@ -5,6 +5,8 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CliError, Exit, exitCodeOfSignal } from "./exit.js";
+import { Guardian } from "./guardian.js";
+import { printable } from "./output.js";
 
 /** How often to look whether a group of processes has ended. */
 const LOOK_AGAIN_MS = 50;
@@ -32,18 +34,33 @@ export class Child {
    */
   private readonly leads: boolean;
   private readonly child: ChildProcess;
+  private readonly guardian: Guardian;
   /** The exit code of the command, as shells give it. Rejects if it could not be started. */
   readonly ended: Promise<number>;
 
-  constructor(command: string, args: readonly string[], env: NodeJS.ProcessEnv) {
+  /** @param graceMs - from SIGTERM to SIGKILL, if we are killed while the command runs */
+  constructor(command: string, args: readonly string[], env: NodeJS.ProcessEnv, graceMs: number) {
     this.leads = process.platform !== "win32" && !isOnTerminal();
+    this.guardian = new Guardian(graceMs);
     this.child = spawn(command, args, { stdio: "inherit", env, detached: this.leads });
+    if (this.target !== undefined) this.guardian.watch(this.target);
     // The first error is that it could not be started; nothing that comes later may end us.
     this.child.on("error", () => undefined);
-    this.ended = this.end();
+    this.ended = this.end(command);
   }
 
-  private async end(): Promise<number> {
+  /** The command, or, with a minus, its group; `undefined` if it could not be started. */
+  private get target(): number | undefined {
+    const { pid } = this.child;
+    return pid === undefined || !this.leads ? pid : -pid;
+  }
+
+  /** The command has ended, and nobody has to end what it has started. */
+  close(): void {
+    this.guardian.dismiss();
+  }
+
+  private async end(command: string): Promise<number> {
     try {
       const [code, signal] = (await once(this.child, "exit")) as [
         number | null,
@@ -51,7 +68,7 @@ export class Child {
       ];
       return signal === null ? (code ?? Exit.INTERNAL) : exitCodeOfSignal(signal);
     } catch (error) {
-      throw notStarted(error as NodeJS.ErrnoException);
+      throw notStarted(command, error as NodeJS.ErrnoException);
     }
   }
 
@@ -82,22 +99,24 @@ export class Child {
 
   /** Gives whether there was anybody to send it to. */
   private send(signal: NodeJS.Signals | 0): boolean {
-    const { pid, exitCode, signalCode } = this.child;
-    if (pid === undefined) return false;
+    const { exitCode, signalCode } = this.child;
+    if (this.target === undefined) return false;
     const hasEnded = exitCode !== null || signalCode !== null;
     if (!this.leads && hasEnded) return false;
     try {
-      return process.kill(this.leads ? -pid : pid, signal);
+      return process.kill(this.target, signal);
     } catch {
       return false;
     }
   }
 }
 
-function notStarted(error: NodeJS.ErrnoException): Error {
+/** The command's name is shown and its arguments are not: they may contain a password. */
+function notStarted(command: string, error: NodeJS.ErrnoException): Error {
+  const name = `the command ${printable(command)}`;
   if (error.code === "ENOENT") {
-    return new CliError("NotFound", Exit.COMMAND_NOT_FOUND, "the command was not found");
+    return new CliError("NotFound", Exit.COMMAND_NOT_FOUND, `${name} was not found`);
   }
   const why = error.code === undefined ? error.message : error.code;
-  return new CliError("NotExecutable", Exit.CANNOT_EXECUTE, `the command cannot be run: ${why}`);
+  return new CliError("NotExecutable", Exit.CANNOT_EXECUTE, `${name} cannot be run: ${why}`);
 }

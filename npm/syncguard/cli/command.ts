@@ -52,7 +52,11 @@ export const COMMON: Options = {
   url: {
     type: "string",
     value: "URL",
-    help: "where the locks are, as in SYNCGUARD_URL, which is the default; without both, the SQLite file of lock()",
+    help: "where the locks are, as in SYNCGUARD_URL, which is the default",
+  },
+  local: {
+    type: "boolean",
+    help: "use the SQLite file of lock(): no other user and no other machine sees its locks",
   },
   json: { type: "boolean", help: "print JSON; errors, too, as JSON on stderr" },
   timeout: {
@@ -127,6 +131,13 @@ export function readArguments(command: Command, given: readonly string[]): Argum
     own = own.slice(0, at);
   }
   const options = { ...COMMON, ...command.options };
+  // Before anything else: without the --, the options of the other command would be taken for ours.
+  if (command.rest !== undefined && rest.length === 0 && !own.some(asksForHelp)) {
+    throw usage(
+      `${command.name} needs a command after --`,
+      `syncguard ${command.name} ${command.operands.join(" ")} -- ${command.rest}`,
+    );
+  }
   const types = Object.fromEntries(
     Object.entries(options).map(([name, { type, short }]) => [
       name,
@@ -143,15 +154,11 @@ export function readArguments(command: Command, given: readonly string[]): Argum
         `syncguard ${command.name} --help`,
       );
     }
-    if (command.rest !== undefined && rest.length === 0) {
-      throw usage(
-        `${command.name} needs a command after --`,
-        `syncguard ${command.name} <key> -- ${command.rest}`,
-      );
-    }
   }
   return { values, operands: positionals, rest };
 }
+
+const asksForHelp = (argument: string): boolean => argument === "--help" || argument === "-h";
 
 type Types = Record<string, { type: "string" | "boolean"; short?: string }>;
 

@@ -12,7 +12,7 @@ export const Exit = {
   UNAVAILABLE: 69,
   INTERNAL: 70,
   /** Somebody else holds the lock. */
-  NOT_LOCKED: 75,
+  LOCKED: 75,
   /** The lock was lost while the command ran. */
   LOST: 76,
   PERMISSION: 77,
@@ -28,7 +28,7 @@ const OF_CODE: Readonly<Record<LockErrorCode, number>> = {
   RateLimited: Exit.UNAVAILABLE,
   AuthFailed: Exit.PERMISSION,
   InvalidArgument: Exit.USAGE,
-  AcquisitionTimeout: Exit.NOT_LOCKED,
+  AcquisitionTimeout: Exit.LOCKED,
   LockLost: Exit.LOST,
   Aborted: Exit.INTERNAL,
   Internal: Exit.INTERNAL,

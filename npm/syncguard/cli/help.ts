@@ -35,8 +35,8 @@ export function generalHelp(commands: readonly Command[]): string {
     "Locks that many processes share, on Redis, PostgreSQL, Firestore or SQLite.",
     `Commands:\n${columns(commands.map(({ name, operands, rest, summary }) => [[name, ...operands, ...(rest === undefined ? [] : ["--", rest])].join(" "), summary]))}`,
     [
-      "Where the locks are: --url, else SYNCGUARD_URL, else the SQLite file of lock(). A password is safer in SYNCGUARD_URL:",
-      "other users of the machine can see the arguments of a program.",
+      "Where the locks are: --url, or SYNCGUARD_URL, or --local for the SQLite file of lock(), which no other user and no other",
+      "machine sees. A password is safer in SYNCGUARD_URL: other users of the machine can see the arguments of a program.",
     ].join("\n"),
     `Exit codes:\n${columns([...EXITS, ["1, 75, 76", "see the commands"]])}`,
     "syncguard <command> --help shows the options of a command, with examples.",

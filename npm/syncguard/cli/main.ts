@@ -14,7 +14,7 @@ import { status } from "./commands/status.js";
 import { watch } from "./commands/watch.js";
 import { CliError, Exit, toCliError, usage } from "./exit.js";
 import { generalHelp, helpOf } from "./help.js";
-import { Output } from "./output.js";
+import { Output, surviveWriteErrors } from "./output.js";
 
 const COMMANDS: readonly Command[] = [
   exec,
@@ -82,14 +82,10 @@ function fail(error: unknown, given: readonly string[]): number {
   return reported.exitCode;
 }
 
-// Whoever reads our output may stop reading, as `head` does.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  process.exit(error.code === "EPIPE" ? Exit.OK : Exit.INTERNAL);
-});
-
+surviveWriteErrors();
 const given = process.argv.slice(2);
 void main(given)
   .catch((error: unknown) => fail(error, given))
   .then((code) => {
-    process.exitCode = code;
+    process.exitCode = code || process.exitCode;
   });

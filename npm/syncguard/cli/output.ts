@@ -1,6 +1,6 @@
 /** What is printed: results to stdout, everything else to stderr. */
 
-import type { CliError } from "./exit.js";
+import { type CliError, Exit } from "./exit.js";
 
 const STYLES = { red: 31, green: 32, yellow: 33, bold: 1, dim: 2 } as const;
 
@@ -22,6 +22,23 @@ function printableLines(text: string): string {
     .join("\n  ");
 }
 
+const unread = new AbortController();
+
+/** Aborted when results cannot be written any more: whoever has read them may have stopped, as `head` does. */
+export const stdoutEnded: AbortSignal = unread.signal;
+
+/**
+ * Keeps a failure to write from ending the process: what is done under a lock must not depend on who reads what we say of it.
+ * A result that could not be written is an error, unless nobody wanted it.
+ */
+export function surviveWriteErrors(): void {
+  process.stderr.on("error", () => undefined);
+  process.stdout.on("error", ({ code }: NodeJS.ErrnoException) => {
+    if (code !== "EPIPE") process.exitCode ||= Exit.INTERNAL;
+    unread.abort();
+  });
+}
+
 export class Output {
   constructor(
     /** Whether results and errors are JSON. */
@@ -40,7 +57,8 @@ export class Output {
 
   /** Says something that is not the result. */
   note(text: string): void {
-    this.say(printableLines(text));
+    if (this.json) process.stderr.write(`${JSON.stringify({ note: text })}\n`);
+    else this.say(printableLines(text));
   }
 
   private say(text: string): void {

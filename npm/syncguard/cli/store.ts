@@ -1,6 +1,6 @@
 /** The store that a command works on. */
 
-import { embeddedPath, type StoreKind, storeOfUrl, warnInProduction } from "../default/backend.js";
+import { embeddedPath, LOCAL, type StoreKind, storeOfUrl } from "../default/backend.js";
 import { createFirestoreBackend } from "../firestore/backend.js";
 import { connectionOfUrl } from "../firestore/connection.js";
 import { type Direct, directAccess } from "../lock/direct.js";
@@ -23,7 +23,7 @@ export type Target = {
   /** Not to be printed: it may contain a password. */
   readonly url: string;
   /** What the URL is called in messages. */
-  readonly source: "--url" | "SYNCGUARD_URL" | "the default";
+  readonly source: "--url" | "SYNCGUARD_URL" | "--local";
   /** What may be printed of the URL. */
   readonly description: string;
 };
@@ -65,18 +65,26 @@ export function findStore(values: Values, out: Output): Target {
 
 function targetOf(values: Values): Target {
   const given = text(values, "url");
-  const url = given ?? process.env.SYNCGUARD_URL;
+  const isLocal = values.local === true;
+  if (isLocal && given !== undefined) throw usage("--url and --local exclude each other");
+  const url = isLocal ? LOCAL : (given ?? process.env.SYNCGUARD_URL);
+  // The file of this user would be as good as no lock at all to whoever meant another user's, or a server.
   if (url === undefined) {
-    warnInProduction();
+    throw usage(
+      "where are the locks? Give --url, set SYNCGUARD_URL, or say --local for an SQLite file of this user",
+      "--local excludes neither other users (sudo, cron) nor other machines",
+    );
+  }
+  const source = isLocal ? "--local" : given === undefined ? "SYNCGUARD_URL" : "--url";
+  if (url === LOCAL) {
     const path = embeddedPath();
     return {
       kind: "sqlite",
       url: `sqlite:${encodeURI(path).replace(/[?#]/g, encodeURIComponent)}`,
-      source: "the default",
+      source,
       description: `SQLite at ${path}`,
     };
   }
-  const source = given === undefined ? "SYNCGUARD_URL" : "--url";
   const kind = storeOfUrl(url, source);
   return { kind, url, source, description: `${NAMES[kind]} at ${withoutSecrets(url)}` };
 }

@@ -19,7 +19,10 @@ type Backend = LockBackendLike<FencingCapabilities>;
 let chosen: Backend | undefined;
 /** The last value of `SYNCGUARD_URL`, and the backend made for it. */
 let configured: { url: string | undefined; backend: Backend } | undefined;
-let warned = false;
+let hasToldWhere = false;
+
+/** The value of `SYNCGUARD_URL` that asks for the file of the user. */
+export const LOCAL = "local";
 
 /**
  * Makes `backend` the one that `lock(fn, config)` uses in this process; `undefined` undoes that.
@@ -54,23 +57,24 @@ export function getDefaultBackend(): Backend {
         ? "an SQLite file of this user, because SYNCGUARD_URL is not set"
         : "by SYNCGUARD_URL",
     );
-    const backend = url === undefined ? createEmbedded() : createFromUrl(url);
-    configured = { url, backend };
+    configured = { url, backend: createFromUrl(url) };
   }
-  if (url === undefined) warnInProduction();
   return configured.backend;
 }
 
-/** On several machines without the variable, every machine would grant every lock, and nobody would notice. */
-export function warnInProduction(): void {
-  if (warned || process.env.NODE_ENV !== "production") return;
-  warned = true;
+/**
+ * Says once where the locks are that nobody has chosen a place for. Other users and other machines are granted the same locks,
+ * and nobody would notice.
+ */
+function tellWhere(path: string): void {
+  const { NODE_ENV } = process.env;
+  if (hasToldWhere || NODE_ENV === "development" || NODE_ENV === "test") return;
+  hasToldWhere = true;
   process.emitWarning(
-    "SYNCGUARD_URL is not set: locks exclude the processes of this user on this machine, and no other machine's.",
+    `SYNCGUARD_URL is not set: locks are kept in ${path}, and exclude only processes of this user on this machine`,
     {
       code: "SYNCGUARD_LOCAL_LOCKS",
-      detail:
-        "Set it to the URL of a server, or of a file (sqlite:///var/lib/app/locks.db) if one machine is all there is.",
+      detail: `Set it to the URL of a server, or to "${LOCAL}" if this is what you want.`,
     },
   );
 }
@@ -99,13 +103,18 @@ export function storeOfUrl(url: string, name: string): StoreKind {
   const store = SCHEMES.find(([, pattern]) => pattern.test(scheme))?.[0];
   if (store === undefined) {
     throw invalid(
-      `${name} must start with sqlite:, redis:, rediss:, redis+sentinel:, redis+cluster:, unix:, postgres:, postgresql: or firestore:`,
+      `${name} must be ${LOCAL}, or start with sqlite:, redis:, rediss:, redis+sentinel:, redis+cluster:, unix:, postgres:, postgresql: or firestore:`,
     );
   }
   return store;
 }
 
-function createFromUrl(url: string): Backend {
+function createFromUrl(url: string | undefined): Backend {
+  if (url === undefined || url === LOCAL) {
+    const path = embeddedPath();
+    if (url === undefined) tellWhere(path);
+    return createSqliteBackend(path);
+  }
   switch (storeOfUrl(url, "SYNCGUARD_URL")) {
     case "sqlite":
       return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
@@ -124,10 +133,6 @@ function createOnServer(create: (url: string) => Backend, url: string): Backend 
   } catch (error) {
     throw invalid(`SYNCGUARD_URL: ${(error as Error).message}`);
   }
-}
-
-function createEmbedded(): Backend {
-  return createSqliteBackend(embeddedPath());
 }
 
 /** The file of the default backend; its folder is made if it is missing. */

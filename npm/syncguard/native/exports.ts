@@ -537,6 +537,9 @@ export declare function postgresSchemaSql(
 
 export declare function redisServerTimeMs(seconds: number, microseconds: number): number;
 
+/** Whether anybody can still read what is written to stdout. Node.js finds out only when it writes. */
+export declare function stdoutHasReader(): boolean;
+
 export declare function validateLockId(lockId: string): void;
 
 export declare function validateOwner(owner: string): void;

@@ -129,8 +129,8 @@ async function runUnderLock(
     if (held === undefined) {
       const { waitMs } = settings;
       throw new CliError(
-        "NotLocked",
-        Exit.NOT_LOCKED,
+        "Locked",
+        Exit.LOCKED,
         "somebody else holds the lock: the command was not run",
         waitMs > 0 ? undefined : "--wait 5m waits for it; `syncguard status` shows who holds it",
       );
@@ -169,47 +169,57 @@ async function acquire(
 
 async function runCommand(
   held: HeldLock,
-  { key, killAfterMs }: Settings,
+  { key, ttlMs, killAfterMs }: Settings,
   [command = "", ...args]: readonly string[],
   signals: Signals,
   out: Output,
 ): Promise<number> {
   const env = { ...process.env, SYNCGUARD_KEY: key, SYNCGUARD_FENCE: held.fence };
   out.detail(`the lock is held under fence ${held.fence}`);
-  // It may have taken long until we heard of the grant.
-  held.signal.throwIfAborted();
-  const child = new Child(command, args, env);
+  let child: Child;
+  try {
+    // It may have taken long until we heard of the grant.
+    held.signal.throwIfAborted();
+    // Nobody extends the lock once we are killed, and the last heartbeat was up to a third of the TTL ago.
+    child = new Child(command, args, env, Math.min(killAfterMs, ttlMs / 2));
+  } catch (error) {
+    await release(held, out);
+    throw error;
+  }
   signals.pass((signal) => {
     child.forward(signal);
   });
   let stopped: Promise<void> | undefined;
   const onLost = (): void => {
-    const reason: unknown = held.signal.reason;
-    out.note(
-      `${reason instanceof Error ? reason.message : "the lock is lost"}: ending the command`,
-    );
     stopped = child.stop(killAfterMs);
+    // It may take a while to end. With --json, stderr has one object, which comes when it has ended.
+    if (!out.json) out.note(`${lossOf(held)}: ending the command`);
   };
   if (held.signal.aborted) onLost();
   else held.signal.addEventListener("abort", onLost, { once: true });
   try {
-    const code = await child.ended;
-    const isMine = stopped === undefined && (await release(held, out));
+    const code = await child.ended.catch(async (error: unknown) => {
+      // Not started: nothing was done under the lock.
+      await release(held, out);
+      throw error;
+    });
+    if (stopped === undefined && (await release(held, out))) return code;
     await stopped;
-    if (isMine) return code;
-    out.note(
+    const what =
       stopped === undefined
-        ? `the lock was gone when the command ended with ${code}: somebody else may have worked at the same time`
-        : `the command has ended with ${code}`,
-    );
-    return Exit.LOST;
-  } catch (error) {
-    // Not started: nothing was done under the lock.
-    await release(held, out);
-    throw error;
+        ? `the lock was gone when the command ended with ${code}`
+        : `${lossOf(held)}; the command has ended with ${code}`;
+    const message = `${what}: somebody else may have worked at the same time`;
+    throw new CliError("LockLost", Exit.LOST, message);
   } finally {
     held.signal.removeEventListener("abort", onLost);
+    child.close();
   }
+}
+
+function lossOf({ signal }: HeldLock): string {
+  const reason: unknown = signal.reason;
+  return reason instanceof Error ? reason.message : "the lock was lost";
 }
 
 /** Gives whether the lock was ours until now, as far as we know. */

@@ -1,16 +1,19 @@
+import { addon } from "../../native/addon.js";
 import { type Change, changes } from "../changes.js";
 import { type Command, type Invocation, text } from "../command.js";
 import { readPositiveDuration } from "../duration.js";
 import { Exit, toCliError } from "../exit.js";
-import { printable } from "../output.js";
+import { printable, stdoutEnded } from "../output.js";
 import { expiry, ofLookup, type ShownLock, shownLock, time } from "../locks.js";
 import { type Backend, direct, withBackend } from "../store.js";
 
 const DEFAULT_INTERVAL_MS = 1000;
+/** How often to look whether anybody still reads. */
+const READER_INTERVAL_MS = 250;
 
 export const watch: Command = {
   name: "watch",
-  summary: "print what becomes of a lock, until Ctrl-C",
+  summary: "print what becomes of a lock, until Ctrl-C or until nobody reads it",
   operands: ["<key>"],
   description:
     "Prints a line when the lock is acquired, extended, released or expired. The store tells of releases; everything else is seen at\n" +
@@ -26,7 +29,7 @@ export const watch: Command = {
     ["syncguard watch job:nightly-report", "until Ctrl-C"],
     ["syncguard watch deploy --json | jq --unbuffered .event", "a line of JSON for each event"],
   ],
-  exits: [["0", "ended by Ctrl-C or SIGTERM"]],
+  exits: [["0", "ended by Ctrl-C or SIGTERM, or because nobody reads the output"]],
   run: async (invocation) => {
     const given = text(invocation.values, "interval");
     const intervalMs =
@@ -50,6 +53,11 @@ async function observe(
     told.abort();
   };
   process.on("SIGINT", stop).on("SIGTERM", stop);
+  // Whoever reads may stop, as `head -1` does, long before there is anything to write that would fail.
+  const { stdoutHasReader } = addon();
+  const reader = setInterval(() => {
+    if (stdoutEnded.aborted || !stdoutHasReader()) stop();
+  }, READER_INTERVAL_MS);
   const bell = new Bell();
   told.signal.addEventListener("abort", bell.ring);
   const wakeups = await direct(backend)(key, undefined, async (store) =>
@@ -83,6 +91,7 @@ async function observe(
     return Exit.OK;
   } finally {
     wakeups.watch?.close();
+    clearInterval(reader);
     process.off("SIGINT", stop).off("SIGTERM", stop);
   }
 }
