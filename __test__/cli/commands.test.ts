@@ -164,12 +164,12 @@ describe("without a store", () => {
     const env = { XDG_STATE_HOME: folder.path, NODE_ENV: undefined };
     const there = join(folder.path, "syncguard", "locks.db");
     const inner = [process.execPath, main, "status", "k"];
-    for (const [SYNCGUARD_URL, ...option] of [
-      [undefined, "--local"],
-      [url, "--local"],
-      ["local"],
-      [undefined, "--url", "local"],
-    ]) {
+    for (const [SYNCGUARD_URL, option] of [
+      [undefined, ["--local"]],
+      [url, ["--local"]],
+      ["local", []],
+      [undefined, ["--url", "local"]],
+    ] as const) {
       const args = [main, "exec", "k", "-v", ...option, "--", ...inner, ...option];
       const running = startProgram(process.execPath, args, { ...env, SYNCGUARD_URL });
       const { code, stderr } = await running.finished;

@@ -6,7 +6,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { expect, onTestFinished, test } from "vitest";
 import { createSqliteBackend } from "syncguard/sqlite";
-import { expectToEnd } from "../support/child";
+import { expectToEnd, run } from "../support/child";
+import { startRedis } from "../support/redis";
 import { temporaryFolder } from "../support/temp";
 import { until } from "../support/until";
 
@@ -34,3 +35,22 @@ test("they end with their worker", async () => {
   await worker.terminate();
   await until(async () => !(await backend.isLocked({ key })));
 });
+
+test.each(["sqlite", "redis"])(
+  "on %s they end once their handles were collected",
+  async (store) => {
+    const server = store === "redis" ? await startRedis() : undefined;
+    onTestFinished(async () => server?.stop());
+    const { code, stdout } = await run("node", "forgotten.mjs", [store, server?.url ?? newFile()]);
+    expect(code).toBe(0);
+    const all = ["native", "wrapped", "plain"];
+    expect(JSON.parse(stdout)).toEqual({
+      // Longer than their TTL and the tolerance: what is still there has been extended.
+      found: { forgotten: [], polled: [], kept: all, method: all, heard: all, running: all },
+      reasons: ["LockLost", "LockLost", "LockLost"],
+      losses: [],
+      warnings: ["SyncGuardWarning SYNCGUARD_FORGOTTEN_LOCK"],
+      events: ["lost", "lost"],
+    });
+  },
+);

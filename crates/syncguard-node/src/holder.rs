@@ -1,12 +1,13 @@
 //! JavaScript as the holder of locks that extend themselves.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use napi_derive::napi;
 use syncguard::{AutoExtend, Error, ErrorKind, Hold, Holder, Presence, Ttl};
 
-use crate::completion::Completion;
+use crate::completion::{Completion, Completions};
 use crate::io_thread;
 use crate::mailbox::Mailbox;
 use crate::options::timeout;
@@ -47,6 +48,26 @@ impl HoldSettings {
     }
 }
 
+/// The locks of one environment whose holders were collected as garbage, by the numbers of their holders.
+#[derive(Default)]
+pub(crate) struct Forgotten(Mutex<HashSet<u32>>);
+
+impl Forgotten {
+    fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
+        // Nothing can panic while the lock is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[napi]
+impl Completions {
+    /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
+    #[napi]
+    pub fn forget_holder(&self, number: u32) {
+        self.environment.mailbox.forgotten.lock().insert(number);
+    }
+}
+
 /// One environment of JavaScript that holds one lock.
 struct JavaScript {
     number: u32,
@@ -59,7 +80,7 @@ struct JavaScript {
 
 impl Holder for JavaScript {
     fn presence(&self) -> Presence {
-        if self.mailbox.is_closed() {
+        if self.mailbox.is_closed() || self.mailbox.forgotten.lock().contains(&self.number) {
             return Presence::Gone;
         }
         // It was there when it asked for the lock.
@@ -93,5 +114,11 @@ impl Holder for JavaScript {
 
     fn lost(&self, error: Error) {
         self.mailbox.put(self.number, Completion::Lost(error));
+    }
+}
+
+impl Drop for JavaScript {
+    fn drop(&mut self) {
+        self.mailbox.forgotten.lock().remove(&self.number);
     }
 }

@@ -14,6 +14,7 @@ use crate::bridge::Questions;
 use crate::busy::BusyBackends;
 use crate::cancel::Cancels;
 use crate::completion::Completion;
+use crate::holder::Forgotten;
 use crate::io_thread;
 
 pub(crate) type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -39,6 +40,7 @@ pub(crate) struct Mailbox {
     pub(crate) wake: Wake,
     pub(crate) busy: BusyBackends,
     pub(crate) cancels: Cancels,
+    pub(crate) forgotten: Forgotten,
     pub(crate) questions: Questions,
 }
 
@@ -52,6 +54,7 @@ impl Mailbox {
             wake,
             busy: BusyBackends::default(),
             cancels: Cancels::default(),
+            forgotten: Forgotten::default(),
             questions: Questions::default(),
         }
     }

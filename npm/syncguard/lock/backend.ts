@@ -160,8 +160,8 @@ export function createBackendOn<C extends BackendCapabilities>(
         rememberDisposal(held, disposal);
         if (isTimed()) Handle.time(handle);
         if (hearsOfLoss()) {
-          Handle.onLost(handle, () => {
-            publish({ type: "lost", result: "fail", key, lockId, ...Handle.report(handle) });
+          Handle.onLost(handle, (report) => {
+            publish({ type: "lost", result: "fail", key, lockId, ...report });
           });
         }
         if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));

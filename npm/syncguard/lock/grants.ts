@@ -14,8 +14,11 @@ type Phase = "granting" | "releasing" | "over";
 
 export class Grants {
   phase: Phase = "granting";
-  /** The last handle made for each lock, by lock id. A lock that is being released is not among them. */
-  private readonly handles = new ShortLivedMap<string, Handle>();
+  /**
+   * The last handle made for each lock, by lock id. A lock that is being released is not among them. Of a lock that extends
+   * itself, only its owner keeps the handle, so that it can be noticed that nobody does.
+   */
+  private readonly handles = new ShortLivedMap<string, Handle | WeakRef<Handle>>();
   private sweepAt = SWEEP_AT;
   private running = 0;
   private readonly whenIdle: (() => void)[] = [];
@@ -36,31 +39,35 @@ export class Grants {
   /** Notes a lock that was granted. */
   add(handle: Handle): void {
     if (this.handles.size >= this.sweepAt) this.sweep();
-    this.handles.set(handle.lockId, handle);
+    this.set(handle);
   }
 
   /** Another handle stands for a lock that was granted. */
   replace(handle: Handle): void {
-    if (this.handles.has(handle.lockId)) this.handles.set(handle.lockId, handle);
+    if (this.handles.has(handle.lockId)) this.set(handle);
+  }
+
+  private set(handle: Handle): void {
+    this.handles.set(handle.lockId, Handle.isExtended(handle) ? new WeakRef(handle) : handle);
   }
 
   /** The handle of a lock whose release begins; give it back with {@link add} if that fails. */
   take(lockId: string): Handle | undefined {
     const handle = this.handles.get(lockId);
     if (handle !== undefined) this.handles.delete(lockId);
-    return handle;
+    return known(handle);
   }
 
   /** A lock was extended until `endMs`, of the clock. */
   extended(lockId: string, endMs: number): void {
-    const handle = this.handles.get(lockId);
+    const handle = known(this.handles.get(lockId));
     if (handle !== undefined) Handle.extended(handle, endMs);
   }
 
   /** The locks that are held as far as this process knows. */
   held(): Handle[] {
     this.sweep();
-    return this.handles.values();
+    return this.handles.values().flatMap((handle) => known(handle) ?? []);
   }
 
   /** An acquisition or a release begins. */
@@ -84,9 +91,14 @@ export class Grants {
 
   private sweep(): void {
     const endMs = this.clock.elapsed() - TIME_TOLERANCE_MS;
-    for (const [lockId, handle] of this.handles.entries()) {
-      if (Handle.isOver(handle, endMs)) this.handles.delete(lockId);
+    for (const [lockId, kept] of this.handles.entries()) {
+      const handle = known(kept);
+      if (handle === undefined || Handle.isOver(handle, endMs)) this.handles.delete(lockId);
     }
     this.sweepAt = Math.max(SWEEP_AT, 2 * this.handles.size);
   }
+}
+
+function known(handle: Handle | WeakRef<Handle> | undefined): Handle | undefined {
+  return handle instanceof WeakRef ? handle.deref() : handle;
 }

@@ -1,7 +1,7 @@
 /** What a handle knows of its lock beside its members. */
 
-import type { LockError } from "../native/errors.js";
 import type { Clock } from "./clock.js";
+import { markOf } from "./forgotten.js";
 import { Holding } from "./holding.js";
 
 /** How a lock was held, when it is released by its handle. */
@@ -27,7 +27,9 @@ export class Handle {
   #holding: Holding | undefined;
   #isOver = false;
   #grantedMs: number | undefined;
-  #onLost: ((error: LockError) => void) | undefined;
+  #onLost: ((holding: Holding) => void) | undefined;
+  /** All handles of one lock have the same: see {@link markOf}. */
+  #mark: object | undefined;
 
   /** @param endMs - when the lock ends unless it is extended, of `clock.elapsed()` */
   constructor(key: string, endMs: number, clock: Clock) {
@@ -52,7 +54,11 @@ export class Handle {
     // Only the members: methods of these names may be bound to another backend.
     const handle = Object.assign(new Handle(key, endMs, clock), result);
     const holding = known === undefined ? undefined : known.#holding;
-    if (holding !== undefined) Handle.keep(handle, holding);
+    if (known !== undefined && holding !== undefined) {
+      handle.#mark = known.#mark;
+      handle.#holding = holding;
+      holding.follow(handle);
+    }
     if (known !== undefined) handle.#onLost = known.#onLost;
     if (isTimed) handle.#grantedMs = clock.elapsed();
     return handle;
@@ -65,6 +71,7 @@ export class Handle {
   /** Lets somebody who extends the lock say when it is lost. */
   static keep(handle: Handle, holding: Holding): void {
     handle.#holding = holding;
+    handle.#mark = markOf(holding);
     holding.follow(handle);
     if (handle.#onLost !== undefined) holding.onLost(handle.#onLost);
   }
@@ -79,18 +86,18 @@ export class Handle {
     handle.#grantedMs = handle.#clock.elapsed();
   }
 
-  /** Calls `callback`, too, when the lock is lost, if anybody notices that: see {@link Holding}. */
-  static onLost(handle: Handle, callback: (error: LockError) => void): void {
-    const before = handle.#onLost;
-    const all =
-      before === undefined
-        ? callback
-        : (error: LockError) => {
-            before(error);
-            callback(error);
-          };
-    handle.#onLost = all;
-    handle.#holding?.onLost(all);
+  /**
+   * Calls `callback`, too, when the lock is lost, if anybody notices that: see {@link Holding}. It must not refer to the handle,
+   * which may be collected before.
+   */
+  static onLost(handle: Handle, callback: (report: HeldReport | undefined) => void): void {
+    handle.#onLost = lossTold(handle.#onLost, callback, handle.#grantedMs, handle.#clock);
+    handle.#holding?.onLost(handle.#onLost);
+  }
+
+  /** Whether somebody extends the lock. */
+  static isExtended(handle: Handle): boolean {
+    return handle.#holding?.isExtended === true;
   }
 
   /** The holder has extended the lock until `endMs`; `undefined` if it turned out to be gone. */
@@ -141,12 +148,8 @@ export class Handle {
 
   /** What telemetry reports when the lock is released, or lost. */
   static report(handle: object): HeldReport | undefined {
-    if (!Handle.is(handle) || handle.#grantedMs === undefined) return undefined;
-    const report: HeldReport = { heldMs: handle.#clock.elapsed() - handle.#grantedMs };
-    const holding = handle.#holding;
-    if (holding?.extensions !== undefined) report.extensions = holding.extensions;
-    if (holding?.loss !== undefined) report.lost = true;
-    return report;
+    if (!Handle.is(handle)) return undefined;
+    return reportOf(handle.#grantedMs, handle.#clock, handle.#holding);
   }
 
   /** What is known of the lock; made when it is needed. */
@@ -181,6 +184,31 @@ function behind(given: Handle): Handle {
 
 // Handles compare and print as the plain objects that results have always been.
 Object.defineProperty(Handle.prototype, "constructor", { value: Object });
+
+/** In a function of its own, so that what it gives refers to no handle. */
+function lossTold(
+  before: ((holding: Holding) => void) | undefined,
+  callback: (report: HeldReport | undefined) => void,
+  grantedMs: number | undefined,
+  clock: Clock,
+): (holding: Holding) => void {
+  return (holding) => {
+    before?.(holding);
+    callback(reportOf(grantedMs, clock, holding));
+  };
+}
+
+function reportOf(
+  grantedMs: number | undefined,
+  clock: Clock,
+  holding: Holding | undefined,
+): HeldReport | undefined {
+  if (grantedMs === undefined) return undefined;
+  const report: HeldReport = { heldMs: clock.elapsed() - grantedMs };
+  if (holding?.extensions !== undefined) report.extensions = holding.extensions;
+  if (holding?.loss !== undefined) report.lost = true;
+  return report;
+}
 
 /** When a lock ends, of `clock.elapsed()`, that ends at `expiresAtMs` of its backend's clock. */
 export function endOf(expiresAtMs: number, clock: Clock): number {

@@ -1,9 +1,11 @@
 /** How long a lock is held, and how its holder learns that it is lost. */
 
+import { getEventListeners } from "node:events";
 import { LockError } from "../native/errors.js";
 import { onAbort } from "../native/signal.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Clock } from "./clock.js";
+import { isRemembered, warnOfForgotten } from "./forgotten.js";
 import { callAt } from "./timers.js";
 
 /** What a lock is about, for the errors that say that it is lost. */
@@ -15,6 +17,8 @@ export interface Keeper {
   moved(endMs: number): void;
   /** The lock is released, or lost: nothing more is to be sent. */
   stop(): void;
+  /** The same where nobody has told the store, and nobody will. */
+  forget?(): void;
 }
 
 /**
@@ -34,9 +38,12 @@ export class Holding {
   /** Stops the timer that ends the lock. */
   #disarm: (() => void) | undefined;
   #isOver = false;
+  /** Whether its handles were collected. */
+  #isOrphan = false;
   #expiresAtMs: number | undefined;
-  #onLost: ((error: LockError) => void) | undefined;
-  readonly #followers: { expiresAtMs: number }[] = [];
+  #onLost: ((holding: Holding) => void) | undefined;
+  /** Weak: while the lock is extended, nothing but its owner may keep a handle of it. */
+  readonly #followers: WeakRef<{ expiresAtMs: number }>[] = [];
   /** Remove the listeners from other signals. */
   readonly #stops: (() => void)[] = [];
 
@@ -85,12 +92,12 @@ export class Holding {
 
   /** Keeps the `expiresAtMs` of a handle up to date. */
   follow(handle: { expiresAtMs: number }): void {
-    this.#followers.push(handle);
+    this.#followers.push(new WeakRef(handle));
     if (this.#expiresAtMs !== undefined) handle.expiresAtMs = this.#expiresAtMs;
   }
 
-  /** Calls `callback` when the lock is lost. */
-  onLost(callback: (error: LockError) => void): void {
+  /** Calls `callback`, which must not refer to a handle, when the lock is lost. */
+  onLost(callback: (holding: Holding) => void): void {
     this.#onLost = callback;
   }
 
@@ -98,7 +105,25 @@ export class Holding {
   beat(expiresAtMs: number): void {
     this.extensions = (this.extensions ?? 0) + 1;
     this.#expiresAtMs = expiresAtMs;
-    for (const handle of this.#followers) handle.expiresAtMs = expiresAtMs;
+    for (const follower of this.#followers) {
+      const handle = follower.deref();
+      if (handle !== undefined) handle.expiresAtMs = expiresAtMs;
+    }
+    if (this.#isOrphan) this.forget();
+  }
+
+  /** Its handles were collected. Whoever listens to its signal still works under the lock, and is asked at each heartbeat. */
+  forget(): void {
+    this.#isOrphan = true;
+    if (this.#isOver || this.#isHeard()) return;
+    warnOfForgotten(this.ids.key);
+    this.#keeper?.forget?.();
+    this.lose("the lock was lost: its handle was garbage-collected before it was released");
+  }
+
+  /** Whether somebody extends the lock. */
+  get isExtended(): boolean {
+    return this.#keeper !== undefined;
   }
 
   /** The holder itself has extended the lock until `endMs`; `undefined` if it turned out to be gone. */
@@ -139,7 +164,7 @@ export class Holding {
     if (this.#isOver) return;
     this.loss = error;
     this.#stop();
-    this.#onLost?.(error);
+    this.#onLost?.(this);
     this.#controller?.abort(error);
     this.#removeListeners();
   }
@@ -151,10 +176,24 @@ export class Holding {
     this.#removeListeners();
   }
 
+  #isHeard(): boolean {
+    if (this.#controller === undefined) return false;
+    const { signal } = this.#controller;
+    try {
+      return signal.onabort !== null || getEventListeners(signal, "abort").length > 0;
+    } catch {
+      // Not every runtime can tell.
+      return true;
+    }
+  }
+
   #stop(): void {
     this.#isOver = true;
     this.#disarm?.();
-    this.#keeper?.stop();
+    if (this.#keeper !== undefined) {
+      this.#keeper.stop();
+      isRemembered(this);
+    }
     const { lockId } = this.ids;
     if (held.get(lockId) === this) held.delete(lockId);
   }

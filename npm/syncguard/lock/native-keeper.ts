@@ -2,7 +2,7 @@
 
 import { addContext, type LockError } from "../native/errors.js";
 import type { HoldSettings } from "../native/exports.js";
-import { addHolder, type Holder, removeHolder } from "../native/operations.js";
+import { addHolder, forgetHolder, type Holder, removeHolder } from "../native/operations.js";
 import type { Failure } from "../native/outcome.js";
 import type { Heartbeats } from "./auto-extend.js";
 import { systemClock } from "./clock.js";
@@ -48,6 +48,11 @@ export class NativeKeeper implements Keeper, Holder {
   /** The core stops by itself when the lock is released. */
   stop(): void {
     removeHolder(this.settings.number);
+  }
+
+  /** It cannot know that nobody will release the lock. */
+  forget(): void {
+    forgetHolder(this.settings.number);
   }
 
   #tell(what: (holding: Holding) => void): void {

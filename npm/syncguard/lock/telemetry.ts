@@ -116,8 +116,8 @@ export function observeBackend<C extends BackendCapabilities>(
       );
       if (Handle.is(held)) {
         const { lockId } = held;
-        Handle.onLost(held, () => {
-          tell({ type: "lost", result: "fail", key, lockId, ...Handle.report(held) });
+        Handle.onLost(held, (report) => {
+          tell({ type: "lost", result: "fail", key, lockId, ...report });
         });
         if (autoExtend !== undefined) keep(clock, backend, held, key, ttlMs, startedMs, autoExtend);
       }

@@ -192,6 +192,11 @@ export function removeHolder(number: number): void {
   holders.delete(number);
 }
 
+/** Ends the heartbeats of a lock that nobody will release. */
+export function forgetHolder(number: number): void {
+  completions?.forgetHolder(number);
+}
+
 /** Puts a question of the core, in JSON, to a client object, and brings back what it answers. */
 export type Client = (request: never) => Promise<unknown>;
 
