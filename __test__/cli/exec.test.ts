@@ -26,6 +26,9 @@ const exec = (script: string, ...options: string[]) =>
 /** A process that does not end by SIGTERM, and has another one. It writes their ids. */
 const stubborn = 'trap "" TERM; sh -c "while :; do sleep 0.05; done" & echo $$ $!; wait; wait';
 
+/** What it writes. */
+const PIDS = /^(\d+) (\d+)$/m;
+
 function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -224,23 +227,24 @@ describe("a lock that is lost", () => {
 describe("exec that is killed", () => {
   it("takes the command with it, and what that has started", async () => {
     // In a group of its own, which is killed as a whole: `timeout -k` and the runners of CI do that.
-    const line = `exec '${process.execPath}' '${main}' exec k --kill-after 200ms -- sh -c '${stubborn}'`;
+    const line = `exec '${process.execPath}' '${main}' exec k -v --kill-after 200ms -- sh -c '${stubborn}' 2>&1`;
     const running = startProgram("setsid", ["sh", "-c", line], { SYNCGUARD_URL: url });
-    await running.printed("\n");
+    await running.printed("the command runs");
+    await until(() => PIDS.test(running.stdout()));
     process.kill(-running.child.pid!, "SIGKILL");
     const { signal, stdout } = await running.finished;
     expect(signal).toBe("SIGKILL");
-    const pids = stdout.trim().split(" ").map(Number);
-    expect(pids).toHaveLength(2);
+    const pids = PIDS.exec(stdout)!.slice(1).map(Number);
     await until(() => pids.every((pid) => !isRunning(pid)), 5_000);
   });
 
   it("takes the command with it on a terminal, too", async () => {
     const pids = join(folder.path, "pids");
     const command = `echo $PPID $$ > ${pids}; echo started; exec sleep 20`;
-    const line = `'${process.execPath}' '${main}' exec k -- sh -c "${command.replaceAll("$", "\\$")}"`;
+    const line = `'${process.execPath}' '${main}' exec k -v -- sh -c "${command.replaceAll("$", "\\$")}"`;
     const terminal = startProgram("script", ["-qec", line, "/dev/null"], { SYNCGUARD_URL: url });
     await terminal.printed("started");
+    await terminal.printed("the command runs");
     const [parent, child] = readFileSync(pids, "utf8").trim().split(" ").map(Number);
     process.kill(parent!, "SIGKILL");
     await until(() => !isRunning(child!), 5_000);

@@ -65,6 +65,8 @@ export function startProgram(
   return {
     child,
     finished,
+    /** What it has printed so far. */
+    stdout: () => stdout,
     /** Resolves once the program has printed `text`. */
     async printed(text: string): Promise<void> {
       while (!stdout.includes(text)) {

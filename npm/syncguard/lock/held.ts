@@ -1,5 +1,6 @@
 /** What a handle knows of its lock beside its members. */
 
+import type { LockError } from "../native/errors.js";
 import type { Clock } from "./clock.js";
 import { markOf } from "./forgotten.js";
 import { Holding } from "./holding.js";

@@ -16,6 +16,8 @@ export declare class Completions {
   isListening(number: number): boolean;
   /** Ends the watch. */
   unwatch(number: number): void;
+  /** Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it. */
+  forgetHolder(number: number): void;
   /** `on_ready` is called when finished operations wait to be drained. */
   constructor(onReady: () => void);
   /**

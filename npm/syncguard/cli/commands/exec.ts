@@ -186,6 +186,7 @@ async function runCommand(
     await release(held, out);
     throw error;
   }
+  out.detail("the command runs");
   signals.pass((signal) => {
     child.forward(signal);
   });
