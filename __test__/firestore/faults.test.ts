@@ -149,6 +149,20 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     expect(error.message).not.toContain(key);
   });
 
+  test("a reply that does not name its transaction grants nothing", async () => {
+    const backend = connect({ transport });
+    const [key, held] = [newKey(), await take(backend, newKey())];
+    await emulator.resetCalls();
+    await emulator.setFaults({ effect: { omit: "transaction" } });
+    for (const attempt of [backend.acquire({ key, ttlMs: 5_000 }), held.extend(5_000)]) {
+      expect((await lockError(attempt)).code).toBe("Internal");
+    }
+    expect(await emulator.calls()).not.toHaveProperty("Commit");
+    await emulator.setFaults();
+    expect(await stored(key)).toBeUndefined();
+    expect(await held.release()).toEqual({ ok: true });
+  });
+
   test("a commit whose reply is lost leaves no lock that nobody owns", async () => {
     const backend = connect({ transport, operationTimeoutMs: 500 });
     const key = newKey();

@@ -15,7 +15,11 @@ process.env.METADATA_SERVER_DETECTION = "none";
 
 /** Something to go wrong; see the README of `crates/firestore-emulator`. */
 export type Fault = {
-  effect: { status: string } | { latencyMs: number } | { dropReply: "silence" | "unavailable" };
+  effect:
+    | { status: string }
+    | { latencyMs: number }
+    | { dropReply: "silence" | "unavailable" }
+    | { omit: "transaction" | "documents" };
   method?: string;
   rate?: number;
   times?: number;

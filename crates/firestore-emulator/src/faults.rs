@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 /// Something to go wrong.
 ///
 /// As JSON: `{"effect": {"status": "ABORTED"}, "method": "Commit", "rate": 0.2, "times": 3}`,
-/// `{"effect": {"latencyMs": 20}}`, `{"effect": {"dropReply": "silence"}}`.
+/// `{"effect": {"latencyMs": 20}}`, `{"effect": {"dropReply": "silence"}}`, `{"effect": {"omit": "transaction"}}`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -71,6 +71,19 @@ pub enum Effect {
     Status(Refusal),
     /// It is done, and the client does not hear of it.
     DropReply(Lost),
+    /// A read is done, and this is missing in its reply.
+    Omit(Part),
+}
+
+/// A part of the reply to a read: to `BatchGetDocuments` or `RunQuery`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Part {
+    /// The id of the transaction that it has started.
+    Transaction,
+    /// The documents, and what is said of those that do not exist. Only of `BatchGetDocuments`: without documents, a
+    /// reply to `RunQuery` is complete.
+    Documents,
 }
 
 /// With which status a call is refused.
@@ -136,6 +149,7 @@ pub(crate) struct Fate {
     pub(crate) delay: Duration,
     pub(crate) refusal: Option<Refusal>,
     pub(crate) lost: Option<Lost>,
+    pub(crate) omitted: Option<Part>,
 }
 
 impl Faults {
@@ -187,6 +201,7 @@ impl Faults {
                 Effect::LatencyMs(ms) => fate.delay += Duration::from_millis(ms),
                 Effect::Status(refusal) => fate.refusal = Some(refusal),
                 Effect::DropReply(lost) => fate.lost = Some(lost),
+                Effect::Omit(part) => fate.omitted = Some(part),
             }
         }
         fate
@@ -234,7 +249,7 @@ mod tests {
     #[test]
     fn faults_are_read_from_json() {
         let text = r#"[{"effect":{"status":"RESOURCE_EXHAUSTED"},"method":"Commit","rate":0.5,"times":3},
-            {"effect":{"latencyMs":20}},{"effect":{"dropReply":"silence"}}]"#;
+            {"effect":{"latencyMs":20}},{"effect":{"dropReply":"silence"}},{"effect":{"omit":"transaction"}}]"#;
         let faults: Vec<Fault> = serde_json::from_str(text).unwrap();
         let exhausted = Effect::Status(Refusal::ResourceExhausted);
         assert_eq!(
@@ -243,6 +258,7 @@ mod tests {
                 Fault::new(exhausted).on("Commit").at_rate(0.5).times(3),
                 Fault::new(Effect::LatencyMs(20)),
                 Fault::new(Effect::DropReply(Lost::Silence)),
+                Fault::new(Effect::Omit(Part::Transaction)),
             ]
         );
     }

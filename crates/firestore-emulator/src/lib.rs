@@ -42,4 +42,4 @@ mod generated {
 }
 
 pub use emulator::{Emulator, Options};
-pub use faults::{Effect, Fault, Faults, Lost, Refusal};
+pub use faults::{Effect, Fault, Faults, Lost, Part, Refusal};

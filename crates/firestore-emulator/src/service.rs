@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::faults::{Faults, Lost};
+use crate::faults::{Faults, Lost, Part};
 use crate::generated::firestore_server::Firestore;
 use crate::listen::Streams;
 use crate::path::check_id;
@@ -40,6 +40,15 @@ impl Service {
         method: &str,
         work: impl FnOnce(&Store) -> Result<T, Status>,
     ) -> Reply<T> {
+        self.answer_without(method, |store, _| work(store)).await
+    }
+
+    /// The same for a reply of which a part may be missing.
+    async fn answer_without<T>(
+        &self,
+        method: &str,
+        work: impl FnOnce(&Store, Option<Part>) -> Result<T, Status>,
+    ) -> Reply<T> {
         let fate = self.faults.draw(method);
         if !fate.delay.is_zero() {
             tokio::time::sleep(fate.delay).await;
@@ -47,7 +56,7 @@ impl Service {
         if let Some(refusal) = fate.refusal {
             return Err(refusal.into());
         }
-        let answer = work(&self.store);
+        let answer = work(&self.store, fate.omitted);
         match fate.lost {
             None => answer.map(Response::new),
             Some(Lost::Unavailable) => Err(Status::unavailable("the reply is lost to order")),
@@ -121,8 +130,8 @@ impl Firestore for Service {
         request: Request<BatchGetDocumentsRequest>,
     ) -> Reply<Self::BatchGetDocumentsStream> {
         let request = request.into_inner();
-        self.answer("BatchGetDocuments", |store| batch_get(store, request))
-            .await
+        let work = |store: &Store, omitted| batch_get(store, request, omitted);
+        self.answer_without("BatchGetDocuments", work).await
     }
 
     async fn begin_transaction(
@@ -157,8 +166,8 @@ impl Firestore for Service {
 
     async fn run_query(&self, request: Request<RunQueryRequest>) -> Reply<Self::RunQueryStream> {
         let request = request.into_inner();
-        self.answer("RunQuery", |store| run_query(store, request))
-            .await
+        let work = |store: &Store, omitted| run_query(store, request, omitted);
+        self.answer_without("RunQuery", work).await
     }
 
     async fn listen(
@@ -180,6 +189,7 @@ impl Firestore for Service {
 fn batch_get(
     store: &Store,
     request: BatchGetDocumentsRequest,
+    omitted: Option<Part>,
 ) -> Result<Replies<BatchGetDocumentsResponse>, Status> {
     let from = match request.consistency_selector {
         None => ReadFrom::Now,
@@ -201,16 +211,25 @@ fn batch_get(
         };
         responses.push(response(Vec::new(), Some(result)));
     }
+    if omitted == Some(Part::Documents) {
+        responses.clear();
+    }
     if responses.is_empty() {
         responses.push(response(Vec::new(), None));
     }
-    if let Some(first) = responses.first_mut() {
+    if let Some(first) = responses.first_mut()
+        && omitted != Some(Part::Transaction)
+    {
         first.transaction = read.transaction;
     }
     Ok(replies(responses))
 }
 
-fn run_query(store: &Store, request: RunQueryRequest) -> Result<Replies<RunQueryResponse>, Status> {
+fn run_query(
+    store: &Store,
+    request: RunQueryRequest,
+    omitted: Option<Part>,
+) -> Result<Replies<RunQueryResponse>, Status> {
     let from = match request.consistency_selector {
         None => ReadFrom::Now,
         Some(QueryFrom::Transaction(id)) => ReadFrom::Transaction(id),
@@ -234,7 +253,9 @@ fn run_query(store: &Store, request: RunQueryRequest) -> Result<Replies<RunQuery
     if responses.is_empty() {
         responses.push(response(None));
     }
-    if let Some(first) = responses.first_mut() {
+    if let Some(first) = responses.first_mut()
+        && omitted != Some(Part::Transaction)
+    {
         first.transaction = read.transaction;
     }
     Ok(replies(responses))

@@ -24,6 +24,8 @@ type Transaction = {
   set: (reference: Reference, fields: Fields) => unknown;
   update: (reference: Reference, fields: Fields) => unknown;
   delete: (reference: Reference) => unknown;
+  /** Only in Google's client. It rejects when the first read has started no transaction. */
+  _transactionIdPromise?: unknown;
 };
 type Database = {
   collection: (name: string) => Collection;
@@ -84,6 +86,8 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
       const refs: Open["refs"] = new Map();
       const read = async (transaction: Transaction): Promise<void> => {
         const found = await readWithin(db, transaction, reads);
+        // The client itself looks at it only with the commit. A rejection without a handler would end the process.
+        await transaction._transactionIdPromise;
         for (const [id, ref] of found.refs) refs.set(id, ref);
         answer(found.answer);
       };

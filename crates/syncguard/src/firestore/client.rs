@@ -193,6 +193,7 @@ impl<S: Carrier> Client<S> {
         reply: &mut Reply,
     ) -> Result<(), Failure> {
         use api::batch_get_documents_response::Result::Found;
+        let mut unanswered = documents.len();
         let request = self
             .connection
             .request(BatchGetDocumentsRequest {
@@ -206,11 +207,16 @@ impl<S: Carrier> Client<S> {
         let mut parts = grpc.batch_get_documents(request).await?.into_inner();
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
+            unanswered = unanswered.saturating_sub(part.result.iter().len());
             if let Some(Found(document)) = part.result {
                 reply.add(&self.layout, document);
             }
         }
-        Ok(())
+        // What nothing was said of must not be taken for a document that does not exist.
+        match unanswered {
+            0 => Ok(()),
+            _ => Err(Failure::malformed()),
+        }
     }
 
     /// Tries to roll back.

@@ -85,6 +85,12 @@ impl Failure {
         }
     }
 
+    /// The answer is none to what was asked, so nothing may be concluded from it.
+    pub(super) fn malformed() -> Self {
+        let text = "firestore gave a malformed answer";
+        Self::other(Error::new(ErrorKind::Internal, text))
+    }
+
     /// Whether the transaction conflicted with another one, so that nothing was written.
     pub(super) fn is_conflict(&self) -> bool {
         self.conflict

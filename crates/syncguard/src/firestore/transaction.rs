@@ -84,6 +84,10 @@ async fn attempt<T>(
         Ok(begun) => begun,
         Err(failure) => return failed(failure, Step::Read),
     };
+    // A commit that names no transaction is carried out on its own, whatever has changed since the reads.
+    if begun.transaction.is_empty() {
+        return failed(Failure::malformed(), Step::Read);
+    }
     let open = Open {
         transport,
         id: begun.transaction,

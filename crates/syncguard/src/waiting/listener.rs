@@ -61,10 +61,15 @@ pub(crate) enum Heard {
 pub(super) async fn run(shared: &Shared) {
     let mut pause = FIRST_PAUSE;
     loop {
-        let Err(error) = listen(shared, &mut pause).await else {
+        let mut first_heard = None;
+        let Err(error) = listen(shared, &mut first_heard).await else {
             return;
         };
         shared.deaf();
+        // A server may also accept each connection and end it at once, so one that did not last does not count.
+        if first_heard.is_some_and(|since| since.elapsed() > pause) {
+            pause = FIRST_PAUSE;
+        }
         let wait = if error.kind().is_transient() {
             pause
         } else {
@@ -85,8 +90,9 @@ pub(super) async fn run(shared: &Shared) {
     }
 }
 
-/// Listens on one connection, until nobody has a use for it or it fails.
-async fn listen(shared: &Shared, pause: &mut Duration) -> Result<(), Error> {
+/// Listens on one connection, until nobody has a use for it or it fails. `first_heard` becomes the time at which the
+/// first thing was heard on it.
+async fn listen(shared: &Shared, first_heard: &mut Option<Instant>) -> Result<(), Error> {
     let mut listener = shared.listen.open().await?;
     listener.change(&shared.take_all()).await?;
     let mut is_tested = false;
@@ -104,9 +110,10 @@ async fn listen(shared: &Shared, pause: &mut Duration) -> Result<(), Error> {
                 }
             }
             heard = listener.next() => {
+                let heard = heard?;
                 is_tested = false;
-                *pause = FIRST_PAUSE;
-                match heard? {
+                first_heard.get_or_insert_with(Instant::now);
+                match heard {
                     Heard::Listening(name) => shared.listening(&name),
                     Heard::Deaf(name) => shared.deaf_to(&name),
                     Heard::Freed(name) => shared.freed(&name),

@@ -12,6 +12,7 @@ use syncguard::operation::{self, CallOptions};
 use syncguard::{Absence, AcquireOutcome, Backend, ErrorKind, ReleaseOutcome};
 use tonic::codegen::http::{Extensions, HeaderMap};
 
+use crate::faults::lacks_a_part;
 use crate::stage::Server;
 use crate::support::clients::{firestore_db, firestore_db_as};
 use crate::support::locks::{acquire, eventually, key, request};
@@ -22,6 +23,7 @@ tests![
     a_lost_answer_is_unknown_and_a_repetition_finds_the_lock,
     a_cancelled_operation_leaves_no_transaction_open,
     errors_are_those_of_connections_of_our_own,
+    nothing_is_concluded_from_a_reply_that_lacks_a_part,
     credentials_without_a_token_are_told,
 ];
 
@@ -125,6 +127,11 @@ async fn errors_are_those_of_connections_of_our_own() {
             assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         }
     }
+}
+
+async fn nothing_is_concluded_from_a_reply_that_lacks_a_part() {
+    let server = Server::start();
+    lacks_a_part(&server, over(&server).await).await;
 }
 
 /// Credentials that give no token.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use firestore_emulator::{Effect, Emulator, Fault, Lost, Options, Refusal};
+use firestore_emulator::{Effect, Emulator, Fault, Lost, Options, Part, Refusal};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Clock, ErrorKind, ExtendOutcome, Lookup, ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, Clock, ErrorKind, ExtendOutcome, Lookup,
+    ReleaseOutcome, Ttl,
 };
 use tokio::task::JoinSet;
 
@@ -24,6 +25,7 @@ tests![
     a_lost_reply_is_an_unknown_outcome_and_a_refusal_is_not,
     statuses_become_kinds_in_every_operation,
     a_server_that_does_not_answer_is_a_timeout,
+    nothing_is_concluded_from_a_reply_that_lacks_a_part,
     round_trips_are_as_few_as_can_be,
     a_dropped_attempt_leaves_no_transaction_open,
     an_attempt_dropped_while_it_begins_leaves_no_transaction_open,
@@ -204,6 +206,45 @@ async fn a_server_that_does_not_answer_is_a_timeout() {
     assert!(!error.is_outcome_unknown());
     let error = backend.is_locked(&key("a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+}
+
+async fn nothing_is_concluded_from_a_reply_that_lacks_a_part() {
+    let server = Server::start();
+    lacks_a_part(&server, server.backend()).await;
+}
+
+/// Replies to `backend` lack parts, and it neither grants nor frees a lock then.
+pub(crate) async fn lacks_a_part(server: &Server, backend: Arc<dyn Backend>) {
+    let held = acquire(&*backend, "held").await;
+    let by_key = Lookup::Key(key("held"));
+    let faults = server.emulator.faults();
+    for part in [Part::Transaction, Part::Documents] {
+        faults.reset_calls();
+        faults.set([Fault::new(Effect::Omit(part))]);
+        let mut errors = vec![
+            try_acquire(&*backend, "held").await.err(),
+            try_acquire(&*backend, "free").await.err(),
+            backend.force_release(&key("held")).await.err(),
+        ];
+        // By their lock ids, locks are found by a query: a reply without documents has found none.
+        if part == Part::Transaction {
+            errors.push(backend.release(&held.lock_id).await.err());
+            errors.push(backend.extend(&held.lock_id, Ttl::DEFAULT).await.err());
+        } else {
+            errors.push(backend.is_locked(&key("held")).await.err());
+            errors.push(backend.lookup(&by_key).await.err());
+        }
+        for error in errors {
+            let error = error.expect("the reply was taken");
+            assert_eq!(error.kind(), ErrorKind::Internal, "{part:?}: {error}");
+            assert!(!error.is_outcome_unknown(), "{part:?}");
+        }
+        faults.set([]);
+        assert!(!faults.calls().contains_key("Commit"));
+    }
+    assert!(!backend.is_locked(&key("free")).await.unwrap());
+    let released = backend.release(&held.lock_id).await.unwrap();
+    assert_eq!(released, ReleaseOutcome::Released);
 }
 
 async fn round_trips_are_as_few_as_can_be() {

@@ -28,6 +28,7 @@ tests![
     a_server_that_tells_nothing_is_asked,
     a_server_that_refuses_is_asked,
     a_stream_that_is_not_answered_is_given_up,
+    a_server_that_ends_every_stream_is_asked_less_and_less_often,
     a_waiter_hears_that_its_backend_was_closed,
 ];
 
@@ -237,6 +238,24 @@ async fn a_stream_that_is_not_answered_is_given_up() {
     server.emulator.faults().set([silent.times(1)]);
     let _waiter = wait_listening(&backend, "a").await;
     assert_eq!(server.emulator.faults().calls()["Listen"], 2);
+}
+
+async fn a_server_that_ends_every_stream_is_asked_less_and_less_often() {
+    let server = Server::start();
+    let backend = server.backend();
+    acquire(&*backend, "a").await;
+    let unavailable = Fault::new(Effect::Status(Refusal::Unavailable)).on("Listen");
+    server.emulator.faults().set([unavailable]);
+    let waiter = {
+        let backend = Arc::clone(&backend);
+        tokio::spawn(async move { lock(&backend, &key("a"), &patient()).await.map(drop) })
+    };
+    let start = Instant::now();
+    let calls = || server.emulator.faults().calls().get("Listen").copied();
+    eventually("it has tried five times", async || calls() >= Some(5)).await;
+    // After pauses of up to 0.1 s, 0.2 s, 0.4 s and 0.8 s, each at least half as long.
+    assert!(start.elapsed() > Duration::from_millis(700));
+    waiter.abort();
 }
 
 async fn a_waiter_hears_that_its_backend_was_closed() {

@@ -231,6 +231,40 @@ async fn a_lost_connection_is_made_again_and_counts_as_a_hint() {
     }
 }
 
+/// How many connections are opened within a minute, where each ends as soon as it tells of the lock `first`.
+async fn opened_in_a_minute(first: Option<&str>) -> usize {
+    let server = Server::default();
+    server.with(|state| state.is_silent = true);
+    let wakeups = server.wakeups();
+    let watch = wakeups.watch("a");
+    let waiter = tokio::spawn(async move {
+        loop {
+            watch.freed().await;
+        }
+    });
+    let minute = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < minute {
+        if server.with(|state| state.connection.is_some()) {
+            if let Some(name) = first {
+                server.say(Ok(Heard::Listening(name.to_owned())));
+            }
+            server.say(Err(Error::new(ErrorKind::ServiceUnavailable, "ended")));
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    waiter.abort();
+    server.opened()
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_end_at_once_are_opened_less_and_less_often() {
+    for first in [None, Some("a")] {
+        // At first after 0.1 s, in the end after 2.5 s to 5 s.
+        let opened = opened_in_a_minute(first).await;
+        assert!((12..32).contains(&opened), "{opened}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_lasts_is_asked_about_seldom() {
     let server = Server::default();
