@@ -25,6 +25,8 @@
 //! still held the lock. Pass the [`Fence`] to the resource, and let the resource refuse smaller ones.
 
 mod backend;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod dial;
 mod error;
 mod fence;
 #[cfg(feature = "firestore")]
@@ -44,6 +46,8 @@ mod mutex;
 pub mod operation;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod race;
 mod random;
 #[cfg(feature = "redis")]
 mod redact;

@@ -11,16 +11,39 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
+use self::verifier::Verifier;
 use crate::error::Error;
+
+mod verifier;
+
+/// Whom to trust.
+#[derive(Debug)]
+pub(crate) struct Trusted {
+    /// As authorities.
+    pub(crate) authorities: RootCertStore,
+    /// The certificates among them that were given as such: a server may present one of them as its own.
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Trusted {
+    fn nobody() -> Self {
+        Self {
+            authorities: RootCertStore::empty(),
+            certificates: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, certificate: CertificateDer<'static>) -> Result<(), rustls::Error> {
+        self.authorities.add(certificate.clone())?;
+        self.certificates.push(certificate);
+        Ok(())
+    }
+}
 
 /// The authorities that a backend trusts if its settings name none. `Debug` shows no contents.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -37,21 +60,23 @@ pub enum DefaultRoots {
 impl DefaultRoots {
     /// The authorities. Certificates that cannot be used are skipped: the user did not choose the default list, and
     /// so cannot be asked to correct it.
-    pub(crate) fn read(&self) -> RootCertStore {
-        let mut roots = RootCertStore::empty();
+    pub(crate) fn read(&self) -> Trusted {
+        let mut trusted = Trusted::nobody();
         let more = match self {
             Self::Mozilla => None,
             Self::MozillaAnd(more) => Some(more),
             Self::Only(all) => Some(all),
         };
         if !matches!(self, Self::Only(_)) {
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            let mozillas = webpki_roots::TLS_SERVER_ROOTS.iter().cloned();
+            trusted.authorities.extend(mozillas);
         }
         if let Some(pem) = more {
-            let certificates = CertificateDer::pem_slice_iter(pem);
-            roots.add_parsable_certificates(certificates.map_while(Result::ok));
+            for certificate in CertificateDer::pem_slice_iter(pem).map_while(Result::ok) {
+                let _ = trusted.add(certificate);
+            }
         }
-        roots
+        trusted
     }
 }
 
@@ -77,16 +102,16 @@ pub(crate) enum Pem<'a> {
 }
 
 impl Given<'_> {
-    /// The authorities to trust.
-    pub(crate) fn roots(&self) -> Result<RootCertStore, Error> {
-        let mut roots = RootCertStore::empty();
+    /// Whom to trust.
+    pub(crate) fn trusted(&self) -> Result<Trusted, Error> {
+        let mut trusted = Trusted::nobody();
         for certificate in self.certificates()? {
-            roots.add(certificate).map_err(|error| {
+            trusted.add(certificate).map_err(|error| {
                 let what = format!("{} holds a certificate that cannot be used", self.field);
                 Error::invalid(what).with_source(error)
             })?;
         }
-        Ok(roots)
+        Ok(trusted)
     }
 
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
@@ -133,23 +158,20 @@ pub(crate) enum Check {
 /// The TLS configuration of connections. `identity` is the client's certificate and its key.
 pub(crate) fn client_config(
     check: Check,
-    roots: RootCertStore,
+    trusted: Trusted,
     identity: Option<(Given<'_>, Given<'_>)>,
 ) -> Result<ClientConfig, Error> {
     let unusable = |error| Error::invalid("TLS cannot be set up").with_source(error);
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let authority = match check {
+    let trusted = match check {
         Check::Nothing => None,
-        Check::Authority | Check::AuthorityAndName => {
-            let verifier =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-            Some(verifier.build().map_err(|error| {
-                Error::invalid("there is no authority to trust").with_source(error)
-            })?)
+        _ if trusted.authorities.is_empty() => {
+            return Err(Error::invalid("there is no authority to trust"));
         }
+        Check::Authority | Check::AuthorityAndName => Some(trusted),
     };
     let verifier = Verifier {
-        authority,
+        trusted,
         checks_name: check == Check::AuthorityAndName,
         provider: Arc::clone(&provider),
     };
@@ -172,65 +194,23 @@ pub(crate) fn client_config(
         })
 }
 
-/// Verifies as much as its [`Check`] says.
-#[derive(Debug)]
-struct Verifier {
-    authority: Option<Arc<WebPkiServerVerifier>>,
-    checks_name: bool,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(authority) = &self.authority else {
-            return Ok(ServerCertVerified::assertion());
-        };
-        let verified = authority.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
-        match verified {
-            // The name is checked last, so everything else is fine.
-            Err(rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        algorithms.supported_schemes()
+/// Whether one side has refused the other's certificate, or its lack: nothing that passes by itself.
+pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
+    use AlertDescription as Alert;
+    match error {
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => true,
+        rustls::Error::AlertReceived(alert) => matches!(
+            alert,
+            Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+                | Alert::AccessDenied
+                | Alert::CertificateRequired
+        ),
+        _ => false,
     }
 }
 
@@ -249,10 +229,10 @@ mod tests {
     fn defaults_are_mozillas_list_or_what_is_given() {
         let mozilla = webpki_roots::TLS_SERVER_ROOTS.len();
         let two = format!("{}# a comment\n{}", authority(), authority()).into_bytes();
-        assert_eq!(DefaultRoots::Mozilla.read().len(), mozilla);
+        assert_eq!(DefaultRoots::Mozilla.read().authorities.len(), mozilla);
         let more = DefaultRoots::MozillaAnd(two.clone());
-        assert_eq!(more.read().len(), mozilla + 2);
-        assert_eq!(DefaultRoots::Only(two).read().len(), 2);
+        assert_eq!(more.read().authorities.len(), mozilla + 2);
+        assert_eq!(DefaultRoots::Only(two).read().authorities.len(), 2);
     }
 
     #[test]
@@ -268,13 +248,13 @@ mod tests {
                 1,
             ),
         ] {
-            let roots = DefaultRoots::Only(pem.clone().into_bytes()).read();
-            assert_eq!(roots.len(), count, "{pem}");
+            let trusted = DefaultRoots::Only(pem.clone().into_bytes()).read();
+            assert_eq!(trusted.authorities.len(), count, "{pem}");
         }
         let given = Given {
             field: "ca",
             pem: Pem::Text(no_certificate.as_bytes()),
         };
-        assert!(given.roots().unwrap_err().message().starts_with("ca "));
+        assert!(given.trusted().unwrap_err().message().starts_with("ca "));
     }
 }

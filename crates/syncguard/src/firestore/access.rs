@@ -153,7 +153,9 @@ fn channel(config: &FirestoreConfig, pings: &Pings) -> Result<Channel, Error> {
         .keep_alive_while_idle(false);
     if tls {
         endpoint = endpoint
-            .tls_config(ClientTlsConfig::new().trust_anchors(config.default_roots.read().roots))
+            .tls_config(
+                ClientTlsConfig::new().trust_anchors(config.default_roots.read().authorities.roots),
+            )
             .map_err(|error| {
                 Error::new(ErrorKind::Internal, "TLS could not be set up").with_source(error)
             })?;

@@ -17,9 +17,10 @@ use super::error::{Failure, failure_to_connect};
 use super::fault::Fault;
 use super::listen;
 use super::liveness::Liveness;
-use super::stream::{Refusal, Stream};
+use super::stream::Stream;
 use super::tls;
 use super::watch::Watch;
+use crate::dial::Refusal;
 use crate::error::Error;
 
 /// A session that was idle for longer has to answer a query before it is used again. Networks forget connections after

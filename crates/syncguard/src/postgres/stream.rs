@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 
 use super::config::{Host, TcpSettings};
 use super::liveness::{End, Liveness};
+use crate::dial::{self, Refusal};
 use crate::keepalive::Keepalive;
 
 /// The largest reply to one statement. Ours need a few kilobytes; without a limit, a hostile or broken server
@@ -32,16 +33,8 @@ pub(super) struct Stream {
     liveness: Arc<Liveness>,
 }
 
-/// Why there is no connection.
-pub(super) enum Refusal {
-    /// The host name cannot be resolved.
-    Unknown(io::Error),
-    /// No address of the host accepts a connection.
-    Failed(io::Error),
-}
-
 impl Stream {
-    /// Connects to the first of the host's addresses that accepts a connection.
+    /// Connects to any of the host's addresses.
     pub(super) async fn open(
         host: &Host,
         settings: &TcpSettings,
@@ -55,23 +48,7 @@ impl Stream {
                 Socket::Unix(UnixStream::connect(path).await.map_err(Refusal::Failed)?)
             }
             _ => {
-                let addresses = tokio::net::lookup_host((host.name.as_str(), host.port))
-                    .await
-                    .map_err(Refusal::Unknown)?;
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                let mut found = None;
-                for address in addresses {
-                    match TcpStream::connect(address).await {
-                        Ok(stream) => {
-                            found = Some(stream);
-                            break;
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                let Some(stream) = found else {
-                    return Err(Refusal::Failed(last));
-                };
+                let stream = dial::connect(&host.name, host.port).await?;
                 set_up(&stream, settings, unsent).map_err(Refusal::Failed)?;
                 Socket::Tcp(stream)
             }

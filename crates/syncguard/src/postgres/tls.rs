@@ -47,8 +47,8 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         SslMode::Require | SslMode::VerifyCa => Check::Authority,
         SslMode::VerifyFull => Check::AuthorityAndName,
     };
-    let roots = match &tls.root {
-        Some(root) => given("sslrootcert", root).roots()?,
+    let trusted = match &tls.root {
+        Some(root) => given("sslrootcert", root).trusted()?,
         None => tls.default_roots.read(),
     };
     let identity = match (&tls.certificate, &tls.key) {
@@ -57,7 +57,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         }
         _ => None,
     };
-    tls::client_config(check, roots, identity)
+    tls::client_config(check, trusted, identity)
 }
 
 fn given<'a>(field: &'static str, pem: &'a Pem) -> Given<'a> {

@@ -10,6 +10,7 @@ use super::limited::TooLong;
 use super::stream::Endpoint;
 use crate::error::{Error, ErrorKind};
 use crate::redact;
+use crate::tls::is_refusal;
 
 /// A failure, independent of any driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,13 @@ pub enum Cause<'a> {
         /// The host and the port, or the socket in the file system.
         at: &'a str,
         /// The reason, such as that the connection was refused or that there is no such host.
+        why: &'a str,
+    },
+    /// One side does not trust the other's certificate.
+    Distrusted {
+        /// The host and the port.
+        at: &'a str,
+        /// The reason in the words of the TLS library.
         why: &'a str,
     },
     /// Making a connection took too long.
@@ -74,6 +82,10 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
         Cause::Unreachable { at, why } => {
             let message = format!("cannot connect to redis at {at}: {why}");
             return (ServiceUnavailable, message.into(), sent);
+        }
+        Cause::Distrusted { at, why } => {
+            let message = format!("cannot connect to redis at {at}: {why}");
+            return (ErrorKind::AuthFailed, message.into(), sent);
         }
         Cause::ConnectTimeout => (
             NetworkTimeout,
@@ -167,6 +179,19 @@ fn with_words(message: &str, words: &str) -> String {
 pub(super) fn cannot_connect(at: &Endpoint, why: &str) -> Error {
     let at = at.to_string();
     to_error(Cause::Unreachable { at: &at, why }, false)
+}
+
+/// The error for a connection that could not be made because one side does not trust the other's certificate.
+pub(super) fn distrusted(at: &Endpoint, why: &str) -> Error {
+    let at = at.to_string();
+    to_error(Cause::Distrusted { at: &at, why }, false)
+}
+
+/// The reason of a server that has ended the connection because of our certificate, which in TLS 1.3 it does only after
+/// the handshake.
+pub(super) fn refused_by_tls(error: &RedisError) -> Option<String> {
+    let tls: &rustls::Error = io_error(error)?.get_ref()?.downcast_ref()?;
+    is_refusal(tls).then(|| format!("TLS failed: {tls}"))
 }
 
 /// The error for an error of the driver on an established connection.

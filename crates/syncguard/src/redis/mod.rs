@@ -85,7 +85,6 @@ mod names;
 mod nat_map;
 mod pipeline;
 mod plan;
-mod race;
 pub mod record;
 pub mod release;
 mod reply;

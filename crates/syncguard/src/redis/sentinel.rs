@@ -6,11 +6,11 @@ use tokio::time::timeout;
 use super::config::{RedisConfig, RedisSentinel};
 use super::error::{Cause, to_error};
 use super::limited::Limited;
-use super::race::Race;
 use super::session::{Step, ask, auth, late, login, name};
 use super::stream;
 use super::tls::TlsContext;
 use crate::error::Error;
+use crate::race::Race;
 
 /// The result of one attempt.
 enum Found {

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 use super::config::{RedisConfig, RedisServer};
 use super::diagnosis;
 use super::error::{
-    Cause, cannot_connect, describe, driver_error, error_text, reply_code, to_error,
-    to_error_hiding,
+    Cause, cannot_connect, describe, distrusted, driver_error, error_text, refused_by_tls,
+    reply_code, to_error, to_error_hiding,
 };
 use super::limited::Limited;
 use super::sentinel;
@@ -136,6 +136,9 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Valu
 /// The error for a server that closed the connection instead of answering, or whose answer is not of the Redis
 /// protocol.
 async fn no_answer(endpoint: &Endpoint, error: RedisError) -> Error {
+    if let Some(why) = refused_by_tls(&error) {
+        return distrusted(endpoint, &why).with_source(error);
+    }
     let why = match endpoint {
         Endpoint::Tcp {
             host,

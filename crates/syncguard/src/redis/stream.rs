@@ -6,20 +6,19 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 
 use super::diagnosis;
-use super::error::cannot_connect;
+use super::error::{cannot_connect, distrusted};
 use super::limited::Limited;
-use super::race::Race;
 use super::tls::TlsContext;
+use crate::dial::{self, Refusal};
 use crate::error::Error;
 use crate::keepalive::Keepalive;
+use crate::tls::is_refusal;
 
-/// How long to try one address of a host before the next one is tried concurrently.
-const HEAD_START: Duration = Duration::from_millis(250);
 /// How long the TLS handshake may take before we check whether the server speaks TLS at all.
 const TLS_DOUBT: Duration = Duration::from_millis(500);
 
@@ -92,31 +91,18 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
 
 const SPEAKS_NO_TLS: &str = "the server does not speak TLS: use redis:// instead of rediss://";
 
-/// Connects to any address of a host. Tries the next one before the first has failed, because an address that
-/// packets do not reach fails only after a long time.
 async fn any_address(host: &str, port: u16, endpoint: &Endpoint) -> Result<TcpStream, Error> {
-    let addresses = lookup_host((host, port)).await.map_err(|error| {
-        let why = format!("the host name cannot be resolved: {error}");
-        cannot_connect(endpoint, &why).with_source(error)
-    })?;
-    let mut addresses = addresses.peekable();
-    let mut race = Race::new();
-    let mut failure = None;
-    loop {
-        if let Some(address) = addresses.next() {
-            race.start(TcpStream::connect(address));
-        }
-        tokio::select! {
-            result = race.next() => match result {
-                Some(Ok(stream)) => return Ok(stream),
-                Some(Err(error)) => failure = Some(error),
-                None => break,
-            },
-            () = sleep(HEAD_START), if addresses.peek().is_some() => {}
-        }
-    }
-    let error = failure.unwrap_or_else(|| io::Error::other("the host name has no address"));
-    Err(cannot_connect(endpoint, &error.to_string()).with_source(error))
+    dial::connect(host, port)
+        .await
+        .map_err(|refusal| match refusal {
+            Refusal::Unknown(error) => {
+                let why = format!("the host name cannot be resolved: {error}");
+                cannot_connect(endpoint, &why).with_source(error)
+            }
+            Refusal::Failed(error) => {
+                cannot_connect(endpoint, &error.to_string()).with_source(error)
+            }
+        })
 }
 
 /// The error for a TLS handshake that failed.
@@ -128,7 +114,11 @@ fn no_tls(endpoint: &Endpoint, error: io::Error) -> Error {
         Some(error) => format!("TLS failed: {error}"),
         None => format!("the server ended the TLS handshake: {error}"),
     };
-    cannot_connect(endpoint, &why).with_source(error)
+    let refused = match tls.is_some_and(is_refusal) {
+        true => distrusted(endpoint, &why),
+        false => cannot_connect(endpoint, &why),
+    };
+    refused.with_source(error)
 }
 
 /// Connects to a socket in the file system.

@@ -61,8 +61,8 @@ pub(super) struct TlsContext {
 impl RedisTls {
     /// Reads the PEM texts; no I/O.
     pub(super) fn read(&self) -> Result<TlsContext, Error> {
-        let roots = match &self.ca {
-            Some(ca) => given("tls.ca", ca).roots()?,
+        let trusted = match &self.ca {
+            Some(ca) => given("tls.ca", ca).trusted()?,
             None => self.default_roots.read(),
         };
         let identity = match (&self.cert, &self.key) {
@@ -82,7 +82,7 @@ impl RedisTls {
             Check::Nothing
         };
         Ok(TlsContext {
-            config: Arc::new(client_config(check, roots, identity)?),
+            config: Arc::new(client_config(check, trusted, identity)?),
             servername,
         })
     }

@@ -181,5 +181,5 @@ async fn sentinels_and_primaries_are_reached_by_tls() {
         ..config.tls.unwrap()
     });
     let error = try_with(config).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
 }

@@ -42,6 +42,7 @@ tests![
     whoever_gives_up_on_a_replica_is_told_that_it_is_one,
     a_failover_by_sentinel_is_followed,
     tls_trusts_whom_it_is_told_to_trust,
+    a_server_may_be_its_own_authority,
 ];
 
 async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
@@ -450,8 +451,9 @@ async fn tls_trusts_whom_it_is_told_to_trust() {
             ..right.clone()
         },
     ] {
+        // Waiting would not help.
         let error = acquire(&with(tls), "k").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
     }
     let plain = format!("redis://127.0.0.1:{}", server.port());
     let error = acquire(&backend(RedisConfig::from_url(&plain).unwrap()), "k").await;
@@ -464,4 +466,34 @@ async fn tls_trusts_whom_it_is_told_to_trust() {
     config.tls = Some(unfit);
     let error = RedisBackend::new(config).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+async fn a_server_may_be_its_own_authority() {
+    let check = async |certificates: &Certificates, name: &str| {
+        let server = RedisServer::start_with_tls(certificates, &["tls-auth-clients no"]);
+        let url = format!("rediss://127.0.0.1:{}", server.port());
+        let mut config = RedisConfig::from_url(&url).unwrap();
+        config.tls = Some(RedisTls {
+            ca: Some(certificates.ca.clone().into_bytes()),
+            servername: Some(name.to_owned()),
+            ..RedisTls::default()
+        });
+        pair(&backend(config), "k").await
+    };
+    let named = ["-addext", "subjectAltName=DNS:locks.example,IP:127.0.0.1"];
+    let made = Certificates::by_openssl(&named, None);
+    check(&made, "locks.example").await.unwrap();
+    check(&made, "127.0.0.1").await.unwrap();
+    let refused = check(&made, "other.example").await.unwrap_err();
+    // Without options for names, it is the common name that counts.
+    let common = Certificates::by_openssl(&[], None);
+    check(&common, "locks.example").await.unwrap();
+    let also_refused = check(&common, "127.0.0.1").await.unwrap_err();
+    let expired = Certificates::by_openssl(&["-days", "1"], Some("2 years ago"));
+    let expired = check(&expired, "locks.example").await.unwrap_err();
+    assert!(expired.message().contains("expired"), "{expired}");
+    for error in [refused, also_refused, expired] {
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+        assert!(error.message().contains("TLS failed"), "{error}");
+    }
 }

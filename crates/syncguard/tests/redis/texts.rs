@@ -38,7 +38,12 @@ async fn refused_at(url: &str) -> Error {
 
 #[track_caller]
 fn assert_text(error: &Error, text: &str) {
-    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    assert_error(error, ErrorKind::ServiceUnavailable, text);
+}
+
+#[track_caller]
+fn assert_error(error: &Error, kind: ErrorKind, text: &str) {
+    assert_eq!(error.kind(), kind, "{error:?}");
     assert_eq!(error.message(), text);
     assert!(!error.is_outcome_unknown(), "{error:?}");
 }
@@ -131,8 +136,10 @@ async fn a_certificate_that_is_not_trusted() {
         ca: Some(Certificates::for_server(&[]).ca.into_bytes()),
         ..RedisTls::default()
     });
-    assert_text(
+    // Waiting would not help.
+    assert_error(
         &refused(config).await,
+        ErrorKind::AuthFailed,
         &format!(
             "cannot connect to redis at 127.0.0.1:{port}: TLS failed: invalid peer certificate: \
              BadSignature"

@@ -1,6 +1,7 @@
 //! Certificates made for one test: an authority, a server of it and a client of it.
 
 use std::path::Path;
+use std::process::Command;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -39,6 +40,34 @@ impl Certificates {
             server_key,
             client_cert,
             client_key,
+        }
+    }
+
+    /// What `openssl req -x509` makes, with further options, at that time if not now: a server that is its own authority,
+    /// by the common name `locks.example`.
+    pub(crate) fn by_openssl(options: &[&str], time: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
+        let mut command = match time {
+            None => Command::new("openssl"),
+            Some(time) => {
+                let mut command = Command::new("faketime");
+                command.args([time, "openssl"]);
+                command
+            }
+        };
+        command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes"]);
+        command.args(["-subj", "/CN=locks.example"]).args(options);
+        command.arg("-out").arg(&cert).arg("-keyout").arg(&key);
+        let output = command.output().expect("openssl cannot be run");
+        assert!(output.status.success(), "{output:?}");
+        let text = std::fs::read_to_string(cert).unwrap();
+        Self {
+            ca: text.clone(),
+            server_key: std::fs::read_to_string(key).unwrap(),
+            server_cert: text,
+            client_cert: String::new(),
+            client_key: String::new(),
         }
     }
 

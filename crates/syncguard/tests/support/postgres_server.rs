@@ -130,6 +130,13 @@ impl PostgresServer {
         });
     }
 
+    /// Lets it have that certificate from its next start on.
+    pub(crate) fn present(&self, certificates: &Certificates) {
+        let folder = self.folder.path();
+        private_file(&folder.join("server.pem"), &certificates.server_cert);
+        private_file(&folder.join("server.key"), &certificates.server_key);
+    }
+
     /// Ends the server at once, as a crash would, and waits until it is gone.
     pub(crate) fn stop(&self) {
         if let Some(mut process) = self.process.lock().unwrap().take() {

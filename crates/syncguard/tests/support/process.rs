@@ -1,7 +1,7 @@
 //! Servers as processes: they end with the process that started them, however that ends.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -52,4 +52,12 @@ pub(crate) fn wait_for(what: &str, log: &Path, mut is_there: impl FnMut() -> boo
         );
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// A named pipe in `folder`. Whoever opens it waits for the other side.
+pub(crate) fn pipe_in(folder: &Path) -> PathBuf {
+    let pipe = folder.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    pipe
 }

@@ -15,13 +15,13 @@ use tokio::time::{Instant, sleep};
 use super::topology::{Address, Range, fetch};
 use crate::error::Error;
 use crate::mutex::lock;
+use crate::race::Race;
 use crate::random;
 use crate::redis::config::{RedisCluster, RedisConfig};
 use crate::redis::dialer::{Dialer, Target};
 use crate::redis::direct::PATIENCE;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::link::{Connection, Dial, Link, closed};
-use crate::redis::race::Race;
 use crate::redis::slots::SLOTS;
 
 /// How long one node may take to tell the slots before another one is asked as well.
