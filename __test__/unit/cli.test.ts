@@ -201,6 +201,7 @@ describe("the doctor", () => {
     for (const [change, found] of [
       [{}, []],
       [{ versionNumber: 120_000 }, ["version warn"]],
+      [{ versionNumber: 110_022 }, ["version fail"]],
       [{ isStandby: true, readOnly: true }, ["writable fail"]],
       [{ readOnly: true }, ["writable fail"]],
       [{ fsync: false }, ["durability fail"]],

@@ -40,6 +40,8 @@ mod inspection;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod keepalive;
 mod key;
+#[cfg(any(feature = "postgres", feature = "firestore"))]
+mod loaded;
 mod lock;
 mod lock_id;
 mod mutex;

@@ -11,15 +11,22 @@ use super::config::FirestoreConfig;
 use super::error::Failure;
 use super::token::{Key, Token};
 use crate::error::{Error, ErrorKind};
+use crate::loaded::Loaded;
 
 const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
 /// The longest silence on a connection in use before it is probed.
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
-/// A database, and the rights to use it.
+/// A database, and the rights to use it. The credentials are read when they are first needed.
 pub(super) struct Access {
     config: FirestoreConfig,
+    entry: Loaded<Entry>,
+}
+
+/// What is known once the credentials are read, which may name the project.
+struct Entry {
+    /// The database's resource name.
     database: String,
     routing: MetadataMap,
     token: Option<Token>,
@@ -53,9 +60,9 @@ impl Pings {
     }
 }
 
-impl Access {
+impl Entry {
     /// Reads the credentials.
-    pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
+    fn read(config: &FirestoreConfig) -> Result<Self, Error> {
         let key = match config.emulator_host {
             None => Some(Key::load(&config.credentials)?),
             Some(_) => None,
@@ -74,11 +81,20 @@ impl Access {
             routing.insert("authorization", MetadataValue::from_static("Bearer owner"));
         }
         Ok(Self {
-            config: config.clone(),
             database,
             routing,
             token: key.map(Key::into_token).transpose()?,
         })
+    }
+}
+
+impl Access {
+    /// Does no I/O.
+    pub(super) fn new(config: &FirestoreConfig) -> Self {
+        Self {
+            config: config.clone(),
+            entry: Loaded::new(),
+        }
     }
 
     /// To the database with that resource name, over a client of the caller's, which adds the credentials.
@@ -86,15 +102,26 @@ impl Access {
     pub(super) fn of_client(database: &str, config: &FirestoreConfig) -> Result<Self, Error> {
         Ok(Self {
             config: config.clone(),
-            database: database.to_owned(),
-            routing: routing(database)?,
-            token: None,
+            entry: Loaded::ready(Entry {
+                database: database.to_owned(),
+                routing: routing(database)?,
+                token: None,
+            }),
         })
     }
 
+    async fn entry(&self) -> Result<&Entry, Failure> {
+        // Less than the operation's own limit, so that the error says what took so long.
+        let limit = self.config.operation_timeout * 9 / 10;
+        let config = self.config.clone();
+        let read = move || Entry::read(&config);
+        let entry = self.entry.get("the credentials for firestore", limit, read);
+        entry.await.map_err(Failure::unsent)
+    }
+
     /// The database's resource name.
-    pub(super) fn database(&self) -> &str {
-        &self.database
+    pub(super) async fn database(&self) -> Result<&str, Failure> {
+        Ok(&self.entry().await?.database)
     }
 
     /// How long one operation may take.
@@ -109,8 +136,9 @@ impl Access {
 
     /// `message` as a request with these rights.
     pub(super) async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
-        let mut metadata = self.routing.clone();
-        if let Some(token) = &self.token {
+        let entry = self.entry().await?;
+        let mut metadata = entry.routing.clone();
+        if let Some(token) = &entry.token {
             let headers = token.headers().await.map_err(Failure::unsent)?;
             metadata.as_mut().extend(headers);
         }
@@ -182,7 +210,7 @@ mod tests {
                 credentials,
                 ..FirestoreConfig::default()
             };
-            let Err(error) = Access::new(&config) else {
+            let Err(error) = Entry::read(&config) else {
                 panic!("access to no project");
             };
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -200,7 +228,8 @@ mod tests {
             credentials: Credentials::Json(text.to_owned()),
             ..FirestoreConfig::default()
         };
-        let access = Access::new(&config).unwrap();
-        assert_eq!(access.database(), "projects/from-key/databases/(default)");
+        let access = Access::new(&config);
+        let database = access.database().await.unwrap();
+        assert_eq!(database, "projects/from-key/databases/(default)");
     }
 }

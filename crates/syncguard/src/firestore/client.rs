@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -65,9 +65,9 @@ pub(super) struct Connection<S = Channel> {
 }
 
 impl Connection {
-    /// Reads the credentials, and prepares the connection without making it.
+    /// Prepares the connection without making it. Reads no file.
     pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
-        let access = Arc::new(Access::new(config)?);
+        let access = Arc::new(Access::new(config));
         Ok(Self {
             grpc: access.client(Pings::for_operations(config.operation_timeout))?,
             wakeups: Some(Wakeups::new(Listening::new(&access))),
@@ -97,16 +97,22 @@ impl<S> Connection<S> {
 /// The transport of one backend: its collections, over a connection.
 pub(super) struct Client<S = Channel> {
     connection: Arc<Connection<S>>,
-    layout: Arc<Layout>,
+    names: Arc<Names>,
     /// The work of the backend, in which rollbacks in the background are counted.
     work: Work,
+}
+
+struct Names {
+    config: FirestoreConfig,
+    /// Known once the database is.
+    layout: OnceLock<Layout>,
 }
 
 impl<S> Clone for Client<S> {
     fn clone(&self) -> Self {
         Self {
             connection: Arc::clone(&self.connection),
-            layout: Arc::clone(&self.layout),
+            names: Arc::clone(&self.names),
             work: self.work.clone(),
         }
     }
@@ -118,13 +124,21 @@ impl<S: Carrier> Client<S> {
         config: &FirestoreConfig,
         work: Work,
     ) -> Self {
-        let database = connection.access.database().to_owned();
-        let layout = Arc::new(Layout::new(database, config));
         Self {
             connection,
-            layout,
+            names: Arc::new(Names {
+                config: config.clone(),
+                layout: OnceLock::new(),
+            }),
             work,
         }
+    }
+
+    async fn layout(&self) -> Result<&Layout, Failure> {
+        let database = self.connection.access.database().await?;
+        let names = &*self.names;
+        let layout = || Layout::new(database.to_owned(), &names.config);
+        Ok(names.layout.get_or_init(layout))
     }
 
     /// Starts a transaction with reads. If they fail, the transaction is rolled back.
@@ -154,13 +168,14 @@ impl<S: Carrier> Client<S> {
         options: Option<TransactionOptions>,
         reply: &mut Reply,
     ) -> Result<(), Failure> {
+        let layout = self.layout().await?;
         match what {
             ReadSet::Owned { lock_id } => {
                 let request = self
                     .connection
                     .request(RunQueryRequest {
-                        parent: self.layout.documents(),
-                        query_type: Some(self.layout.by_lock_id(lock_id)),
+                        parent: layout.documents(),
+                        query_type: Some(layout.by_lock_id(lock_id)),
                         consistency_selector: options.map(QueryFrom::NewTransaction),
                         explain_options: None,
                     })
@@ -170,16 +185,16 @@ impl<S: Carrier> Client<S> {
                 while let Some(part) = parts.message().await? {
                     reply.begun(part.transaction);
                     if let Some(document) = part.document {
-                        reply.add(&self.layout, document);
+                        reply.add(layout, document);
                     }
                 }
             }
             ReadSet::Lock { lock } => {
-                let documents = vec![self.layout.lock(lock)];
+                let documents = vec![layout.lock(lock)];
                 self.fetch_documents(documents, options, reply).await?;
             }
             ReadSet::LockAndCounter { lock, counter } => {
-                let documents = vec![self.layout.lock(lock), self.layout.counter(counter)];
+                let documents = vec![layout.lock(lock), layout.counter(counter)];
                 self.fetch_documents(documents, options, reply).await?;
             }
         }
@@ -193,11 +208,12 @@ impl<S: Carrier> Client<S> {
         reply: &mut Reply,
     ) -> Result<(), Failure> {
         use api::batch_get_documents_response::Result::Found;
+        let layout = self.layout().await?;
         let mut unanswered = documents.len();
         let request = self
             .connection
             .request(BatchGetDocumentsRequest {
-                database: self.layout.database().to_owned(),
+                database: layout.database().to_owned(),
                 documents,
                 mask: None,
                 consistency_selector: options.map(BatchFrom::NewTransaction),
@@ -209,7 +225,7 @@ impl<S: Carrier> Client<S> {
             reply.begun(part.transaction);
             unanswered = unanswered.saturating_sub(part.result.iter().len());
             if let Some(Found(document)) = part.result {
-                reply.add(&self.layout, document);
+                reply.add(layout, document);
             }
         }
         // What nothing was said of must not be taken for a document that does not exist.
@@ -221,8 +237,11 @@ impl<S: Carrier> Client<S> {
 
     /// Tries to roll back.
     async fn end(self, transaction: Vec<u8>) {
+        let Ok(layout) = self.layout().await else {
+            return;
+        };
         let request = RollbackRequest {
-            database: self.layout.database().to_owned(),
+            database: layout.database().to_owned(),
             transaction,
         };
         if let Ok(request) = self.connection.request(request).await {
@@ -298,10 +317,11 @@ impl<S: Carrier> Transport for Client<S> {
     }
 
     async fn commit(&self, transaction: &[u8], writes: Vec<Write>) -> Result<(), Failure> {
+        let layout = self.layout().await?;
         let writes = writes.into_iter();
         let request = CommitRequest {
-            database: self.layout.database().to_owned(),
-            writes: writes.map(|write| self.layout.write(write)).collect(),
+            database: layout.database().to_owned(),
+            writes: writes.map(|write| layout.write(write)).collect(),
             transaction: transaction.to_vec(),
         };
         let request = self.connection.request(request).await?;
@@ -314,11 +334,12 @@ impl<S: Carrier> Transport for Client<S> {
     }
 
     async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Failure> {
+        let layout = self.layout().await?;
         let request = self
             .connection
             .request(RunQueryRequest {
-                parent: self.layout.documents(),
-                query_type: Some(self.layout.page(after, limit)),
+                parent: layout.documents(),
+                query_type: Some(layout.page(after, limit)),
                 consistency_selector: None,
                 explain_options: None,
             })
@@ -332,7 +353,7 @@ impl<S: Carrier> Transport for Client<S> {
                 server_time_ms = Some(time.seconds.saturating_mul(1000).saturating_add(ms));
             }
             if let Some(document) = part.document {
-                reply.add(&self.layout, document);
+                reply.add(layout, document);
             }
         }
         Ok(Page {
@@ -343,7 +364,7 @@ impl<S: Carrier> Transport for Client<S> {
 
     fn watch(&self, lock: &str) -> Option<Watch> {
         let wakeups = self.connection.wakeups.as_ref()?;
-        Some(wakeups.watch(&self.layout.lock(lock)))
+        Some(wakeups.watch(&format!("{}/{lock}", self.names.config.collection)))
     }
 }
 

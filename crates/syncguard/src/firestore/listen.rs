@@ -45,7 +45,7 @@ impl Listen for Listening {
         let (requests, receiver) = unbounded_channel();
         let access = Arc::clone(&self.0);
         let mut client = access.client(Pings::for_listening())?;
-        let database = access.database().to_owned();
+        let database = access.database().await.map_err(to_error)?.to_owned();
         let opening = Box::pin(async move {
             let limit = access.operation_timeout();
             let opened = async {
@@ -165,7 +165,7 @@ impl Targets {
         self.send(Asked::AddTarget(Added {
             target_id: id,
             target_type: Some(TargetType::Documents(DocumentsTarget {
-                documents: vec![name.as_ref().to_owned()],
+                documents: vec![format!("{}/documents/{name}", self.database)],
             })),
             ..Added::default()
         }))?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::options;
 use crate::error::Error;
 use crate::keepalive::Keepalive;
 use crate::tls::DefaultRoots;
@@ -80,6 +81,14 @@ impl fmt::Debug for PostgresConfig {
 }
 
 impl PostgresConfig {
+    /// The session's settings by name, those of `options` among them, in the order in which they count. `None` if
+    /// `options` asks for something else.
+    pub(super) fn settings(&self) -> Option<Vec<(String, String)>> {
+        let mut settings = options::settings(self.options.as_deref().unwrap_or_default())?;
+        settings.extend(self.parameters.iter().cloned());
+        Some(settings)
+    }
+
     /// Checks what can be checked without a server.
     pub(super) fn validate(&self) -> Result<(), Error> {
         if self.pool_size == 0 {

@@ -1,15 +1,15 @@
 //! Opens sessions on a server that accepts writes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::ChannelBinding as Binding;
 use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
 
 use super::config::{ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
@@ -17,11 +17,13 @@ use super::error::{Failure, failure_to_connect};
 use super::fault::Fault;
 use super::listen;
 use super::liveness::Liveness;
+use super::options;
 use super::stream::Stream;
 use super::tls;
 use super::watch::Watch;
 use crate::dial::Refusal;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::loaded::Loaded;
 
 /// A session that was idle for longer has to answer a query before it is used again. Networks forget connections after
 /// minutes, and a frozen process comes back after any time.
@@ -33,9 +35,28 @@ const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enab
                        -c jit=off -c plan_cache_mode=force_generic_plan";
 
 /// Asks whether one of the settings above is in force (a pooler may have dropped it), whether the server accepts
-/// writes, and which server process serves the session.
+/// writes, which server process serves the session, and the server's version.
 const PROBE: &str = "SELECT current_setting('enable_seqscan') = 'off', \
-                     current_setting('transaction_read_only') = 'on', pg_backend_pid()";
+                     current_setting('transaction_read_only') = 'on', pg_backend_pid(), \
+                     current_setting('server_version_num')::integer";
+
+/// The first major version that understands the statements (docs/postgres.md, "Versions").
+const FIRST_VERSION: i32 = 12;
+
+/// What follows the words of a pooler that passes none of the user's settings on.
+const SETTINGS_REFUSED: &str = "a pooler refuses settings at the start of a session: leave out options, search_path, \
+                                statement_timeout and lock_timeout, or let the pooler pass them";
+
+/// What a session is started with. Servers and poolers may refuse settings that they do not know, or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// Our own settings and the user's.
+    Own = 0,
+    /// The user's alone. Then the session may be a pooler's, which others use too.
+    Users = 1,
+    /// Without settings. The user's are set once it has started.
+    Nothing = 2,
+}
 
 /// Where the channels of notifications go; `None` for a session that does not listen.
 type Channels<'a> = Option<&'a UnboundedSender<String>>;
@@ -66,9 +87,9 @@ pub(super) struct Connector {
     first: AtomicUsize,
     /// Whether the last attempt failed on all hosts.
     is_failing: AtomicBool,
-    /// Set once sessions have turned out to be shared: a pooler rejected our settings.
-    is_shared: AtomicBool,
-    tls: OnceCell<tls::Connector>,
+    /// What sessions can be started with: a [`Start`].
+    start: AtomicU8,
+    tls: Loaded<tls::Connector>,
 }
 
 impl Connector {
@@ -89,8 +110,8 @@ impl Connector {
             watch: Watch::new(operation_timeout),
             first: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
-            is_shared: AtomicBool::new(false),
-            tls: OnceCell::new(),
+            start: AtomicU8::new(Start::Own as u8),
+            tls: Loaded::new(),
         })
     }
 
@@ -172,12 +193,25 @@ impl Connector {
 
     /// Whether sessions have turned out to be shared with others.
     pub(super) fn is_shared(&self) -> bool {
-        self.is_shared.load(Ordering::Relaxed)
+        self.start() != Start::Own
     }
 
     /// Called when sessions turn out to be shared with others, by a pooler.
     pub(super) fn share(&self) {
-        self.is_shared.store(true, Ordering::Relaxed);
+        self.start_with(Start::Users);
+    }
+
+    fn start(&self) -> Start {
+        match self.start.load(Ordering::Relaxed) {
+            0 => Start::Own,
+            1 => Start::Users,
+            _ => Start::Nothing,
+        }
+    }
+
+    /// Called when sessions can be started with no more than that.
+    fn start_with(&self, start: Start) {
+        self.start.fetch_max(start as u8, Ordering::Relaxed);
     }
 
     /// Asks the server to cancel what `client`'s session is doing. The server does not say whether it did.
@@ -198,9 +232,11 @@ impl Connector {
     }
 
     async fn tls_to(&self, host: &Host) -> Result<TlsConnect, Failure> {
-        let connector = self
-            .tls
-            .get_or_try_init(|| async { tls::Connector::new(&self.config.tls) });
+        // Less than there is for the host, so that the error says what took so long.
+        let limit = self.time_for_one() * 9 / 10;
+        let settings = self.config.tls.clone();
+        let read = move || tls::Connector::new(&settings);
+        let connector = self.tls.get("the certificates for TLS", limit, read);
         let mut connector = connector.await.cloned().map_err(Failure::other)?;
         // Unix sockets are not encrypted, and a folder is not a name that a certificate could have.
         let name = if host.is_unix_socket() {
@@ -213,21 +249,50 @@ impl Connector {
     }
 
     async fn open(&self, host: &Host, channels: Channels<'_>) -> Result<Connection, Failure> {
-        let is_own = self.config.prepare && !self.is_shared();
-        match self.open_with(host, is_own, channels).await {
-            // A pooler that does not know the settings refuses the session as a protocol violation.
-            Err(failure) if is_own && failure.state() == Some("08P01") => {
-                self.share();
-                self.open_with(host, false, channels).await
+        let first = match self.start() {
+            Start::Own if !self.config.prepare => Start::Users,
+            start => start,
+        };
+        let mut start = first;
+        loop {
+            match self.open_with(host, start, channels).await {
+                Err(failure) if failure.may_be_about_settings() => {
+                    start = self.less_than(start, failure)?;
+                }
+                opened => {
+                    if opened.is_ok() && start != first {
+                        self.start_with(start);
+                    }
+                    return opened;
+                }
             }
-            opened => opened,
+        }
+    }
+
+    /// What to start a session with after one with `start` was refused for `failure`, which may or may not be about the
+    /// settings.
+    fn less_than(&self, start: Start, failure: Failure) -> Result<Start, Failure> {
+        let users = self.config.settings();
+        match (start, users) {
+            (Start::Own, Some(users)) if users.is_empty() => Ok(Start::Nothing),
+            (Start::Own, _) => Ok(Start::Users),
+            // PgBouncer, which gives what is set in one client's session to other clients.
+            (Start::Users, Some(users))
+                if failure.state() == Some("08P01") && !users.is_empty() =>
+            {
+                let (kind, words) = (ErrorKind::InvalidArgument, failure.error().message());
+                let error = Error::new(kind, format!("{words}; {SETTINGS_REFUSED}"));
+                Err(Failure::other(error))
+            }
+            (Start::Users, Some(_)) => Ok(Start::Nothing),
+            (Start::Users, None) | (Start::Nothing, _) => Err(failure),
         }
     }
 
     async fn open_with(
         &self,
         host: &Host,
-        is_own: bool,
+        start: Start,
         channels: Channels<'_>,
     ) -> Result<Connection, Failure> {
         use tokio_postgres::config::SslMode as Mode;
@@ -237,13 +302,13 @@ impl Connector {
             SslMode::Prefer => Mode::Prefer,
             SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Mode::Require,
         };
-        match self.session(host, is_own, mode, channels).await {
+        match self.session(host, start, mode, channels).await {
             Err(failure)
                 if self.config.tls.mode == SslMode::Allow
                     && !host.is_unix_socket()
                     && failure.state().is_some_and(|state| state.starts_with("28")) =>
             {
-                self.session(host, is_own, Mode::Require, channels).await
+                self.session(host, start, Mode::Require, channels).await
             }
             opened => opened,
         }
@@ -252,11 +317,11 @@ impl Connector {
     async fn session(
         &self,
         host: &Host,
-        is_own: bool,
+        start: Start,
         mode: tokio_postgres::config::SslMode,
         channels: Channels<'_>,
     ) -> Result<Connection, Failure> {
-        let mut settings = self.settings(is_own);
+        let mut settings = self.settings(start);
         settings.ssl_mode(mode);
         settings.channel_binding(match self.config.tls.channel_binding {
             ChannelBinding::Disable => Binding::Disable,
@@ -285,12 +350,22 @@ impl Connector {
                 .ok_or_else(|| Failure::new(Fault::Malformed))
         };
         let (in_force, read_only) = (flag(0)?, flag(1)?);
-        let may_prepare = is_own && in_force;
+        let version = row.first().and_then(|row| row.try_get(3).ok());
+        check_version(version.ok_or_else(|| Failure::new(Fault::Malformed))?)?;
+        let may_prepare = start == Start::Own && in_force;
         let process = row.first().and_then(|row| row.try_get(2).ok());
         // Behind a pooler, the process serves other clients too, so its number says nothing about us.
         liveness.know(process.filter(|_| may_prepare), driver.abort_handle());
         if read_only && self.needs_writes() {
             return Err(Failure::new(Fault::State("25006")));
+        }
+        if start == Start::Nothing {
+            for (name, value) in self.config.settings().unwrap_or_default() {
+                let set = "SELECT set_config($1, $2, false)";
+                let params: [(&(dyn ToSql + Sync), Type); 2] =
+                    [(&name, Type::TEXT), (&value, Type::TEXT)];
+                client.query_typed(set, &params).await.map_err(refused)?;
+            }
         }
         Ok(Connection {
             client,
@@ -310,7 +385,7 @@ impl Connector {
         }
     }
 
-    fn settings(&self, is_own: bool) -> tokio_postgres::Config {
+    fn settings(&self, start: Start) -> tokio_postgres::Config {
         let config = &self.config;
         let mut settings = tokio_postgres::Config::new();
         settings.application_name(config.application_name.as_deref().unwrap_or("syncguard"));
@@ -320,7 +395,7 @@ impl Connector {
         if let Some(database) = &config.database {
             settings.dbname(database);
         }
-        let options = self.options(is_own);
+        let options = self.options(start);
         if !options.is_empty() {
             settings.options(options);
         }
@@ -328,16 +403,21 @@ impl Connector {
     }
 
     /// The last setting of a name wins, so the user's settings come after our defaults.
-    fn options(&self, is_own: bool) -> String {
+    fn options(&self, start: Start) -> String {
         let mut options = Vec::new();
-        if is_own {
+        if start == Start::Nothing {
+            return String::new();
+        }
+        if start == Start::Own {
             let limit = self.operation_timeout.as_millis();
             options.push(format!("-c statement_timeout={limit}"));
         }
         options.extend(self.config.options.clone());
         let parameters = self.config.parameters.iter();
-        options.extend(parameters.map(|(name, value)| format!("-c {name}={}", escaped(value))));
-        if is_own {
+        options.extend(
+            parameters.map(|(name, value)| format!("-c {name}={}", options::escaped(value))),
+        );
+        if start == Start::Own {
             options.push(SESSION.to_owned());
         }
         options.join(" ")
@@ -357,21 +437,32 @@ impl Drop for HostAttempt<'_> {
     }
 }
 
-/// A value for command-line options, with the blanks escaped, which separate options.
-fn escaped(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    for character in value.chars() {
-        if character.is_whitespace() || character == '\\' {
-            text.push('\\');
-        }
-        text.push(character);
+/// Refuses a server that does not understand the statements; `number` is its `server_version_num`.
+fn check_version(number: i32) -> Result<(), Failure> {
+    let major = number / 10_000;
+    if major >= FIRST_VERSION {
+        return Ok(());
     }
-    text
+    let words =
+        format!("the server is PostgreSQL {major}, and version {FIRST_VERSION} or later is needed");
+    Err(Failure::other(Error::invalid(words)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_is_too_old_is_named() {
+        for number in [120_000, 150_008, 180_001] {
+            assert!(check_version(number).is_ok());
+        }
+        for (number, words) in [(110_022, "PostgreSQL 11,"), (90_624, "PostgreSQL 9,")] {
+            let failure = check_version(number).unwrap_err();
+            assert_eq!(failure.error().kind(), ErrorKind::InvalidArgument);
+            assert!(failure.error().message().contains(words));
+        }
+    }
 
     #[test]
     fn settings_come_after_the_users_and_defaults_before() {
@@ -382,14 +473,15 @@ mod tests {
         };
         let connector = Connector::new(config, Duration::from_secs(5)).unwrap();
         assert_eq!(
-            connector.options(true),
+            connector.options(Start::Own),
             format!(
                 "-c statement_timeout=5000 -c statement_timeout=1 -c search_path=a,\\ b\\\\ {SESSION}"
             )
         );
         assert_eq!(
-            connector.options(false),
+            connector.options(Start::Users),
             "-c statement_timeout=1 -c search_path=a,\\ b\\\\"
         );
+        assert_eq!(connector.options(Start::Nothing), "");
     }
 }

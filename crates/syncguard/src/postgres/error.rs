@@ -127,6 +127,14 @@ impl Failure {
         self.is_refusal() && matches!(self.state(), Some("42501" | "42883" | "54000"))
     }
 
+    /// Whether a session that was being set up may have been refused because of the settings that it was to start with:
+    /// poolers give various states for that, so it is whatever is not about connections, rights or the server's state.
+    pub(super) fn may_be_about_settings(&self) -> bool {
+        let others = ["08", "25", "28", "3D", "53", "57", "58"];
+        self.state()
+            .is_some_and(|state| state == "08P01" || !others.iter().any(|of| state.starts_with(of)))
+    }
+
     /// Whether the transaction was rolled back for a reason that another try may not meet:
     /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
     pub fn is_rolled_back_by_chance(&self) -> bool {

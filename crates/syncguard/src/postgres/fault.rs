@@ -123,6 +123,10 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
             "a lock table does not exist: import { setupSchema } from \"syncguard/postgres\" and call it \
              once, or check tableName and fenceTableName",
         ),
+        "42601" => (
+            InvalidArgument,
+            "the server does not understand the statements of the locks: PostgreSQL 12 or later is needed",
+        ),
         "42703" | "42804" | "42P10" => (
             InvalidArgument,
             "a lock table does not have the columns or indexes it needs: call setupSchema",
@@ -208,7 +212,8 @@ mod tests {
             (Fault::State("40001"), ServiceUnavailable, "lost"),
             (Fault::State("40P01"), ServiceUnavailable, "lost"),
             (Fault::State("42501"), AuthFailed, "permission"),
-            (Fault::State("42601"), Internal, "error"),
+            (Fault::State("42601"), InvalidArgument, "PostgreSQL 12"),
+            (Fault::State("42883"), Internal, "error"),
             (Fault::State("42703"), InvalidArgument, "setupSchema"),
             (Fault::State("42P01"), InvalidArgument, "setupSchema"),
             (Fault::State("53300"), ServiceUnavailable, "max_connections"),

@@ -51,6 +51,7 @@ mod listen;
 mod liveness;
 mod lookup;
 mod names;
+mod options;
 mod owner;
 mod pool;
 mod quota;

@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use firestore_emulator::{Effect, Emulator, Fault, Lost, Options, Part, Refusal};
+use syncguard::firestore::{Credentials, FirestoreBackend, FirestoreConfig};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Clock, ErrorKind, ExtendOutcome, Lookup,
-    ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, AutoExtend, Backend, Clock, ErrorKind, ExtendOutcome,
+    LockOptions, Lookup, ReleaseOutcome, Ttl, lock,
 };
 use tokio::task::JoinSet;
 
 use crate::mediator::Mediator;
 use crate::stage::Server;
 use crate::support::locks::{acquire, eventually, key, try_acquire};
+use crate::support::process::pipe_in;
 use crate::support::suite::tests;
 
 tests![
@@ -34,6 +36,7 @@ tests![
     what_a_silent_connection_was_granted_is_released,
     a_lock_that_is_extended_during_a_slow_read_is_seen_held,
     closing_leaves_no_transaction_open,
+    a_key_file_that_cannot_be_read_holds_up_nobody_else,
 ];
 
 async fn eight_clients_race_for_twenty_rounds() {
@@ -499,4 +502,44 @@ async fn closing_leaves_no_transaction_open() {
     }
     backend.close().await;
     assert_eq!(server.emulator.open_transactions(), 0);
+}
+
+/// Reading it takes as long as somebody else likes: nobody writes into the pipe.
+async fn a_key_file_that_cannot_be_read_holds_up_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = pipe_in(folder.path());
+    let server = Server::start();
+    let free = server.backend();
+    let stuck = FirestoreBackend::new(FirestoreConfig {
+        emulator_host: None,
+        credentials: Credentials::KeyFile(pipe.clone()),
+        operation_timeout: LIMIT,
+        ..FirestoreConfig::project("test")
+    });
+    let stuck = stuck.unwrap();
+    // All of it on one thread, on which a lock also extends itself.
+    let others = async {
+        let mut options = LockOptions::default();
+        options.ttl = Ttl::from_millis(300).unwrap();
+        options.auto_extend = Some(AutoExtend::default());
+        let guard = lock(&free, &key("held"), &options).await.unwrap();
+        // Longer than its TTL and the tolerance.
+        tokio::time::sleep(LIMIT * 2).await;
+        assert!(guard.release().await.unwrap());
+    };
+    let start = Instant::now();
+    let a = key("a");
+    let (error, ()) = tokio::join!(stuck.is_locked(&a), others);
+    assert!(start.elapsed() < LIMIT * 4, "{:?}", start.elapsed());
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    assert!(error.message().contains("credentials"), "{error}");
+    assert!(!error.is_outcome_unknown());
+    // Once it is there, it counts: this one is no key.
+    tokio::task::spawn_blocking(move || std::fs::write(pipe, "{}").unwrap());
+    eventually("the file is read", async || {
+        let answer = stuck.is_locked(&key("a")).await;
+        answer.is_err_and(|error| error.kind() == ErrorKind::AuthFailed)
+    })
+    .await;
 }

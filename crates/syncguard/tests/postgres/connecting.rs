@@ -3,18 +3,22 @@
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{
     Host, Password, PasswordSource, Pem, PostgresBackend, PostgresConfig, PostgresConnection,
-    SslMode, Tls,
+    PostgresOptions, SslMode, Tables, Tls,
 };
 use syncguard::{Backend, DEFAULT_OPERATION_TIMEOUT, Error, ErrorKind};
 
+use crate::gate::{Gate, Rule};
 use crate::stage::{enters, options, own_tables, server, sessions};
+use crate::support::certificates::Certificates;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::postgres_server::{DATABASE, PASSWORD, PgBouncer, PostgresServer, USER};
+use crate::support::process::pipe_in;
 use crate::support::suite::tests;
 
 tests![
@@ -28,6 +32,11 @@ tests![
     too_many_connections_are_said,
     settings_of_the_session_are_carried_over,
     a_pooler_is_noticed,
+    a_proxy_that_refuses_settings_gets_none,
+    the_users_settings_count_also_where_they_are_refused_at_the_start,
+    a_server_that_is_too_old_is_refused,
+    a_server_may_be_its_own_authority,
+    a_file_that_cannot_be_read_holds_up_nobody_else,
     backends_share_connections_also_on_other_tables,
     a_silent_host_is_passed_over,
     a_standby_is_passed_over,
@@ -264,6 +273,134 @@ async fn a_pooler_is_noticed() {
             backend.release(&grant.lock_id).await.unwrap();
         }
     }
+}
+
+/// What poolers and old servers say of settings that they do not know: RDS Proxy, servers before version 12, PgBouncer,
+/// and others.
+const REFUSALS: [&str; 5] = ["0A000", "42704", "08P01", "22023", "XX000"];
+
+async fn a_proxy_that_refuses_settings_gets_none() {
+    for state in REFUSALS {
+        let gate = Gate::start(server().port(), Rule::RefusesSettings(state)).await;
+        let tables = own_tables();
+        let backend = PostgresBackend::new(gate.config(server().tcp()), options(&tables)).unwrap();
+        backend.setup_schema().await.unwrap();
+        for fence in 1..=5 {
+            let grant = acquire(&backend, "k").await;
+            assert_eq!(grant.fence.get(), fence, "{state}");
+            backend.release(&grant.lock_id).await.unwrap();
+        }
+        // It is asked once, and not for each connection.
+        assert_eq!(gate.refused(), 1, "{state}");
+    }
+}
+
+async fn the_users_settings_count_also_where_they_are_refused_at_the_start() {
+    let client = server().client().await;
+    client
+        .batch_execute("CREATE SCHEMA \"far away\"")
+        .await
+        .unwrap();
+    let tables = own_tables();
+    let config = PostgresConfig {
+        options: Some("-c search_path=\"far\\ away\"".to_owned()),
+        parameters: vec![("lock_timeout".to_owned(), "1s".to_owned())],
+        ..server().tcp()
+    };
+    let gate = Gate::start(server().port(), Rule::RefusesSettings("0A000")).await;
+    let backend = PostgresBackend::new(gate.config(config.clone()), options(&tables)).unwrap();
+    backend.setup_schema().await.unwrap();
+    let sql = "SELECT schemaname FROM pg_tables WHERE tablename = $1";
+    let found = client.query_one(sql, &[&tables.locks()]).await.unwrap();
+    assert_eq!(found.get::<_, String>(0), "far away");
+    assert_eq!(gate.refused(), 2);
+    // A wrong one is an error there as well.
+    let wrong = PostgresConfig {
+        parameters: vec![("lock_timeout".to_owned(), "soon".to_owned())],
+        ..config.clone()
+    };
+    let error = enters(gate.config(wrong)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
+    // What PgBouncer sets in one client's session, others get.
+    let gate = Gate::start(server().port(), Rule::RefusesSettings("08P01")).await;
+    let error = enters(gate.config(config)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
+    assert!(error.message().contains("leave out options"), "{error}");
+}
+
+async fn a_server_that_is_too_old_is_refused() {
+    let sql = "SELECT current_setting('server_version_num')::integer";
+    let row = server().client().await.query_one(sql, &[]).await.unwrap();
+    let rule = Rule::Version(row.get(0), 110_022);
+    let gate = Gate::start(server().port(), rule).await;
+    let error = enters(gate.config(server().tcp())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
+    let words = "the server is PostgreSQL 11, and version 12 or later is needed";
+    assert_eq!(error.message(), words);
+}
+
+async fn a_server_may_be_its_own_authority() {
+    let server = PostgresServer::start();
+    let check = async |certificates: &Certificates, name: &str| {
+        server.stop();
+        server.present(certificates);
+        server.run();
+        let mut config = server.tls();
+        config.tls.root = Some(Pem::Text(certificates.ca.clone()));
+        config.tls.server_name = Some(name.to_owned());
+        enters(config).await
+    };
+    let made = Certificates::by_openssl(&["-addext", "subjectAltName=DNS:locks.example"], None);
+    check(&made, "locks.example").await.unwrap();
+    let refused = check(&made, "other.example").await.unwrap_err();
+    // Without options for names, it is the common name that counts.
+    let common = Certificates::by_openssl(&[], None);
+    check(&common, "locks.example").await.unwrap();
+    let also_refused = check(&common, "other.example").await.unwrap_err();
+    let expired = Certificates::by_openssl(&["-days", "1"], Some("2 years ago"));
+    let expired = check(&expired, "locks.example").await.unwrap_err();
+    for error in [refused, also_refused, expired] {
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+    }
+}
+
+/// Reading it takes as long as somebody else likes: nobody writes into the pipe.
+async fn a_file_that_cannot_be_read_holds_up_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = pipe_in(folder.path());
+    let mut config = server().tls();
+    config.tls.root = Some(Pem::File(pipe.clone()));
+    let limit = Duration::from_millis(500);
+    let options = |tables: &Tables| PostgresOptions {
+        operation_timeout: limit,
+        ..options(tables)
+    };
+    let stuck = PostgresBackend::new(config, options(&own_tables())).unwrap();
+    let tables = own_tables();
+    let free = PostgresBackend::new(server().tcp(), options(&tables)).unwrap();
+    free.setup_schema().await.unwrap();
+    // All of it on one thread.
+    let others = async {
+        for _ in 0..3 {
+            let grant = acquire(&free, "k").await;
+            free.release(&grant.lock_id).await.unwrap();
+        }
+    };
+    let start = Instant::now();
+    let k = key("k");
+    let (error, ()) = tokio::join!(stuck.is_locked(&k), others);
+    assert!(start.elapsed() < limit * 3, "{:?}", start.elapsed());
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    assert!(error.message().contains("certificates"), "{error}");
+    // Once it is there, it counts.
+    let text = std::fs::read(&server().certificates.authority).unwrap();
+    tokio::task::spawn_blocking(move || std::fs::write(pipe, text).unwrap());
+    eventually("the file is read", async || {
+        let answer = stuck.is_locked(&key("k")).await;
+        answer.is_err_and(|error| error.message().contains("setupSchema"))
+    })
+    .await;
 }
 
 async fn a_silent_host_is_passed_over() {

@@ -17,6 +17,7 @@ mod extensions;
 mod faults;
 mod fleet;
 mod flights;
+mod gate;
 mod groups;
 mod labels;
 mod limits;

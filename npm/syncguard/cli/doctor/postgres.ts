@@ -1,5 +1,8 @@
 import { type Check, type Facts, fail, ok, warn } from "./check.js";
 
+/** Older ones do not understand the statements. */
+const OLDEST_SUPPORTED = 12;
+
 /** Older ones are not maintained any more. */
 const OLDEST_MAINTAINED = 13;
 
@@ -24,6 +27,10 @@ function version({ version, versionNumber }: Facts): Check {
   const name = "version";
   const major = Math.floor(Number(versionNumber) / 10_000);
   if (major >= OLDEST_MAINTAINED) return ok(name, `PostgreSQL ${version}`);
+  if (major < OLDEST_SUPPORTED) {
+    const message = `PostgreSQL ${version}, and ${OLDEST_SUPPORTED} or later is needed`;
+    return fail(name, message, "upgrade the server");
+  }
   return warn(name, `PostgreSQL ${version} is not maintained any more`, "upgrade the server");
 }
 
