@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -128,6 +129,28 @@ pub struct AcquireRequest {
     /// A lock whose release the same backend has been asked for: the store is asked for this one once that release has
     /// ended. Also the part of [`operation`](crate::operation).
     pub behind: Option<LockId>,
+    /// When the attempt ends. A backend that finds out before what it waits for says so there.
+    pub limit: Option<Arc<Limit>>,
+}
+
+/// The end of an attempt's time.
+#[derive(Debug)]
+pub struct Limit {
+    /// When that is.
+    pub at: Instant,
+    /// What the attempt waits for, in words that may follow those of the error: no key and no credentials.
+    pub waits_for: OnceLock<String>,
+}
+
+impl Limit {
+    /// The end of a time that begins now.
+    pub fn after(time: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            at: now.checked_add(time).unwrap_or(now),
+            waits_for: OnceLock::new(),
+        }
+    }
 }
 
 impl AcquireRequest {
@@ -143,6 +166,7 @@ impl AcquireRequest {
             owner: None,
             hold: None,
             behind: None,
+            limit: None,
         })
     }
 }

@@ -130,6 +130,14 @@ impl Error {
         self
     }
 
+    /// The same error with `text` after its message.
+    #[must_use]
+    pub(crate) fn followed_by(mut self, text: &str) -> Self {
+        self.inner.message.push_str(": ");
+        self.inner.message.push_str(text);
+        self
+    }
+
     /// Whether the store may have done what was asked.
     pub fn is_outcome_unknown(&self) -> bool {
         self.inner.outcome_unknown

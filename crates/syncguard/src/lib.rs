@@ -73,7 +73,7 @@ mod work;
 
 pub use backend::{
     Absence, AcquireOutcome, AcquireRequest, Backend, BoxFuture, Capabilities,
-    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, LockRecord, Lookup, OnSent, Operation,
+    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Limit, LockRecord, Lookup, OnSent, Operation,
     Outcome, Owner, ReleaseOutcome, Sent, TimeAuthority, Ttl,
 };
 pub use error::{Error, ErrorKind};

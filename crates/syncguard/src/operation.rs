@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, LockRecord, Lookup, Operation, Outcome,
-    ReleaseOutcome, Sent, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Limit, LockRecord, Lookup, Operation,
+    Outcome, ReleaseOutcome, Sent, Ttl,
 };
 use crate::error::{Error, ErrorKind};
 use crate::holding::Hold;
@@ -50,8 +50,15 @@ pub async fn acquire(
     backend.prepare(&mut request);
     let wanted = Wanted::of(&mut request);
     let limit = options.limit(backend.as_ref());
+    let ends = Arc::new(Limit::after(limit));
+    request.limit = Some(Arc::clone(&ends));
     let mut attempt = Attempt::start(backend, request);
-    let answer = bounded(backend, &mut attempt.running, limit, cancelled).await?;
+    let answer = bounded(backend, &mut attempt.running, limit, cancelled)
+        .await
+        .map_err(|error| match ends.waits_for.get() {
+            Some(what) if error.kind() == ErrorKind::NetworkTimeout => error.followed_by(what),
+            _ => error,
+        })?;
     attempt.state = match &answer {
         Err(error) if error.is_outcome_unknown() => State::AnswerLost,
         _ => State::Answered,

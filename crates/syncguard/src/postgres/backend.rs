@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::acquire::{Acquire, Acquisitions, NamedRequest};
+use super::blocked::Blocked;
 use super::config::PostgresConfig;
 use super::connection::{Connections, PostgresConnection};
 use super::extend::{Extend, Extensions};
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT,
-    ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
+    ExtendOutcome, Limit, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
 use crate::inspection::{Facts, LockPage, PageRequest};
@@ -72,6 +73,7 @@ struct Operations {
     is_locked: IsLocked,
     lookup: lookup::Lookup,
     force_release: ForceRelease,
+    blocked: Blocked,
 }
 
 impl Operations {
@@ -84,6 +86,7 @@ impl Operations {
             is_locked: IsLocked::new(tables, options.cleanup_in_is_locked),
             lookup: lookup::Lookup::new(tables),
             force_release: ForceRelease::new(tables),
+            blocked: Blocked::new(tables),
         }
     }
 }
@@ -176,6 +179,34 @@ impl PostgresBackend {
         self.unlabelled.store(!labelled, Ordering::Relaxed);
         Ok(())
     }
+
+    async fn try_to_acquire(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+        names: &Names,
+    ) -> Result<AcquireOutcome, Error> {
+        let subject = Some(Subject::Key(&names.lock));
+        if let Some(owner) = &request.owner
+            && !self.unlabelled.load(Ordering::Relaxed)
+        {
+            let label = owner::stored(&request.lock_id, owner);
+            let plan = self.operations.acquire.plan(request, names, Some(&label));
+            match executor.runner.try_run(subject, &plan).await {
+                // The table is older than labels: take the lock without one, which is better than no lock.
+                Err(failure) if failure.state() == Some("42703") => {
+                    self.unlabelled.store(true, Ordering::Relaxed);
+                }
+                answer => return acquire::outcome(request, answer?.as_ref()),
+            }
+        }
+        let named = || NamedRequest::new(request, names);
+        if let Some(outcome) = executor.acquisitions.join(named).await? {
+            return Ok(outcome);
+        }
+        let plan = self.operations.acquire.plan(request, names, None);
+        acquire::outcome(request, executor.runner.run(subject, &plan).await?.as_ref())
+    }
 }
 
 #[async_trait]
@@ -199,26 +230,13 @@ impl Backend for PostgresBackend {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let executor = self.executor.get()?;
         let names = Names::new(&request.key)?;
-        let subject = Some(Subject::Key(&names.lock));
-        if let Some(owner) = &request.owner
-            && !self.unlabelled.load(Ordering::Relaxed)
-        {
-            let label = owner::stored(&request.lock_id, owner);
-            let plan = self.operations.acquire.plan(request, &names, Some(&label));
-            match executor.runner.try_run(subject, &plan).await {
-                // The table is older than labels: take the lock without one, which is better than no lock.
-                Err(failure) if failure.state() == Some("42703") => {
-                    self.unlabelled.store(true, Ordering::Relaxed);
-                }
-                answer => return acquire::outcome(request, answer?.as_ref()),
-            }
-        }
-        let named = || NamedRequest::new(request, &names);
-        if let Some(outcome) = executor.acquisitions.join(named).await? {
-            return Ok(outcome);
-        }
-        let plan = self.operations.acquire.plan(request, &names, None);
-        acquire::outcome(request, executor.runner.run(subject, &plan).await?.as_ref())
+        let own = || Arc::new(Limit::after(self.options.operation_timeout));
+        let limit = request.limit.clone().unwrap_or_else(own);
+        let attempt = self.try_to_acquire(&executor, request, &names);
+        let blocked = &self.operations.blocked;
+        blocked
+            .watch(&executor.runner, &names.lock, &limit, attempt)
+            .await
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {

@@ -79,6 +79,7 @@ pub mod operations {
 }
 
 mod backend;
+mod blocked;
 
 pub use backend::{PostgresBackend, PostgresOptions};
 pub use config::{

@@ -125,6 +125,7 @@ mod tests {
             owner: None,
             hold: None,
             behind: None,
+            limit: None,
         }
     }
 

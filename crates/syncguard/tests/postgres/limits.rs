@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use syncguard::postgres::PostgresConfig;
-use syncguard::{AcquireOutcome, ErrorKind, ReleaseOutcome};
+use syncguard::postgres::{PostgresBackend, PostgresConfig};
+use syncguard::{AcquireOutcome, Error, ErrorKind, LockOptions, ReleaseOutcome, lock};
 use tokio::task::JoinSet;
 
 use crate::load::{TIMEOUT, in_time, no_lock_is_left, scene};
@@ -17,6 +17,8 @@ tests![
     a_lock_timeout,
     a_row_that_somebody_else_has_locked,
     an_advisory_lock_that_somebody_else_has,
+    who_has_the_advisory_lock_is_said,
+    who_has_it_is_not_said_at_any_price,
 ];
 
 async fn a_full_pool() {
@@ -113,4 +115,64 @@ async fn an_advisory_lock_that_somebody_else_has() {
         scene.try_acquire("k").await.unwrap(),
         AcquireOutcome::Acquired(_)
     ));
+}
+
+/// A lock that a session keeps, which does nothing, and the words by which it is known.
+async fn foreign(key: &str) -> (tokio_postgres::Client, String) {
+    let holder = server().client().await;
+    let sql = "SELECT pg_advisory_lock(hashtext($1)), pg_backend_pid()";
+    let process: i32 = holder.query_one(sql, &[&key]).await.unwrap().get(1);
+    let words = format!("the server process {process} holds the advisory lock");
+    (holder, words)
+}
+
+async fn who_has_the_advisory_lock_is_said() {
+    const NAME: &str = "nightly-job";
+    let scene = scene(server(), "hinted", server().tcp()).await;
+    let (holder, words) = foreign(NAME).await;
+    let assert_said = |error: &Error, kind| {
+        assert_eq!(error.kind(), kind, "{error:?}");
+        assert!(error.message().contains(&words), "{error}");
+        assert!(error.message().contains("docs/postgres.md"), "{error}");
+        assert!(!format!("{error:?}").contains(NAME), "{error:?}");
+    };
+    let error = in_time(TIMEOUT, scene.try_acquire(NAME)).await.unwrap_err();
+    assert_said(&error, ErrorKind::NetworkTimeout);
+    // Whoever waits with less time hears of it, too.
+    let mut options = LockOptions::default();
+    options.retry.timeout_ms = 800.0;
+    let name = key(NAME);
+    let waiting = lock(&scene.backend, &name, &options);
+    let error = in_time(TIMEOUT, waiting).await.unwrap_err();
+    assert_said(&error, ErrorKind::NetworkTimeout);
+    // And who is told by the server that the time is over.
+    let hurried = PostgresConfig {
+        parameters: vec![("lock_timeout".to_owned(), "100ms".to_owned())],
+        ..server().tcp()
+    };
+    let other = PostgresBackend::new(hurried, crate::stage::options(&scene.tables)).unwrap();
+    let error = crate::support::locks::try_acquire(&other, NAME).await;
+    assert_said(&error.unwrap_err(), ErrorKind::NetworkTimeout);
+    drop(holder);
+    scene.until_idle("hinted").await;
+    no_lock_is_left(&scene).await;
+    assert!(!scene.try_acquire(NAME).await.unwrap().is_locked());
+}
+
+async fn who_has_it_is_not_said_at_any_price() {
+    let one = PostgresConfig {
+        pool_size: 1,
+        ..server().tcp()
+    };
+    let scene = scene(server(), "unhinted", one).await;
+    let (holder, _) = foreign("taken").await;
+    // The only connection waits itself.
+    let error = in_time(TIMEOUT, scene.try_acquire("taken"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
+    assert_eq!(error.message(), "Operation timed out after 2000 ms");
+    drop(holder);
+    scene.until_idle("unhinted").await;
+    no_lock_is_left(&scene).await;
 }
