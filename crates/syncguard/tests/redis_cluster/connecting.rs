@@ -161,7 +161,7 @@ async fn tls_reaches_all_nodes_by_their_names() {
         };
         works_on_all_nodes(&backend_with(&url, trusting)).await;
         let error = pair(&backend(&url), "k").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+        assert_eq!(error.kind(), ErrorKind::AuthFailed);
         assert!(error.message().contains("TLS failed"), "{error}");
     }
 }
