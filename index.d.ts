@@ -6,13 +6,13 @@
 //   CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage DisposableLockHandle ExtendResult
 //   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
 //   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
-//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES OnReleaseError
-//   OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult
-//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
-//   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
-//   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
-//   isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES OnLost
+//   OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions ReleaseAllResult
+//   ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
+//   calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend createRedisBackend
+//   createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw
+//   hasFence hashKey isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo
+//   setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
@@ -21,7 +21,7 @@
 //   DiagnosticsMessage DisposableLockHandle ExtendResult FAILURE_REASON FENCE_THRESHOLDS Fence
 //   FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike
 //   LockConfig LockError LockErrorCode LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug
-//   LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult
+//   LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnLost
 //   OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseAllOptions
 //   ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
 //   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
@@ -341,6 +341,21 @@ type OnReleaseError = (error: Error, context: {
     /** Where it happened: always at the end of a block or of `lock()`. */
     source: "disposal";
 }) => void;
+/**
+ * Called when a lock is lost: it has ended, or was put out, while it was held. Without such a function the loss is printed, with
+ * neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`.
+ *
+ * A loss is noticed by heartbeats, by an extension, by the release, and where the `signal` was asked for at the end of the lock.
+ *
+ * @param error - a `LockError` of the code `LockLost`, which is also the reason of the lock's `signal`
+ * @param context - raw identifiers
+ */
+type OnLost = (error: LockError, context: {
+    /** The id of the lock. */
+    lockId: string;
+    /** Its key. */
+    key: string;
+}) => void;
 /** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 interface DisposableLockHandle {
     /**
@@ -389,8 +404,8 @@ interface DisposableLockHandle {
      * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
      * its time is over. A lock that was released is not lost.
      *
-     * Every handle of this package has it, and it is not enumerable. Results without a lock have none, and those that a backend
-     * of your own makes by itself need none.
+     * Every handle of this package has it. Results without a lock have none, and those that a backend of your own makes by itself
+     * need none.
      */
     readonly signal?: AbortSignal;
 }
@@ -399,8 +414,13 @@ interface DisposableLockHandle {
  * `expiresAtMs`.
  */
 type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
-/** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
+/**
+ * A lock of a backend of this package: an {@link AsyncLock} that knows its key and surely has its signal. What is spread of it has
+ * both, too.
+ */
 type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & {
+    /** The key as given. */
+    readonly key: string;
     /** Always there: pass it to what the lock protects. */
     readonly signal: AbortSignal;
 };
@@ -462,6 +482,13 @@ interface LockConfig {
      * backend's, else the error is printed, but not in production: see {@link OnReleaseError}.
      */
     onReleaseError?: OnReleaseError | undefined;
+    /** Called when the lock is lost while the function runs. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+    /**
+     * Whether `lock()` is rejected with `LockLost` if the lock was lost while the function ran, in place of what the function
+     * returned. What it throws comes first. Default false.
+     */
+    throwIfLost?: boolean | undefined;
     /** Milliseconds after which the release is aborted and no longer waited for. Default: the backend's, else no limit of its own. */
     disposeTimeoutMs?: number | undefined;
     /** How long and how often to try. */
@@ -514,7 +541,7 @@ type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
  * `lock()` bound to a backend: waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
  *
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
- *   `InvalidArgument` that names the option; or the backend's error
+ *   `InvalidArgument` that names the option; `LockLost` with `throwIfLost`; or the backend's error
  */
 type BoundLock<C extends BackendCapabilities = FencingCapabilities> = <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig & {
     acquisition?: AcquisitionOptions | undefined;
@@ -548,6 +575,8 @@ interface BackendLockOptions {
     acquisition?: AcquisitionOptions | undefined;
     /** Called when the release at disposal fails. Default: the backend's. */
     onReleaseError?: OnReleaseError | undefined;
+    /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
     /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
     disposeTimeoutMs?: number | undefined;
     /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
@@ -562,6 +591,8 @@ interface CommonBackendOptions {
      * production: see {@link OnReleaseError}.
      */
     onReleaseError?: OnReleaseError | undefined;
+    /** Called when a lock is lost. Default: it is printed, but not in production: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
     /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
     disposeTimeoutMs?: number | undefined;
 }
@@ -761,8 +792,8 @@ declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities>
  * @param backend - where the lock is kept
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
- * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; or the
- *   backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; `LockLost` with
+ *   `config.throwIfLost`; or the backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
  * @example
  * ```ts
  * import { lock } from "syncguard";
@@ -2606,4 +2637,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SyncGuardBackend, TelemetryOptions };
+export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLost, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SyncGuardBackend, TelemetryOptions };

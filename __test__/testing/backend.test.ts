@@ -346,5 +346,5 @@ test("works without the addon, and then with it", async () => {
     ),
   });
   expect({ stderr, code }).toEqual({ stderr: "", code: 0 });
-  expect(stdout).toBe("held 000000000000001\nlost LockLost\nnone\nthe same hash\n");
+  expect(stdout).toBe("held 000000000000001\ntold LockLost\nlost LockLost\nnone\nthe same hash\n");
 });

@@ -44,6 +44,7 @@ import {
   type LockInfo,
   type LockInfoDebug,
   type LockOp,
+  type OnLost,
   type OnReleaseError,
   MAX_KEY_LENGTH_BYTES,
   type OwnershipLookup,
@@ -216,6 +217,7 @@ const _fenceless: SyncGuardBackend = {} as SyncGuardBackend<Plain>;
 expectTypeOf<AsyncLock<Fencing>>().toEqualTypeOf<AcquireOk<Fencing> & DisposableLockHandle>();
 expectTypeOf<HeldLock<Fencing>>().toExtend<AsyncLock<Fencing>>();
 expectTypeOf<HeldLock<Fencing>["signal"]>().toEqualTypeOf<AbortSignal>();
+expectTypeOf<HeldLock<Fencing>["key"]>().toBeString();
 declare const granted: AcquireOk<Fencing>;
 const mutations = {
   release: async () => ({ ok: true }) as const,
@@ -251,7 +253,11 @@ const onReleaseError: OnReleaseError = (error, { key, lockId, source }) => {
   void [error.message, key, lockId, source satisfies "disposal"];
 };
 const acquisition: AcquisitionOptions = { backoff: "fixed", jitter: "none", maxRetries: 1 };
-const ends = { onReleaseError, disposeTimeoutMs: 1, owner: "me", autoExtend: false };
+const onLost: OnLost = (error, { key, lockId }) => void [error.code, key, lockId];
+const ends = { onReleaseError, onLost, disposeTimeoutMs: 1, owner: "me", autoExtend: false };
+await lock(own, () => undefined, { key: "k", throwIfLost: true });
+// @ts-expect-error a held lock has no function that could be rejected
+void sqlite.lock("k", { throwIfLost: true });
 const config: LockConfig = { key: "k", ttlMs: 1, acquisition, ...ends };
 ({
   user: "u",

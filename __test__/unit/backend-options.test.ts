@@ -5,7 +5,12 @@ import { createRedisBackend, type RedisBackendOptions } from "syncguard/redis";
 import { createSqliteBackend, type SqliteBackendOptions } from "syncguard/sqlite";
 import { thrownLockError } from "../support/errors";
 
-const common = { cleanupInIsLocked: null, onReleaseError: null, disposeTimeoutMs: null };
+const common = {
+  cleanupInIsLocked: null,
+  onReleaseError: null,
+  onLost: null,
+  disposeTimeoutMs: null,
+};
 const onServers = { ...common, operationTimeoutMs: null, transport: null };
 
 /** Every option of each backend, not given. */

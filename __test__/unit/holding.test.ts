@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   type AcquireResult,
   createDisposableHandle,
+  decorateAcquireResult,
   lock,
   LockError,
   type LockConfig,
@@ -14,6 +15,7 @@ import {
   withTelemetry,
 } from "syncguard/common";
 import { createSqliteBackend } from "syncguard/sqlite";
+import { createTestBackend } from "syncguard/testing";
 import { lockError } from "../support/errors";
 import { deferred, fakeBackend, type FakeCapabilities } from "../support/fake-backend";
 import { countingController } from "../support/signals";
@@ -264,7 +266,37 @@ describe("the signal of a handle", () => {
     fence: "000000000000001",
   });
 
-  test("is not among its own members", () => {
+  test("is its own member on backends of this package, as its key is, and is kept when it is spread", async () => {
+    const backend = createTestBackend();
+    const acquired = await backend.acquire({ key: "a", ttlMs: 5_000 });
+    if (!acquired.ok) throw new Error("expected the lock to be free");
+    const observed = withTelemetry(backend, { onEvent: () => undefined });
+    for (const [key, held] of [
+      ["a", acquired],
+      ["b", await backend.lock("b", { ttlMs: 5_000 })],
+      ["c", await backend.lock("c", { ttlMs: 5_000, disposeTimeoutMs: 5 })],
+      ["d", await observed.lock("d", { ttlMs: 5_000 })],
+    ] as const) {
+      expect(Object.keys(held).sort()).toEqual(
+        ["ok", "lockId", "expiresAtMs", "fence", "key", "signal", "release", "extend"].sort(),
+      );
+      // Nobody has asked for it.
+      expect(vi.getTimerCount()).toBe(0);
+      const copy = { ...held, extra: 1 };
+      expect(copy.key).toBe(key);
+      expect(copy.signal).toBe(held.signal);
+      expect(Object.assign({}, held).signal.aborted).toBe(false);
+      // What is made of a copy has a signal of its own.
+      const again = decorateAcquireResult(backend, copy, key);
+      if (!again.ok) throw new Error("expected a lock");
+      expect(again.signal?.aborted).toBe(false);
+      await held.release();
+      await again.release();
+      expect(vi.getTimerCount()).toBe(0);
+    }
+  });
+
+  test("is not among the members of results of others", () => {
     const held = createDisposableHandle(fakeBackend(), granted(), KEY);
     const members = ["ok", "lockId", "expiresAtMs", "fence", "release", "extend"];
     expect(Reflect.ownKeys(held)).toEqual([...members, Symbol.asyncDispose]);

@@ -71,6 +71,7 @@ export type {
   LockInfo,
   LockInfoDebug,
   LockOp,
+  OnLost,
   OnReleaseError,
   OwnershipLookup,
   ReleaseAllOptions,

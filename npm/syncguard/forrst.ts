@@ -61,7 +61,7 @@ export function createAtomicLock<C extends BackendCapabilities>(
   refuseUnknown(options, OPTIONS);
   const { authorize, onReleaseError } = options;
   if (authorize !== undefined) checkFunction(authorize, "authorize");
-  checkDisposal(onReleaseError, undefined);
+  checkDisposal({ onReleaseError });
   const functions = createFunctions(backend, options);
   return Object.freeze({
     urn: URNS.urn,

@@ -57,6 +57,7 @@ export type {
   LockInfo,
   LockInfoDebug,
   LockOp,
+  OnLost,
   OnReleaseError,
   OwnershipLookup,
   ReleaseAllOptions,

@@ -16,8 +16,8 @@ import { getDefaultBackend } from "./backend.js";
  * @param backend - where the lock is kept
  * @param fn - runs once the lock is held; what it returns or throws is what `lock` gives
  * @param config - which lock, and how to wait
- * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; or the
- *   backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
+ * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting; `LockLost` with
+ *   `config.throwIfLost`; or the backend's error. A failed release is reported to `config.onReleaseError` and never replaces the result of `fn`.
  * @example
  * ```ts
  * import { lock } from "syncguard";

@@ -30,6 +30,7 @@ const OPTIONS = Object.keys({
   transport: true,
   cleanupInIsLocked: true,
   onReleaseError: true,
+  onLost: true,
   disposeTimeoutMs: true,
 } satisfies Record<keyof FirestoreBackendOptions, true>);
 
@@ -63,7 +64,7 @@ export function createFirestoreBackend(
 ): SyncGuardBackend<FirestoreCapabilities> {
   const given = withoutNulls(options);
   checkOptions(given);
-  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  checkDisposal(given);
   return createBackend(connect(db, given), given);
 }
 

@@ -4,7 +4,7 @@ import { acquireUntilHeld } from "../lock/waiting.js";
 import { termOf } from "../lock/keeping.js";
 import { knownOf } from "../lock/known.js";
 import { lockHandleMembers } from "../lock/lock.js";
-import { reportReleaseError } from "../lock/release.js";
+import { reportReleaseError } from "../lock/reports.js";
 import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
 import { refuseUnknown } from "../options/names.js";

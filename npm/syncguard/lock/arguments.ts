@@ -10,7 +10,7 @@ import { constants } from "../native/constants.js";
 import { core } from "../native/provided.js";
 import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
-import type { BackendCapabilities, LockBackendLike, OnReleaseError } from "./types.js";
+import type { BackendCapabilities, LockBackendLike, OnLost, OnReleaseError } from "./types.js";
 
 /** A key of so many code units is short enough in any case: NFC makes at most nine bytes of UTF-8 of each. */
 const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);
@@ -53,12 +53,17 @@ export function resolveTtl(ttlMs: number | null | undefined): number {
   return ttlMs;
 }
 
-/** Refuses options that disposal cannot use. */
-export function checkDisposal(
-  onReleaseError: OnReleaseError | undefined,
-  disposeTimeoutMs: number | undefined,
-): void {
+/** How a handle is disposed of, and who hears of what it cannot throw. */
+export type DisposalOptions = {
+  readonly onReleaseError?: OnReleaseError | undefined;
+  readonly onLost?: OnLost | undefined;
+  readonly disposeTimeoutMs?: number | undefined;
+};
+
+/** Refuses options that handles cannot use. */
+export function checkDisposal({ onReleaseError, onLost, disposeTimeoutMs }: DisposalOptions): void {
   if (onReleaseError !== undefined) checkFunction(onReleaseError, "onReleaseError");
+  if (onLost !== undefined) checkFunction(onLost, "onLost");
   if (
     disposeTimeoutMs !== undefined &&
     (typeof disposeTimeoutMs !== "number" || !(disposeTimeoutMs > 0))

@@ -10,19 +10,13 @@ import { ShortLivedMap } from "../native/short-lived-map.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown, warnOfUnknown } from "../options/names.js";
 import { attemptOf } from "./attempt.js";
-import { checkKey, checkLockId, checkTtl, readOwner } from "./arguments.js";
+import { checkKey, checkLockId, checkTtl, type DisposalOptions, readOwner } from "./arguments.js";
 import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { hearsOfLoss, isTimed, publisher, publishOperations } from "./channels.js";
 import { type Clock, systemClock } from "./clock.js";
 import { Grants } from "./grants.js";
-import {
-  addHandle,
-  type DisposalOptions,
-  noLock,
-  readDisposal,
-  rememberDisposal,
-} from "./handle.js";
+import { addHandle, noLock, readDisposal, rememberDisposal } from "./handle.js";
 import { Handle } from "./held.js";
 import { endById, type Holding, type Ids, movedById } from "./holding.js";
 import { keep } from "./keeping.js";
@@ -156,8 +150,10 @@ export function createBackendOn<C extends BackendCapabilities>(
         handle.lockId = lockId;
         handle.expiresAtMs = expiresAtMs;
         handle.fence = fence;
+        Handle.complete(handle);
         const held = addHandle(handle, backend, lockId, key, disposal) as unknown as HeldLock<C>;
         rememberDisposal(held, disposal);
+        if (disposal.onLost !== undefined) Handle.tell(handle, disposal.onLost);
         if (isTimed()) Handle.time(handle);
         if (hearsOfLoss()) {
           Handle.onLost(handle, (report) => {

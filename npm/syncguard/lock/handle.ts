@@ -3,13 +3,14 @@
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import "./disposable.js";
-import { checkDisposal } from "./arguments.js";
+import { checkDisposal, type DisposalOptions } from "./arguments.js";
 import { type Clock, systemClock } from "./clock.js";
-import { Handle, ownMethod } from "./held.js";
+import { Handle, WHOSE } from "./held.js";
 import { type Term, terms } from "./keeping.js";
 import { ifKnown } from "./known.js";
 import { releaseArguments } from "./observed.js";
-import { callRelease, releaseInBackground, reportReleaseError } from "./release.js";
+import { callRelease, releaseInBackground } from "./release.js";
+import { reportReleaseError } from "./reports.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
 import { releasing as tellWaiters } from "./turns.js";
 import type {
@@ -19,6 +20,7 @@ import type {
   BackendCapabilities,
   DecoratedAcquireResult,
   DisposableLockHandle,
+  ExtendResult,
   KeyOp,
   LockBackend,
   LockBackendLike,
@@ -31,18 +33,15 @@ type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "e
   readonly capabilities?: Readonly<C>;
 };
 
-/** How a handle is disposed of. */
-export type DisposalOptions = {
-  readonly onReleaseError?: OnReleaseError | undefined;
-  readonly disposeTimeoutMs?: number | undefined;
-};
-
-/** The options for disposal; `null` counts as not given. */
+/** The options for handles; `null` counts as not given. */
 export function readDisposal(given: DisposalOptions): DisposalOptions {
-  const onReleaseError = given.onReleaseError ?? undefined;
-  const disposeTimeoutMs = given.disposeTimeoutMs ?? undefined;
-  checkDisposal(onReleaseError, disposeTimeoutMs);
-  return { onReleaseError, disposeTimeoutMs };
+  const options: DisposalOptions = {
+    onReleaseError: given.onReleaseError ?? undefined,
+    onLost: given.onLost ?? undefined,
+    disposeTimeoutMs: given.disposeTimeoutMs ?? undefined,
+  };
+  checkDisposal(options);
+  return options;
 }
 
 // Wrappers of a backend make new handles from results, and must keep the options for disposal.
@@ -161,7 +160,6 @@ export function addHandle(
     tellWaiters(backend, key, lockId, true);
     return result;
   };
-  ownMethod(held, held.release);
   held.extend = extendMethod(held, backend, lockId, held);
   held[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
@@ -187,22 +185,33 @@ export function extendMethod(
   lockId: string,
   term: Term,
 ): DisposableLockHandle["extend"] {
-  const clock = clockOf(backend);
-  return async (ttlMs, signal) => {
-    const endMs = clock.elapsed() + ttlMs;
-    // The store may carry it out from now on, also if nobody hears of it.
-    const undo = signal?.aborted === true ? undefined : terms.endsBy(term, endMs);
-    let result;
-    try {
-      result = await backend.extend({ lockId, ttlMs, signal });
-    } catch (error) {
-      if (error instanceof LockError && error.code === "InvalidArgument") undo?.();
-      throw error;
-    }
-    if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
-    terms.moved(term, result?.ok ? endMs : undefined);
-    return result;
+  return (ttlMs, signal) => {
+    if ((ttlMs as unknown) === WHOSE) return handle as never;
+    return extendHeld(handle, backend, lockId, term, ttlMs, signal);
   };
+}
+
+async function extendHeld(
+  handle: { expiresAtMs: number },
+  backend: Pick<LockBackend, "extend">,
+  lockId: string,
+  term: Term,
+  ttlMs: number,
+  signal: AbortSignal | undefined,
+): Promise<ExtendResult> {
+  const endMs = clockOf(backend).elapsed() + ttlMs;
+  // The store may carry it out from now on, also if nobody hears of it.
+  const undo = signal?.aborted === true ? undefined : terms.endsBy(term, endMs);
+  let result;
+  try {
+    result = await backend.extend({ lockId, ttlMs, signal });
+  } catch (error) {
+    if (error instanceof LockError && error.code === "InvalidArgument") undo?.();
+    throw error;
+  }
+  if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
+  terms.moved(term, result?.ok ? endMs : undefined);
+  return result;
 }
 
 function clockOf(backend: object): Clock {

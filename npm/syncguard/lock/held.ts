@@ -4,6 +4,7 @@ import type { LockError } from "../native/errors.js";
 import type { Clock } from "./clock.js";
 import { markOf } from "./forgotten.js";
 import { Holding } from "./holding.js";
+import type { OnLost } from "./types.js";
 
 /** How a lock was held, when it is released by its handle. */
 export type HeldReport = { heldMs: number; extensions?: number; lost?: true };
@@ -14,14 +15,14 @@ type Granted = { lockId: string; expiresAtMs: number };
 /**
  * A handle without its methods.
  *
- * `signal` is on the prototype, and what it needs is private: results look as they always have, and a lock whose signal nobody
- * asks for has none. What this package does with handles is in functions of the class, because methods would be users' too.
+ * `signal` is a getter, and what it needs is private, so that a lock whose signal nobody asks for has none. What this package does with handles is in functions of the class, because methods would be users' too.
  */
 export class Handle {
   declare ok: true;
   declare lockId: string;
   declare expiresAtMs: number;
   declare fence?: string;
+  declare key?: string;
   readonly #key: string;
   readonly #clock: Clock;
   #endMs: number;
@@ -29,6 +30,7 @@ export class Handle {
   #isOver = false;
   #grantedMs: number | undefined;
   #onLost: ((holding: Holding) => void) | undefined;
+  #tells: OnLost | undefined;
   /** All handles of one lock have the same: see {@link markOf}. */
   #mark: object | undefined;
 
@@ -53,14 +55,16 @@ export class Handle {
     const known = Handle.is(result) ? result : undefined;
     const endMs = known === undefined ? endOf(result.expiresAtMs, clock) : known.#endMs;
     // Only the members: methods of these names may be bound to another backend.
-    const handle = Object.assign(new Handle(key, endMs, clock), result);
-    const holding = known === undefined ? undefined : known.#holding;
-    if (known !== undefined && holding !== undefined) {
+    const handle = new Handle(key, endMs, clock);
+    for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name);
+    if (known !== undefined && Object.hasOwn(known, "signal")) Handle.complete(handle);
+    if (known !== undefined) {
+      handle.#onLost = known.#onLost;
+      handle.#tells = known.#tells;
       handle.#mark = known.#mark;
-      handle.#holding = holding;
-      holding.follow(handle);
+      handle.#holding = known.#holding;
+      known.#holding?.follow(handle);
     }
-    if (known !== undefined) handle.#onLost = known.#onLost;
     if (isTimed) handle.#grantedMs = clock.elapsed();
     return handle;
   }
@@ -69,12 +73,29 @@ export class Handle {
     return #key in result;
   }
 
+  /**
+   * Gives it the members of a {@link HeldLock} that results did not have in SyncGuard 2. They are its own, so that what is spread
+   * of it has them, too.
+   */
+  static complete(handle: Handle): void {
+    handle.key = handle.#key;
+    // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
+    (handle as unknown as Legacy).__defineGetter__("signal", SIGNAL.get);
+  }
+
   /** Lets somebody who extends the lock say when it is lost. */
   static keep(handle: Handle, holding: Holding): void {
     handle.#holding = holding;
     handle.#mark = markOf(holding);
     holding.follow(handle);
+    holding.tells ??= handle.#tells;
     if (handle.#onLost !== undefined) holding.onLost(handle.#onLost);
+  }
+
+  /** Says who is told that the lock is lost; otherwise it is printed. */
+  static tell(handle: Handle, onLost: OnLost): void {
+    handle.#tells = onLost;
+    if (handle.#holding !== undefined) handle.#holding.tells = onLost;
   }
 
   /** Keeps the `expiresAtMs` of another handle up to date, if anybody extends the lock. */
@@ -159,6 +180,7 @@ export class Handle {
       const ids = { key: handle.#key, lockId: handle.lockId };
       const holding = new Holding(ids, handle.#endMs, handle.#clock);
       if (handle.#onLost !== undefined) holding.onLost(handle.#onLost);
+      holding.tells = handle.#tells;
       if (handle.#isOver) holding.end();
       handle.#holding = holding;
     }
@@ -166,21 +188,29 @@ export class Handle {
   }
 }
 
-/** By which a method of a handle leads to it. */
-const OWNER: unique symbol = Symbol("handle");
-
-/** Lets {@link Handle.signal} work on what stands before the handle and has its methods. */
-export function ownMethod(handle: Handle, method: object): void {
-  (method as { [OWNER]?: Handle })[OWNER] = handle;
+function copyMember(from: object, to: object, name: PropertyKey): void {
+  // Asked for, a signal would be made. A handle has its own.
+  if (name === "signal" || !Object.prototype.propertyIsEnumerable.call(from, name)) return;
+  Reflect.set(to, name, Reflect.get(from, name));
 }
+
+/** The same getter for all, so that V8 can tell handles to be alike. */
+const SIGNAL = Object.getOwnPropertyDescriptor(Handle.prototype, "signal") as Getter;
+
+/** What every object has, and TypeScript leaves out. */
+type Legacy = { __defineGetter__(name: string, get: Getter["get"]): void };
+type Getter = { get: () => unknown };
+
+/** What is given to a handle's `extend`, which then answers with the handle. A property that led to it would be printed. */
+export const WHOSE: unique symbol = Symbol("whose");
 
 /** The handle itself, of a Proxy or of an object that inherits from it: neither has private fields. */
 function behind(given: Handle): Handle {
   if (Handle.is(given)) return given;
-  const { release } = given as { release?: { [OWNER]?: Handle } };
-  const owner = release?.[OWNER];
-  if (owner === undefined) throw new TypeError("signal was asked for of an object that is no lock");
-  return owner;
+  const { extend } = given as { extend?: (asked: typeof WHOSE) => unknown };
+  const owner = extend?.(WHOSE);
+  if (typeof owner === "object" && owner !== null && Handle.is(owner)) return owner;
+  throw new TypeError("signal was asked for of an object that is no lock");
 }
 
 // Handles compare and print as the plain objects that results have always been.

@@ -6,7 +6,9 @@ import { onAbort } from "../native/signal.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Clock } from "./clock.js";
 import { isRemembered, warnOfForgotten } from "./forgotten.js";
+import { reportLoss } from "./reports.js";
 import { callAt } from "./timers.js";
+import type { OnLost } from "./types.js";
 
 /** What a lock is about, for the errors that say that it is lost. */
 export type Ids = { readonly key: string; readonly lockId: string };
@@ -42,6 +44,8 @@ export class Holding {
   #isOrphan = false;
   #expiresAtMs: number | undefined;
   #onLost: ((holding: Holding) => void) | undefined;
+  /** Who is told that the lock is lost; `undefined` prints it. */
+  tells: OnLost | undefined;
   /** Weak: while the lock is extended, nothing but its owner may keep a handle of it. */
   readonly #followers: WeakRef<{ expiresAtMs: number }>[] = [];
   /** Remove the listeners from other signals. */
@@ -167,6 +171,7 @@ export class Holding {
     this.#onLost?.(this);
     this.#controller?.abort(error);
     this.#removeListeners();
+    reportLoss(error, this.ids, this.tells);
   }
 
   /** The lock is about to be released, so that it cannot be lost any more. */

@@ -6,7 +6,7 @@ import type { Clock } from "./clock.js";
 import { startHeartbeats } from "./heartbeats.js";
 import { endOf, Handle } from "./held.js";
 import { Holding } from "./holding.js";
-import type { LockBackend } from "./types.js";
+import type { LockBackend, OnLost } from "./types.js";
 
 /** A lock that was granted; anybody may have made it. */
 type Granted = { lockId: string; expiresAtMs: number };
@@ -40,6 +40,11 @@ export const terms = {
   /** The holder asks to have the lock extended until `endMs`: see {@link Holding.endsBy}. */
   endsBy: (term: Term, endMs: number): (() => void) =>
     Handle.is(term) ? Handle.endsBy(term, endMs) : term.endsBy(endMs),
+  /** Says who is told that the lock is lost; otherwise it is printed. */
+  tell(term: Term, onLost: OnLost): void {
+    if (Handle.is(term)) Handle.tell(term, onLost);
+    else term.tells = onLost;
+  },
   /** Why the lock is lost, if it is. */
   loss: (term: Term): LockError | undefined => (Handle.is(term) ? Handle.loss(term) : term.loss),
   /** The lock is about to be released. */

@@ -1,6 +1,7 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
-import { checkFunction, checkObject } from "../options/validation.js";
+import type { LockError } from "../native/errors.js";
+import { checkBooleans, checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "./waiting.js";
 import { checkBackend, readOwner, resolveTtl } from "./arguments.js";
@@ -13,6 +14,7 @@ import {
   isDecorated,
   readDisposal,
 } from "./handle.js";
+import { Handle } from "./held.js";
 import { knownOf } from "./known.js";
 import { type Term, termOf, terms } from "./keeping.js";
 import type {
@@ -38,7 +40,7 @@ const CALLBACK_OPTIONS = optionNames(
   "lock()",
   [
     ...["key", "ttlMs", "signal", "autoExtend", "acquisition"],
-    ...["owner", "onReleaseError", "disposeTimeoutMs"],
+    ...["owner", "onReleaseError", "onLost", "throwIfLost", "disposeTimeoutMs"],
   ],
   WAITING,
 );
@@ -85,7 +87,9 @@ export async function runLocked<T, C extends BackendCapabilities>(
   warnOfUnknown(config, CALLBACK_OPTIONS);
   const { key, acquisition } = config;
   const signal = config.signal ?? undefined;
-  const { onReleaseError, disposeTimeoutMs } = readDisposal(config);
+  const { onReleaseError, onLost, disposeTimeoutMs } = readDisposal(config);
+  const throwIfLost = config.throwIfLost ?? false;
+  checkBooleans({ throwIfLost });
   const ttlMs = resolveTtl(config.ttlMs);
   const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
   const held = await acquireUntilHeld(backend, {
@@ -101,6 +105,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const general = disposalOptions(held);
   const { clock, runHeld } = knownOf(backend);
   const term = termOf(held, key, clock);
+  if (onLost !== undefined) terms.tell(term, onLost);
   const run = async (): Promise<T> => {
     try {
       return await fn(createLockHandle(backend, held, key, term, signal));
@@ -114,7 +119,11 @@ export async function runLocked<T, C extends BackendCapabilities>(
       await dispose(backend, held.lockId, key, options, held);
     }
   };
-  return await (runHeld === undefined ? run() : runHeld(key, run, () => terms.loss(term)));
+  const loss = (): LockError | undefined => terms.loss(term);
+  const result = await (runHeld === undefined ? run() : runHeld(key, run, loss));
+  const lost = throwIfLost ? loss() : undefined;
+  if (lost !== undefined) throw lost;
+  return result;
 }
 
 /** The handle that `lock()` passes to its callback. Its signal is aborted with `user`, too. */
@@ -148,7 +157,10 @@ export function lockHandleMembers<C extends BackendCapabilities>(
 
 const METHOD_OPTIONS = optionNames(
   "backend.lock()",
-  ["ttlMs", "signal", "autoExtend", "acquisition", "onReleaseError", "disposeTimeoutMs", "owner"],
+  [
+    ...["ttlMs", "signal", "autoExtend", "acquisition"],
+    ...["owner", "onReleaseError", "onLost", "disposeTimeoutMs"],
+  ],
   WAITING,
 );
 
@@ -161,7 +173,7 @@ export function createLockMethod<C extends BackendCapabilities>(
     checkObject(options, "options");
     refuseUnknown(options, METHOD_OPTIONS);
     const { signal, acquisition } = options;
-    const { onReleaseError, disposeTimeoutMs } = readDisposal(options);
+    const { onReleaseError, onLost, disposeTimeoutMs } = readDisposal(options);
     const ttlMs = resolveTtl(options.ttlMs);
     const backend = self();
     const held = await acquireUntilHeld(backend, {
@@ -174,6 +186,7 @@ export function createLockMethod<C extends BackendCapabilities>(
       onUnknown: refuseUnknown,
       onReleaseError,
     });
+    if (onLost !== undefined && Handle.is(held)) Handle.tell(held, onLost);
     if (onReleaseError === undefined && disposeTimeoutMs === undefined && isDecorated(held)) {
       return held as HeldLock<C>;
     }

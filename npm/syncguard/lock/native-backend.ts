@@ -3,7 +3,7 @@
 import type { Store } from "../native/store.js";
 import { createBackendOn } from "./backend.js";
 import { allowDirect } from "./direct.js";
-import type { DisposalOptions } from "./handle.js";
+import type { DisposalOptions } from "./arguments.js";
 import { NativeKeeper } from "./native-keeper.js";
 import type { BackendCapabilities, SyncGuardBackend } from "./types.js";
 

@@ -15,7 +15,7 @@ import {
   observing,
   reports,
 } from "./observation.js";
-import { callQuietly } from "./release.js";
+import { callQuietly } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
   AutoExtend,

@@ -261,6 +261,25 @@ export type OnReleaseError = (
   },
 ) => void;
 
+/**
+ * Called when a lock is lost: it has ended, or was put out, while it was held. Without such a function the loss is printed, with
+ * neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`.
+ *
+ * A loss is noticed by heartbeats, by an extension, by the release, and where the `signal` was asked for at the end of the lock.
+ *
+ * @param error - a `LockError` of the code `LockLost`, which is also the reason of the lock's `signal`
+ * @param context - raw identifiers
+ */
+export type OnLost = (
+  error: LockError,
+  context: {
+    /** The id of the lock. */
+    lockId: string;
+    /** Its key. */
+    key: string;
+  },
+) => void;
+
 /** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 export interface DisposableLockHandle {
   /**
@@ -309,8 +328,8 @@ export interface DisposableLockHandle {
    * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
    * its time is over. A lock that was released is not lost.
    *
-   * Every handle of this package has it, and it is not enumerable. Results without a lock have none, and those that a backend
-   * of your own makes by itself need none.
+   * Every handle of this package has it. Results without a lock have none, and those that a backend of your own makes by itself
+   * need none.
    */
   readonly signal?: AbortSignal;
 }
@@ -322,8 +341,13 @@ export interface DisposableLockHandle {
 export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> &
   DisposableLockHandle;
 
-/** What `backend.lock()` resolves to: an {@link AsyncLock} that surely has its signal. */
+/**
+ * A lock of a backend of this package: an {@link AsyncLock} that knows its key and surely has its signal. What is spread of it has
+ * both, too.
+ */
 export type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & {
+  /** The key as given. */
+  readonly key: string;
   /** Always there: pass it to what the lock protects. */
   readonly signal: AbortSignal;
 };
@@ -392,6 +416,13 @@ export interface LockConfig {
    * backend's, else the error is printed, but not in production: see {@link OnReleaseError}.
    */
   onReleaseError?: OnReleaseError | undefined;
+  /** Called when the lock is lost while the function runs. Default: the backend's, else it is printed: see {@link OnLost}. */
+  onLost?: OnLost | undefined;
+  /**
+   * Whether `lock()` is rejected with `LockLost` if the lock was lost while the function ran, in place of what the function
+   * returned. What it throws comes first. Default false.
+   */
+  throwIfLost?: boolean | undefined;
   /** Milliseconds after which the release is aborted and no longer waited for. Default: the backend's, else no limit of its own. */
   disposeTimeoutMs?: number | undefined;
   /** How long and how often to try. */
@@ -450,7 +481,7 @@ export type LockHandleMembers<C extends BackendCapabilities = FencingCapabilitie
  * `lock()` bound to a backend: waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
  *
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
- *   `InvalidArgument` that names the option; or the backend's error
+ *   `InvalidArgument` that names the option; `LockLost` with `throwIfLost`; or the backend's error
  */
 export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = <T>(
   fn: (handle: LockHandle<C>) => Promise<T> | T,
@@ -487,6 +518,8 @@ export interface BackendLockOptions {
   acquisition?: AcquisitionOptions | undefined;
   /** Called when the release at disposal fails. Default: the backend's. */
   onReleaseError?: OnReleaseError | undefined;
+  /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
+  onLost?: OnLost | undefined;
   /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
   disposeTimeoutMs?: number | undefined;
   /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
@@ -502,6 +535,8 @@ export interface CommonBackendOptions {
    * production: see {@link OnReleaseError}.
    */
   onReleaseError?: OnReleaseError | undefined;
+  /** Called when a lock is lost. Default: it is printed, but not in production: see {@link OnLost}. */
+  onLost?: OnLost | undefined;
   /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
   disposeTimeoutMs?: number | undefined;
 }

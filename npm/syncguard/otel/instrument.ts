@@ -2,7 +2,7 @@ import { type MeterProvider, metrics, trace, type TracerProvider } from "@opente
 import { checkBackend } from "../lock/arguments.js";
 import { knownOf } from "../lock/known.js";
 import type { Observer } from "../lock/observation.js";
-import { callQuietly } from "../lock/release.js";
+import { callQuietly } from "../lock/reports.js";
 import { observeBackend } from "../lock/telemetry.js";
 import type {
   BackendCapabilities,

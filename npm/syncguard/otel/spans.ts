@@ -9,7 +9,7 @@ import {
 } from "@opentelemetry/api";
 import type { Known } from "../lock/known.js";
 import type { Observation, Observer } from "../lock/observation.js";
-import { callQuietly } from "../lock/release.js";
+import { callQuietly } from "../lock/reports.js";
 import { hashKey } from "../lock/values.js";
 import type { LockError } from "../native/errors.js";
 import { attributesOf, attributesOfBackend, errorOf, operationOf } from "./outcome.js";

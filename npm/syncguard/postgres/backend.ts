@@ -62,7 +62,7 @@ export function createPostgresBackend(
 ): SyncGuardBackend<PostgresCapabilities> {
   const given = withoutNulls(options);
   checkOptions(given);
-  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  checkDisposal(given);
   return createBackend(connect(sql, given), given);
 }
 
@@ -194,6 +194,7 @@ const OPTIONS = Object.keys({
   transport: true,
   cleanupInIsLocked: true,
   onReleaseError: true,
+  onLost: true,
   disposeTimeoutMs: true,
 } satisfies Record<keyof PostgresBackendOptions, true>);
 

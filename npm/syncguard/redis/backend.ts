@@ -51,7 +51,7 @@ export function createRedisBackend(
 ): SyncGuardBackend<RedisCapabilities> {
   const given = withoutNulls(options);
   checkOptions(given);
-  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  checkDisposal(given);
   return createBackend(connect(client, given), given);
 }
 
@@ -129,6 +129,7 @@ const OPTIONS: readonly (keyof RedisBackendOptions)[] = [
   "transport",
   "cleanupInIsLocked",
   "onReleaseError",
+  "onLost",
   "disposeTimeoutMs",
 ];
 

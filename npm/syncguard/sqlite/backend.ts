@@ -35,6 +35,7 @@ const OPTIONS = Object.keys({
   allowNetworkFileSystem: true,
   cleanupInIsLocked: true,
   onReleaseError: true,
+  onLost: true,
   disposeTimeoutMs: true,
 } satisfies Record<keyof SqliteBackendOptions, true>);
 
@@ -84,6 +85,7 @@ export function createSqliteBackend(
     operationTimeoutMs,
     allowNetworkFileSystem,
     onReleaseError,
+    onLost,
     disposeTimeoutMs,
   } = mergeOptions(pathOrOptions, moreOptions);
   const settings: SqliteOptions = {};
@@ -96,6 +98,7 @@ export function createSqliteBackend(
   const store = openStore((completions) => addon().NativeBackend.sqlite(completions, settings));
   return createBackend(store, {
     onReleaseError,
+    onLost,
     disposeTimeoutMs,
   });
 }

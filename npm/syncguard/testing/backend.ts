@@ -45,6 +45,7 @@ const OPTIONS = Object.keys({
   operationTimeoutMs: true,
   cleanupInIsLocked: true,
   onReleaseError: true,
+  onLost: true,
   disposeTimeoutMs: true,
 } satisfies Record<keyof TestBackendOptions, true>);
 
@@ -73,7 +74,7 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
   const given = withoutNulls(options);
   checkServerOptions(given);
   checkKnownOptions(given, OPTIONS, "test backend option");
-  checkDisposal(given.onReleaseError, given.disposeTimeoutMs);
+  checkDisposal(given);
   const table = tableOf(given);
   const victims: Victims = {
     steal: (key, ttlMs) => {

@@ -1,4 +1,5 @@
 import { hostname } from "node:os";
+import { Handle } from "../../lock/held.js";
 import type { HeldLock } from "../../lock/types.js";
 import { LockError } from "../../native/errors.js";
 import { Child } from "../child.js";
@@ -135,6 +136,8 @@ async function runUnderLock(
         waitMs > 0 ? undefined : "--wait 5m waits for it; `syncguard status` shows who holds it",
       );
     }
+    // The lock's loss is told as everything else is that a command has to say.
+    if (Handle.is(held)) Handle.tell(held, () => undefined);
     return await runCommand(held, settings, rest, signals, out);
   } finally {
     signals.close();

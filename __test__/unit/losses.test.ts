@@ -1,0 +1,153 @@
+/** A lock that is lost while its work runs is never silent. */
+
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { lock, type OnLost, withTelemetry } from "syncguard";
+import { createTestBackend, TestClock } from "syncguard/testing";
+import { lockError, rejection } from "../support/errors";
+import { fakeBackend } from "../support/fake-backend";
+
+const KEY = "account:4711";
+
+const spy = () => vi.spyOn(console, "error").mockImplementation(() => undefined);
+let log: ReturnType<typeof spy>;
+beforeEach(() => {
+  vi.stubEnv("NODE_ENV", "development");
+  log = spy();
+});
+
+/** A backend whose locks extend themselves each second, and what takes one away and lets that be noticed. */
+function stage(options: { onLost?: OnLost } = {}) {
+  const clock = new TestClock();
+  const backend = createTestBackend({ clock, ...options });
+  const lose = async (key = KEY): Promise<void> => {
+    backend.faults.steal(key);
+    await clock.advance(1_000);
+  };
+  return { backend, clock, lose };
+}
+const EXTENDING = { ttlMs: 3_000, autoExtend: { everyMs: 1_000 } };
+
+describe("a lock that is lost", () => {
+  test("is printed once, without its key and its lock id", async () => {
+    const { backend, lose } = stage();
+    await lock(backend, () => lose(), { key: KEY, ...EXTENDING });
+    expect(log.mock.calls).toEqual([
+      [
+        "[SyncGuard] A lock was lost while it was held:",
+        { error: "the lock was lost: the store no longer has it", errorName: "LockError" },
+      ],
+    ]);
+  });
+
+  test("is printed for handles, too, also through wrappers", async () => {
+    const { backend, lose } = stage();
+    const wrapped = withTelemetry(backend, { onEvent: () => undefined });
+    for (const [index, one] of [backend, wrapped].entries()) {
+      const held = await one.lock(`key ${index}`, EXTENDING);
+      await lose(`key ${index}`);
+      await held[Symbol.asyncDispose]();
+      expect(log).toHaveBeenCalledTimes(index + 1);
+    }
+  });
+
+  test("is printed in production if SYNCGUARD_DEBUG is true, and otherwise not", async () => {
+    vi.stubEnv("NODE_ENV", "production");
+    const { backend, lose } = stage();
+    await lock(backend, () => lose(), { key: KEY, ...EXTENDING });
+    expect(log).not.toHaveBeenCalled();
+    vi.stubEnv("SYNCGUARD_DEBUG", "true");
+    await lock(backend, () => lose("b"), { key: "b", ...EXTENDING });
+    expect(log).toHaveBeenCalledTimes(1);
+  });
+
+  test("goes to onLost in place of that: the call's, else the backend's", async () => {
+    const [ofBackend, ofCall] = [vi.fn<OnLost>(), vi.fn<OnLost>()];
+    const { backend, lose } = stage({ onLost: ofBackend });
+    await lock(backend, () => lose("a"), { key: "a", ...EXTENDING });
+    await backend.lock("b", EXTENDING);
+    await lose("b");
+    const acquired = await backend.acquire({ key: "c", ...EXTENDING });
+    await lose("c");
+    expect(ofBackend.mock.calls.map(([{ code }, { key }]) => [code, key])).toEqual([
+      ["LockLost", "a"],
+      ["LockLost", "b"],
+      ["LockLost", "c"],
+    ]);
+    expect(ofBackend.mock.lastCall?.[1].lockId).toBe(acquired.ok && acquired.lockId);
+    await lock(backend, () => lose("d"), { key: "d", ...EXTENDING, onLost: ofCall });
+    const held = await backend.lock("e", { ...EXTENDING, onLost: ofCall });
+    await lose("e");
+    expect(ofCall.mock.calls.map(([, { key }]) => key)).toEqual(["d", "e"]);
+    expect(ofCall.mock.lastCall?.[0]).toBe(held.signal.reason);
+    expect(ofBackend).toHaveBeenCalledTimes(3);
+    expect(log).not.toHaveBeenCalled();
+  });
+
+  test("goes to onLost on a backend of one's own, too", async () => {
+    const onLost = vi.fn<OnLost>();
+    const own = fakeBackend({ extend: async () => ({ ok: false }) });
+    await lock(own, ({ extend }) => extend(5_000), { key: KEY, onLost });
+    expect(onLost).toHaveBeenCalledTimes(1);
+  });
+
+  test("survives an onLost that throws", async () => {
+    const { backend, lose } = stage();
+    const onLost = (): never => {
+      throw new Error("callback");
+    };
+    await lock(backend, () => lose(), { key: KEY, ...EXTENDING, onLost });
+    expect(
+      (await lockError(lock(backend, () => 1, { key: KEY, onLost: 5 as never }))).message,
+    ).toBe("onLost must be a function");
+  });
+
+  test("is not one that was released", async () => {
+    const { backend } = stage();
+    await lock(backend, ({ signal }) => signal.aborted, { key: KEY, ...EXTENDING });
+    await (await backend.lock(KEY)).release();
+    expect(log).not.toHaveBeenCalled();
+  });
+});
+
+describe("throwIfLost", () => {
+  const options = { ...EXTENDING, onLost: () => undefined };
+
+  test("rejects with LockLost in place of a result", async () => {
+    const { backend, lose } = stage();
+    const work = async (): Promise<string> => {
+      await lose();
+      return "written";
+    };
+    const error = await lockError(lock(backend, work, { key: KEY, ...options, throwIfLost: true }));
+    expect(error).toMatchObject({ code: "LockLost", context: { key: KEY } });
+    for (const throwIfLost of [false, null, undefined]) {
+      const config = { key: `${throwIfLost}`, ...options, throwIfLost: throwIfLost as boolean };
+      const other = async (): Promise<string> => {
+        await lose(config.key);
+        return "written";
+      };
+      expect(await lock(backend, other, config)).toBe("written");
+    }
+  });
+
+  test("leaves alone what the function throws, and a lock that was not lost", async () => {
+    const { backend, lose } = stage();
+    const failure = new Error("work");
+    const work = async (): Promise<never> => {
+      await lose();
+      throw failure;
+    };
+    const all = { key: KEY, ...options, throwIfLost: true };
+    expect(await rejection(lock(backend, work, all))).toBe(failure);
+    backend.faults.expire(KEY);
+    expect(await lock(backend, () => 42, { ...all, key: "other" })).toBe(42);
+  });
+
+  test("must be a boolean", async () => {
+    const { backend } = stage();
+    const config = { key: KEY, throwIfLost: "yes" as never };
+    expect((await lockError(lock(backend, () => 1, config))).message).toBe(
+      "throwIfLost must be a boolean",
+    );
+  });
+});
