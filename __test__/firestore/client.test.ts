@@ -9,6 +9,7 @@ import {
   type FirestoreBackendOptions,
   type FirestoreClient,
 } from "syncguard/firestore";
+import { formatFence } from "syncguard/common";
 import { lockError, thrownLockError } from "../support/errors";
 import { googleClient, startEmulator } from "../support/firestore";
 import { type Backend, newKey, take } from "../support/suite";
@@ -112,12 +113,12 @@ describe("a mock", () => {
     expect(client.documents.get(`locks/${key}`)).toEqual({
       key,
       lockId: held.lockId,
-      fence: "000000000000001",
+      fence: formatFence(held.expiresAtMs - 5_000),
       acquiredAtMs: held.expiresAtMs - 5_000,
       expiresAtMs: held.expiresAtMs,
     });
     expect(client.documents.get(`fence_counters/fence:${key}`)).toEqual({
-      fence: "000000000000001",
+      fence: held.fence,
       keyDebug: key,
     });
     expect(await backend.acquire({ key, ttlMs: 5_000 })).toMatchObject({ ok: false });

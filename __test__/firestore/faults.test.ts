@@ -14,6 +14,7 @@ import {
 } from "vitest";
 import { lock, type LockErrorCode } from "syncguard";
 import { createFirestoreBackend, type FirestoreBackendOptions } from "syncguard/firestore";
+import { formatFence } from "syncguard/common";
 import { lockError } from "../support/errors";
 import { type Emulator, googleClient, newProject, startEmulator } from "../support/firestore";
 import { type Backend, newKey, take } from "../support/suite";
@@ -48,6 +49,13 @@ function connect(options: FirestoreBackendOptions): Backend {
   return backend;
 }
 
+/** A counter that is ahead of every clock: from there on, fences are counted one by one. */
+const AHEAD = 10_000_000_000_000;
+const countFrom = async (key: string, number: number) => {
+  const counter = db.collection("fence_counters").doc(`fence:${key}`);
+  await counter.set({ fence: formatFence(number), keyDebug: key });
+};
+
 const stored = async (key: string) => (await db.collection("locks").doc(key).get()).data();
 
 describe("eight clients", () => {
@@ -60,6 +68,7 @@ describe("eight clients", () => {
     });
     const key = newKey();
     let longestMs = 0;
+    await countFrom(key, AHEAD);
     for (let round = 1; round <= 20; round += 1) {
       const results = await Promise.all(
         clients.map(async (backend) => {
@@ -70,7 +79,7 @@ describe("eight clients", () => {
         }),
       );
       const winners = results.filter((result) => result.ok);
-      expect(winners.map(({ fence }) => fence)).toEqual([String(round).padStart(15, "0")]);
+      expect(winners.map(({ fence }) => fence)).toEqual([formatFence(AHEAD + round)]);
       expect(await winners[0]!.release()).toEqual({ ok: true });
     }
     expect(longestMs).toBeLessThan(2_000);
@@ -106,9 +115,10 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
   test("conflicts are repeated inside the operation, and give one fence a lock", async () => {
     const backend = connect({ transport });
     const key = newKey();
+    await countFrom(key, AHEAD);
     await emulator.setFaults({ effect: { status: "ABORTED" }, method: "Commit", times: 3 });
     const held = await take(backend, key);
-    expect(held.fence).toBe("000000000000001");
+    expect(held.fence).toBe(formatFence(AHEAD + 1));
     await emulator.setFaults({ effect: { status: "ABORTED" }, method: "Commit", times: 2 });
     expect(await held.extend(60_000)).toMatchObject({ ok: true });
     await emulator.setFaults({ effect: { status: "ABORTED" }, method: "Commit", times: 2 });
@@ -118,6 +128,7 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
   test("conflicts without end are reported when the time is up", async () => {
     const backend = connect({ transport, operationTimeoutMs: 300 });
     const key = newKey();
+    await countFrom(key, AHEAD);
     await emulator.setFaults({ effect: { status: "ABORTED" }, method: "Commit" });
     const codes: string[] = [];
     for (let round = 0; round < 5; round += 1) {
@@ -129,7 +140,7 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     expect(new Set(["NetworkTimeout", ...others])).toEqual(new Set(["NetworkTimeout"]));
     await emulator.setFaults();
     expect(await stored(key)).toBeUndefined();
-    expect((await take(backend, key)).fence).toBe("000000000000001");
+    expect((await take(backend, key)).fence).toBe(formatFence(AHEAD + 1));
   });
 
   test.each<[string, LockErrorCode]>([
@@ -165,17 +176,19 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
   test("a commit whose reply is lost leaves no lock that nobody owns", async () => {
     const backend = connect({ transport, operationTimeoutMs: 500 });
     const key = newKey();
+    await countFrom(key, AHEAD);
     await emulator.setFaults({ effect: { dropReply: "silence" }, method: "Commit" });
     const error = await lockError(backend.acquire({ key, ttlMs: 60_000 }));
     expect(error.code).toBe("NetworkTimeout");
     await emulator.setFaults();
     await until(async () => (await stored(key)) === undefined, 2_000);
-    expect((await take(backend, key)).fence).toBe("000000000000002");
+    expect((await take(backend, key)).fence).toBe(formatFence(AHEAD + 2));
   });
 
   test("a cancelled acquisition ends at once and leaves no lock", async () => {
     const backend = connect({ transport });
     const key = newKey();
+    await countFrom(key, AHEAD);
     await emulator.setFaults({ effect: { latencyMs: 200 }, method: "Commit" });
     const controller = new AbortController();
     const acquisition = lockError(
@@ -190,7 +203,7 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     // The commit is not known to have failed: what it wrote in the end is taken back.
     await until(async () => (await emulator.calls()).Commit === 2);
     await until(async () => (await stored(key)) === undefined, 2_000);
-    expect((await take(backend, key)).fence).toBe("000000000000002");
+    expect((await take(backend, key)).fence).toBe(formatFence(AHEAD + 2));
   });
 
   test("a lock that others hold is a quick answer, and ends its transaction", async () => {

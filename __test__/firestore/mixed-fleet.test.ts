@@ -41,7 +41,6 @@ testFleet({
     }
     return [...fences.values()];
   },
-  maySkip: false,
 });
 
 testSides({

@@ -12,7 +12,7 @@ import { temporaryFolder } from "../support/temp.js";
 import { type Installed, installPackages, root } from "./installed.js";
 import { asFunction, quickStart } from "./documents.js";
 
-const EXPECTED = /^written under fence 0{14}\d\n$/;
+const EXPECTED = /^written under fence \d{15}\n$/;
 
 let installed: Installed;
 beforeAll(async () => {

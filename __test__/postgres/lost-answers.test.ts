@@ -110,8 +110,13 @@ test.each([
   const error = await lockError(backend.acquire({ key, ttlMs: 120_000 }));
   expect(error.code).toBe("ServiceUnavailable");
   await expectFree(direct, [key]);
-  // It was granted: that fence is spent.
+  // It was granted: a fence was spent.
+  const admin = postgres(server.url);
+  onTestFinished(() => admin.end());
+  const counters = await admin`
+    SELECT fence FROM syncguard_fence_counters WHERE fence_key = ${`fence:${key}`}`;
   const held = await take(direct, key);
-  expect(held.fence).toBe("000000000000002");
+  expect(counters).toHaveLength(1);
+  expect(Number(held.fence)).toBeGreaterThan(Number(counters[0]?.fence));
   await held.release();
 });

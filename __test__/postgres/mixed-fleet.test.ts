@@ -48,7 +48,6 @@ testFleet({
       SELECT array_agg(fence ORDER BY at) AS fences FROM given GROUP BY key`;
     return rows.map(({ fences }) => fences);
   },
-  maySkip: true,
 });
 
 testSides({

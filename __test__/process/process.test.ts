@@ -37,7 +37,7 @@ describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
     const { code, stdout, stderr } = await run(runtime, "formats.cjs");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(JSON.parse(stdout)).toEqual({
-      fences: ["000000000000001", "000000000000002"],
+      isOneState: true,
       sameError: true,
       recognised: true,
     });

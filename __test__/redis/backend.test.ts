@@ -4,6 +4,7 @@ import { createClient as createClient4 } from "redis-4";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createLock, createRedisBackend, type RedisConnectionOptions } from "syncguard/redis";
 import { lockError, thrownLockError } from "../support/errors";
+import { isFromTheClock } from "../support/fences";
 import { type RedisServer, startRedis } from "../support/redis";
 import { newKey, take } from "../support/suite";
 import { until } from "../support/until";
@@ -301,7 +302,7 @@ describe("clients", () => {
       expect(await other.lookup({ lockId: held.lockId })).toEqual(await mine.lookup({ key }));
       expect(await other.extend({ lockId: held.lockId, ttlMs: 9_000 })).toMatchObject({ ok: true });
       expect(await other.release({ lockId: held.lockId })).toEqual({ ok: true });
-      expect((await take(mine, key)).fence).toBe("000000000000002");
+      expect((await take(mine, key)).fence > held.fence).toBe(true);
     }
   });
 
@@ -316,7 +317,7 @@ describe("clients", () => {
     const direct = createRedisBackend({ url: server.url, clientKeyPrefix: "tenant:" });
     onTestFinished(direct.close);
     const key = newKey();
-    const { lockId } = await take(driven, key);
+    const { lockId, fence } = await take(driven, key);
     expect(await server.admin.exists(`tenant:syncguard:${key}`)).toBe(1);
     expect(await server.admin.exists(`tenant:syncguard:id:${lockId}`)).toBe(1);
     expect(await native.isLocked({ key })).toBe(true);
@@ -324,16 +325,47 @@ describe("clients", () => {
     expect(await native.release({ lockId })).toEqual({ ok: true });
     expect(await server.admin.exists(`tenant:syncguard:${key}`)).toBe(0);
     const again = await take(native, key);
-    expect(again.fence).toBe("000000000000002");
+    expect(again.fence > fence).toBe(true);
+    expect(await server.admin.get(`tenant:syncguard:fence:syncguard:${key}`)).toBe(
+      String(Number(again.fence)),
+    );
     expect(await driven.release({ lockId: again.lockId })).toEqual({ ok: true });
   });
+
+  test.each(["native", "client"] as const)(
+    "%s: keys with the names of counters and index entries are refused",
+    async (transport) => {
+      const client = new Redis(server.port);
+      onTestFinished(() => {
+        client.disconnect();
+      });
+      const backend = createRedisBackend(client, { transport });
+      onTestFinished(backend.close);
+      const key = newKey();
+      for (const reserved of [`fence:syncguard:${key}`, `id:${"A".repeat(22)}`]) {
+        for (const refused of [
+          backend.acquire({ key: reserved, ttlMs: 5_000 }),
+          backend.lock(reserved),
+          backend.isLocked({ key: reserved }),
+          backend.lookup({ key: reserved }),
+          backend.forceRelease(reserved),
+        ]) {
+          const error = await lockError(refused);
+          expect(error.code).toBe("InvalidArgument");
+          expect(error.message).toContain("Key is reserved");
+          expect(error.message).not.toContain(reserved);
+        }
+      }
+      await take(backend, key);
+    },
+  );
 
   test("ioredis-mock runs the scripts", async () => {
     const { default: RedisMock } = await import("ioredis-mock");
     const backend = createRedisBackend(new RedisMock());
     const key = newKey();
     const held = await take(backend, key);
-    expect(held.fence).toBe("000000000000001");
+    expect(held.fence).toSatisfy(isFromTheClock);
     expect(await backend.acquire({ key, ttlMs: 5_000 })).toMatchObject({ ok: false });
     expect(await backend.lookup({ key })).toMatchObject({ fence: held.fence });
     expect(await held.extend(5_000)).toMatchObject({ ok: true });
@@ -351,7 +383,7 @@ describe("clients", () => {
       },
       { key },
     );
-    expect(fence).toBe("000000000000001");
+    expect(fence).toSatisfy(isFromTheClock);
     expect(await server.admin.exists(`bound:${key}`)).toBe(0);
   });
 });

@@ -29,7 +29,6 @@ testFleet({
     const keys = await server.admin.keys("fences:*");
     return await Promise.all(keys.map((key) => server.admin.lrange(key, 0, -1)));
   },
-  maySkip: false,
 });
 
 testSides({

@@ -117,7 +117,7 @@ export async function startRedis62(): Promise<RedisServer> {
 const USERS = [
   "user admin on >admin ~* &* +@all",
   "user default off",
-  "user locks on >s3cret: ~syncguard:* &syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +publish +subscribe +unsubscribe +client|id +client|setname +info",
+  "user locks on >s3cret: ~syncguard:* &syncguard:* -@all +eval +evalsha +get +set +del +time +ping +publish +subscribe +unsubscribe +client|id +client|setname +info",
 ];
 
 /** A server that speaks TLS only, asks for client certificates, and lets in whom it knows; with more lines if given. */

@@ -4,9 +4,13 @@ import { join } from "node:path";
 import { inspect } from "node:util";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { lock, setDefaultBackend } from "syncguard";
+import { createFirestoreBackend } from "syncguard/firestore";
+import { createPostgresBackend } from "syncguard/postgres";
+import { createRedisBackend } from "syncguard/redis";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { lockError, thrownLockError } from "../support/errors";
 import { fakeBackend } from "../support/fake-backend";
+import { isFromTheClock } from "../support/fences";
 import { startPostgres } from "../support/postgres";
 import { startEmulator } from "../support/firestore";
 import { startRedis } from "../support/redis";
@@ -29,31 +33,43 @@ describe("SYNCGUARD_URL", () => {
     vi.stubEnv("SYNCGUARD_URL", url);
     return lock(({ fence }) => fence, { key: KEY });
   };
+  /** Expects that the default backend has its locks at that URL where `backend` has them. */
+  const expectShared = async (
+    url: string,
+    backend: { isLocked: (opts: { key: string }) => Promise<boolean> },
+    isShared = true,
+  ): Promise<void> => {
+    vi.stubEnv("SYNCGUARD_URL", url);
+    expect(await lock(() => backend.isLocked({ key: KEY }), { key: KEY })).toBe(isShared);
+  };
 
   test("names a database file", async () => {
     const file = join(folder.path, "locks.db");
-    expect(await use(`sqlite://${file}`)).toBe("000000000000001");
-    expect(await use(`sqlite:${file}`)).toBe("000000000000002");
-    expect(existsSync(file)).toBe(true);
+    const backend = createSqliteBackend(file);
+    await expectShared(`sqlite://${file}`, backend);
+    await expectShared(`sqlite:${file}`, backend);
     const other = join(folder.path, "a b?.db");
-    expect(await use(`sqlite://${other.replace(" ", "%20").replace("?", "%3F")}`)).toBe(
-      "000000000000001",
-    );
-    expect(existsSync(other)).toBe(true);
+    const escaped = `sqlite://${other.replace(" ", "%20").replace("?", "%3F")}`;
+    await expectShared(escaped, backend, false);
+    await expectShared(escaped, createSqliteBackend(other));
   });
 
   test("may ask for a database in memory", async () => {
-    expect(await use("sqlite::memory:")).toBe("000000000000001");
+    vi.stubEnv("SYNCGUARD_URL", "sqlite::memory:");
     // One backend for the whole process.
-    expect(await use("sqlite::memory:")).toBe("000000000000002");
+    const again = () => lockError(lock(() => 1, { key: KEY, acquisition: { maxRetries: 0 } }));
+    expect(await lock(again, { key: KEY })).toMatchObject({ code: "AcquisitionTimeout" });
   });
 
   test("may name a Redis server", async () => {
     const server = await startRedis();
     onTestFinished(server.stop);
-    expect(await use(`${server.url}/3`)).toBe("000000000000001");
-    expect(await use(`${server.url.replace("redis", "REDIS")}/3`)).toBe("000000000000002");
-    expect(await use(`unix://${server.folder}/redis.sock?db=3`)).toBe("000000000000003");
+    const backend = createRedisBackend(`${server.url}/3`);
+    onTestFinished(backend.close);
+    await expectShared(`${server.url}/3`, backend);
+    await expectShared(`${server.url.replace("redis", "REDIS")}/3`, backend);
+    await expectShared(`unix://${server.folder}/redis.sock?db=3`, backend);
+    await expectShared(server.url, backend, false);
   });
 
   test("may name a PostgreSQL server", async () => {
@@ -63,20 +79,24 @@ describe("SYNCGUARD_URL", () => {
     vi.stubEnv("SYNCGUARD_URL", server.url);
     const keys = ["a", "b", "c", "d"];
     const fences = keys.map((key) => lock(({ fence }) => fence, { key }));
-    expect(new Set(await Promise.all(fences))).toEqual(new Set(["000000000000001"]));
-    expect(await use(server.url)).toBe("000000000000001");
-    expect(await use(server.url.replace("postgres:", "PostgreSQL:"))).toBe("000000000000002");
+    for (const fence of await Promise.all(fences)) expect(fence).toSatisfy(isFromTheClock);
+    const backend = createPostgresBackend(server.url);
+    onTestFinished(backend.close);
+    await expectShared(server.url, backend);
+    await expectShared(server.url.replace("postgres:", "PostgreSQL:"), backend);
   });
 
   test("may name a Firestore database", async () => {
     const emulator = await startEmulator();
     onTestFinished(emulator.stop);
     vi.stubEnv("FIRESTORE_EMULATOR_HOST", emulator.host);
-    expect(await use("firestore://my-project")).toBe("000000000000001");
-    expect(await use("FireStore://my-project/(default)")).toBe("000000000000002");
-    expect(await use("firestore://my-project/other")).toBe("000000000000001");
+    const backend = createFirestoreBackend({ projectId: "my-project" });
+    onTestFinished(backend.close);
+    await expectShared("firestore://my-project", backend);
+    await expectShared("FireStore://my-project/(default)", backend);
+    await expectShared("firestore://my-project/other", backend, false);
     vi.stubEnv("GOOGLE_CLOUD_PROJECT", "my-project");
-    expect(await use("firestore:")).toBe("000000000000003");
+    await expectShared("firestore:", backend);
   });
 
   test.each([
@@ -156,18 +176,14 @@ describe("without a word", () => {
     const state = join(folder.path, "state");
     mkdirSync(state);
     vi.stubEnv("XDG_STATE_HOME", state);
-    const fence = await lock((handle) => handle.fence, { key: KEY });
-    expect(fence).toBe("000000000000001");
     const used = join(state, "syncguard");
+    const same = () => createSqliteBackend(join(used, "locks.db"));
+    const isLocked = () => same().isLocked({ key: KEY });
+    expect(await lock(isLocked, { key: KEY })).toBe(true);
     expect(statSync(used).mode & 0o777).toBe(0o700);
     expect(statSync(join(used, "locks.db")).mode & 0o777).toBe(0o600);
-    const same = createSqliteBackend(join(used, "locks.db"));
-    expect(await same.acquire({ key: KEY, ttlMs: 5_000 })).toMatchObject({
-      fence: "000000000000002",
-    });
-    await same.forceRelease(KEY);
     vi.stubEnv("SYNCGUARD_URL", "local");
-    expect(await lock((handle) => handle.fence, { key: KEY })).toBe("000000000000003");
+    expect(await lock(isLocked, { key: KEY })).toBe(true);
   });
 
   test("the folder is the platform's", () => {

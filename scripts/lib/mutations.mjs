@@ -70,11 +70,7 @@ const redis = [
     ["shift"],
   ),
   mutation("redis-fence-after-grant", "redis", "A fence is counted when its lock is released.", [
-    [
-      "redis/acquire.lua",
-      "local fence = call('INCR', KEYS[3])",
-      "local fence = tonumber(counter or 0) + 1",
-    ],
+    ["redis/acquire.lua", "call('SET', KEYS[3], string.format('%.0f', fence))\n", ""],
     [
       "redis/release.lua",
       FREE_AND_DELETE,
@@ -184,7 +180,7 @@ const postgres = [
     ["shift"],
   ),
   mutation("postgres-fence-guard", "postgres", "A fence is counted from an old snapshot.", [
-    ["postgres/acquire.sql", "    WHERE last.fence = excluded.fence - 1\n", ""],
+    ["postgres/acquire.sql", "    WHERE last.fence = (SELECT fence FROM call)\n", ""],
   ]),
   mutation("postgres-release-counter", "postgres", "A release deletes the fence counter.", [
     [
@@ -308,8 +304,8 @@ const firestore = [
     [
       [
         "firestore/acquire.rs",
-        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence))?;",
-        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence - 1))?;",
+        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence), now_ms)?;",
+        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence - 1), 0)?;",
       ],
     ],
   ),

@@ -55,7 +55,7 @@ fn texts(text: &str) {
     }
     if let Ok(number) = text.parse::<i64>() {
         checked(Fence::from_counter(number));
-        checked(Fence::after(number));
+        checked(Fence::after(number, number));
         checked(Ttl::from_millis(number));
     }
     assert_eq!(

@@ -6,6 +6,9 @@ use crate::error::{Error, ErrorKind};
 
 /// A fencing token: a number that grows with each acquisition of one key.
 ///
+/// It is the store's time in milliseconds, or one more than the last fence of the key where that is larger. So it goes
+/// on growing when the store has lost its counters.
+///
 /// As text it has exactly 15 digits, so that the order of texts is the order of numbers
 /// (docs/format.md, "Fence token format").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,12 +37,16 @@ impl Fence {
         }
     }
 
-    /// The fence after a counter that stands at `counter`, checked before anything is written.
+    /// The fence of an acquisition at `now_ms` by the store's clock, whose counter stands at `counter`, checked before
+    /// anything is written. The time counts up to [`Fence::WARN`] only: a clock that has gone mad uses up a tenth of
+    /// the numbers at most.
     ///
     /// # Errors
     /// `Internal` at the limit, and for a counter below zero.
-    pub fn after(counter: i64) -> Result<Self, Error> {
-        Self::from_counter(counter.saturating_add(1))
+    pub fn after(counter: i64, now_ms: i64) -> Result<Self, Error> {
+        let next = Self::from_counter(counter.saturating_add(1))?;
+        let time = Self(u64::try_from(now_ms).unwrap_or(0)).min(Self::WARN);
+        Ok(next.max(time))
     }
 
     /// Reads the text form, as stores keep it.
@@ -112,22 +119,52 @@ pub fn format_fence(number: &str) -> Result<String, Error> {
 mod tests {
     use super::*;
 
+    const NOW: i64 = 1_700_000_000_000;
+
     #[test]
     fn the_next_fence_is_refused_before_the_limit_is_passed() {
-        assert_eq!(Fence::after(0).unwrap().to_string(), "000000000000001");
-        assert_eq!(Fence::after(899_999_999_999_999).unwrap(), Fence::MAX);
+        assert_eq!(Fence::after(899_999_999_999_999, NOW).unwrap(), Fence::MAX);
         for counter in [900_000_000_000_000, i64::MAX, -1, i64::MIN] {
             assert_eq!(
-                Fence::after(counter).unwrap_err().kind(),
+                Fence::after(counter, NOW).unwrap_err().kind(),
                 ErrorKind::Internal
             );
         }
     }
 
     #[test]
+    fn a_fence_is_the_time_unless_the_counter_is_ahead_of_it() {
+        for (counter, now_ms, fence) in [
+            (0, NOW, "001700000000000"),
+            (41, NOW, "001700000000000"),
+            (NOW - 1, NOW, "001700000000000"),
+            (NOW, NOW, "001700000000001"),
+            (NOW + 5, NOW, "001700000000006"),
+            // Clocks of before 1970.
+            (0, 0, "000000000000001"),
+            (41, -NOW, "000000000000042"),
+        ] {
+            assert_eq!(Fence::after(counter, now_ms).unwrap().to_string(), fence);
+        }
+    }
+
+    #[test]
+    fn no_clock_uses_up_the_fences() {
+        for now_ms in [Fence::WARN.0.cast_signed() + 1, i64::MAX] {
+            assert_eq!(Fence::after(0, now_ms).unwrap(), Fence::WARN);
+            let next = Fence::after(Fence::WARN.0.cast_signed(), now_ms).unwrap();
+            assert_eq!(next.get(), Fence::WARN.get() + 1);
+        }
+    }
+
+    #[test]
     fn warnings_start_above_the_threshold() {
         assert!(!Fence::WARN.is_near_limit());
-        assert!(Fence::after(90_000_000_000_000).unwrap().is_near_limit());
+        assert!(
+            Fence::after(90_000_000_000_000, NOW)
+                .unwrap()
+                .is_near_limit()
+        );
     }
 
     #[test]

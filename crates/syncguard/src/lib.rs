@@ -13,7 +13,7 @@
 //!
 //! let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
 //! let guard = lock(&backend, &Key::new("invoice:42")?, &LockOptions::default()).await?;
-//! assert_eq!(guard.fence().to_string(), "000000000000001");
+//! assert_eq!(guard.fence().to_string().len(), 15);
 //! guard.release().await?;
 //! # Ok(())
 //! # }

@@ -63,11 +63,9 @@ pub enum Call {
     LookUpUndone {
         lock: u64,
     },
-    /// No call: what the store does when it loses what it knows, as in a failover to a replica that is behind.
-    Forget {
-        /// Whether it keeps the fence counters.
-        keeps_fences: bool,
-    },
+    /// No call: what the store does when it loses what it knows, as in a failover to a replica that is behind. Fences
+    /// go on rising nevertheless.
+    Forget,
     /// No call either: what the store may do with a dead lock before its clock is set back, after which it would be live
     /// again. It is removed, or not.
     Sweep,

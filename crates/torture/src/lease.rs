@@ -102,10 +102,10 @@ impl State {
     /// What is true after `call`, if it can have that outcome now, at some moment in `window`. `None`: it cannot.
     pub fn after(self, call: Call, outcome: Outcome, window: Window) -> Option<Self> {
         match (call, outcome) {
-            (Call::Forget { keeps_fences }, _) => Some(Self {
+            (Call::Forget, _) => Some(Self {
                 holder: None,
-                last_fence: if keeps_fences { self.last_fence } else { 0 },
                 is_any: true,
+                ..self
             }),
             (Call::Sweep, _) => self
                 .holder
@@ -233,7 +233,7 @@ impl State {
             | Call::LookUpKey
             | Call::LookUpLock { .. }
             | Call::LookUpUndone { .. }
-            | Call::Forget { .. }
+            | Call::Forget
             | Call::Sweep => Some(self),
         }
     }
@@ -263,7 +263,7 @@ impl State {
         match outcome {
             Outcome::Locked | Outcome::NotFound => true,
             Outcome::Yes | Outcome::No => {
-                !matches!(call, Call::ForceRelease | Call::Forget { .. } | Call::Sweep)
+                !matches!(call, Call::ForceRelease | Call::Forget | Call::Sweep)
             }
             _ => false,
         }

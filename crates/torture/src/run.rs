@@ -179,7 +179,7 @@ pub fn run(
         stopped: ran.ended.stopped,
         killed: ran.ended.killed,
         register: ran.register,
-        slow: slow(history, TAKEOVER_MS),
+        slow: slow(history, TAKEOVER_MS, BOUNDS.late_ms),
         violations: check(ran.seen.operations, BOUNDS).err().unwrap_or_default(),
     })
 }

@@ -148,7 +148,8 @@ export class Table {
   }
 
   #nextFence(key: string): string {
-    const number = (this.#fences.get(key) ?? 0) + 1;
+    const timeMs = Math.min(Math.trunc(this.clock.now()), Number(FENCE_THRESHOLDS.WARN));
+    const number = Math.max((this.#fences.get(key) ?? 0) + 1, timeMs);
     const fence = core.formatFence(String(number));
     if (fence > FENCE_THRESHOLDS.MAX) {
       throw new LockError("Internal", "Fence counter exceeds the limit; use a new key");

@@ -36,7 +36,7 @@ pub fn decide(
         let free_in = Some(held_for(lock.expires_at_ms, now_ms));
         return Ok(Decision::answer(AcquireOutcome::Locked { free_in }));
     }
-    let fence = Fence::after(counter.map_or(0, |counter| counter.fence))?;
+    let fence = Fence::after(counter.map_or(0, |counter| counter.fence), now_ms)?;
     let expires_at_ms = now_ms.saturating_add(request.ttl.as_millis());
     let lock = LockDocument {
         lock_id: request.lock_id.clone(),
@@ -137,7 +137,7 @@ mod tests {
         else {
             panic!("not acquired");
         };
-        assert_eq!(grant.fence.get(), 8);
+        assert_eq!(grant.fence.get(), (NOW + 31_000).unsigned_abs());
     }
 
     #[test]
@@ -153,15 +153,16 @@ mod tests {
     #[test]
     fn a_free_key_is_taken_with_the_next_fence() {
         for (expires_at_ms, counter, fence) in [
-            (None, None, 1),
-            (None, Some(0), 1),
-            (Some(NOW - 1000), Some(41), 42),
+            (None, None, NOW),
+            (None, Some(0), NOW),
+            (Some(NOW - 1000), Some(41), NOW),
+            (Some(NOW - 1000), Some(NOW + 41), NOW + 42),
         ] {
             let decision = run(expires_at_ms, counter).unwrap();
             let AcquireOutcome::Acquired(grant) = decision.answer else {
                 panic!("not acquired");
             };
-            assert_eq!(grant.fence.get(), fence);
+            assert_eq!(grant.fence.get(), fence.unsigned_abs());
             assert_eq!(grant.expires_at_ms, NOW + 30_000);
             assert!(matches!(
                 decision.writes.as_slice(),

@@ -187,7 +187,7 @@ mod tests {
             expires_at_ms: 1_700_000_030_000,
             acquired_at_ms: 1_700_000_000_000,
             key: Key::new("k").unwrap(),
-            fence: Fence::after(41).unwrap(),
+            fence: Fence::from_counter(42).unwrap(),
             owner: Some(Owner::new("me").unwrap()),
         };
         let fields = lock.fields();

@@ -91,10 +91,12 @@ pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOut
         "locked" => Ok(AcquireOutcome::Locked {
             free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
         }),
-        "exhausted" => Err(match Fence::after(reply::number(row, 1)?) {
-            Err(error) => error,
-            Ok(_) => reply::malformed(),
-        }),
+        "exhausted" => Err(
+            match Fence::from_counter(reply::number(row, 1)?.saturating_add(1)) {
+                Err(error) => error,
+                Ok(_) => reply::malformed(),
+            },
+        ),
         _ => Err(reply::malformed()),
     }
 }

@@ -33,13 +33,18 @@ call AS MATERIALIZED (
     OFFSET 0
   ) seen
 ),
--- If the counter differs from the snapshot, an acquisition raised it during the wait: then the key was
--- held after this call began, and no number is used.
+-- A fence is the time, read after the wait, so that fences go on rising where a counter was lost; up to a bound, so
+-- that no clock uses them up. If the counter differs from the snapshot, an acquisition raised it during the wait:
+-- then the key was held after this call began, and no number is used.
 counted AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug)
-  SELECT $2, fence + 1, $3 FROM call WHERE has_turn
+  SELECT
+    $2,
+    greatest(fence + 1, least(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, 90000000000000)),
+    $3
+  FROM call WHERE has_turn
   ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence
-    WHERE last.fence = excluded.fence - 1
+    WHERE last.fence = (SELECT fence FROM call)
   RETURNING
     lpad(fence::text, 15, '0') AS fence,
     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms

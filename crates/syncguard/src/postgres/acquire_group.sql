@@ -31,9 +31,13 @@ call AS MATERIALIZED (
 ),
 counted AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug)
-  SELECT fence, count + 1, key FROM call WHERE has_turn
+  SELECT
+    fence,
+    greatest(count + 1, least(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, 90000000000000)),
+    key
+  FROM call WHERE has_turn
   ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence
-    WHERE last.fence = excluded.fence - 1
+    WHERE last.fence = (SELECT count FROM call WHERE call.fence = last.fence_key)
   RETURNING
     fence_key,
     lpad(fence::text, 15, '0') AS fence,

@@ -32,11 +32,17 @@ if stored then
 end
 
 -- Checked before anything is written: a counter from which no fence can come must leave nothing behind.
-local counter = tonumber(call('GET', KEYS[3]) or 0)
-if counter and (counter < 0 or counter >= 900000000000000) then
+local counter = call('GET', KEYS[3]) or '0'
+if counter ~= '0' and not string.match(counter, '^%-?[1-9]%d*$') then
+  return redis.error_reply('SYNCGUARD the stored fence counter is not a number')
+end
+counter = tonumber(counter)
+if counter < 0 or counter >= 900000000000000 then
   return -3
 end
-local fence = call('INCR', KEYS[3])
+-- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
+local fence = math.max(counter + 1, math.min(now, 90000000000000))
+call('SET', KEYS[3], string.format('%.0f', fence))
 local expires = now + ARGV[2]
 -- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
 local form = math.type

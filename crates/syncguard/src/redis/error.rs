@@ -306,7 +306,7 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
         ),
         "SYNCGUARD" => (
             Internal,
-            "what is stored under the key is not a lock; use another keyPrefix",
+            "what is stored under the key is no lock, or its fence counter no number; use another keyPrefix",
         ),
         // Replies without a code of their own, each in the words of the server.
         _ if text.starts_with("ERR max number of clients reached") => {

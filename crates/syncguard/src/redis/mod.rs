@@ -38,7 +38,7 @@
 //! second connection, which is there only while somebody waits; in a cluster, on one to each node with such a lock.
 //!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
-//! `+eval +evalsha +get +set +del +incr +time +ping`; to hear and tell of releases also access to the channels
+//! `+eval +evalsha +get +set +del +time +ping`; to hear and tell of releases also access to the channels
 //! that start with the prefix, and `+publish +subscribe +unsubscribe`; with a database number also `+select`, with Sentinels
 //! also `+role`, in a cluster also `+asking +cluster|slots`, and from Redis 7 on `+spublish +ssubscribe +sunsubscribe`
 //! there.

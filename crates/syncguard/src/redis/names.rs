@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::slots;
 use crate::error::Error;
-use crate::key::{Key, KeySpace};
+use crate::key::{Key, KeySpace, nfc};
 use crate::lock_id::LockId;
 
 /// The longest name of a Redis key, and how much of it is left free (docs/format.md, "Storage keys").
@@ -156,7 +156,14 @@ impl Names {
 
     /// The name of a lock, without the client's prefix.
     pub(super) fn lock_key(&self, key: &Key) -> Result<String, Error> {
-        space(&self.start(self.shard(key)?.unwrap_or_default())).lock_key(key)
+        let start = self.start(self.shard(key)?.unwrap_or_default());
+        let name = space(&start).lock_key(key)?;
+        if is_reserved(&start, &name) {
+            return Err(Error::invalid(
+                "Key is reserved: with this keyPrefix, its name is that of a fence counter or of an index entry",
+            ));
+        }
+        Ok(name)
     }
 
     /// The name of a lock as the server knows it, unless only the client knows its prefix.
@@ -187,6 +194,28 @@ impl Names {
 
 /// A text that is as long as a lock id.
 const SOME_ID: &str = "0123456789012345678901";
+
+/// Whether `name`, which begins with `start`, is or may become the name of a fence counter or of an index entry. A lock
+/// there would be in the way of another one for ever.
+fn is_reserved(start: &str, name: &str) -> bool {
+    let start = start.trim_end_matches(':');
+    let Some(rest) = after(start, name) else {
+        return false;
+    };
+    let is_counter = |lock| after(&nfc(start), lock).is_some_and(|key| !key.is_empty());
+    rest.strip_prefix("fence:").is_some_and(is_counter)
+        || rest
+            .strip_prefix("id:")
+            .is_some_and(|id| LockId::parse(id).is_ok())
+}
+
+/// What stands after `start` and its colon.
+fn after<'a>(start: &str, name: &'a str) -> Option<&'a str> {
+    match start {
+        "" => Some(name),
+        start => name.strip_prefix(start)?.strip_prefix(':'),
+    }
+}
 
 fn space(prefix: &str) -> KeySpace<'_> {
     KeySpace { prefix, ..KEYS }
@@ -233,6 +262,59 @@ mod tests {
         let beside = names.index_key_beside(&lock, Some(id.as_str()))?;
         assert_eq!(beside.as_ref(), Some(&index));
         Ok([lock, index, fence].map(|name| names.before(&name)))
+    }
+
+    #[test]
+    fn keys_with_the_names_of_counters_and_index_entries_are_refused() {
+        let id = "AAAAAAAAAAAAAAAAAAAAAA";
+        let index = format!("id:{id}");
+        let lock_key = |names: &Names, key: &str| names.lock_key(&Key::new(key).unwrap());
+        for (prefix, bad) in [
+            ("syncguard", "fence:syncguard:a"),
+            ("syncguard::", "fence:syncguard:fence:syncguard:a"),
+            ("syncguard", &index),
+            ("", "fence:a"),
+            ("", &index),
+            // Of the name inside a counter's name, the prefix is in NFC too.
+            ("cafe\u{301}", "fence:caf\u{e9}:a"),
+        ] {
+            let names = Names::new(prefix, ClientPrefix::None).unwrap();
+            let error = lock_key(&names, bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{prefix} {bad}");
+            assert!(!error.to_string().contains(bad), "{error}");
+        }
+        for (prefix, good) in [
+            ("syncguard", "fence:a"),
+            ("syncguard", "fence:syncguardian:a"),
+            ("syncguard", "fence:syncguard:"),
+            ("syncguard", "id:a"),
+            ("syncguard", id),
+            ("", "id:a"),
+            ("", "fence:"),
+            ("", "fences:a"),
+        ] {
+            let names = Names::new(prefix, ClientPrefix::None).unwrap();
+            assert!(lock_key(&names, good).is_ok(), "{prefix} {good}");
+        }
+    }
+
+    #[test]
+    fn in_a_cluster_only_what_is_in_the_same_shard_is_refused() {
+        let names = Names::in_cluster("s", ClientPrefix::None).unwrap();
+        let refused = (0..=255_u8).filter(|shard| {
+            let key = Key::new(&format!("fence:{{s:{shard:02x}}}:job")).unwrap();
+            let own = names.shard(&key).unwrap().unwrap();
+            let is_refused = names.lock_key(&key).is_err();
+            assert_eq!(is_refused, own == *shard, "{shard:02x}");
+            is_refused
+        });
+        let refused = refused.count();
+        let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
+        let key = Key::new(&format!("id:{}", id.as_str())).unwrap();
+        assert!(names.lock_key(&key).is_err());
+        let one_slot = Names::in_cluster("{t}", ClientPrefix::None).unwrap();
+        let key = Key::new("fence:{t}:a").unwrap();
+        assert!(one_slot.lock_key(&key).is_err() && refused < 8);
     }
 
     #[test]

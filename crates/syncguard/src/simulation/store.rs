@@ -79,11 +79,11 @@ impl Store {
             return (Ok(outcome), None);
         }
         let counter = self.fences.entry(name.to_owned()).or_default();
-        let fence = match Fence::after(*counter) {
+        let fence = match Fence::after(*counter, now_ms) {
             Ok(fence) => fence,
             Err(error) => return (Err(error), None),
         };
-        *counter += 1;
+        *counter = fence.get().cast_signed();
         let gone = self.remove(name, now_ms);
         let expires_at_ms = now_ms + request.ttl.as_millis();
         let lock_id = request.lock_id.clone();

@@ -25,7 +25,7 @@ pub(super) fn acquire(store: &Store, request: &AcquireRequest) -> Result<Acquire
         let free_in = Some(held_for(expires_at_ms, now_ms));
         return Ok(AcquireOutcome::Locked { free_in });
     }
-    let fence = Fence::after(counter.unwrap_or(0))?;
+    let fence = Fence::after(counter.unwrap_or(0), now_ms)?;
     let expires_at_ms = now_ms + request.ttl.as_millis();
     store.whole(|connection| {
         connection.prepare_cached(WRITE_LOCK)?.execute(params![

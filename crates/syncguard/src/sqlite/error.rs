@@ -8,7 +8,7 @@ use rusqlite::ffi;
 use crate::error::{Error, ErrorKind};
 
 const DAMAGED: &str = "the lock file is damaged: stop the processes that use it, then restore it or \
-     move it away, together with its -wal and -shm files (the fences of a new file start at 1)";
+     move it away, together with its -wal and -shm files";
 
 const MOVED: &str = "the lock file was moved, replaced or deleted while it was in use";
 

@@ -202,7 +202,7 @@ async fn a_long_ttl_takes_few_tries() {
 async fn the_answer_to_the_acquisition_ends_the_tries() {
     let granted = AcquireOutcome::Acquired(Grant {
         lock_id: LockId::generate().unwrap(),
-        fence: Fence::after(0).unwrap(),
+        fence: Fence::from_counter(1).unwrap(),
         expires_at_ms: 0,
     });
     for (answer, tries) in [

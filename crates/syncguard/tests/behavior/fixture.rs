@@ -159,6 +159,12 @@ pub(crate) struct Context {
 /// Long enough that no test sees the end of it.
 pub(crate) const LONG: Ttl = Ttl::DEFAULT;
 
+/// Whether the fence of a first grant is the time of the store's clock, which PostgreSQL reads once more for the end.
+pub(crate) fn is_the_time(grant: &Grant) -> bool {
+    let granted_ms = grant.expires_at_ms - LONG.as_millis();
+    (granted_ms - 1000..=granted_ms).contains(&grant.fence.get().cast_signed())
+}
+
 impl Context {
     /// A key of this test.
     pub(crate) fn key(&self, name: &str) -> Key {

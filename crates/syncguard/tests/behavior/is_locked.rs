@@ -49,10 +49,7 @@ async fn cleanup_keeps_the_fence(stage: Stage) {
     let grant = t.acquire_and_expire(&key).await;
     t.pass_ms(2100).await;
     assert!(!t.is_locked(&key).await);
-    assert_eq!(
-        t.acquire(&key, LONG).await.fence.get(),
-        grant.fence.get() + 1
-    );
+    assert!(t.acquire(&key, LONG).await.fence > grant.fence);
 }
 
 async fn cleanup_spares_live_and_late_locks(stage: Stage) {

@@ -16,6 +16,7 @@ mod contention;
 mod expiration;
 mod faulty;
 mod fence;
+mod fence_counter;
 mod fence_limit;
 #[cfg(feature = "firestore")]
 mod firestore;
@@ -107,6 +108,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("expiration", expiration::TESTS),
         ("ownership", ownership::TESTS),
         ("fence", fence::TESTS),
+        ("fence_counter", fence_counter::TESTS),
         ("fence_limit", fence_limit::TESTS),
         ("lookup", lookup::TESTS),
         ("listing", listing::TESTS),

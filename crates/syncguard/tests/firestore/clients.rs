@@ -15,7 +15,7 @@ use tonic::codegen::http::{Extensions, HeaderMap};
 use crate::faults::lacks_a_part;
 use crate::stage::Server;
 use crate::support::clients::{firestore_db, firestore_db_as};
-use crate::support::locks::{acquire, eventually, key, request};
+use crate::support::locks::{AHEAD, acquire, eventually, key, request};
 use crate::support::suite::tests;
 
 tests![
@@ -59,6 +59,7 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
         server.emulator.faults().set([lost.on("Commit").times(1)]);
     };
     let wanted = request("k");
+    server.count("k").await;
     lose_one();
     let error = ours.acquire(&wanted).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
@@ -67,13 +68,13 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     let AcquireOutcome::Acquired(grant) = ours.acquire(&wanted).await.unwrap() else {
         panic!("locked for its own caller");
     };
-    assert_eq!(grant.fence.get(), 1);
+    assert_eq!(grant.fence.get(), AHEAD + 1);
     lose_one();
     let error = ours.release(&wanted.lock_id).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
     let again = ours.release(&wanted.lock_id).await.unwrap();
     assert_eq!(again, ReleaseOutcome::Absent(Absence::NotFound));
-    assert_eq!(acquire(&*beside, "k").await.fence.get(), 2);
+    assert_eq!(acquire(&*beside, "k").await.fence.get(), AHEAD + 2);
     // An attempt as users make them leaves nothing behind.
     lose_one();
     let lost = operation::acquire(&ours, request("l"), CALL, pending());

@@ -11,7 +11,7 @@ use syncguard::{
 };
 
 use crate::stage::{Server, text};
-use crate::support::locks::{ManualClock, acquire, eventually, key, try_acquire};
+use crate::support::locks::{AHEAD, ManualClock, acquire, eventually, key, try_acquire};
 use crate::support::suite::tests;
 
 tests![
@@ -49,7 +49,7 @@ async fn locks_and_counters_have_the_shared_format() {
         ("expiresAtMs", ValueType::IntegerValue(NOW + 30_000)),
         ("acquiredAtMs", ValueType::IntegerValue(NOW)),
         ("key", text("k")),
-        ("fence", text("000000000000001")),
+        ("fence", text("001700000000000")),
         ("owner", text("worker 1")),
     ];
     assert_eq!(
@@ -59,7 +59,7 @@ async fn locks_and_counters_have_the_shared_format() {
             .into()
     );
     let counter = server.fields("fence_counters/fence:k").await.unwrap();
-    let expected = [("fence", text("000000000000001")), ("keyDebug", text("k"))];
+    let expected = [("fence", text("001700000000000")), ("keyDebug", text("k"))];
     assert_eq!(
         counter,
         expected
@@ -109,7 +109,8 @@ async fn a_lock_of_another_client_is_respected_extended_and_released() {
         backend.release(&lock_id).await.unwrap(),
         ReleaseOutcome::Released
     );
-    assert_eq!(acquire(&*backend, "k").await.fence.get(), 8);
+    let fence = acquire(&*backend, "k").await.fence.get();
+    assert_eq!(fence, NOW.unsigned_abs());
 }
 
 async fn duplicates_are_reported_and_only_expired_ones_are_deleted() {
@@ -202,6 +203,7 @@ async fn keys_that_firestore_forbids_as_ids_work() {
         "____",
         long.as_str(),
     ] {
+        server.count(text).await;
         let grant = acquire(&*backend, text).await;
         assert!(backend.is_locked(&key(text)).await.unwrap());
         let record = backend
@@ -214,7 +216,11 @@ async fn keys_that_firestore_forbids_as_ids_work() {
             ReleaseOutcome::Released
         );
         let again = acquire(&*backend, text).await;
-        assert_eq!(again.fence.get(), 2, "the counter of {text} is not its own");
+        assert_eq!(
+            again.fence.get(),
+            AHEAD + 2,
+            "the counter of {text} is not its own"
+        );
     }
 }
 

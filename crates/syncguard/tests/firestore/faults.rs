@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::mediator::Mediator;
 use crate::stage::Server;
-use crate::support::locks::{acquire, eventually, key, try_acquire};
+use crate::support::locks::{AHEAD, acquire, eventually, key, try_acquire};
 use crate::support::process::pipe_in;
 use crate::support::suite::tests;
 
@@ -42,7 +42,8 @@ tests![
 async fn eight_clients_race_for_twenty_rounds() {
     let server = Server::start();
     let clients: Vec<_> = (0..8).map(|_| server.backend()).collect();
-    let mut last_fence = 0;
+    let mut last_fence = AHEAD;
+    server.count("race").await;
     for round in 0..20 {
         let mut attempts = JoinSet::new();
         for client in &clients {
@@ -76,6 +77,7 @@ async fn eight_clients_race_for_twenty_rounds() {
 async fn sixty_four_clients_on_one_key_see_contention_and_no_error() {
     let server = Server::start();
     // Conflicts on top of those that they make themselves.
+    server.count("hot").await;
     let aborted = Effect::Status(Refusal::Aborted);
     server
         .emulator
@@ -105,7 +107,7 @@ async fn sixty_four_clients_on_one_key_see_contention_and_no_error() {
     let mut fences: Vec<_> = clients.join_all().await.concat();
     fences.sort_unstable();
     let numbers: Vec<_> = fences.iter().map(|fence| fence.get()).collect();
-    let expected: Vec<_> = (1..=numbers.len() as u64).collect();
+    let expected: Vec<_> = (AHEAD + 1..).take(numbers.len()).collect();
     assert!(!numbers.is_empty());
     assert_eq!(
         numbers, expected,
@@ -119,6 +121,7 @@ async fn a_lost_reply_leaves_no_lock_behind() {
         let backend = server.backend_with(|config| {
             config.operation_timeout = Duration::from_millis(500);
         });
+        server.count("a").await;
         let dropped = Fault::new(Effect::DropReply(lost)).on("Commit").times(1);
         server.emulator.faults().set([dropped]);
         let request = AcquireRequest::new(key("a"), Ttl::DEFAULT).unwrap();
@@ -136,7 +139,8 @@ async fn a_lost_reply_leaves_no_lock_behind() {
             start.elapsed()
         );
         // The lock was really there: its fence is used up.
-        assert_eq!(acquire(&*backend, "a").await.fence.get(), 2);
+        let fence = acquire(&*backend, "a").await.fence.get();
+        assert_eq!(fence, AHEAD + 2);
     }
 }
 
@@ -411,6 +415,7 @@ async fn what_a_silent_connection_was_granted_is_released() {
     });
     let peer = server.backend();
     acquire(&*backend, "warm").await;
+    server.count("a").await;
     // The commit arrives, and its answer does not.
     server
         .emulator
@@ -432,7 +437,7 @@ async fn what_a_silent_connection_was_granted_is_released() {
     .await;
     assert!(start.elapsed() < LIMIT * 3, "{:?}", start.elapsed());
     // It was really granted.
-    assert_eq!(acquire(&*peer, "a").await.fence.get(), 2);
+    assert_eq!(acquire(&*peer, "a").await.fence.get(), AHEAD + 2);
 }
 
 /// A clock that tests set.

@@ -2,6 +2,7 @@
 //! and destroys nothing that is not its own.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::write::Operation as Change;
@@ -17,6 +18,7 @@ use crate::support::suite::tests;
 tests![whatever_is_in_the_documents_is_answered_and_kept];
 
 const NOW: i64 = 1_700_000_000_000;
+const CLOCK: RangeInclusive<u64> = NOW.unsigned_abs()..=NOW.unsigned_abs();
 
 type Fields = HashMap<String, ValueType>;
 
@@ -112,7 +114,7 @@ fn counter() -> impl Strategy<Value = Fields> {
     })
 }
 
-/// The fence that comes next; `None` if none can be given.
+/// One more than the counter; `None` if no fence can be given.
 fn next_fence(counter: Option<&Fields>) -> Option<u64> {
     let Some(counter) = counter else {
         return Some(1);
@@ -240,10 +242,10 @@ impl Seen {
     fn is_right_acquisition(&self) -> bool {
         let counter = self.before[2].as_ref();
         let is_granted = match next_fence(counter) {
-            Some(fence) => {
+            Some(next) => {
                 let stored = self.after[0].as_ref();
                 let id = stored.and_then(|stored| stored.get("lockId"));
-                self.told == Told::Acquired(fence) && id == Some(&text(LOCK_ID))
+                self.told.is_granted_after(next, &CLOCK) && id == Some(&text(LOCK_ID))
             }
             // Without a fence, nothing is written.
             None => self.has_refused(),

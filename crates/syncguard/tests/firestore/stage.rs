@@ -10,11 +10,11 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::write::Operatio
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     CommitRequest, Document, GetDocumentRequest, Value, Write,
 };
-use syncguard::firestore::{FirestoreBackend, FirestoreConfig};
+use syncguard::firestore::{DocumentIds, FirestoreBackend, FirestoreConfig};
 use syncguard::{Backend, Clock, SystemClock};
 use tonic::transport::Channel;
 
-use crate::support::locks::eventually;
+use crate::support::locks::{AHEAD, eventually, key};
 
 const DATABASE: &str = "projects/test/databases/(default)";
 
@@ -55,6 +55,14 @@ impl Server {
         let mut config = self.config();
         change(&mut config);
         Arc::new(FirestoreBackend::with_clock(config, clock).unwrap())
+    }
+
+    /// Lets the fences of a key be counted one by one.
+    pub(crate) async fn count(&self, name: &str) {
+        let counter = DocumentIds::of(&key(name)).unwrap().counter;
+        let fence = text(&format!("{AHEAD:015}"));
+        self.put(&format!("fence_counters/{counter}"), [("fence", fence)])
+            .await;
     }
 
     /// The calls since the last time, once no transaction is open any more.

@@ -39,10 +39,11 @@ async fn a_release_is_heard_of() {
     let waiter = wait_listening(&other, "a").await;
     holder.release(&held.lock_id).await.unwrap();
     let guard = soon(waiter).await.unwrap();
-    assert_eq!(guard.fence().get(), 2);
+    let fence = guard.fence();
+    assert!(fence > held.fence);
     let waiter = wait_listening(&holder, "a").await;
     guard.release().await.unwrap();
-    assert_eq!(soon(waiter).await.unwrap().fence().get(), 3);
+    assert!(soon(waiter).await.unwrap().fence() > fence);
 }
 
 async fn so_is_a_forced_release() {
@@ -118,7 +119,8 @@ async fn many_waiters_share_one_stream() {
         holder.release(&grant.lock_id).await.unwrap();
     }
     while let Some(woken) = waiters.join_next().await {
-        assert_eq!(woken.unwrap().fence.get(), 2);
+        let fence = woken.unwrap().fence;
+        assert!(held.iter().any(|grant| grant.fence < fence));
     }
 }
 

@@ -9,9 +9,9 @@ use syncguard::postgres::{Password, PostgresBackend, PostgresConfig, PostgresOpt
 use syncguard::{Absence, AcquireOutcome, Backend, Error, ErrorKind, ReleaseOutcome};
 
 use crate::mediator::{Fate, Mediator};
-use crate::stage::{backend, options, own_tables, server, until_waiting};
+use crate::stage::{backend, count, options, own_tables, server, until_waiting};
 use crate::support::clients::deadpool;
-use crate::support::locks::{acquire, eventually, key, request};
+use crate::support::locks::{AHEAD, acquire, eventually, key, request};
 use crate::support::suite::tests;
 
 tests![
@@ -31,6 +31,7 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     let ours: Arc<dyn Backend> = Arc::new(PostgresBackend::over_deadpool(&pool, options(&tables)));
     assert!(!ours.is_locked(&key("k")).await.unwrap());
     let request = request("k");
+    count(&tables, "k").await;
     mediator.meet(Fate::Deny);
     let error = ours.acquire(&request).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
@@ -39,13 +40,13 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     let AcquireOutcome::Acquired(grant) = ours.acquire(&request).await.unwrap() else {
         panic!("locked for its own caller");
     };
-    assert_eq!(grant.fence.get(), 1);
+    assert_eq!(grant.fence.get(), AHEAD + 1);
     mediator.meet(Fate::Deny);
     let error = ours.release(&request.lock_id).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
     let again = ours.release(&request.lock_id).await.unwrap();
     assert_eq!(again, ReleaseOutcome::Absent(Absence::NotFound));
-    assert_eq!(acquire(&beside, "k").await.fence.get(), 2);
+    assert_eq!(acquire(&beside, "k").await.fence.get(), AHEAD + 2);
     // An attempt as users make them leaves nothing behind.
     mediator.meet(Fate::Deny);
     let lost = operation::acquire(&ours, crate::support::locks::request("l"), CALL, pending());

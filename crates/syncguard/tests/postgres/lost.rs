@@ -9,8 +9,8 @@ use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Relea
 use tokio::task::JoinSet;
 
 use crate::mediator::{Fate, Mediator};
-use crate::stage::{backend, options, server, until_waiting};
-use crate::support::locks::{acquire, eventually, key};
+use crate::stage::{backend, count, options, server, until_waiting};
+use crate::support::locks::{AHEAD, acquire, eventually, key};
 use crate::support::postgres_server::PgBouncer;
 use crate::support::suite::tests;
 
@@ -41,9 +41,10 @@ async fn until_free(beside: &PostgresBackend, names: &[String]) {
     .await;
 }
 
-/// The fence of a key that was granted once and is free again.
+/// A key whose fences are counted was granted once and is free again.
 async fn is_second(beside: &PostgresBackend, name: &str) {
-    assert_eq!(acquire(beside, name).await.fence.get(), 2, "never granted");
+    let fence = acquire(beside, name).await.fence.get();
+    assert_eq!(fence, AHEAD + 2, "never granted");
 }
 
 async fn a_poolers_word_is_not_the_servers() {
@@ -57,6 +58,7 @@ async fn a_poolers_word_is_not_the_servers() {
         let ours = PostgresBackend::new(config, options(&tables)).unwrap();
         let ours: Arc<dyn Backend> = Arc::new(ours);
         let name = format!("denied {prepare}");
+        count(&tables, &name).await;
         assert!(!ours.is_locked(&key(&name)).await.unwrap());
         mediator.meet(Fate::Deny);
         let error = try_acquire(&ours, &name).await.unwrap_err();
@@ -79,6 +81,9 @@ async fn a_poolers_word_to_a_group_is_not_the_servers() {
     assert!(!ours.is_locked(&key("k")).await.unwrap());
     mediator.meet(Fate::Deny);
     let names: Vec<_> = (0..20).map(|number| format!("denied {number}")).collect();
+    for name in &names {
+        count(&tables, name).await;
+    }
     let mut attempts = JoinSet::new();
     for name in names.clone() {
         let ours = Arc::clone(&ours);
@@ -126,7 +131,8 @@ async fn a_pooler_that_gives_up_a_statement_has_not_ended_it() {
 }
 
 async fn ones_own_lock_is_held_as_it_was_granted() {
-    let (ours, _) = backend(server().unix()).await;
+    let (ours, tables) = backend(server().unix()).await;
+    count(&tables, "k").await;
     let mut request = AcquireRequest::new(key("k"), Ttl::DEFAULT).unwrap();
     let first = ours.acquire(&request).await.unwrap();
     assert!(matches!(first, AcquireOutcome::Acquired(_)));
@@ -137,7 +143,7 @@ async fn ones_own_lock_is_held_as_it_was_granted() {
     assert!(ours.acquire(&other).await.unwrap().is_locked());
     ours.release(&request.lock_id).await.unwrap();
     // No number was spent on what was held already.
-    assert_eq!(acquire(&ours, "k").await.fence.get(), 2);
+    assert_eq!(acquire(&ours, "k").await.fence.get(), AHEAD + 2);
 }
 
 async fn ones_own_lock_in_a_group_is_held_as_it_was_granted() {

@@ -15,6 +15,7 @@ mod clients;
 mod connecting;
 mod extensions;
 mod faults;
+mod fences;
 mod fleet;
 mod flights;
 mod gate;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ("connecting", connecting::TESTS),
         ("extensions", extensions::TESTS),
         ("faults", faults::TESTS),
+        ("fences", fences::TESTS),
         ("groups", groups::TESTS),
         ("labels", labels::TESTS),
         ("limits", limits::TESTS),

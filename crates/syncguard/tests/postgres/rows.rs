@@ -12,6 +12,7 @@ use tokio_postgres::Client;
 
 use crate::stage::{backend, server};
 use crate::support::inputs::{KEY, LOCK_ID, OWNER, Operation, Told, any_text, call, for_each};
+use crate::support::locks::recently;
 use crate::support::suite::tests;
 
 tests![whatever_is_in_the_tables_is_answered_and_kept];
@@ -86,7 +87,7 @@ fn counter() -> impl Strategy<Value = Option<Option<i64>>> {
     weighted(0.7, weighted(0.9, prop::sample::select(numbers.to_vec())))
 }
 
-/// The fence that comes next; `None` if none can be given.
+/// One more than the counter; `None` if no fence can be given.
 fn next_fence(counter: Option<Option<i64>>) -> Option<u64> {
     match counter {
         None => Some(1),
@@ -286,8 +287,9 @@ impl Seen {
     fn is_right_acquisition(&self) -> bool {
         let has_refused = self.told == Told::Failed && self.before == self.after;
         let granted = match next_fence(self.counter) {
-            Some(fence) => {
-                self.told == Told::Acquired(fence) && self.after[0][KEY]["lock_id"] == LOCK_ID
+            Some(next) => {
+                self.told.is_granted_after(next, &recently())
+                    && self.after[0][KEY]["lock_id"] == LOCK_ID
             }
             // Without a fence, nothing is written.
             None => matches!(self.told, Told::Failed | Told::No) && self.before == self.after,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
 use syncguard::{Backend, Error};
 
-use crate::support::locks::{eventually, key};
+use crate::support::locks::{AHEAD, eventually, key};
 use crate::support::postgres_server::PostgresServer;
 
 static SERVER: OnceLock<PostgresServer> = OnceLock::new();
@@ -42,6 +42,14 @@ pub(crate) async fn backend(config: PostgresConfig) -> (PostgresBackend, Tables)
     let backend = PostgresBackend::new(config, options(&tables)).unwrap();
     backend.setup_schema().await.unwrap();
     (backend, tables)
+}
+
+/// Lets the fences of a key be counted one by one.
+pub(crate) async fn count(tables: &Tables, name: &str) {
+    let sql = format!("INSERT INTO {} VALUES ($1, $2)", tables.fences());
+    let (name, counter) = (format!("fence:{name}"), AHEAD.cast_signed());
+    let client = server().client().await;
+    client.execute(&sql, &[&name, &counter]).await.unwrap();
 }
 
 /// Whether a session can be had: asks for tables that do not exist.

@@ -15,7 +15,7 @@ use syncguard::{
 use crate::fake;
 use crate::load::until_it_works;
 use crate::support::clients::{fred, fred_builder, fred_pool, manager};
-use crate::support::locks::{acquire, eventually, key, request, ttl};
+use crate::support::locks::{AHEAD, acquire, eventually, key, request, ttl};
 use crate::support::redis_server::RedisServer;
 use crate::support::resp::Resp;
 use crate::support::suite::tests;
@@ -89,24 +89,32 @@ impl Scene {
         self.losses.load(SeqCst) == 0
     }
 
-    /// The last fence that was given for a key.
-    fn fence(&mut self, name: &str) -> String {
+    /// Lets the fences of a key be counted one by one.
+    fn count(&mut self, name: &str) {
         let fence = format!("syncguard:fence:syncguard:{name}");
-        self.raw.call(&["GET", &fence]).text().to_owned()
+        self.raw.call(&["SET", &fence, &AHEAD.to_string()]);
+    }
+
+    /// How many fences were given for a key since then.
+    fn fences(&mut self, name: &str) -> u64 {
+        let fence = format!("syncguard:fence:syncguard:{name}");
+        let counter = self.raw.call(&["GET", &fence]);
+        counter.text().parse::<u64>().unwrap() - AHEAD
     }
 }
 
 async fn an_acquisition_that_fred_repeats_is_the_same_lock() {
     let mut scene = Scene::new().await;
     for (name, backend) in scene.freds().await {
+        scene.count(name);
         scene.lose_one();
         let answer = operation::acquire(&backend, request(name), CALL, pending()).await;
         assert!(scene.all_are_lost());
         let AcquireOutcome::Acquired(grant) = answer.unwrap() else {
             panic!("locked for its own caller");
         };
-        assert_eq!(grant.fence.get(), 1);
-        assert_eq!(scene.fence(name), "1", "no second fence is spent");
+        assert_eq!(grant.fence.get(), AHEAD + 1);
+        assert_eq!(scene.fences(name), 1, "no second fence is spent");
         // Nobody else has it, and its holder can do with it what holders do.
         let other = scene.beside.acquire(&request(name)).await.unwrap();
         assert!(other.is_locked());
@@ -157,12 +165,13 @@ async fn a_fred_that_repeats_nothing_says_that_the_outcome_is_unknown() {
     client.init().await.unwrap();
     let backend = RedisBackend::over_fred(&client, &RedisLocks::default()).unwrap();
     let backend: Arc<dyn Backend> = Arc::new(backend);
+    scene.count("k");
     scene.lose_one();
     let answer = operation::acquire(&backend, request("k"), CALL, pending()).await;
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
     assert!(error.is_outcome_unknown());
-    assert_eq!(scene.fence("k"), "1", "it was granted");
+    assert_eq!(scene.fences("k"), 1, "it was granted");
     eventually("it is released in the background", async || {
         !scene.beside.is_locked(&key("k")).await.unwrap()
     })
@@ -210,6 +219,8 @@ async fn a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown() {
     let backend = RedisBackend::over_redis_rs(&connection, &RedisLocks::default()).unwrap();
     let backend: Arc<dyn Backend> = Arc::new(backend);
     let request = request("k");
+    scene.count("k");
+    scene.count("l");
     scene.lose_one();
     let error = backend.acquire(&request).await.unwrap_err();
     assert!(scene.all_are_lost());
@@ -217,7 +228,7 @@ async fn a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown() {
     assert!(error.is_outcome_unknown());
     // The caller may repeat it: the lock is the same.
     let grant = eventually_acquired(&backend, &request).await;
-    assert_eq!((grant, scene.fence("k").as_str()), (1, "1"));
+    assert_eq!((grant, scene.fences("k")), (AHEAD + 1, 1));
     scene.lose_one();
     let error = backend.release(&request.lock_id).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
@@ -240,7 +251,7 @@ async fn a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown() {
         !scene.beside.is_locked(&key("l")).await.unwrap()
     })
     .await;
-    assert_eq!(scene.fence("l"), "1");
+    assert_eq!(scene.fences("l"), 1);
 }
 
 /// The fence, once the connection is there again.
@@ -299,8 +310,9 @@ async fn scripts_that_the_server_has_lost_are_sent_again() {
     backends.push(("redis-rs", Arc::new(redis_rs)));
     for (name, backend) in backends {
         scene.raw.call(&["SCRIPT", "FLUSH"]);
+        scene.count(name);
         let grant = acquire(&*backend, name).await;
-        assert_eq!(grant.fence.get(), 1);
+        assert_eq!(grant.fence.get(), AHEAD + 1);
         let released = backend.release(&grant.lock_id).await.unwrap();
         assert_eq!(released, ReleaseOutcome::Released);
     }

@@ -15,6 +15,7 @@ mod clients;
 mod connecting;
 mod fake;
 mod faults;
+mod fences;
 mod foreign;
 mod idle;
 mod load;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("faults", faults::TESTS),
+        ("fences", fences::TESTS),
         ("foreign", foreign::TESTS),
         ("idle", idle::TESTS),
         ("replies", replies::TESTS),

@@ -10,6 +10,7 @@ use syncguard::LockId;
 
 use crate::stage::Stage;
 use crate::support::inputs::{KEY, LOCK_ID, Operation, SECRETS, Told, any_text, call, for_each};
+use crate::support::locks::recently;
 use crate::support::resp::{Answer, Resp};
 use crate::support::suite::tests;
 
@@ -249,7 +250,7 @@ fn in_place_of_a_counter() -> impl Strategy<Value = Stored> {
     ]
 }
 
-/// The fence that comes next; `None` if none can be given.
+/// One more than the counter; `None` if no fence can be given.
 fn next_fence(counter: &Stored) -> Option<u64> {
     match counter {
         Stored::Nothing => Some(1),
@@ -350,7 +351,9 @@ impl Seen {
 
     fn is_right_acquisition(&self, stored: &[Stored; 3]) -> bool {
         let is_granted = match next_fence(&stored[2]) {
-            Some(fence) => self.told == Told::Acquired(fence) && self.is_there == [true; 3],
+            Some(next) => {
+                self.told.is_granted_after(next, &recently()) && self.is_there == [true; 3]
+            }
             // Without a fence, nothing is written.
             None => self.has_refused(),
         };

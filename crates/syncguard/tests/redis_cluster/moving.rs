@@ -166,7 +166,7 @@ async fn what_belongs_together_is_never_used_apart() {
         assert!(!stranger.is_locked(&key(&name)).await.unwrap());
         cluster.move_slot(slot, 1, 0, || {});
     }
-    assert_eq!(acquire(ours.as_ref(), &name).await.fence.get(), fence + 1);
+    assert!(acquire(ours.as_ref(), &name).await.fence.get() > fence);
 }
 
 async fn without_the_right_to_ask_it_says_so() {

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use syncguard::{AcquireOutcome, Backend};
 
 use crate::stage::backend;
-use crate::support::locks::request;
+use crate::support::locks::{is_from_the_clock, request};
 use crate::support::suite::block_on;
 use crate::{access, names, sharing, wakeups};
 
@@ -108,6 +108,12 @@ pub(crate) fn play_mounted(scenario: &str, path: &Path, mount: &str) -> String {
         .arg(path.parent().unwrap())
         .arg(std::env::current_exe().unwrap());
     said(with_scenario(unshare, scenario, path).output().unwrap())
+}
+
+/// Whether a probe has said that it has got the lock, under a fence from the clock.
+pub(crate) fn has_got_it(said: &str) -> bool {
+    let fence = said.strip_prefix("fence ");
+    fence.is_some_and(|fence| is_from_the_clock(fence.parse().unwrap()))
 }
 
 pub(crate) fn said(output: Output) -> String {

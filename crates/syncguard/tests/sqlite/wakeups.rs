@@ -40,11 +40,12 @@ async fn a_release_is_heard_of_by_other_backends() {
     let waiter = wait_listening(&other, "a").await;
     holder.release(&held.lock_id).await.unwrap();
     let guard = soon(waiter).await.unwrap();
-    assert_eq!(guard.fence().get(), 2);
+    let fence = guard.fence();
+    assert!(fence > held.fence);
     // And back again, where nobody has listened so far.
     let waiter = wait_listening(&holder, "a").await;
     guard.release().await.unwrap();
-    assert_eq!(soon(waiter).await.unwrap().fence().get(), 3);
+    assert!(soon(waiter).await.unwrap().fence() > fence);
 }
 
 async fn so_is_a_forced_release() {
@@ -86,7 +87,7 @@ async fn so_is_a_release_by_another_process() {
     let here = backend(&place.path);
     let watch = watch(&here, "probe").await;
     let said = child::said(child::command("probe", &place.path).output().unwrap());
-    assert_eq!(said, "fence 1");
+    assert!(child::has_got_it(&said), "{said}");
     soon(watch.freed()).await;
 }
 
@@ -144,7 +145,8 @@ async fn many_waiters_are_all_woken() {
         holder.release(&grant.lock_id).await.unwrap();
     }
     while let Some(woken) = waiters.join_next().await {
-        assert_eq!(woken.unwrap().fence.get(), 2);
+        let fence = woken.unwrap().fence;
+        assert!(held.iter().any(|grant| grant.fence < fence));
     }
 }
 

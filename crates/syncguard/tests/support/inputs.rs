@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::error::Error as _;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -67,6 +68,16 @@ pub(crate) enum Told {
     Expired,
     /// With an error, which says nothing that is private.
     Failed,
+}
+
+impl Told {
+    /// Whether it is a grant, under `next` if that is ahead of `clock`, else under a fence from that.
+    pub(crate) fn is_granted_after(&self, next: u64, clock: &RangeInclusive<u64>) -> bool {
+        let Self::Acquired(fence) = *self else {
+            return false;
+        };
+        fence >= next && (clock.contains(&fence) || fence == next && next > *clock.end())
+    }
 }
 
 /// Calls the operation for [`KEY`] or [`LOCK_ID`].

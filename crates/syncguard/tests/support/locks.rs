@@ -1,10 +1,13 @@
 //! Short forms that fail the test.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Clock, Error, Grant, Key, Ttl};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Clock, Error, Fence, Grant, Key, SystemClock, Ttl,
+};
 
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -39,6 +42,28 @@ pub(crate) async fn acquire(backend: &dyn Backend, name: &str) -> Grant {
         AcquireOutcome::Acquired(grant) => grant,
         AcquireOutcome::Locked { .. } => panic!("{name} is locked"),
     }
+}
+
+/// A fence counter that stands here is ahead of every clock: from here on, fences are counted one by one.
+pub(crate) const AHEAD: u64 = 10_000_000_000_000;
+
+/// Whether a fence was taken from this machine's clock, not long ago, as the first one of a key is.
+pub(crate) fn is_from_the_clock(fence: u64) -> bool {
+    recently().contains(&fence)
+}
+
+/// The fences that this machine's clock has given in the last minute.
+pub(crate) fn recently() -> RangeInclusive<u64> {
+    let now = SystemClock.now_ms().unsigned_abs();
+    now - 60_000..=now
+}
+
+/// Waits until the clock shows more than `fence`, so that a store that has lost its counters gives a larger one.
+pub(crate) async fn until_after(fence: Fence) {
+    eventually("the clock goes on", async || {
+        *recently().end() > fence.get()
+    })
+    .await;
 }
 
 /// Asks until the answer is yes; fails after 20 s.

@@ -99,6 +99,6 @@ fn kill_primary(stage: &mut Stage<Cluster>, _: &mut Crew<'_>) -> io::Result<()> 
         role.list()[0].text() == "slave" && role.list()[3].text() == "connected"
     })?;
     cluster.until_ok();
-    stage.has_lost(from, false);
+    stage.has_lost(from);
     Ok(())
 }

@@ -212,7 +212,7 @@ fn shut_down(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
 fn shut_down_and_lose(stage: &mut Stage<Postgres>, crew: &mut Crew<'_>) -> io::Result<()> {
     let from = now();
     shut_down(stage, crew)?;
-    stage.has_lost(from, true);
+    stage.has_lost(from);
     Ok(())
 }
 

@@ -150,7 +150,7 @@ fn kill(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
 fn kill_and_lose(stage: &mut Stage<Redis>, crew: &mut Crew<'_>) -> io::Result<()> {
     let from = now();
     kill(stage, crew)?;
-    stage.has_lost(from, false);
+    stage.has_lost(from);
     Ok(())
 }
 
@@ -291,7 +291,7 @@ impl Watched {
         })
     }
 
-    /// The primary is killed, or told to step down. What its replica has not received is lost, fences included.
+    /// The primary is killed, or told to step down. What its replica has not received is lost, counters of fences included.
     fn fail_over(stage: &mut Stage<Self>, _: &mut Crew<'_>) -> io::Result<()> {
         let watched = &mut stage.store;
         watched.check_epoch()?;
@@ -324,7 +324,7 @@ impl Watched {
         let was = &watched.servers[primary];
         until("the former one is none", || role(was) == "slave")?;
         watched.epoch = watched.current_epoch();
-        stage.has_lost(from, false);
+        stage.has_lost(from);
         Ok(())
     }
 }

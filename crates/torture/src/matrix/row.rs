@@ -141,10 +141,7 @@ fn play<S: Store>(act: &Act<S>, settings: &Settings) -> io::Result<Verdict> {
         ..Verdict::default()
     };
     judge(&mut verdict, act, &ran, settings);
-    let grants = last_fences(
-        &ran.seen.operations,
-        stage.gaps.iter().all(|gap| gap.keeps_fences),
-    );
+    let grants = last_fences(&ran.seen.operations);
     aftermath(
         &mut verdict,
         &runtime,
@@ -278,9 +275,9 @@ fn judge<S: Store>(verdict: &mut Verdict, act: &Act<S>, ran: &Run, settings: &Se
 }
 
 /// The largest fence of each key.
-fn last_fences(history: &[Operation], count: bool) -> BTreeMap<&str, u64> {
+fn last_fences(history: &[Operation]) -> BTreeMap<&str, u64> {
     let mut fences = BTreeMap::new();
-    for operation in history.iter().filter(|_| count) {
+    for operation in history {
         if let Outcome::Acquired { fence, .. } = operation.outcome {
             let last = fences.entry(operation.key.as_str()).or_insert(fence);
             *last = fence.max(*last);

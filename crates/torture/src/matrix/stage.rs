@@ -62,13 +62,9 @@ impl<S> Stage<S> {
         std::thread::sleep(self.time(ms));
     }
 
-    /// The store may have forgotten locks since then, and fences, too, unless it keeps them.
-    pub(crate) fn has_lost(&mut self, from: Moment, keeps_fences: bool) {
-        self.gaps.push(Gap {
-            from,
-            to: now(),
-            keeps_fences,
-        });
+    /// The store may have forgotten locks since then, and counters of fences.
+    pub(crate) fn has_lost(&mut self, from: Moment) {
+        self.gaps.push(Gap { from, to: now() });
     }
 }
 

@@ -26,6 +26,7 @@ const NOTHING: Budget = Budget {
     forces: 0,
     extends: 0,
     give_ups: 0,
+    forgets: 0,
 };
 
 fn system(clients: u8, ticks: u8, budget: Budget) -> System {
@@ -53,6 +54,7 @@ fn systems() -> [System; 5] {
     let force = Budget {
         crashes: 1,
         forces: 1,
+        forgets: 1,
         ..NOTHING
     };
     [
@@ -101,14 +103,16 @@ fn the_promises_hold_in_every_state() {
 #[test]
 fn each_mistake_breaks_the_promise_that_is_about_it() {
     let [one, larger, own, expired, nothing_left] = PROMISED;
-    let (mut gives_up, mut slow, mut crash) = (NOTHING, NOTHING, NOTHING);
+    let (mut gives_up, mut slow, mut crash, mut forgets) = (NOTHING, NOTHING, NOTHING, NOTHING);
     gives_up.give_ups = 1;
     slow.delays = 2;
     crash.crashes = 1;
+    forgets.forgets = 1;
     let mistakes = [
         (Fault::UndoByKey, own, system(2, 3, gives_up)),
         (Fault::UndoOnce, nothing_left, system(2, 3, gives_up)),
         (Fault::FenceAfterGrant, larger, system(2, 3, NOTHING)),
+        (Fault::FenceWithoutTime, larger, system(2, 3, forgets)),
         (Fault::ReleaseUnchecked, own, system(2, 3, slow)),
         (Fault::ExtendExpired, expired, system(1, 5, LATE_EXTENSION)),
         (

@@ -133,6 +133,8 @@ pub(crate) struct Budget {
     pub(crate) forces: u8,
     pub(crate) extends: u8,
     pub(crate) give_ups: u8,
+    /// How often the store loses the counter of fences, which takes a tick.
+    pub(crate) forgets: u8,
 }
 
 /// What was seen, for the properties. Nothing decides by it.

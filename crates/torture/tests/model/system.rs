@@ -16,6 +16,9 @@ pub(crate) struct System {
     pub(crate) fault: Option<Fault>,
 }
 
+/// More than are granted in a tick: a fence is the time, unless the counter is ahead of it.
+const FENCES_PER_TICK: u8 = 16;
+
 /// What is done wrong, to see that it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -23,6 +26,8 @@ pub(crate) enum Fault {
     UndoByKey,
     /// The counter of fences is raised in a step of its own, after the grant.
     FenceAfterGrant,
+    /// A fence is counted, and not taken from the clock.
+    FenceWithoutTime,
     /// A release finds the lock by its index entry, and does not look whose it is.
     ReleaseUnchecked,
     /// An extension does not look whether the lock has ended.
@@ -54,6 +59,7 @@ pub(crate) enum Action {
     Crash(u8),
     Undo(u8, Id),
     RaiseFence,
+    ForgetFence,
 }
 
 impl Model for System {
@@ -96,6 +102,9 @@ impl Model for System {
         }
         if state.now < self.ticks && (state.is_settled() || state.left.delays > 0) {
             actions.push(Action::Tick);
+            if state.left.forgets > 0 {
+                actions.push(Action::ForgetFence);
+            }
         }
         if state.left.forces > 0 && state.is_live() {
             actions.push(Action::Force);
@@ -158,8 +167,13 @@ impl Model for System {
             }
             Action::Undo(client, id) => next.undo(client, id),
             Action::RaiseFence => {
-                next.fence_counter += 1;
+                next.fence_counter = next.seen.largest_fence;
                 next.fence_is_behind = false;
+            }
+            Action::ForgetFence => {
+                next.left.forgets -= 1;
+                next.fence_counter = 0;
+                self.tick(&mut next);
             }
         }
         Some(next)
@@ -261,7 +275,11 @@ impl System {
             });
             return;
         }
-        let fence = next.fence_counter + 1;
+        let time = match self.fault {
+            Some(Fault::FenceWithoutTime) => 0,
+            _ => (next.now + 1) * FENCES_PER_TICK,
+        };
+        let fence = time.max(next.fence_counter + 1);
         match self.fault {
             Some(Fault::FenceAfterGrant) => next.fence_is_behind = true,
             _ => next.fence_counter = fence,
