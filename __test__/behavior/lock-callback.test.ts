@@ -71,7 +71,7 @@ onEveryStore("lock()", (connect) => {
     const backend = connect();
     const key = newKey();
     const held = await backend.lock(key, { ttlMs: 5_000 });
-    expect(held).toMatchObject({ ok: true, fence: expect.toSatisfy(isFromTheClock) });
+    expect(held).toMatchObject({ ok: true, fence: expect.toSatisfy(isFromTheClock) as string });
     expect(held.expiresAtMs).toBeLessThanOrEqual(Date.now() + 5_000);
     expect((await backend.acquire({ key, ttlMs: 5_000 })).ok).toBe(false);
     expect((await held.extend(50_000)).ok).toBe(true);

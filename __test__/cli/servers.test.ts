@@ -72,7 +72,7 @@ describe("Redis", () => {
     const { locks } = (await json(0, server.url, "list")) as Page;
     expect(locks.find(({ key }) => key === "job:0")).toMatchObject({
       owner: "me",
-      fence: expect.toSatisfy(isFromTheClock),
+      fence: expect.toSatisfy(isFromTheClock) as string,
     });
     await Promise.all([backend, others, odd].map((one) => one.close()));
   });
