@@ -33,9 +33,9 @@ impl Pending {
         let ttl = ttl_of(&operation);
         operation::send(&backend, operation, options, move |ended| match ended {
             Ended::Done(answer) => self.complete(answer, ttl),
-            Ended::NotSent(operation) => {
+            Ended::NotSent(operation, rest) => {
                 let never = self.cancelled(false);
-                self.run(operation, options, never);
+                self.run(operation, rest, never);
             }
         })
     }

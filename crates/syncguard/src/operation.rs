@@ -228,8 +228,9 @@ pub async fn run(
 pub enum Ended {
     /// With this answer, or with the errors of [`run`].
     Done(Result<Outcome, Error>),
-    /// The backend could not send it from the calling thread: it is for [`run`] to carry out.
-    NotSent(Operation),
+    /// The backend could not send it from the calling thread: it is for [`run`] to carry out, with these options, which
+    /// leave it the rest of its time.
+    NotSent(Operation, CallOptions),
 }
 
 /// Carries out any operation without a task: the calling thread sends it, no runtime is needed there, and
@@ -265,6 +266,7 @@ pub fn send(
         }
     };
     let limit = options.limit(backend.as_ref());
+    let by = Instant::now() + limit;
     let store = Arc::clone(backend);
     let on_sent = move |sent| {
         let undo = |lock| {
@@ -278,7 +280,9 @@ pub fn send(
                     request.hold = Some(wanted.hold);
                 }
                 drop((running, extending));
-                return on_end(Ended::NotSent(operation));
+                let mut rest = options;
+                rest.timeout = Some(by.saturating_duration_since(Instant::now()));
+                return on_end(Ended::NotSent(operation, rest));
             }
             Sent::Answered(answer) => {
                 if answer.as_ref().is_err_and(Error::is_outcome_unknown) {
@@ -306,7 +310,7 @@ pub fn send(
         on_end(Ended::Done(answer));
         drop(running);
     };
-    backend.send(operation, Instant::now() + limit, Box::new(on_sent))
+    backend.send(operation, by, Box::new(on_sent))
 }
 
 /// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.

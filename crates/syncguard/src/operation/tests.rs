@@ -108,7 +108,7 @@ fn grant(operation: Operation) -> Outcome {
 fn error(ended: Ended) -> Error {
     match ended {
         Ended::Done(answer) => answer.unwrap_err(),
-        Ended::NotSent(_) => panic!("not sent"),
+        Ended::NotSent(..) => panic!("not sent"),
     }
 }
 
@@ -156,10 +156,38 @@ async fn what_was_not_sent_comes_back_and_counts_no_more() {
         on_sent(Sent::NotSent(operation));
     })
     .await;
-    assert!(matches!(ended, Ended::NotSent(Operation::Acquire(_))));
+    assert!(matches!(ended, Ended::NotSent(Operation::Acquire(_), _)));
     let start = Instant::now();
     store.work.finish(Duration::from_secs(9)).await;
     assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_sent_has_only_the_rest_of_its_time() {
+    let store = Arc::<Store>::default();
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let _never = store.way_out.lock().await;
+    let limit = Duration::from_secs(1);
+    let options = CallOptions {
+        timeout: Some(limit),
+    };
+    let start = Instant::now();
+    let (sender, receiver) = oneshot::channel();
+    let release = Operation::Release(LockId::generate().unwrap());
+    send(&backend, release, options, |ended| {
+        assert!(sender.send(ended).is_ok());
+    });
+    // The store has lost its scripts, and takes its time to say so.
+    tokio::time::sleep(limit * 9 / 10).await;
+    let (operation, on_sent) = store.sent.lock().unwrap().pop().unwrap();
+    on_sent(Sent::NotSent(operation));
+    let Ended::NotSent(operation, rest) = receiver.await.unwrap() else {
+        panic!("it was sent");
+    };
+    let error = run(&backend, operation, rest, pending()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    let took = start.elapsed();
+    assert!(took < limit + Duration::from_millis(20), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -108,8 +108,8 @@ impl Client {
         }
         match end.await {
             Ok(Ended::Done(outcome)) => outcome,
-            Ok(Ended::NotSent(operation)) => {
-                operation::run(&self.backend, operation, call, cancelled).await
+            Ok(Ended::NotSent(operation, rest)) => {
+                operation::run(&self.backend, operation, rest, cancelled).await
             }
             Err(_) => Err(Error::invalid("the operation was forgotten")),
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use syncguard::operation::{self, CallOptions, Ended};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
-use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, lock};
-use tokio::io::{AsyncReadExt as _, copy_bidirectional};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, Operation, lock};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpStream;
 
 use crate::load::{
@@ -29,6 +30,7 @@ tests![
     scripts_that_are_flushed_are_not_noticed,
     connections_that_are_killed_are_made_again,
     a_server_that_pauses_past_the_timeout_serves_again,
+    a_late_answer_that_scripts_are_lost_leaves_the_rest_of_the_time,
     a_late_grant_is_given_back,
     an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout,
     a_stopped_server_keeps_its_connection,
@@ -163,6 +165,43 @@ async fn a_server_that_pauses_past_the_timeout_serves_again() {
             .iter()
             .any(|error| error.kind() == ErrorKind::NetworkTimeout)
     );
+}
+
+async fn a_late_answer_that_scripts_are_lost_leaves_the_rest_of_the_time() {
+    let is_first = Arc::new(AtomicBool::new(true));
+    let port = crate::fake::listen(move |stream| {
+        let is_first = is_first.swap(false, Relaxed);
+        async move {
+            if !is_first {
+                // It is busy, so that other connections show nothing.
+                let _open = stream;
+                return std::future::pending().await;
+            }
+            let mut stream = crate::fake::until_script(stream).await.unwrap();
+            stream.write_all(b":0\r\n").await.unwrap();
+            crate::fake::read_request(&mut stream).await.unwrap();
+            tokio::time::sleep(TIMEOUT * 9 / 10).await;
+            let reply = b"-NOSCRIPT No matching script.\r\n";
+            stream.write_all(reply).await.unwrap();
+            while crate::fake::read_request(&mut stream).await.is_some() {}
+        }
+    })
+    .await;
+    let backend = backend(RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap());
+    assert!(!backend.is_locked(&key("k")).await.unwrap());
+    let start = Instant::now();
+    let (sender, ended) = tokio::sync::oneshot::channel();
+    let operation = Operation::IsLocked(key("k"));
+    operation::send(&backend, operation, CallOptions::default(), |ended| {
+        assert!(sender.send(ended).is_ok());
+    });
+    let Ended::NotSent(operation, rest) = ended.await.unwrap() else {
+        panic!("the server has run it");
+    };
+    let answer = operation::run(&backend, operation, rest, std::future::pending()).await;
+    let error = answer.unwrap_err();
+    assert!(error.kind().is_transient(), "{error:?}");
+    assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());
 }
 
 async fn a_late_grant_is_given_back() {

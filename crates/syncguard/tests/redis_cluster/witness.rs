@@ -195,7 +195,9 @@ async fn carry_out(backend: &Arc<dyn Backend>, operation: Operation) -> Result<O
     }
     match sent(backend, operation).await {
         Ended::Done(answer) => answer,
-        Ended::NotSent(operation) => operation::run(backend, operation, call, pending()).await,
+        Ended::NotSent(operation, rest) => {
+            operation::run(backend, operation, rest, pending()).await
+        }
     }
 }
 

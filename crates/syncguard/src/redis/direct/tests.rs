@@ -86,12 +86,9 @@ async fn sends(backend: &Arc<dyn Backend>) -> Outcome {
     backend.flush();
     match ended.await.unwrap() {
         Ended::Done(answer) => answer.unwrap(),
-        Ended::NotSent(operation) => {
-            let call = CallOptions::default();
-            operation::run(backend, operation, call, pending())
-                .await
-                .unwrap()
-        }
+        Ended::NotSent(operation, rest) => operation::run(backend, operation, rest, pending())
+            .await
+            .unwrap(),
     }
 }
 
