@@ -101,6 +101,17 @@ describe("a lock that is lost", () => {
     ).toBe("onLost must be a function");
   });
 
+  test("is not printed if releaseAll() gives it back", async () => {
+    const onLost = vi.fn<OnLost>();
+    const { backend } = stage();
+    const quiet = await backend.lock("a");
+    await backend.lock("b", { onLost });
+    await backend.releaseAll();
+    expect(quiet.signal.reason).toMatchObject({ code: "LockLost" });
+    expect(log).not.toHaveBeenCalled();
+    expect(onLost).toHaveBeenCalledTimes(1);
+  });
+
   test("is not one that was released", async () => {
     const { backend } = stage();
     await lock(backend, ({ signal }) => signal.aborted, { key: KEY, ...EXTENDING });

@@ -148,6 +148,13 @@ export class Handle {
     handle.#holding?.end();
   }
 
+  /** This process itself gives the lock up. It knows that, so that nothing is printed. */
+  static giveUp(handle: Handle, message: string): void {
+    const holding = Handle.holding(handle);
+    holding.tells ??= () => undefined;
+    holding.lose(message);
+  }
+
   /** The lock is lost, although nobody may have asked for the signal yet. */
   static lose(handle: Handle, message: string): void {
     Handle.holding(handle).lose(message);

@@ -100,7 +100,7 @@ async function releaseEach(
   for (;;) {
     const handles = (grants?.held() ?? []).filter((handle) => !hasFailed(handle));
     // All of them first: whoever works under a lock hears of it before anybody else can get the lock.
-    for (const handle of handles) Handle.lose(handle, "the lock was released by releaseAll()");
+    for (const handle of handles) Handle.giveUp(handle, "the lock was released by releaseAll()");
     const next = async (): Promise<void> => {
       for (let handle = handles.pop(); handle !== undefined; handle = handles.pop()) {
         if (signal.aborted) return;
