@@ -4,7 +4,7 @@ import pg from "pg";
 import { createFirestoreBackend } from "syncguard/firestore";
 import { createPostgresBackend } from "syncguard/postgres";
 import { createRedisBackend } from "syncguard/redis";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { startProgram } from "../support/child";
 import { cli, json, main, startCli } from "../support/cli";
 import { isFromTheClock } from "../support/fences";
@@ -93,6 +93,27 @@ describe("Redis", () => {
     await server.admin.config("SET", "maxmemory-policy", "noeviction");
     await server.admin.config("SET", "appendonly", "yes");
     expect(wrong(await examine(0, server.url))).toEqual([]);
+  });
+
+  it("is known for a replica, with and without the right to ask", async () => {
+    const replica = await startRedis({ lines: [`replicaof 127.0.0.1 ${server.port}`] });
+    onTestFinished(replica.stop);
+    const found = await examine(1, replica.url);
+    expect(named(found, "writable")).toEqual([
+      {
+        name: "writable",
+        status: "fail",
+        message: "this server is a replica, and takes no locks",
+        fix: "connect to the primary",
+      },
+    ]);
+    expect(named(found, "operations")).toEqual([]);
+    const rights = "on >s3cr3t ~* &* +@all -info".split(" ");
+    await replica.admin.call("ACL", "SETUSER", "asker", ...rights);
+    const url = `redis://asker:s3cr3t@127.0.0.1:${replica.port}`;
+    expect(named(await examine(1, url, "--timeout", "2s"), "operations")).toMatchObject([
+      { message: expect.stringContaining("replica") as string, fix: "connect to the primary" },
+    ]);
   });
 
   it("says which right is missing", async () => {

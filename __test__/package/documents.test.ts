@@ -170,6 +170,17 @@ describe("the lists", () => {
     ]);
   });
 
+  // `await using` is a syntax error on Node.js 20 and 22, so it is shown beside what works there, and with a note.
+  it.each([...documents.keys()])("begin with what runs on every version: %s", (path) => {
+    const programs = blocks.filter(
+      ({ place, language }) => place.startsWith(`${path}:`) && ["js", "ts"].includes(language),
+    );
+    const uses = programs.filter(({ code }) => code.includes("await using"));
+    expect(uses).not.toContain(programs[0]);
+    expect(uses.filter(({ language }) => language === "js")).toEqual([]);
+    if (uses.length > 0) expect(documents.get(path)).toMatch(/Node\.js 24/);
+  });
+
   it("begin with the two commands that are all a newcomer needs", () => {
     const [first] = blocks;
     expect(first?.place).toMatch(/^README\.md:/);
@@ -197,6 +208,8 @@ function shellFaults(code: string): string[] {
     if (!/^[a-z][\w-]*$/.test(program)) return [];
     const fault = [`${program} ${first} ${second}`.trim()];
     switch (program) {
+      case "export":
+        return /^[A-Z_]+=\S+$/.test(first) ? [] : fault;
       case "npm":
         if (first === "run") return second in manifest.scripts ? [] : fault;
         return first in manifest.scripts || ["install", "ci"].includes(first) ? [] : fault;

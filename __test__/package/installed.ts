@@ -38,7 +38,9 @@ export async function installPackages({ release = false } = {}): Promise<Install
     const bin = join(path, "bin");
     for (const each of [folder, home, bin]) mkdirSync(each);
     symlinkSync(process.execPath, join(bin, "node"));
-    const env = { PATH: bin, HOME: home, XDG_STATE_HOME: join(home, "state") };
+    // "local" is where locks are without the variable; with it nothing is said of that.
+    const place = { HOME: home, XDG_STATE_HOME: join(home, "state"), SYNCGUARD_URL: "local" };
+    const env = { PATH: bin, ...place };
     const nodeAt: Installed["nodeAt"] = (where, more, ...args) =>
       run(args, resolve(folder, where), { ...env, ...more });
     const node = (...args: string[]): Promise<Ended> => nodeAt(".", {}, ...args);

@@ -46,6 +46,40 @@ describe.concurrent.each(names)("on %s", (name) => {
   });
 });
 
+describe("on Deno", () => {
+  const deno = async (permissions: string[], env: Record<string, string> = {}) => {
+    const [program] = commandOf("deno");
+    const file = join(import.meta.dirname, "permissions.mjs");
+    const flags = ["run", "--no-prompt", "--no-check", ...permissions];
+    return await runProgram(program, [...flags, file], { REDIS_URL: redis.url, ...env });
+  };
+  const documented = ["--allow-env", "--allow-read", "--allow-ffi"];
+
+  it("locks need the permissions that are documented, and no more", TIME, async () => {
+    const { code, stdout } = await deno(documented);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "LOCKED\n" });
+  });
+
+  it.each(documented)("an error names them if %s is missing", TIME, async (missing) => {
+    const given = documented.filter((each) => each !== missing);
+    // Deno reads the modules of installed packages without asking, but not those of this repository.
+    if (missing === "--allow-read") given.push(`--allow-read=${join(root, "dist")}`);
+    const { stdout } = await deno(given);
+    expect(stdout).toMatch(/^AuthFailed/);
+    for (const permission of documented) expect(stdout).toContain(permission);
+  });
+
+  it("an error names what the default backend needs beside", TIME, async () => {
+    const { stdout } = await deno(documented, { USE_DEFAULT: "1" });
+    expect(stdout).toMatch(/^AuthFailed.*--allow-sys=homedir.*--allow-write/);
+    const folder = temporaryFolder();
+    const more = ["--allow-sys=homedir", `--allow-write=${folder.path}`];
+    const env = { USE_DEFAULT: "1", XDG_STATE_HOME: folder.path, NODE_ENV: "test" };
+    expect((await deno([...documented, ...more], env)).stdout).toBe("LOCKED\n");
+    folder.remove();
+  });
+});
+
 describe.concurrent("on the newest Node.js", () => {
   it("the suite of behaviour passes on SQLite and Redis", TIME, async () => {
     const [program] = commandOf("node-24");

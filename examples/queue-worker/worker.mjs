@@ -31,7 +31,7 @@ async function tryJob(job) {
     return await lock((handle) => work(job, handle), {
       key: `job:${job}`,
       // So soon is the job free again after a worker has died.
-      ttlMs: 500,
+      ttlMs: 1_000,
       autoExtend: true,
       signal: stopping.signal,
       acquisition: { maxRetries: 0 },

@@ -84,6 +84,8 @@ function fail(error: unknown, given: readonly string[]): number {
 
 surviveWriteErrors();
 const given = process.argv.slice(2);
+// What Node.js and the library warn of is for programmers.
+if (!has(given, "--verbose", "-v")) process.removeAllListeners("warning");
 void main(given)
   .catch((error: unknown) => fail(error, given))
   .then((code) => {

@@ -8,6 +8,7 @@ import { connectionOfUrl } from "../firestore/connection.js";
 import { checkBackend } from "../lock/arguments.js";
 import type { FencingCapabilities, LockBackendLike } from "../lock/types.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
+import { isRefusedByDeno } from "../native/loader.js";
 import { tellDefault } from "../options/debug.js";
 import { invalid } from "../options/validation.js";
 import { createPostgresBackendOfUrl } from "../postgres/backend.js";
@@ -142,6 +143,13 @@ export function embeddedPath(): string {
     folder = stateFolder(process.env, process.platform, homedir());
     mkdirSync(folder, { recursive: true, mode: 0o700 });
   } catch (error) {
+    if (isRefusedByDeno(error)) {
+      throw new LockError(
+        "AuthFailed",
+        "Deno refuses what the default backend needs: run it with --allow-sys=homedir and --allow-write, or set SYNCGUARD_URL",
+        { cause: error },
+      );
+    }
     throw new LockError(
       codeOf(error),
       "The folder of the default backend could not be created: set SYNCGUARD_URL to a sqlite: URL, or call setDefaultBackend()",

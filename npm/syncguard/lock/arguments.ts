@@ -39,6 +39,23 @@ export function checkTtl(ttlMs: unknown): asserts ttlMs is number {
   }
 }
 
+/** A shorter TTL may be one in seconds. */
+const SURELY_MILLISECONDS = 1_000;
+let hasWarned = false;
+
+/** {@link checkTtl} for a lock that is to be taken. Warns once, but not in production or tests, of what may be seconds. */
+export function checkTtlOfLock(ttlMs: unknown): asserts ttlMs is number {
+  checkTtl(ttlMs);
+  if (ttlMs >= SURELY_MILLISECONDS || hasWarned) return;
+  const { NODE_ENV } = process.env;
+  if (NODE_ENV === "production" || NODE_ENV === "test") return;
+  hasWarned = true;
+  process.emitWarning(
+    `ttlMs is ${ttlMs}: others can take the lock ${ttlMs} milliseconds after it was taken. Were seconds meant?`,
+    { type: "SyncGuardWarning", code: "SYNCGUARD_SHORT_TTL" },
+  );
+}
+
 /** The owner label, if one was given; `null` counts as none. */
 export function readOwner(owner: string | null | undefined): string | undefined {
   if (owner === undefined || owner === null) return undefined;
@@ -49,7 +66,7 @@ export function readOwner(owner: string | null | undefined): string | undefined 
 /** The TTL to use: the default if none is given. */
 export function resolveTtl(ttlMs: number | null | undefined): number {
   if (ttlMs === undefined || ttlMs === null) return BACKEND_DEFAULTS.ttlMs;
-  checkTtl(ttlMs);
+  checkTtlOfLock(ttlMs);
   return ttlMs;
 }
 

@@ -10,7 +10,14 @@ import { ShortLivedMap } from "../native/short-lived-map.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown, warnOfUnknown } from "../options/names.js";
 import { attemptOf } from "./attempt.js";
-import { checkKey, checkLockId, checkTtl, type DisposalOptions, readOwner } from "./arguments.js";
+import {
+  checkKey,
+  checkLockId,
+  checkTtl,
+  checkTtlOfLock,
+  type DisposalOptions,
+  readOwner,
+} from "./arguments.js";
 import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { hearsOfLoss, isTimed, publisher, publishOperations } from "./channels.js";
@@ -117,7 +124,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       let keeper: LockKeeper | undefined;
       try {
         checkKey(key);
-        checkTtl(ttlMs);
+        checkTtlOfLock(ttlMs);
         const owner = readOwner(opts.owner);
         const heartbeats = readAutoExtend(opts.autoExtend, ttlMs);
         const signal = startingSignal(opts);

@@ -13,6 +13,14 @@ export type Failure = { where: string; error: unknown };
  * If none can be loaded, the error gives the reason for each, in Node's own words.
  */
 export function loadAddon(): unknown {
+  try {
+    return loadFirst();
+  } catch (error) {
+    throw isRefusedByDeno(error) ? missesPermission(error) : error;
+  }
+}
+
+function loadFirst(): unknown {
   const { platform, arch } = process;
   const names = platformNames(platform, arch, platform === "linux" ? startOfProgram() : "");
   const failures: Failure[] = [];
@@ -20,6 +28,7 @@ export function loadAddon(): unknown {
     try {
       return load();
     } catch (error) {
+      if (isRefusedByDeno(error)) throw error;
       failures.push({ where, error });
     }
   }
@@ -117,6 +126,20 @@ function packagedPlatforms(): string[] {
   } catch {
     return [];
   }
+}
+
+/** Whether a program lacks a permission of Deno, which has one name for that since its version 2. */
+export function isRefusedByDeno(error: unknown): boolean {
+  const { name } = (error ?? {}) as { name?: unknown };
+  return "Deno" in globalThis && (name === "NotCapable" || name === "PermissionDenied");
+}
+
+function missesPermission(error: unknown): LockError {
+  return new LockError(
+    "AuthFailed",
+    "Deno refuses what the native part of syncguard needs: run it with --allow-env, --allow-read and --allow-ffi",
+    { cause: error },
+  );
 }
 
 /** The error that says why there is no addon, and what to do; `packaged` are the platforms that have a package. */

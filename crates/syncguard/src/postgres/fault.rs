@@ -120,8 +120,8 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
         "42501" => (AuthFailed, "permission denied for the lock tables"),
         "42P01" => (
             InvalidArgument,
-            "a lock table does not exist: import { setupSchema } from \"syncguard/postgres\" and call it \
-             once, or check tableName and fenceTableName",
+            "a lock table does not exist: create it by setupSchema() or `npx syncguard setup`, or check \
+             tableName and fenceTableName",
         ),
         "42601" => (
             InvalidArgument,
@@ -129,7 +129,8 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
         ),
         "42703" | "42804" | "42P10" => (
             InvalidArgument,
-            "a lock table does not have the columns or indexes it needs: call setupSchema",
+            "a lock table does not have the columns or indexes it needs: run setupSchema() or \
+             `npx syncguard setup`",
         ),
         "53300" => (
             ServiceUnavailable,

@@ -44,14 +44,29 @@ pub(super) async fn speaks_plainly(host: &str, port: u16) -> bool {
     matches!(first_byte(host, port, b"PING\r\n").await, Some(b'+' | b'-'))
 }
 
-/// The first byte of the answer to `question`. A server that does not understand it may wait for more and never answer:
+/// Whether the server speaks HTTP.
+pub(super) async fn speaks_http(host: &str, port: u16) -> bool {
+    let question = b"GET / HTTP/1.0\r\n\r\n";
+    first_bytes::<5>(host, port, question).await == Some(*b"HTTP/")
+}
+
+/// The first byte of the answer to `question`.
+async fn first_byte(host: &str, port: u16, question: &[u8]) -> Option<u8> {
+    first_bytes::<1>(host, port, question)
+        .await
+        .map(|[first]| first)
+}
+
+/// The first bytes of the answer to `question`. A server that does not understand it may wait for more and never answer:
 /// Redis without TLS takes a ClientHello for the beginning of a line. It is a new connection that users wait for meanwhile,
 /// and not the reason, so no answer within [`PATIENCE`] counts as none.
-async fn first_byte(host: &str, port: u16, question: &[u8]) -> Option<u8> {
+async fn first_bytes<const N: usize>(host: &str, port: u16, question: &[u8]) -> Option<[u8; N]> {
     let answer = async {
         let mut stream = TcpStream::connect((host, port)).await.ok()?;
         stream.write_all(question).await.ok()?;
-        stream.read_u8().await.ok()
+        let mut first = [0; N];
+        stream.read_exact(&mut first).await.ok()?;
+        Some(first)
     };
     timeout(PATIENCE, answer).await.ok()?
 }

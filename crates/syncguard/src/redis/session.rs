@@ -139,7 +139,14 @@ async fn no_answer(endpoint: &Endpoint, error: RedisError) -> Error {
     if let Some(why) = refused_by_tls(&error) {
         return distrusted(endpoint, &why).with_source(error);
     }
+    let is_readable = describe(&error) != Cause::Unreadable;
     let why = match endpoint {
+        // Before TLS: a web server may speak that as well.
+        Endpoint::Tcp { host, port, .. }
+            if !is_readable && diagnosis::speaks_http(host, *port).await =>
+        {
+            "an HTTP server answers there, and no Redis server"
+        }
         Endpoint::Tcp {
             host,
             port,

@@ -16,6 +16,7 @@ tests![
     an_unknown_host,
     a_refused_port,
     a_server_of_another_protocol,
+    a_web_server,
     tls_to_a_server_without_it,
     no_tls_to_a_server_with_it,
     a_certificate_that_is_not_trusted,
@@ -94,6 +95,27 @@ async fn a_server_of_another_protocol() {
         &format!(
             "cannot connect to redis at 127.0.0.1:{port}: the server ended the connection without an \
              answer; is it a Redis server?"
+        ),
+    );
+}
+
+async fn a_web_server() {
+    // As web servers do: they refuse what is no request, and what they take for the beginning of TLS.
+    let port = crate::fake::listen(|mut stream| async move {
+        let mut some = [0; 4];
+        let _ = tokio::io::AsyncReadExt::read_exact(&mut stream, &mut some).await;
+        let answer: &[u8] = match some[0] {
+            22 => &[21, 3, 1, 0, 2, 2, 70],
+            _ => b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+        };
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await;
+    })
+    .await;
+    assert_text(
+        &refused_at(&format!("redis://:s3cret@127.0.0.1:{port}")).await,
+        &format!(
+            "cannot connect to redis at 127.0.0.1:{port}: an HTTP server answers there, and no Redis \
+             server"
         ),
     );
 }

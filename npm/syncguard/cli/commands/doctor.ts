@@ -58,7 +58,10 @@ async function examine(backend: Backend, target: Target, values: Values): Promis
     }
   }
   checks.push(...(await clock(backend, target)));
-  if (!checks.some(({ name, status }) => name === "schema" && status === "fail")) {
+  // What is known to fail need not be tried for seconds.
+  const fails = ({ name, status }: Check) =>
+    status === "fail" && (name === "schema" || name === "writable");
+  if (!checks.some(fails)) {
     checks.push(...(await operations(backend)));
   }
   return checks;
@@ -152,7 +155,9 @@ function roundTrip(roundTripsMs: number[]): Check {
 
 function failure(name: string, error: unknown): Check {
   const { message, hint, code } = toCliError(error);
-  const fix = hint?.includes("doctor") === false ? hint : FIXES[code];
+  const isReplica = /READONLY|is read-only/.test(message);
+  const known = hint?.includes("doctor") === false ? hint : FIXES[code];
+  const fix = isReplica ? "connect to the primary" : known;
   return fail(name, message, fix ?? "see the message");
 }
 
