@@ -80,13 +80,31 @@ onEveryStore("close", (connect) => {
       backend.forceRelease(key),
     ]) {
       const error = await lockError(late);
-      expect(error.code).toBe("InvalidArgument");
-      expect(error.message).toContain("closed");
+      expect(error).toMatchObject({ code: "Aborted", message: "the backend is closed" });
     }
     expect(await releases).toEqual(locks.map(() => ({ ok: true })));
     await closed;
     const error = await lockError(backend.release({ lockId: locks[0]!.lockId }));
-    expect(error.code).toBe("InvalidArgument");
+    expect(error).toMatchObject({ code: "Aborted", message: "the backend is closed" });
     expect(await isHeld(key)).toBe(false);
+  });
+
+  test("those who wait for a lock end at once, also those who only poll", async () => {
+    const backend = own();
+    const key = newKey();
+    await take(backend, key);
+    const pause = { retryDelayMs: 30_000, jitter: "none", timeoutMs: 60_000 } as const;
+    const waiters = (["poll", "poll", "notify"] as const).map((wait) =>
+      lockError(backend.lock(key, { acquisition: { ...pause, wait } })),
+    );
+    // They have asked, and wait for their next retry or for their turn.
+    await backend.isLocked({ key });
+    const start = performance.now();
+    await backend.close();
+    for (const error of await Promise.all(waiters)) {
+      expect(error).toMatchObject({ code: "Aborted", message: "the backend is closed" });
+      expect(error.context).toMatchObject({ key });
+    }
+    expect(performance.now() - start).toBeLessThan(10_000);
   });
 });

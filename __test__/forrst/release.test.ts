@@ -138,7 +138,7 @@ describe("a release for its owner", () => {
     expect(await own.isLocked({ key })).toBe(true);
     await own.close();
     const closed = await lockError(release(request));
-    expect(closed).toMatchObject({ code: "InvalidArgument", context: { key } });
+    expect(closed).toMatchObject({ code: "Aborted", context: { key } });
     expect(closed.message).toBe("the backend is closed");
   });
 

@@ -140,7 +140,7 @@ describe("backends on one client", () => {
     await first.close();
     const closed = await lockError(first.isLocked({ key }));
     expect(closed).toMatchObject({
-      code: "InvalidArgument",
+      code: "Aborted",
       message: "the backend is closed",
     });
     expect(await second.release({ lockId: held.lockId })).toEqual({ ok: true });

@@ -443,7 +443,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Sends what [`send`](Self::send) has kept.
     fn flush(&self) {}
 
-    /// Ends connections. Operations after it fail with `InvalidArgument`.
+    /// Ends connections. Operations after it fail with `Aborted`, and so do those who wait for a
+    /// lock, at once.
     ///
     /// Before it does, it waits for the operations that run, and for the locks that are being released
     /// in the background, after a guard was dropped or an acquisition was given up: at most for twice
@@ -457,7 +458,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The backend's own part of [`close`](Self::close), which alone calls it: ends connections and
-    /// lets operations after it fail with `InvalidArgument`. It may be called more than once.
+    /// lets operations after it fail with `Aborted`. It may be called more than once.
     async fn shut_down(&self);
 }
 

@@ -108,6 +108,16 @@ impl Error {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
+    /// What every operation on a closed backend fails with, wherever that is noticed. It is no `InvalidArgument`:
+    /// while a process shuts down, nobody can know which of its operations come first.
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "postgres", feature = "sqlite", feature = "firestore")),
+        allow(dead_code, reason = "every backend needs it")
+    )]
+    pub(crate) fn closed() -> Self {
+        Self::new(ErrorKind::Aborted, "the backend is closed")
+    }
+
     /// The same error with `source` as its cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {

@@ -38,8 +38,8 @@ impl CallOptions {
 /// background, and what the store may have granted is released: see [`release_in_background`].
 ///
 /// # Errors
-/// `Aborted` when cancelled, `NetworkTimeout` when time runs out, `InvalidArgument` once the backend is
-/// being closed, else as the backend says.
+/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out, else as the
+/// backend says.
 pub async fn acquire(
     backend: &Arc<dyn Backend>,
     mut request: AcquireRequest,

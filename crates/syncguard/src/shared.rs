@@ -55,10 +55,10 @@ impl<C: ?Sized> Lease<C> {
         Self(Mutex::new(Some(leased)))
     }
 
-    /// What is leased; `InvalidArgument` after [`end`](Self::end).
+    /// What is leased; `Aborted` after [`end`](Self::end).
     pub(crate) fn get(&self) -> Result<Arc<C>, Error> {
         let leased = lock(&self.0).clone();
-        leased.ok_or_else(|| Error::invalid("the backend is closed"))
+        leased.ok_or_else(Error::closed)
     }
 
     /// Gives it back.
@@ -117,7 +117,7 @@ mod tests {
         lease.end();
         lease.end();
         let error = lease.get().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(error.kind(), ErrorKind::Aborted);
         assert_eq!(*shared.get_or_make(|| Ok("second")).unwrap(), "first");
         drop(running);
         assert_eq!(*shared.get_or_make(|| Ok("second")).unwrap(), "second");

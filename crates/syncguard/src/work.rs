@@ -1,6 +1,7 @@
 //! What is running on a backend: it is counted, so that closing the backend can wait for it.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -42,6 +43,8 @@ struct Shared {
     shut: AtomicBool,
     /// Notified when a count that `close` may wait for has become zero.
     done: Notify,
+    /// Notified when no operation may start any more.
+    closing: Notify,
     releases: Semaphore,
     releasing: AtomicUsize,
     under_way: Releases,
@@ -65,6 +68,7 @@ impl Default for Work {
             background: AtomicUsize::new(0),
             shut: AtomicBool::new(false),
             done: Notify::new(),
+            closing: Notify::new(),
             releases: Semaphore::new(RELEASES_AT_ONCE),
             releasing: AtomicUsize::new(0),
             under_way: Releases::default(),
@@ -82,7 +86,7 @@ impl Work {
         if self.0.operations.fetch_add(1, SeqCst) & CLOSING == 0 {
             Ok(running)
         } else {
-            Err(Error::invalid("the backend is closed"))
+            Err(Error::closed())
         }
     }
 
@@ -129,15 +133,22 @@ impl Work {
     /// Waits until nothing counts as running in the background any more. Nothing counts for longer than one
     /// operation may take.
     pub async fn background_done(&self) {
-        self.until(|| !self.is_in_background()).await;
+        until(&self.0.done, || !self.is_in_background()).await;
+    }
+
+    /// Completes as soon as no operation may start any more: whoever waits for a lock need not wait any longer.
+    pub(crate) async fn closing(&self) {
+        let is_closing = || self.0.operations.load(SeqCst) & CLOSING != 0;
+        until(&self.0.closing, is_closing).await;
     }
 
     /// Lets no further operation start, and waits for the running ones and for the background, at most for
     /// `limit`. After that, nothing is sent to the store any more.
     pub(crate) async fn finish(&self, limit: Duration) {
         self.0.operations.fetch_or(CLOSING, SeqCst);
+        self.0.closing.notify_waiters();
         let idle = || self.0.operations.load(SeqCst) == CLOSING && !self.is_in_background();
-        let _ = timeout(limit, self.until(idle)).await;
+        let _ = timeout(limit, until(&self.0.done, idle)).await;
         self.0.shut.store(true, SeqCst);
     }
 
@@ -156,18 +167,18 @@ impl Work {
         let kept = notes.into_iter().filter(|(_, is_kept)| *is_kept);
         kept.map(|(what, _)| what).collect()
     }
+}
 
-    async fn until(&self, holds: impl Fn() -> bool) {
-        loop {
-            let done = self.0.done.notified();
-            tokio::pin!(done);
-            // Enabled before the check, so that a notification between the two is not missed.
-            done.as_mut().enable();
-            if holds() {
-                return;
-            }
-            done.await;
+/// Waits until `holds` does; `changed` is notified after each change.
+async fn until(changed: &Notify, holds: impl Fn() -> bool) {
+    loop {
+        let mut change = pin!(changed.notified());
+        // Enabled before the check, so that a notification between the two is not missed.
+        change.as_mut().enable();
+        if holds() {
+            return;
         }
+        change.await;
     }
 }
 
@@ -233,7 +244,7 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!(
                 work.start().err().unwrap().kind(),
-                ErrorKind::InvalidArgument
+                ErrorKind::Aborted
             );
             tokio::time::sleep(Duration::from_secs(1)).await;
             // What is given up still has to be undone.

@@ -1,7 +1,7 @@
 /** The public interface of a backend, around a store. */
 
 import { setImmediate } from "node:timers";
-import { addContext } from "../native/errors.js";
+import { addContext, LockError } from "../native/errors.js";
 import { type Failure, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
@@ -27,7 +27,7 @@ import { addHandle, noLock, readDisposal, rememberDisposal } from "./handle.js";
 import { Handle } from "./held.js";
 import { endById, type Holding, type Ids, movedById } from "./holding.js";
 import { keep } from "./keeping.js";
-import { register } from "./known.js";
+import { type Known, register } from "./known.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
 import { releaseInBackground } from "./release.js";
@@ -91,13 +91,15 @@ export function createBackendOn<C extends BackendCapabilities>(
   let isClosed = false;
   const close = (): Promise<void> => (closing ??= finish());
   const checkOpen = (): void => {
-    if (closing !== undefined) throw invalid("the backend is closed");
+    if (closing !== undefined) throw closed();
   };
   /** Of direct operations, too, those that run are counted here. */
   const grants = new Grants(clock);
+  const queues: Known["queues"] = new ShortLivedMap();
 
   /** Waits until no acquisition can be granted a lock any more. Until then, releases are still allowed. */
   async function finish(): Promise<void> {
+    for (const queue of queues.values()) queue.refuse();
     await grants.idle();
     // lock() checks its signals once more after an attempt, and then releases by itself. It does so in this turn of the
     // event loop, however many wrappers are in between.
@@ -193,9 +195,7 @@ export function createBackendOn<C extends BackendCapabilities>(
         checkLockId(lockId);
         const signal = startingSignal(opts);
         if (isClosed) {
-          throw invalid(
-            "the backend is closed: nothing was released, and a lock that is held ends with its TTL",
-          );
+          throw closed();
         }
         endById(lockId);
         grants.start();
@@ -320,12 +320,17 @@ export function createBackendOn<C extends BackendCapabilities>(
     },
     othersLagMs,
     watch,
-    queues: new ShortLivedMap(),
+    queues,
     runHeld: undefined,
     waited: publish,
     grants,
   });
   return { backend, guarded };
+}
+
+/** A race while the process shuts down is no wrong argument, so it is an error of its own. */
+function closed(): LockError {
+  return new LockError("Aborted", "the backend is closed");
 }
 
 /** The signal of an operation that is about to start, if there is one. */

@@ -122,7 +122,7 @@ export class TestStore implements LockStore {
 
   async #perform<T>(call: Call<T>): Promise<Answer<T>> {
     const { name, signal, run } = call;
-    if (this.#isClosed) return failed("InvalidArgument", "the backend is closed");
+    if (this.#isClosed) return failed("Aborted", "the backend is closed");
     const fault = Faults.take(this.faults, name);
     const delayMs = Faults.delayOf(this.faults, name);
     if (fault?.kind === "error" || (fault === undefined && delayMs === 0)) {

@@ -167,7 +167,7 @@ impl FirestoreBackend {
         let mut state = lock(&self.state);
         match &*state {
             State::Started(transport) => Ok(Arc::clone(transport)),
-            State::Closed => Err(Error::invalid("the backend is closed")),
+            State::Closed => Err(Error::closed()),
             State::NotStarted(connection) => {
                 let connection = connection.shared()?;
                 let client = Client::new(connection, &self.config, self.work.clone());

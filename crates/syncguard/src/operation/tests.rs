@@ -210,7 +210,7 @@ async fn closing_waits_for_it_and_then_nothing_is_sent() {
         assert!(sender.send(ended).is_ok());
     });
     let error = error(receiver.await.unwrap());
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.kind(), ErrorKind::Aborted);
 }
 
 #[tokio::test(start_paused = true)]

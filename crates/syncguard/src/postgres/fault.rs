@@ -96,7 +96,7 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
             RateLimited,
             "all connections of the pool are busy; allow more or ask for less at once",
         ),
-        Fault::PoolClosed => (InvalidArgument, "the backend is closed"),
+        Fault::PoolClosed => (Aborted, "the backend is closed"),
         Fault::Malformed => (Internal, "the server's reply is malformed"),
     }
 }
@@ -265,7 +265,7 @@ mod tests {
             (Fault::Silent, NetworkTimeout, "silent"),
             (Fault::Oversized, Internal, "end"),
             (Fault::PoolExhausted, RateLimited, "busy"),
-            (Fault::PoolClosed, InvalidArgument, "closed"),
+            (Fault::PoolClosed, Aborted, "closed"),
             (Fault::Malformed, Internal, "malformed"),
         ] {
             let (found, message) = classify(fault);

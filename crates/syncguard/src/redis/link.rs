@@ -133,7 +133,7 @@ impl<D: Dial> Link<D> {
                 }
                 _ => backoff.clone(),
             },
-            State::Closed => return Err(closed()),
+            State::Closed => return Err(Error::closed()),
         };
         let (sender, progress) = watch::channel(Progress {
             // An error that does not pass by itself was the answer until the backoff was over. Now a new
@@ -322,10 +322,6 @@ async fn wait<C>(
 /// Whether another attempt may succeed after this error.
 fn may_pass(refusal: &Error) -> bool {
     refusal.kind().is_transient() || refusal.kind() == ErrorKind::RateLimited
-}
-
-pub(super) fn closed() -> Error {
-    Error::invalid("the backend is closed")
 }
 
 #[cfg(test)]

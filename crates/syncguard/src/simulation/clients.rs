@@ -85,7 +85,7 @@ impl Client {
                 2..=5 => self.tries_once(action == 2).await,
                 _ => self.locks(&self.options()).await,
             };
-            if done.is_err_and(|error| error.kind() == ErrorKind::InvalidArgument) {
+            if done.is_err_and(|error| error.message() == Error::closed().message()) {
                 return;
             }
         }

@@ -45,7 +45,7 @@ impl Sim {
         if self.with(|world| world.links[process].is_shut) {
             self.with(|world| world.witness.problem("a call after the backend was closed"));
             sleep(Duration::from_millis(1)).await;
-            return Err(Error::invalid("the backend is closed"));
+            return Err(Error::closed());
         }
         let connected = self.with(|world| match world.is_cut(process) {
             Some(cut) if cut.how == How::Waiting => cut.until,

@@ -186,9 +186,7 @@ async fn asked(asked: &mut Option<oneshot::Receiver<Result<Look, Error>>>) -> Re
 }
 
 fn alive(queue: &Weak<Queue>) -> Result<Arc<Queue>, Error> {
-    queue
-        .upgrade()
-        .ok_or_else(|| Error::invalid("the backend is closed"))
+    queue.upgrade().ok_or_else(Error::closed)
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Queue {
         let mut worker = self.lock_worker();
         match &*worker {
             Worker::Running { jobs, .. } => Ok(jobs.clone()),
-            Worker::Closed(_) => Err(Error::invalid("the backend is closed")),
+            Worker::Closed(_) => Err(Error::closed()),
             Worker::NotStarted => {
                 let (jobs, queue) = channel();
                 let (alive, ended) = watch::channel(());

@@ -269,7 +269,7 @@ async fn closing_waits_for_it_as_long_as_for_an_operation() {
     tokio::task::yield_now().await;
     let key = Key::new("k").unwrap();
     let late = operation::is_locked(&backend, &key, CallOptions::default(), pending());
-    assert_eq!(late.await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Aborted);
     closing.await.unwrap();
     assert_eq!(start.elapsed(), LIMIT);
     // Nothing is asked of a backend that is closed.

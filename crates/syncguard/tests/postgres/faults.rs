@@ -241,7 +241,7 @@ async fn a_backend_that_is_closed_while_it_is_busy() {
         assert_eq!(answer, ReleaseOutcome::Released);
     }
     let error = backend.is_locked(&key("k")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.kind(), ErrorKind::Aborted);
     assert_eq!(error.message(), "the backend is closed");
     backend.close().await;
 }
