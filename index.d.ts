@@ -447,12 +447,14 @@ interface AutoExtendOptions {
 }
 /** How long and how often to try. */
 interface AcquisitionOptions {
-    /** Attempts after the first. Default 10. */
+    /** Attempts after the first. Default: 10 in `lock()`; no limit in `backend.lock()`. */
     maxRetries?: number | undefined;
     /** Milliseconds before the first retry. Default 100. */
     retryDelayMs?: number | undefined;
     /** Whether the wait doubles each time. Default `"exponential"`. */
     backoff?: "exponential" | "fixed" | undefined;
+    /** How far the wait grows, in milliseconds. Default: no limit in `lock()`; 5000 in `backend.lock()`. */
+    maxRetryDelayMs?: number | undefined;
     /** How much of the wait is random: half of it, all of it or nothing. Default `"equal"`. */
     jitter?: "equal" | "full" | "none" | undefined;
     /** Milliseconds to wait in all. Default 5000. */
@@ -982,7 +984,7 @@ declare const RESERVE_BYTES: Readonly<{
 }>;
 /** How to wait: every setting has a value, except that there may be no signal. */
 type AcquisitionPolicy = {
-    [Option in Exclude<keyof AcquisitionOptions, "signal" | "wait">]-?: NonNullable<AcquisitionOptions[Option]>;
+    [Option in Exclude<keyof AcquisitionOptions, "signal" | "wait" | "maxRetryDelayMs">]-?: NonNullable<AcquisitionOptions[Option]>;
 } & Pick<AcquisitionOptions, "signal">;
 /** The options that override the defaults of a backend. */
 interface BackendConfig {

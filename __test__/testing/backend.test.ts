@@ -72,6 +72,43 @@ describe("a clock of the test's", () => {
     expect(signal.aborted).toBe(true);
   });
 
+  test.each(["before", "behind"])("one who polls %s others keeps nobody deaf", async (place) => {
+    const clock = new TestClock(1_000_000);
+    const backend = createTestBackend({ clock });
+    const elsewhere = createTestBackend({ sharing: backend });
+    const { lockId } = await elsewhere.lock(KEY, { ttlMs: 900_000 });
+    const pause = { retryDelayMs: 500_000, timeoutMs: 800_000 };
+    const waits = (["poll", "notify"] as const).map(
+      (wait) => () => lock(backend, () => wait, { key: KEY, acquisition: { ...pause, wait } }),
+    );
+    const waiters = (place === "before" ? waits : waits.reverse()).map((start) => start());
+    await clock.advance(1_000);
+    await elsewhere.release({ lockId });
+    await clock.advance(0);
+    await Promise.all(waiters);
+    expect(clock.now()).toBe(1_001_000);
+  });
+
+  test("alone limits backend.lock(), and not lock(), which is as in 2.x", async () => {
+    const clock = new TestClock(1_000_000);
+    const backend = createTestBackend({ clock });
+    await backend.acquire({ key: KEY, ttlMs: 3_600_000 });
+    const acquisition = { timeoutMs: 600_000, wait: "poll" } as const;
+    const method = observe(backend.lock(KEY, { acquisition }));
+    const callback = observe(lock(backend, () => 1, { key: "other" }));
+    await clock.advance(599_000);
+    expect(method.error).toBeUndefined();
+    await clock.advance(1_000);
+    expect(method.error?.message).toMatch(
+      /^Timeout reached before next retry \(600000 ms elapsed\)/,
+    );
+    expect(callback.value).toBe(1);
+    // As 2.x: ten retries, after which it gives up although there is time left.
+    const contract = observe(lock(backend, () => 1, { key: KEY, acquisition }));
+    await clock.advance(110_000);
+    expect(contract.error?.message).toMatch(/^Failed to acquire lock after /);
+  });
+
   test("drives those who wait", async () => {
     const { clock, backend } = onTestClock();
     await backend.acquire({ key: KEY, ttlMs: 2_000 });

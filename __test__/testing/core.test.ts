@@ -100,6 +100,7 @@ test("when to try again", () => {
       backoff: pick("exponential", "fixed", "none"),
       jitter: pick("equal", "full", "none", "some"),
       timeoutMs: pick(0, 500, 5_000, Infinity, Number.NaN),
+      maxRetryDelayMs: pick(150, 1_000, Infinity, 0, Number.NaN),
     } as never;
     const steps = Array.from({ length: 8 }, () => ({
       code: pick(...codes),

@@ -75,14 +75,22 @@ describe("the loop", () => {
     });
     const error = await lockError(lock(backend, () => 1, { key: KEY }));
     expect(error.code).toBe("AcquisitionTimeout");
-    expect(error.message).toBe("Timeout reached before next retry (10000 ms elapsed)");
+    expect(error.message).toBe(
+      "Timeout reached before next retry (10000 ms elapsed): timeoutMs is over, and somebody holds the lock",
+    );
     expect(backend.acquired).toHaveLength(1);
   });
 
   test("tries once without retries or time", async () => {
     for (const [acquisition, message] of [
-      [{ maxRetries: 0 }, "Failed to acquire lock after 0 ms and 1 attempt"],
-      [{ timeoutMs: 0 }, "Timeout reached before next retry (0 ms elapsed)"],
+      [
+        { maxRetries: 0 },
+        "Failed to acquire lock after 0 ms and 1 attempt: maxRetries allows no more attempts, and somebody holds the lock",
+      ],
+      [
+        { timeoutMs: 0 },
+        "Timeout reached before next retry (0 ms elapsed): timeoutMs is over, and somebody holds the lock",
+      ],
     ] as const) {
       const backend = scripted(LOCKED);
       const error = await lockError(lock(backend, () => 1, { key: KEY, acquisition }));

@@ -225,8 +225,8 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
   mutation("postgres-tells-nobody", "postgres", "A release wakes nobody.", [
     [
       "postgres/release.rs",
-      "Self(Statement::telling(sql, tables, columns))",
-      `Self(Statement::new(&sql.replace("{tell}", "NULL"), tables, columns))`,
+      "Self(Statement::telling(sql, tables, columns).urgent())",
+      `Self(Statement::new(&sql.replace("{tell}", "NULL"), tables, columns).urgent())`,
     ],
   ]),
 ];
@@ -360,12 +360,10 @@ const shared = [
     [
       [
         "lock.rs",
-        "Some(turn) => timeout_at(until, waiter.freed(turn)).await.is_ok(),",
-        `Some(turn) => {
-                let is_woken = timeout_at(until, waiter.freed(turn)).await.is_ok();
-                tokio::time::sleep_until(until).await;
-                is_woken
-            }`,
+        "timeout_at(until, reason).await.is_ok()",
+        `let is_early = timeout_at(until, reason).await.is_ok();
+                sleep_until(until).await;
+                is_early`,
       ],
     ],
   ),

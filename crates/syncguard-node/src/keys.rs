@@ -28,6 +28,8 @@ pub struct Constants {
     pub default_ttl_ms: f64,
     /// How `lock()` waits by default.
     pub retry: RetryPolicy,
+    /// The longest wait of `backend.lock()` between two attempts, by default.
+    pub max_retry_delay_ms: f64,
     pub storage_keys: StorageKeys,
     /// The codes of errors.
     pub error_codes: Vec<String>,
@@ -71,7 +73,7 @@ impl From<KeySpace<'_>> for StorageKeyLimits {
 
 #[napi]
 pub fn constants() -> Constants {
-    let retry = syncguard::RetryPolicy::default();
+    let retry = syncguard::RetryPolicy::of_typescript_2();
     Constants {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         time_tolerance_ms: TIME_TOLERANCE_MS as f64,
@@ -88,6 +90,7 @@ pub fn constants() -> Constants {
             backoff: backoff_name(retry.backoff).to_owned(),
             jitter: jitter_name(retry.jitter).to_owned(),
         },
+        max_retry_delay_ms: syncguard::RetryPolicy::default().max_retry_delay_ms,
         storage_keys: StorageKeys {
             redis: redis::KEYS.into(),
             postgres: postgres::KEYS.into(),

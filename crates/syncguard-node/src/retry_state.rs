@@ -20,6 +20,7 @@ impl RetryState {
         backoff: String,
         jitter: String,
         timeout_ms: f64,
+        max_retry_delay_ms: f64,
     ) -> napi::Result<Self, Code> {
         let policy = RetryPolicy {
             max_retries,
@@ -27,6 +28,7 @@ impl RetryState {
             backoff: parse_backoff(&backoff).map_err(thrown)?,
             jitter: parse_jitter(&jitter).map_err(thrown)?,
             timeout_ms,
+            max_retry_delay_ms,
             // The loop in JavaScript sees to that.
             ..RetryPolicy::default()
         };

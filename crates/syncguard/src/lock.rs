@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::backend::{AcquireOutcome, AcquireRequest, Backend, Owner, Ttl};
 use crate::error::{Error, ErrorKind};
@@ -44,7 +44,9 @@ impl Default for LockOptions {
 /// Takes the lock on `key`, waiting as `options` say while others hold it.
 ///
 /// Those in this process who wait for the same key on the same backend are served in the order in which they
-/// came. Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue either.
+/// came, and only the first of them asks: at the pace of the most eager of them, so that nobody waits longer than if it had
+/// asked by itself. Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue
+/// either.
 ///
 /// Dropping the future cancels: what the store may have granted is released in the background.
 ///
@@ -102,11 +104,14 @@ pub async fn lock(
         }
         let retry_at = Instant::now() + waiter.decide(attempt, is_hinted)?;
         let until = free_at.map_or(retry_at, |free_at| free_at.min(retry_at));
-        let was_freed = match &mut turn {
-            Some(turn) => timeout_at(until, waiter.freed(turn)).await.is_ok(),
+        let is_early = match &mut turn {
+            Some(turn) => {
+                let reason = waiter.should_ask(turn, random::unit()?);
+                timeout_at(until, reason).await.is_ok()
+            }
             None => false,
         };
-        is_hinted = was_freed || until < retry_at;
+        is_hinted = is_early || until < retry_at;
         found = waiter.attempt().await?;
     }
 }
@@ -138,8 +143,10 @@ enum Found {
 impl Waiter<'_> {
     /// Waits for the turn, at most for as long as the lock is waited for.
     async fn turn(&mut self) -> Result<Turn, Error> {
-        let place = self.backend.work().turns().enter(self.key.as_str());
-        let Ok(limit) = Duration::try_from_secs_f64(self.options.retry.timeout_ms / 1000.0) else {
+        let policy = &self.options.retry;
+        let turns = self.backend.work().turns();
+        let place = turns.enter(self.key.as_str(), policy);
+        let Ok(limit) = Duration::try_from_secs_f64(policy.timeout_ms / 1000.0) else {
             return Ok(place.first().await);
         };
         match timeout(limit, place.first()).await {
@@ -208,13 +215,29 @@ impl Waiter<'_> {
         }
     }
 
-    /// Completes when the lock may have been freed, if anybody tells.
-    async fn freed(&self, turn: &mut Turn) {
-        let listens = self.options.retry.wait == Wait::Notify;
-        if listens && turn.known.watch.is_none() {
-            turn.known.watch = self.backend.watch(self.key);
+    /// Completes when the lock may have been freed, if anybody tells; when somebody behind would ask by now, were it
+    /// alone; or when nobody can get the lock any more because the backend is being closed.
+    async fn should_ask(&self, turn: &mut Turn, random: f64) {
+        let asked = Instant::now();
+        loop {
+            let listens = self.options.retry.wait == Wait::Notify || turn.others_listen();
+            if listens && turn.known.watch.is_none() {
+                turn.known.watch = self.backend.watch(self.key);
+            }
+            let at = turn.others_ask_at(asked, random);
+            let overdue = async {
+                match at {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = turn.freed(listens) => return,
+                () = overdue => return,
+                () = self.backend.work().closing() => return,
+                () = turn.joined() => {}
+            }
         }
-        turn.freed(listens).await;
     }
 
     fn elapsed_ms(&self) -> f64 {
@@ -227,3 +250,6 @@ fn ends_by(ttl: Ttl) -> Instant {
     let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
     Instant::now() + Duration::from_millis(ms.unsigned_abs())
 }
+
+#[cfg(test)]
+mod tests;

@@ -242,10 +242,7 @@ mod tests {
         let start = Instant::now();
         tokio::join!(work.finish(LONG), async {
             tokio::task::yield_now().await;
-            assert_eq!(
-                work.start().err().unwrap().kind(),
-                ErrorKind::Aborted
-            );
+            assert_eq!(work.start().err().unwrap().kind(), ErrorKind::Aborted);
             tokio::time::sleep(Duration::from_secs(1)).await;
             // What is given up still has to be undone.
             let undo = work.start_in_background();

@@ -1,5 +1,7 @@
 /** Serves a request while holding the lock that it asks for. */
 
+import { runInside } from "../lock/chain.js";
+import { CALLBACK_WAITING } from "../lock/defaults.js";
 import { acquireUntilHeld } from "../lock/waiting.js";
 import { termOf } from "../lock/keeping.js";
 import { knownOf } from "../lock/known.js";
@@ -49,6 +51,7 @@ export function createHandle<C extends BackendCapabilities>(
         owner,
         signal,
         acquisition: waiting,
+        defaults: CALLBACK_WAITING,
         onReleaseError,
         onUnknown: refuseUnknown,
       };
@@ -70,16 +73,12 @@ export function createHandle<C extends BackendCapabilities>(
         return false;
       }
     };
-    const members = lockHandleMembers(
-      backend,
-      held,
-      key,
-      termOf(held, key, knownOf(backend).clock),
-    );
+    const known = knownOf(backend);
+    const members = lockHandleMembers(backend, held, key, termOf(held, key, known.clock));
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {
-      response = await next(request, lock);
+      response = await runInside(known, key, () => next(request, lock));
       checkResponse(response);
     } catch (error) {
       await end();

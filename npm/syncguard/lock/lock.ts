@@ -6,6 +6,7 @@ import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/n
 import { acquireUntilHeld } from "./waiting.js";
 import { checkBackend, readOwner, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
+import { runInside } from "./chain.js";
 import {
   decorateAcquireResult,
   disposalOptions,
@@ -14,6 +15,7 @@ import {
   isDecorated,
   readDisposal,
 } from "./handle.js";
+import { CALLBACK_WAITING, METHOD_WAITING } from "./defaults.js";
 import { Handle } from "./held.js";
 import { knownOf } from "./known.js";
 import { type Term, termOf, terms } from "./keeping.js";
@@ -99,16 +101,19 @@ export async function runLocked<T, C extends BackendCapabilities>(
     signal,
     autoExtend,
     acquisition,
+    defaults: CALLBACK_WAITING,
     onUnknown: warnOfUnknown,
     onReleaseError,
   });
   const general = disposalOptions(held);
-  const { clock, runHeld } = knownOf(backend);
+  const known = knownOf(backend);
+  const { clock, runHeld } = known;
   const term = termOf(held, key, clock);
   if (onLost !== undefined) terms.tell(term, onLost);
   const run = async (): Promise<T> => {
     try {
-      return await fn(createLockHandle(backend, held, key, term, signal));
+      const handle = createLockHandle(backend, held, key, term, signal);
+      return await runInside(known, key, () => fn(handle));
     } finally {
       terms.end(term);
       // Without the signal: if it has aborted the work, the lock must still be released.
@@ -183,6 +188,7 @@ export function createLockMethod<C extends BackendCapabilities>(
       signal,
       autoExtend: readAutoExtend(options.autoExtend, ttlMs),
       acquisition,
+      defaults: METHOD_WAITING,
       onUnknown: refuseUnknown,
       onReleaseError,
     });

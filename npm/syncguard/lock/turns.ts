@@ -1,19 +1,32 @@
 /**
  * Whose turn it is to ask for a lock. Those who wait for the same key stand in a queue, and only the first of them asks:
- * when the store tells that the lock was freed, and when the rules for polling say so.
+ * when the store tells that the lock was freed, and when any of them would ask by the rules for polling.
  */
 
 import type { Watch } from "../native/outcome.js";
 import type { LockError } from "../native/errors.js";
 import { type Cancellation, CANCELLED } from "./cancellation.js";
 import type { Timer } from "./clock.js";
+import type { WaitingDefaults } from "./defaults.js";
 import { ifKnown, type Known } from "./known.js";
+import { paceMs } from "./pace.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
+
+/** One who waits for a lock; times by the clock. */
+export type Waiting = {
+  /** Since when. */
+  readonly startMs: number;
+  /** When its time is over. */
+  readonly endMs: number;
+  /** When it would ask, if it were alone. */
+  readonly policy: WaitingDefaults;
+  /** Whether it wants to be told by the store. */
+  readonly listens: boolean;
+};
 
 /** A place in a queue behind the first. */
 type Place = {
-  /** When the time of whoever waits is over, by the clock. */
-  readonly endMs: number;
+  readonly waiter: Waiting;
   /** Tells that the turn has come (`true`), or that the time is over. */
   resume: (isFirst: boolean) => void;
 };
@@ -25,8 +38,20 @@ const RIVALRY_MS = 1_000;
 /** How late the message of a release may come that the next holder did not wait for, in milliseconds. */
 const LATE_MESSAGE_MS = 10;
 
-/** What ended a pause: the time of the next retry, a message that the lock was freed, or that its time was over. */
-export type PauseEnd = "retry" | "freed" | "expired";
+/**
+ * What ended a pause: the time of the next retry; a message that the lock was freed; or an earlier reason to ask, which is
+ * that its time is over, or that somebody behind would ask by now.
+ */
+export type PauseEnd = "retry" | "freed" | "early";
+
+/** A pause of the first. */
+type Pause = {
+  readonly startMs: number;
+  /** When it ends if nothing comes before; both by the clock. */
+  endMs: number;
+  timer: Timer | undefined;
+  readonly end: (end: PauseEnd) => void;
+};
 
 /** Those who wait for one key, first come, first served. The first is not in the line. */
 export class Queue {
@@ -34,8 +59,7 @@ export class Queue {
   private timer: Timer | undefined;
   private timerEndMs = Infinity;
   private watch: Watch | undefined;
-  /** Ends the pause of the first. */
-  private wake: (() => void) | undefined;
+  private pausing: Pause | undefined;
   /** Whether the lock may have been freed since the store was last asked. */
   private wasFreed = false;
   /** Since when somebody who stood in this queue has the lock. */
@@ -68,10 +92,10 @@ export class Queue {
     return { queue, isFirst: true };
   }
 
-  /** Waits until all who came before have left; `false` if `endMs` comes first. */
-  async turn(endMs: number, cancellation: Cancellation | undefined): Promise<boolean> {
+  /** Waits until all who came before have left; `false` if the time of `waiter` is over first. */
+  async turn(waiter: Waiting, cancellation: Cancellation | undefined): Promise<boolean> {
     let isFirst: boolean | undefined;
-    const place: Place = { endMs, resume: () => undefined };
+    const place: Place = { waiter, resume: () => undefined };
     const turn = new Promise<boolean>((resolve) => {
       place.resume = (first) => {
         isFirst = first;
@@ -79,7 +103,8 @@ export class Queue {
       };
     });
     this.line.push(place);
-    this.setTimer(endMs);
+    this.setTimer(waiter.endMs);
+    this.hurry(waiter);
     if (cancellation === undefined) return await turn;
     if ((await cancellation.race(turn)) !== CANCELLED && !cancellation.signal.aborted)
       return await turn;
@@ -122,30 +147,68 @@ export class Queue {
     return released;
   }
 
-  /** Waits `delayMs`, the time until the next retry; shorter if the lock ends in `freeInMs`, or may have been freed. */
+  /**
+   * Waits `delayMs`, the time until the next retry; shorter if the lock ends in `freeInMs`, or may have been freed, or if one
+   * of those behind would ask earlier: nobody is to wait longer than if it had asked by itself.
+   */
   async pause(
     delayMs: number,
     freeInMs: number | undefined,
     listens: boolean,
     cancellation: Cancellation | undefined,
   ): Promise<PauseEnd> {
-    if (listens) this.watch ??= this.known.watch?.(this.key, () => this.told());
-    this.watch?.next();
+    if (listens || this.line.some(({ waiter }) => waiter.listens)) this.listen();
+    else this.watch?.next();
     if (this.wasFreed || !this.isGranting()) return "freed";
-    const endsBefore = freeInMs !== undefined && freeInMs < delayMs;
-    let timer: Timer | undefined;
+    const startMs = this.known.clock.now();
+    const earlyMs = Math.min(freeInMs ?? Infinity, this.othersPaceMs(startMs));
     const ended = new Promise<PauseEnd>((resolve) => {
-      this.wake = () => resolve("freed");
-      const end = endsBefore ? "expired" : "retry";
-      timer = this.known.clock.setTimeout(() => resolve(end), endsBefore ? freeInMs : delayMs);
+      this.pausing = { startMs, endMs: Infinity, timer: undefined, end: resolve };
     });
+    if (earlyMs < delayMs) this.endPauseAfter(earlyMs, "early");
+    else this.endPauseAfter(delayMs, "retry");
     try {
       const first = cancellation === undefined ? await ended : await cancellation.race(ended);
       return first === CANCELLED ? "retry" : first;
     } finally {
-      this.known.clock.clearTimeout(timer);
-      this.wake = undefined;
+      this.known.clock.clearTimeout(this.pausing?.timer);
+      this.pausing = undefined;
     }
+  }
+
+  /** Somebody has come: the pause of the first may be too long for it. */
+  private hurry(waiter: Waiting): void {
+    const { pausing } = this;
+    if (pausing === undefined) return;
+    if (waiter.listens && this.watch === undefined) this.listen();
+    const endMs = pausing.startMs + paceMs(waiter.policy, 0, Math.random());
+    const leftMs = Math.max(endMs - this.known.clock.now(), 0);
+    if (endMs < pausing.endMs) this.endPauseAfter(leftMs, "early");
+  }
+
+  /** How long the most eager of those behind would pause who have waited until `nowMs`. */
+  private othersPaceMs(nowMs: number): number {
+    if (this.line.length === 0) return Infinity;
+    const random = Math.random();
+    return this.line.reduce(
+      (least, { waiter }) => Math.min(least, paceMs(waiter.policy, nowMs - waiter.startMs, random)),
+      Infinity,
+    );
+  }
+
+  private endPauseAfter(delayMs: number, end: PauseEnd): void {
+    const { pausing } = this;
+    if (pausing === undefined) return;
+    const { clock } = this.known;
+    clock.clearTimeout(pausing.timer);
+    pausing.endMs = clock.now() + delayMs;
+    pausing.timer = clock.setTimeout(() => pausing.end(end), delayMs);
+  }
+
+  /** Asks to be told of the next release. */
+  private listen(): void {
+    this.watch ??= this.known.watch?.(this.key, () => this.told());
+    this.watch?.next();
   }
 
   /**
@@ -173,7 +236,7 @@ export class Queue {
     }
   }
 
-  /** The backend grants no more locks: those who wait are to ask, and be refused. */
+  /** The backend grants no more locks, or is being closed: those who wait are to ask, and be refused. */
   refuse(): void {
     this.freed();
   }
@@ -201,7 +264,7 @@ export class Queue {
 
   private freed(): void {
     this.wasFreed = true;
-    this.wake?.();
+    this.pausing?.end("freed");
   }
 
   /** One timer for all in the line: for the one whose time is over first. */
@@ -216,11 +279,11 @@ export class Queue {
   private endLate(): void {
     this.timerEndMs = Infinity;
     const nowMs = this.known.clock.now();
-    const late = this.line.filter((place) => place.endMs <= nowMs);
-    const left = this.line.filter((place) => place.endMs > nowMs);
+    const late = this.line.filter(({ waiter }) => waiter.endMs <= nowMs);
+    const left = this.line.filter(({ waiter }) => waiter.endMs > nowMs);
     this.line.splice(0, this.line.length, ...left);
     for (const place of late) place.resume(false);
-    if (left.length > 0) this.setTimer(Math.min(...left.map((place) => place.endMs)));
+    if (left.length > 0) this.setTimer(Math.min(...left.map(({ waiter }) => waiter.endMs)));
   }
 }
 

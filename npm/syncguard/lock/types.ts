@@ -380,12 +380,14 @@ export interface AutoExtendOptions {
 
 /** How long and how often to try. */
 export interface AcquisitionOptions {
-  /** Attempts after the first. Default 10. */
+  /** Attempts after the first. Default: 10 in `lock()`; no limit in `backend.lock()`. */
   maxRetries?: number | undefined;
   /** Milliseconds before the first retry. Default 100. */
   retryDelayMs?: number | undefined;
   /** Whether the wait doubles each time. Default `"exponential"`. */
   backoff?: "exponential" | "fixed" | undefined;
+  /** How far the wait grows, in milliseconds. Default: no limit in `lock()`; 5000 in `backend.lock()`. */
+  maxRetryDelayMs?: number | undefined;
   /** How much of the wait is random: half of it, all of it or nothing. Default `"equal"`. */
   jitter?: "equal" | "full" | "none" | undefined;
   /** Milliseconds to wait in all. Default 5000. */

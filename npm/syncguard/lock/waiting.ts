@@ -8,13 +8,14 @@ import { type OptionNames, optionNames, WAITING } from "../options/names.js";
 import { type Attempt, attachAttempt } from "./attempt.js";
 import type { Heartbeats } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
+import { INSIDE, isInside, warnOfInside } from "./chain.js";
 import type { Clock } from "./clock.js";
-import { LOCK_DEFAULTS, mergeAcquisitionConfig, TIME_TOLERANCE_MS } from "./defaults.js";
+import { TIME_TOLERANCE_MS, type WaitingDefaults } from "./defaults.js";
 import { keep } from "./keeping.js";
 import { type Known, knownOf } from "./known.js";
 import type { Observation } from "./observation.js";
 import { releaseInBackground } from "./release.js";
-import { Queue } from "./turns.js";
+import { Queue, type Waiting } from "./turns.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -34,6 +35,8 @@ export type AcquisitionRequest = {
   /** How the lock extends itself, if it does; checked. */
   autoExtend?: Heartbeats | undefined;
   acquisition: AcquisitionOptions | undefined;
+  /** What `acquisition` does not say. */
+  defaults: WaitingDefaults;
   /** What becomes of members of `acquisition` that are no options. */
   onUnknown: (given: object, names: OptionNames) => void;
   /** Hears of the release of a lock that was granted too late. */
@@ -107,7 +110,8 @@ async function acquireInTurn<C extends BackendCapabilities>(
   if (!waiter.waits) return await waiter.acquire(undefined);
   const { queue, isFirst } = Queue.join(known, key);
   if (!isFirst) {
-    if (!(await queue.turn(waiter.endMs, cancellation))) waiter.giveUp(queue.failure);
+    waiter.warnIfInside();
+    if (!(await queue.turn(waiter, cancellation))) waiter.giveUp(queue.failure);
     waiter.look();
   }
   let takenUntilMs: number | undefined;
@@ -121,17 +125,18 @@ async function acquireInTurn<C extends BackendCapabilities>(
 }
 
 /** One who wants a lock. */
-class Waiter<C extends BackendCapabilities> {
+class Waiter<C extends BackendCapabilities> implements Waiting {
   /** Whether it waits, and does not only try once. */
   readonly waits: boolean;
   /** When its time is over, by the clock. */
   readonly endMs: number;
+  readonly startMs: number;
+  readonly listens: boolean;
+  readonly policy: WaitingDefaults;
   private readonly clock: Clock;
-  private readonly startMs: number;
   private elapsedMs = 0;
   private attempts = 0;
   private wakeups = 0;
-  private readonly listens: boolean;
   /** Most locks are granted at the first attempt with the default options: these need no state in the core. */
   private retry: RetryState | undefined;
   /** The last failure that was more than an attempt cut short by its time limit. */
@@ -145,13 +150,14 @@ class Waiter<C extends BackendCapabilities> {
   ) {
     this.clock = knownOf(backend).clock;
     this.startMs = this.clock.now();
+    this.policy = request.defaults;
     if (acquisition !== undefined && differsFromDefaults(acquisition)) {
-      this.retry = createRetryState(acquisition, request.key);
+      this.policy = policyOf(acquisition, request.defaults);
+      this.retry = createRetryState(this.policy, request.key);
     }
-    const { maxRetries, timeoutMs } = LOCK_DEFAULTS;
-    const limitMs = acquisition?.timeoutMs ?? timeoutMs;
-    this.waits = limitMs > 0 && (acquisition?.maxRetries ?? maxRetries) > 0;
-    this.endMs = this.startMs + limitMs;
+    const { maxRetries, timeoutMs } = this.policy;
+    this.waits = timeoutMs > 0 && maxRetries > 0;
+    this.endMs = this.startMs + timeoutMs;
     this.listens = acquisition?.wait !== "poll";
   }
 
@@ -169,6 +175,7 @@ class Waiter<C extends BackendCapabilities> {
       const delayMs = this.decide(failure, isHinted);
       if (queue !== undefined) {
         queue.failure = failure;
+        if (failure === null) this.warnIfInside();
         const end = await queue.pause(delayMs, freeInMs, this.listens, this.cancellation);
         isHinted = end !== "retry";
         if (end === "freed") this.wakeups += 1;
@@ -178,6 +185,11 @@ class Waiter<C extends BackendCapabilities> {
       found = await this.ask(queue);
     }
     return found;
+  }
+
+  /** Tells developers at once of a wait that is in vain. Somebody else holds the lock, so this costs no grant any time. */
+  warnIfInside(): void {
+    if (isInside(knownOf(this.backend), this.request.key)) warnOfInside();
   }
 
   /** Throws the error of one whose time is over before its turn. `failure`: how the store last failed for the first. */
@@ -199,8 +211,8 @@ class Waiter<C extends BackendCapabilities> {
   }
 
   private async ask(queue: Queue | undefined): Promise<AcquireOk<C> | NotYet> {
-    if (this.elapsedMs > 0) this.retry ??= createRetryState(undefined, this.request.key);
-    const limitMs = this.retry?.attemptTimeoutMs(this.elapsedMs) ?? LOCK_DEFAULTS.timeoutMs;
+    if (this.elapsedMs > 0) this.retry ??= createRetryState(this.policy, this.request.key);
+    const limitMs = this.retry?.attemptTimeoutMs(this.elapsedMs) ?? this.policy.timeoutMs;
     this.attempts += 1;
     const { startMs, attempts, wakeups } = this;
     const behind = queue?.asks();
@@ -229,7 +241,7 @@ class Waiter<C extends BackendCapabilities> {
     const { key } = this.request;
     this.look();
     const { elapsedMs } = this;
-    const retry = (this.retry ??= createRetryState(undefined, key));
+    const retry = (this.retry ??= createRetryState(this.policy, key));
     if (failure !== null && (this.failure === undefined || !retry.isCut(failure.code, elapsedMs))) {
       this.failure = failure;
     }
@@ -237,6 +249,9 @@ class Waiter<C extends BackendCapabilities> {
     try {
       decision = retry.after(failure && failure.code, elapsedMs, Math.random(), isHinted);
     } catch (error) {
+      if (error instanceof LockError && isInside(knownOf(this.backend), key)) {
+        throw new LockError(error.code, error.message + INSIDE, { key });
+      }
       throw addContext(error, key);
     }
     if (typeof decision === "number") return decision;
@@ -279,9 +294,20 @@ async function attempt<C extends BackendCapabilities>(
   throw cancellation.error();
 }
 
-function createRetryState(acquisition: AcquisitionOptions | undefined, key: string): RetryState {
-  const policy = mergeAcquisitionConfig(acquisition);
-  for (const name of ["maxRetries", "retryDelayMs", "timeoutMs"] as const) {
+/** How to wait, with what is not given from `defaults`. */
+function policyOf(acquisition: AcquisitionOptions, defaults: WaitingDefaults): WaitingDefaults {
+  return {
+    maxRetries: acquisition.maxRetries ?? defaults.maxRetries,
+    retryDelayMs: acquisition.retryDelayMs ?? defaults.retryDelayMs,
+    maxRetryDelayMs: acquisition.maxRetryDelayMs ?? defaults.maxRetryDelayMs,
+    backoff: acquisition.backoff ?? defaults.backoff,
+    jitter: acquisition.jitter ?? defaults.jitter,
+    timeoutMs: acquisition.timeoutMs ?? defaults.timeoutMs,
+  };
+}
+
+function createRetryState(policy: WaitingDefaults, key: string): RetryState {
+  for (const name of ["maxRetries", "retryDelayMs", "maxRetryDelayMs", "timeoutMs"] as const) {
     if (typeof policy[name] !== "number") throw invalid(`${name} must be a number`);
   }
   for (const name of ["backoff", "jitter"] as const) {

@@ -16,6 +16,7 @@ export const constants = {
     backoff: "exponential",
     jitter: "equal",
   },
+  maxRetryDelayMs: 5000,
   storageKeys: {
     redis: { limitBytes: 1000, reserveBytes: 26 },
     postgres: { limitBytes: 1700, reserveBytes: 0 },

@@ -37,10 +37,18 @@ export const core = {
     callAddon(() => addon().redisServerTimeMs(seconds, microseconds)),
 
   /** Decides when one `lock()` tries again: see `RetryState` in `exports.ts`. */
-  createRetryState(policy: RetryPolicy) {
-    const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs } = policy;
+  createRetryState(policy: RetryPolicy & { maxRetryDelayMs: number }) {
+    const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs, maxRetryDelayMs } = policy;
     const state = callAddon(
-      () => new (addon().RetryState)(maxRetries, retryDelayMs, backoff, jitter, timeoutMs),
+      () =>
+        new (addon().RetryState)(
+          maxRetries,
+          retryDelayMs,
+          backoff,
+          jitter,
+          timeoutMs,
+          maxRetryDelayMs,
+        ),
     );
     return {
       after: (

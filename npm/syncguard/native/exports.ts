@@ -50,6 +50,8 @@ export interface Constants {
   defaultTtlMs: number;
   /** How `lock()` waits by default. */
   retry: RetryPolicy;
+  /** The longest wait of `backend.lock()` between two attempts, by default. */
+  maxRetryDelayMs: number;
   storageKeys: StorageKeys;
   /** The codes of errors. */
   errorCodes: Array<string>;
@@ -401,6 +403,7 @@ export declare class RetryState {
     backoff: string,
     jitter: string,
     timeoutMs: number,
+    maxRetryDelayMs: number,
   );
   /**
    * Decides after an attempt that gave no lock; `is_hinted` if it was made before its time, because the lock

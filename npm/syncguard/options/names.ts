@@ -29,6 +29,7 @@ export function optionNames(
 export const WAITING = [
   "maxRetries",
   "retryDelayMs",
+  "maxRetryDelayMs",
   "backoff",
   "jitter",
   "timeoutMs",

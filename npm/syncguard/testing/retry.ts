@@ -1,7 +1,6 @@
 /** When to try again: the rules of the core, which crates/syncguard/src/waiting/retry.rs explains. */
 
 import { LockError, type LockErrorCode } from "../native/errors.js";
-import type { RetryPolicy } from "../native/exports.js";
 import type { Core } from "../native/provided.js";
 import { invalid } from "../options/validation.js";
 import { LONGEST_TIMER_MS } from "../lock/timers.js";
@@ -11,7 +10,7 @@ const SHORTEST_MS = 100;
 
 export const createRetryState: Core["createRetryState"] = (policy) => {
   check(policy);
-  const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs } = policy;
+  const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs, maxRetryDelayMs } = policy;
   let retries = 0;
   let attemptEndsMs = 0;
   let retryAtMs = 0;
@@ -29,7 +28,9 @@ export const createRetryState: Core["createRetryState"] = (policy) => {
     return `${elapsedMs.toFixed(0)} ms and ${attempts} attempt${attempts === 1 ? "" : "s"}`;
   };
   const delayMs = (number: number, random: number): number => {
-    const whole = backoff === "fixed" ? retryDelayMs : retryDelayMs * 2 ** (number - 1);
+    const grown =
+      backoff === "fixed" ? retryDelayMs : retryDelayMs * 2 ** Math.min(number - 1, 1_000);
+    const whole = Math.min(grown, Math.max(maxRetryDelayMs, retryDelayMs));
     if (jitter === "none") return whole;
     return jitter === "full" ? random * whole : whole / 2 + (random * whole) / 2;
   };
@@ -40,19 +41,21 @@ export const createRetryState: Core["createRetryState"] = (policy) => {
     throw new LockError(
       "AcquisitionTimeout",
       isLast
-        ? `Failed to acquire lock after ${effort(elapsedMs)}`
-        : `Timeout reached before next retry (${elapsedMs.toFixed(0)} ms elapsed)`,
+        ? `Failed to acquire lock after ${effort(elapsedMs)}: maxRetries allows no more attempts, and somebody holds the lock`
+        : `Timeout reached before next retry (${elapsedMs.toFixed(0)} ms elapsed): timeoutMs is over, and somebody holds the lock`,
     );
+  };
+  const see = (failedWith: LockErrorCode | null, elapsedMs: number): void => {
+    if (failedWith === null) lastSeen = "contention";
+    else if (!isCut(failedWith, elapsedMs)) lastSeen = "failure";
   };
   const afterRetry = (
     failedWith: LockErrorCode | null,
     elapsedMs: number,
     random: number,
   ): number | string => {
-    if (failedWith === null) lastSeen = "contention";
-    else if (!isCut(failedWith, elapsedMs)) lastSeen = "failure";
-    const isTransient = failedWith === "ServiceUnavailable" || failedWith === "NetworkTimeout";
-    if (failedWith !== null && !isTransient) return "";
+    see(failedWith, elapsedMs);
+    if (!passes(failedWith)) return "";
     const leftMs = timeoutMs - elapsedMs;
     const isLast = retries >= maxRetries;
     if (isLast || leftMs <= 0) return giveUp(elapsedMs, isLast);
@@ -71,16 +74,24 @@ export const createRetryState: Core["createRetryState"] = (policy) => {
     isCut,
     after(failedWith, elapsedMs, random, isHinted) {
       const leftMs = retryAtMs - elapsedMs;
-      if (!isHinted || failedWith !== null || leftMs <= 0) {
+      if (!isHinted || !passes(failedWith) || leftMs <= 0) {
         return afterRetry(failedWith, elapsedMs, random);
       }
-      lastSeen = "contention";
+      see(failedWith, elapsedMs);
       return leftMs;
     },
   };
 };
 
-function check({ maxRetries, retryDelayMs, backoff, jitter, timeoutMs }: RetryPolicy): void {
+/** Whether waiting goes on after that. */
+function passes(failedWith: LockErrorCode | null): boolean {
+  return (
+    failedWith === null || failedWith === "ServiceUnavailable" || failedWith === "NetworkTimeout"
+  );
+}
+
+function check(policy: Parameters<Core["createRetryState"]>[0]): void {
+  const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs, maxRetryDelayMs } = policy;
   if (backoff !== "exponential" && backoff !== "fixed") {
     throw invalid('backoff must be "exponential" or "fixed"');
   }
@@ -93,5 +104,6 @@ function check({ maxRetries, retryDelayMs, backoff, jitter, timeoutMs }: RetryPo
   if (!(retryDelayMs >= 0 && retryDelayMs < Infinity)) {
     throw invalid("retryDelayMs must be a non-negative number");
   }
+  if (!(maxRetryDelayMs > 0)) throw invalid("maxRetryDelayMs must be a positive number");
   if (!(timeoutMs >= 0)) throw invalid("timeoutMs must be a non-negative number");
 }

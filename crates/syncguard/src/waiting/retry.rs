@@ -8,6 +8,9 @@ use crate::error::{Error, ErrorKind};
 /// The longest wait that every timer supports, in milliseconds: 2³¹ - 1.
 const LONGEST_WAIT_MS: f64 = 2_147_483_647.0;
 
+/// However impatient those in a queue are, they let the store rest for so many milliseconds between two attempts.
+const SHORTEST_PACE_MS: f64 = 10.0;
+
 /// How the wait between two attempts changes from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backoff {
@@ -37,6 +40,8 @@ pub struct RetryPolicy {
     pub retry_delay_ms: f64,
     /// How the wait grows.
     pub backoff: Backoff,
+    /// How far the wait grows; infinity for no limit.
+    pub max_retry_delay_ms: f64,
     /// How much of the wait is random.
     pub jitter: Jitter,
     /// How long to wait in all; infinity for no limit.
@@ -54,12 +59,14 @@ pub enum Wait {
     Poll,
 }
 
+/// Waits for five seconds, however many attempts that takes.
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            max_retries: 10.0,
+            max_retries: f64::INFINITY,
             retry_delay_ms: 100.0,
             backoff: Backoff::Exponential,
+            max_retry_delay_ms: 5000.0,
             jitter: Jitter::Equal,
             timeout_ms: 5000.0,
             wait: Wait::Notify,
@@ -68,6 +75,17 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// How often `lock()` of SyncGuard for TypeScript 2.x tries by default, which that of 3.x keeps: ten retries, with a
+    /// wait that grows without a limit.
+    #[must_use]
+    pub fn of_typescript_2() -> Self {
+        Self {
+            max_retries: 10.0,
+            max_retry_delay_ms: f64::INFINITY,
+            ..Self::default()
+        }
+    }
+
     /// Checks the numbers.
     ///
     /// # Errors
@@ -80,6 +98,9 @@ impl RetryPolicy {
         if !(self.retry_delay_ms >= 0.0 && self.retry_delay_ms.is_finite()) {
             return Err(Error::invalid("retryDelayMs must be a non-negative number"));
         }
+        if self.max_retry_delay_ms.is_nan() || self.max_retry_delay_ms <= 0.0 {
+            return Err(Error::invalid("maxRetryDelayMs must be a positive number"));
+        }
         if self.timeout_ms.is_nan() || self.timeout_ms < 0.0 {
             return Err(Error::invalid("timeoutMs must be a non-negative number"));
         }
@@ -91,13 +112,35 @@ impl RetryPolicy {
         self.max_retries > 0.0 && self.timeout_ms > 0.0
     }
 
+    /// How long somebody would pause before the next attempt who has waited for `elapsed_ms`, had it asked all the time by
+    /// itself, with `random` from [0, 1) for the jitter: the first of a queue asks at the pace of the most eager who wait
+    /// behind it. Infinity once its retries would be used up.
+    pub(crate) fn pace_ms(&self, elapsed_ms: f64, random: f64) -> f64 {
+        let passed = match elapsed_ms > 0.0 {
+            true => elapsed_ms / self.retry_delay_ms,
+            false => 0.0,
+        };
+        let retries = match self.backoff {
+            Backoff::Fixed => passed.floor(),
+            // Before retry n, the waits add up to 2ⁿ⁻¹ - 1 times the first.
+            Backoff::Exponential => (passed + 1.0).log2().floor(),
+        };
+        if self.max_retries.is_finite() && retries >= self.max_retries {
+            return f64::INFINITY;
+        }
+        // Saturates, where the delay has long been the longest.
+        self.delay_ms((retries as u32).saturating_add(1), random)
+            .max(SHORTEST_PACE_MS)
+    }
+
     /// The wait before retry `number` (from 1), with `random` from [0, 1) for the jitter.
     fn delay_ms(&self, number: u32, random: f64) -> f64 {
         let delay = match self.backoff {
             Backoff::Fixed => self.retry_delay_ms,
-            // May become infinity after many retries. That is fine: `after` cuts it to the time left.
-            Backoff::Exponential => self.retry_delay_ms * f64::from(number - 1).exp2(),
-        };
+            // Long before the exponent's limit the delay is the longest, or it is zero and must stay so.
+            Backoff::Exponential => self.retry_delay_ms * f64::from((number - 1).min(1000)).exp2(),
+        }
+        .min(self.max_retry_delay_ms.max(self.retry_delay_ms));
         match self.jitter {
             Jitter::None => delay,
             Jitter::Full => random * delay,
@@ -187,11 +230,7 @@ impl RetryState {
     /// After an error, it tries again only if the kind of error can pass by itself
     /// ([`ErrorKind::is_transient`]).
     pub fn after(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
-        self.last_seen = match attempt {
-            FailedAttempt::Locked => LastSeen::Contention,
-            FailedAttempt::Error(kind) if !self.is_cut(kind, elapsed_ms) => LastSeen::Failure,
-            FailedAttempt::Error(_) => self.last_seen,
-        };
+        self.see(attempt, elapsed_ms);
         if let FailedAttempt::Error(kind) = attempt
             && !kind.is_transient()
         {
@@ -222,14 +261,28 @@ impl RetryState {
     }
 
     /// The same after an attempt that was made before its time, because something hinted that the lock may be
-    /// free. That is not a retry: if the lock was not free, the wait goes on that it interrupted.
+    /// free, or because others wanted to know. That is not a retry: if it gave no lock, the wait goes on that it
+    /// interrupted, unless the store failed in a way that does not pass.
     pub fn after_hint(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
         let delay_ms = self.retry_at_ms - elapsed_ms;
-        if attempt == FailedAttempt::Locked && delay_ms > 0.0 {
-            self.last_seen = LastSeen::Contention;
+        let passes = match attempt {
+            FailedAttempt::Locked => true,
+            FailedAttempt::Error(kind) => kind.is_transient(),
+        };
+        if passes && delay_ms > 0.0 {
+            self.see(attempt, elapsed_ms);
             return Step::Wait { delay_ms };
         }
         self.after(attempt, elapsed_ms, random)
+    }
+
+    /// Notes what an attempt has shown.
+    fn see(&mut self, attempt: FailedAttempt, elapsed_ms: f64) {
+        self.last_seen = match attempt {
+            FailedAttempt::Locked => LastSeen::Contention,
+            FailedAttempt::Error(kind) if !self.is_cut(kind, elapsed_ms) => LastSeen::Failure,
+            FailedAttempt::Error(_) => self.last_seen,
+        };
     }
 
     /// How long the next attempt may take, `elapsed_ms` after the start: the time left, and never
@@ -259,14 +312,18 @@ impl RetryState {
 fn too_often(effort: String) -> Error {
     Error::new(
         ErrorKind::AcquisitionTimeout,
-        format!("Failed to acquire lock after {effort}"),
+        format!(
+            "Failed to acquire lock after {effort}: maxRetries allows no more attempts, and somebody holds the lock"
+        ),
     )
 }
 
 fn too_late(elapsed_ms: f64) -> Error {
     Error::new(
         ErrorKind::AcquisitionTimeout,
-        format!("Timeout reached before next retry ({elapsed_ms:.0} ms elapsed)"),
+        format!(
+            "Timeout reached before next retry ({elapsed_ms:.0} ms elapsed): timeoutMs is over, and somebody holds the lock"
+        ),
     )
 }
 

@@ -1,10 +1,11 @@
 use std::future::{pending, ready};
 use std::sync::Arc;
 
+use std::time::{Duration, Instant};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, LockId, LockOptions, Lookup,
-    ReleaseOutcome, lock,
+    AcquireOutcome, AcquireRequest, Backend, ErrorKind, Jitter, Key, LockId, LockOptions, Lookup,
+    ReleaseOutcome, RetryPolicy, Wait, lock,
 };
 use tokio::sync::Semaphore;
 
@@ -20,6 +21,7 @@ tests![
     what_was_cancelled_before_is_undone,
     what_a_dropped_guard_held_is_released,
     meanwhile_nothing_new_is_started,
+    those_who_wait_for_a_lock_end_at_once,
 ];
 
 const CALL: CallOptions = CallOptions { timeout: None };
@@ -30,7 +32,7 @@ async fn assert_free(t: &Context, key: &Key) {
     if Arc::ptr_eq(&peer, &t.backend) {
         // Nobody else sees its locks, and they have ended with it.
         let error = peer.is_locked(key).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(error.kind(), ErrorKind::Aborted);
     } else {
         assert!(!peer.is_locked(key).await.unwrap(), "it is still held");
     }
@@ -54,8 +56,8 @@ async fn after_it_every_operation_is_refused(stage: Stage) {
     ];
     for error in errors {
         let error = error.unwrap();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.message().contains("closed"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Aborted);
+        assert_eq!(error.message(), "the backend is closed");
         assert!(!error.is_outcome_unknown());
     }
 }
@@ -66,14 +68,14 @@ async fn it_can_be_repeated(stage: Stage) {
     tokio::join!(t.backend.close(), t.backend.close());
     t.backend.close().await;
     let error = t.backend.is_locked(&t.key("a")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.kind(), ErrorKind::Aborted);
 }
 
 async fn it_is_fine_before_the_first_operation(stage: Stage) {
     let t = stage.open().await;
     t.backend.close().await;
     let error = t.backend.is_locked(&t.key("a")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.kind(), ErrorKind::Aborted);
 }
 
 async fn what_was_asked_before_is_answered(stage: Stage) {
@@ -161,7 +163,7 @@ async fn meanwhile_nothing_new_is_started(stage: Stage) {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(error.kind(), ErrorKind::Aborted);
         assert!(error.message().contains("closed"), "{error}");
         assert!(!closing.is_finished());
         permits.add_permits(1);
@@ -169,4 +171,38 @@ async fn meanwhile_nothing_new_is_started(stage: Stage) {
     };
     let (outcome, ()) = tokio::join!(attempt, late);
     assert!(matches!(outcome, Ok(AcquireOutcome::Acquired(_))));
+}
+
+/// Also those who only poll, and those whose turn has not come.
+async fn those_who_wait_for_a_lock_end_at_once(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    t.acquire(&key, LONG).await;
+    let faulty = Faulty::new(&t.backend, Fault::First(0, ErrorKind::Internal));
+    let waiters = [Wait::Poll, Wait::Poll, Wait::Notify].map(|wait| {
+        let retry = RetryPolicy {
+            max_retries: f64::INFINITY,
+            retry_delay_ms: 30_000.0,
+            jitter: Jitter::None,
+            timeout_ms: f64::INFINITY,
+            wait,
+            ..RetryPolicy::default()
+        };
+        let options = LockOptions {
+            retry,
+            ..LockOptions::default()
+        };
+        let (backend, key) = (Arc::clone(&faulty) as Arc<dyn Backend>, key.clone());
+        tokio::spawn(async move { lock(&backend, &key, &options).await })
+    });
+    // The first of them has asked.
+    faulty.done.acquire().await.unwrap().forget();
+    let start = Instant::now();
+    faulty.close().await;
+    for waiter in waiters {
+        let error = waiter.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Aborted);
+        assert_eq!(error.message(), "the backend is closed");
+    }
+    assert!(start.elapsed() < Duration::from_secs(10));
 }

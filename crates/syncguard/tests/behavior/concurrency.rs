@@ -118,7 +118,7 @@ async fn waiters_are_never_in_the_section_together(stage: Stage) {
             backoff: syncguard::Backoff::Fixed,
             jitter: Jitter::Full,
             timeout_ms: 60_000.0,
-            wait: syncguard::Wait::Notify,
+            ..RetryPolicy::default()
         },
         ..LockOptions::default()
     };

@@ -21,7 +21,7 @@ use crate::redis::config::{RedisCluster, RedisConfig};
 use crate::redis::dialer::{Dialer, Target};
 use crate::redis::direct::PATIENCE;
 use crate::redis::error::{Cause, to_error};
-use crate::redis::link::{Connection, Dial, Link, closed};
+use crate::redis::link::{Connection, Dial, Link};
 use crate::redis::slots::SLOTS;
 
 /// How long one node may take to tell the slots before another one is asked as well.
@@ -113,7 +113,8 @@ impl Routes {
     /// The node at the address that a node has told.
     pub(super) fn node(&self, (host, port): (&str, u16)) -> Result<Arc<Node>, Error> {
         let address = self.translate((host.to_owned(), port));
-        self.at(&mut lock(&self.state), address).ok_or_else(closed)
+        self.at(&mut lock(&self.state), address)
+            .ok_or_else(Error::closed)
     }
 
     /// Notes that `node` serves the slot, for until all slots are read anew.
@@ -272,7 +273,7 @@ impl Dial for Finder {
     type Connection = Found;
 
     async fn dial(&self) -> Result<Found, Error> {
-        let routes = self.0.upgrade().ok_or_else(closed)?;
+        let routes = self.0.upgrade().ok_or_else(Error::closed)?;
         let candidates = routes.candidates();
         let mut candidates = candidates.iter().peekable();
         let mut race = Race::new();

@@ -41,6 +41,49 @@ fn delays_grow_and_scatter_as_the_policy_says() {
 }
 
 #[test]
+fn delays_grow_up_to_their_limit() {
+    let mut capped = policy(Backoff::Exponential, Jitter::None);
+    capped.max_retry_delay_ms = 500.0;
+    assert_eq!(waits(capped, 0.7, 5), [100.0, 200.0, 400.0, 500.0, 500.0]);
+    // It limits the growth, and not the delay that was asked for.
+    capped.retry_delay_ms = 700.0;
+    assert_eq!(waits(capped, 0.7, 2), [700.0, 700.0]);
+    capped.retry_delay_ms = 100.0;
+    capped.jitter = Jitter::Equal;
+    assert_eq!(waits(capped, 0.5, 4)[3], 375.0);
+}
+
+/// The same table as in `__test__/unit/pace.test.ts`.
+#[test]
+fn the_pace_is_that_of_one_who_asks_by_itself() {
+    let exponential = policy(Backoff::Exponential, Jitter::None);
+    for (elapsed_ms, pace_ms) in [
+        (-1.0, 100.0),
+        (0.0, 100.0),
+        (99.0, 100.0),
+        (100.0, 200.0),
+        (299.0, 200.0),
+        (300.0, 400.0),
+        (6300.0, 5000.0),
+        (1e12, 5000.0),
+    ] {
+        assert_eq!(exponential.pace_ms(elapsed_ms, 0.5), pace_ms);
+    }
+    let mut fixed = policy(Backoff::Fixed, Jitter::Equal);
+    fixed.max_retries = 3.0;
+    for (elapsed_ms, pace_ms) in [(0.0, 75.0), (299.0, 75.0), (300.0, f64::INFINITY)] {
+        assert_eq!(fixed.pace_ms(elapsed_ms, 0.5), pace_ms);
+    }
+    fixed.retry_delay_ms = 0.0;
+    assert_eq!(fixed.pace_ms(0.0, 0.5), 10.0);
+    assert_eq!(fixed.pace_ms(1.0, 0.5), f64::INFINITY);
+    fixed.max_retries = f64::INFINITY;
+    assert_eq!(fixed.pace_ms(1.0, 0.5), 10.0);
+    fixed.backoff = Backoff::Exponential;
+    assert_eq!(fixed.pace_ms(1.0, 0.5), 10.0);
+}
+
+#[test]
 fn retries_are_counted() {
     let mut state = RetryState::new(RetryPolicy {
         max_retries: 1.0,
@@ -54,7 +97,8 @@ fn retries_are_counted() {
     assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
     assert_eq!(
         error.message(),
-        "Failed to acquire lock after 70 ms and 2 attempts"
+        "Failed to acquire lock after 70 ms and 2 attempts: maxRetries allows no more attempts, and somebody \
+         holds the lock"
     );
 }
 
@@ -81,12 +125,16 @@ fn an_attempt_after_a_hint_is_no_retry() {
         state.after_hint(LOCKED, 110.0, 0.0),
         Step::GiveUp(_)
     ));
-    // A failure of the store is one whenever it comes.
+    // Nor is it one if the store failed, unless that does not pass.
     let mut state = RetryState::new(policy).unwrap();
     state.after(LOCKED, 10.0, 0.0);
-    let failed = FailedAttempt::Error(ErrorKind::ServiceUnavailable);
+    let failed = FailedAttempt::Error;
     assert!(matches!(
-        state.after_hint(failed, 20.0, 0.0),
+        state.after_hint(failed(ErrorKind::ServiceUnavailable), 20.0, 0.0),
+        Step::Wait { delay_ms: 90.0 }
+    ));
+    assert!(matches!(
+        state.after_hint(failed(ErrorKind::AuthFailed), 20.0, 0.0),
         Step::GiveUp(_)
     ));
 }
@@ -104,7 +152,7 @@ fn time_runs_out() {
     assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
     assert_eq!(
         error.message(),
-        "Timeout reached before next retry (5000 ms elapsed)"
+        "Timeout reached before next retry (5000 ms elapsed): timeoutMs is over, and somebody holds the lock"
     );
 }
 

@@ -1,0 +1,58 @@
+/** Which locks the current chain of calls works under: the functions given to `lock()`, one inside the other. */
+
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Known } from "./known.js";
+
+/** A function that runs under a lock. */
+type Link = {
+  /** What wrappers of a backend share with it. */
+  readonly queues: Known["queues"];
+  readonly key: string;
+  readonly outer: Link | undefined;
+  /** Something that the function has started may outlive it, and so the lock. */
+  isRunning: boolean;
+};
+
+const chain = new AsyncLocalStorage<Link>();
+/** How many such functions run. */
+let running = 0;
+let warned = false;
+
+/** Runs the function that was given to `lock()`. */
+export async function runInside<T>(
+  { queues }: Known,
+  key: string,
+  work: () => Promise<T> | T,
+): Promise<T> {
+  const link: Link = { queues, key, outer: chain.getStore(), isRunning: true };
+  running += 1;
+  try {
+    return await chain.run(link, work);
+  } finally {
+    link.isRunning = false;
+    running -= 1;
+    // Before Node.js 24, every promise of the process costs more while this is in use.
+    if (running === 0) chain.disable();
+  }
+}
+
+/** Whether the caller works under that lock itself, so that it waits in vain. */
+export function isInside({ queues }: Known, key: string): boolean {
+  for (let link = chain.getStore(); link !== undefined; link = link.outer) {
+    if (link.isRunning && link.queues === queues && link.key === key) return true;
+  }
+  return false;
+}
+
+/** What the error of one who has waited so says. */
+export const INSIDE = ": a lock() around this very call, which cannot end before it";
+
+/** Tells the developer, once. */
+export function warnOfInside(): void {
+  if (warned || process.env.NODE_ENV === "production") return;
+  warned = true;
+  console.warn(
+    "[SyncGuard] A lock() waits inside another lock() that holds the same lock: it cannot get it before its time is over. " +
+      "Work under the outer lock, or use another key.",
+  );
+}
