@@ -72,7 +72,10 @@ impl Emulator {
             let _context = runtime.enter();
             TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true))
         };
-        let server = Server::builder().add_service(FirestoreServer::new(service));
+        let server = Server::builder()
+            // As Google does on each connection.
+            .max_concurrent_streams(100)
+            .add_service(FirestoreServer::new(service));
         runtime.spawn(server.serve_with_incoming(incoming));
         Ok(Self {
             address,

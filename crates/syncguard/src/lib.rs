@@ -46,6 +46,8 @@ mod lock;
 mod lock_id;
 mod mutex;
 pub mod operation;
+#[cfg(any(feature = "postgres", feature = "firestore"))]
+mod permits;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "redis", feature = "postgres"))]

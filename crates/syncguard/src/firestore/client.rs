@@ -31,8 +31,13 @@ use super::listen::Listening;
 use super::transport::{Begun, Documents, Page, ReadSet, Transport};
 use super::wire::{Layout, Reply};
 use crate::error::Error;
+use crate::permits::Permits;
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
+
+/// How many calls are on their way at a time. Servers accept about a hundred on a connection, and further ones wait where
+/// nobody can go before others.
+const CALLS_AT_ONCE: usize = 100;
 
 /// How long to try to roll back a transaction that nobody waits for.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
@@ -60,6 +65,7 @@ impl<S> Carrier for S where
 pub(super) struct Connection<S = Channel> {
     access: Arc<Access>,
     grpc: FirestoreClient<S>,
+    permits: Arc<Permits>,
     /// `None` where nobody can be told of changes.
     wakeups: Option<Wakeups>,
 }
@@ -70,6 +76,7 @@ impl Connection {
         let access = Arc::new(Access::new(config));
         Ok(Self {
             grpc: access.client(Pings::for_operations(config.operation_timeout))?,
+            permits: Permits::new(CALLS_AT_ONCE),
             wakeups: Some(Wakeups::new(Listening::new(&access))),
             access,
         })
@@ -83,6 +90,7 @@ impl<S: Carrier> Connection<S> {
         Self {
             access: Arc::new(access),
             grpc,
+            permits: Permits::new(CALLS_AT_ONCE),
             wakeups: None,
         }
     }
@@ -298,15 +306,23 @@ impl<S: Carrier> Drop for Starting<S> {
 #[async_trait]
 impl<S: Carrier> Transport for Client<S> {
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
+        let _permit = self.connection.permits.acquire(false).await;
         let mut reply = Reply::default();
         self.fetch(what, None, &mut reply).await?;
         Ok(reply.found)
     }
 
     async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<Begun, Failure> {
+        // Releases and extensions: what frees or keeps a lock that is held goes first.
+        let is_urgent = matches!(what, ReadSet::Owned { .. });
+        let permit = self.connection.permits.acquire(is_urgent).await;
+        let start = self.clone().start(what.clone(), repeats);
         let starting = Starting {
             client: self.clone(),
-            reply: Box::pin(self.clone().start(what.clone(), repeats)),
+            reply: Box::pin(async move {
+                let _permit = permit;
+                start.await
+            }),
             is_answered: false,
         };
         let reply = starting.await?;
@@ -324,6 +340,8 @@ impl<S: Carrier> Transport for Client<S> {
             writes: writes.map(|write| layout.write(write)).collect(),
             transaction: transaction.to_vec(),
         };
+        // What has begun is to end soon: until then, the server keeps others away from its documents.
+        let _permit = self.connection.permits.acquire(true).await;
         let request = self.connection.request(request).await?;
         self.connection.grpc.clone().commit(request).await?;
         Ok(())
@@ -335,6 +353,7 @@ impl<S: Carrier> Transport for Client<S> {
 
     async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Failure> {
         let layout = self.layout().await?;
+        let _permit = self.connection.permits.acquire(false).await;
         let request = self
             .connection
             .request(RunQueryRequest {

@@ -140,6 +140,8 @@ impl NamedRequest {
 }
 
 impl Work for Acquisitions {
+    const IS_URGENT: bool = false;
+
     type Item = NamedRequest;
     type Outcome = AcquireOutcome;
 

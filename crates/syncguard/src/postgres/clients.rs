@@ -16,6 +16,7 @@ use super::fault::Fault;
 use super::pool::{texts, typed_params};
 use super::statement::{Plan, Row, Transport};
 use crate::error::{Error, ErrorKind};
+use crate::permits::{Permit, Permits};
 
 impl PostgresBackend {
     /// A backend over a pool of `deadpool-postgres` 0.14, with `tokio-postgres` 0.7.
@@ -65,6 +66,7 @@ impl PostgresBackend {
     /// ```
     pub fn over_deadpool(pool: &Pool, options: PostgresOptions) -> Self {
         let transport = Deadpool {
+            permits: Permits::new(pool.status().max_size),
             size: pool.status().max_size,
             pool: pool.clone(),
             // Before the operation's own limit, so that the error says that connections were short.
@@ -77,14 +79,20 @@ impl PostgresBackend {
 struct Deadpool {
     pool: Pool,
     size: usize,
+    /// One for each session that the pool can have. The application uses some of these, too.
+    permits: Arc<Permits>,
     patience: Duration,
 }
 
 impl Deadpool {
-    async fn lease(&self) -> Result<Lease, Failure> {
+    async fn lease(&self, is_urgent: bool) -> Result<Lease, Failure> {
+        let session = async {
+            let permit = self.permits.acquire(is_urgent).await;
+            self.pool.get().await.map(|session| (session, permit))
+        };
         // Not the pool's own time limit, which not every pool can have.
-        match timeout(self.patience, self.pool.get()).await {
-            Ok(Ok(session)) => Ok(Lease(Some(session))),
+        match timeout(self.patience, session).await {
+            Ok(Ok((session, permit))) => Ok(Lease(Some(session), permit)),
             Ok(Err(error)) => Err(refusal(error)),
             Err(_) => {
                 let status = self.pool.status();
@@ -109,14 +117,16 @@ impl Deadpool {
 #[async_trait]
 impl Transport for Deadpool {
     async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
-        self.run_in(self.lease().await?, plan).await
+        let lease = self.lease(plan.statement.is_urgent()).await?;
+        self.run_in(lease, plan).await
     }
 
     async fn run_late<'a>(
         &self,
+        is_urgent: bool,
         plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
-        let lease = self.lease().await?;
+        let lease = self.lease(is_urgent).await?;
         self.run_in(lease, &plan()).await
     }
 
@@ -125,7 +135,7 @@ impl Transport for Deadpool {
     }
 
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
-        let lease = self.lease().await?;
+        let lease = self.lease(false).await?;
         let done = lease.session()?.batch_execute(sql).await;
         lease.conclude(done)
     }
@@ -156,7 +166,12 @@ fn refusal(error: PoolError) -> Failure {
 }
 
 /// A session in use. Unless its statement is known to have ended, it does not go back to the pool.
-struct Lease(Option<Object>);
+struct Lease(
+    Option<Object>,
+    /// Given back after the session.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    Permit,
+);
 
 impl Lease {
     fn session(&self) -> Result<&Object, Failure> {

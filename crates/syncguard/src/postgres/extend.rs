@@ -21,7 +21,7 @@ impl Extend {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
         let columns = &["lock_id", "outcome", "expires_at_ms"];
-        Self(Statement::new(include_str!("extend.sql"), tables, columns))
+        Self(Statement::new(include_str!("extend.sql"), tables, columns).urgent())
     }
 
     /// The statement that makes the lock of `lock_id` end `ttl` from now, and removes it if it is expired.
@@ -59,11 +59,13 @@ pub(super) struct Extensions(Statement);
 impl Extensions {
     pub(super) fn new(tables: &Tables) -> Self {
         let sql = include_str!("extend_group.sql");
-        Self(Statement::new(sql, tables, &["outcomes", "commit"]))
+        Self(Statement::new(sql, tables, &["outcomes", "commit"]).urgent())
     }
 }
 
 impl Work for Extensions {
+    const IS_URGENT: bool = true;
+
     type Item = (LockId, Ttl);
     type Outcome = ExtendOutcome;
 

@@ -33,6 +33,9 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
     type Item: Send + Sync + 'static;
     type Outcome: Send + Sync + 'static;
 
+    /// Whether its statement [is urgent](super::statement::Statement::is_urgent).
+    const IS_URGENT: bool;
+
     /// Identifies an item of a group.
     fn lock_id(item: &Self::Item) -> &LockId;
 
@@ -152,7 +155,11 @@ impl<W: Work> Groups<W> {
         // Waiting for the group before lets members gather; the limit keeps one that hangs from blocking all.
         let _permit = timeout(PATIENCE, self.running.acquire()).await;
         // No member waits for longer than one limit, so after two of them nobody does.
-        let run = self.runner.connections.transport.run_late(&plan);
+        let run = self
+            .runner
+            .connections
+            .transport
+            .run_late(W::IS_URGENT, &plan);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
         let outcomes = match &row {

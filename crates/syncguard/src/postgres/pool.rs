@@ -7,9 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::BytesMut;
 use deadpool::Runtime;
-use deadpool::managed::{
-    self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, TimeoutType,
-};
+use deadpool::managed::{self, Manager, Metrics, Object, QueueMode, RecycleError, RecycleResult};
 use tokio::time::timeout;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
@@ -21,6 +19,7 @@ use super::liveness::End;
 use super::statement::{Param, Plan, Row, Transport};
 use super::watch::Watch;
 use crate::error::Error;
+use crate::permits::{Permit, Permits};
 
 /// How long to wait for the server to cancel a statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,6 +28,10 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Pool {
     sessions: managed::Pool<Sessions>,
     size: usize,
+    /// One for each session: whoever has a permit finds a session, or makes one.
+    permits: Arc<Permits>,
+    /// How long to wait for one: less than the operation's own limit, so that the error says that connections were short.
+    patience: Duration,
 }
 
 impl Pool {
@@ -37,14 +40,17 @@ impl Pool {
         let connector = Connector::new(config, operation_timeout)?;
         let sessions = managed::Pool::builder(Sessions(Arc::new(connector)))
             .max_size(size)
-            // Before the operation's own limit, so that the error says that connections were short.
-            .wait_timeout(Some(operation_timeout * 9 / 10))
             // The session used last comes first: it is warm, and sessions that are not needed become idle.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::invalid("poolSize cannot be used").with_source(error))?;
-        Ok(Self { sessions, size })
+        Ok(Self {
+            sessions,
+            size,
+            permits: Permits::new(size),
+            patience: operation_timeout * 9 / 10,
+        })
     }
 
     /// What opens its sessions.
@@ -52,19 +58,23 @@ impl Pool {
         Arc::clone(&self.sessions.manager().0)
     }
 
-    async fn lease(&self) -> Result<Lease, Failure> {
-        let session = self.sessions.get().await.map_err(|error| match error {
-            PoolError::Timeout(TimeoutType::Wait) if self.sessions.manager().0.is_failing() => {
-                Failure::new(Fault::ConnectTimeout)
-            }
-            error => pool_failure(error, |failure| failure),
-        })?;
+    async fn lease(&self, is_urgent: bool) -> Result<Lease, Failure> {
         let connector = Arc::clone(&self.sessions.manager().0);
+        let waiting = timeout(self.patience, self.permits.acquire(is_urgent));
+        let permit = waiting.await.map_err(|_| {
+            Failure::new(match connector.is_failing() {
+                true => Fault::ConnectTimeout,
+                false => Fault::PoolExhausted,
+            })
+        })?;
+        let session = self.sessions.get().await;
+        let session = session.map_err(|error| pool_failure(error, |failure| failure))?;
         session.liveness.begin();
         Watch::run(&connector);
         Ok(Lease {
             session: Some(session),
             connector,
+            _permit: permit,
         })
     }
 
@@ -112,14 +122,16 @@ impl fmt::Debug for Pool {
 #[async_trait]
 impl Transport for Pool {
     async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
-        self.run_in(self.lease().await?, plan).await
+        let lease = self.lease(plan.statement.is_urgent()).await?;
+        self.run_in(lease, plan).await
     }
 
     async fn run_late<'a>(
         &self,
+        is_urgent: bool,
         plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
-        let lease = self.lease().await?;
+        let lease = self.lease(is_urgent).await?;
         self.run_in(lease, &plan()).await
     }
 
@@ -128,7 +140,7 @@ impl Transport for Pool {
     }
 
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
-        let mut lease = self.lease().await?;
+        let mut lease = self.lease(false).await?;
         match lease.session()?.client.batch_execute(sql).await {
             Ok(()) => {
                 lease.give_back();
@@ -236,6 +248,8 @@ impl ToSql for Param<'_> {
 struct Lease {
     session: Option<Object<Sessions>>,
     connector: Arc<Connector>,
+    /// Given back after the session, so that whoever gets it next finds one.
+    _permit: Permit,
 }
 
 impl Lease {

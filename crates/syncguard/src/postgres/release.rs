@@ -20,7 +20,7 @@ impl Release {
     pub fn new(tables: &Tables) -> Self {
         let columns = &["lock_id", "outcome", "commit", "told"];
         let sql = include_str!("release.sql");
-        Self(Statement::telling(sql, tables, columns))
+        Self(Statement::telling(sql, tables, columns).urgent())
     }
 
     /// The statement that releases the lock with `lock_id`. Unless `durable`, the server answers before the
@@ -69,13 +69,15 @@ impl Releases {
     pub(super) fn new(tables: &Tables, durable: bool) -> Self {
         let sql = include_str!("release_group.sql");
         Self {
-            statement: Statement::telling(sql, tables, &["outcomes", "commit"]),
+            statement: Statement::telling(sql, tables, &["outcomes", "commit"]).urgent(),
             durable,
         }
     }
 }
 
 impl Work for Releases {
+    const IS_URGENT: bool = true;
+
     type Item = LockId;
     type Outcome = ReleaseOutcome;
 

@@ -22,6 +22,7 @@ pub struct Statement {
     slot: usize,
     /// The same without waking those who wait, for a statement that does.
     silent: Option<Arc<Statement>>,
+    is_urgent: bool,
 }
 
 impl Statement {
@@ -34,6 +35,7 @@ impl Statement {
             sql,
             columns,
             silent: None,
+            is_urgent: false,
         }
     }
 
@@ -48,6 +50,21 @@ impl Statement {
             silent: Some(Arc::new(silent)),
             ..Self::new(&listen::telling(template), tables, columns)
         }
+    }
+
+    /// The same for what keeps or frees a lock that is held: see [`is_urgent`](Self::is_urgent).
+    pub(super) fn urgent(self) -> Self {
+        let silent = self.silent.map(|silent| silent.as_ref().clone().urgent());
+        Self {
+            silent: silent.map(Arc::new),
+            is_urgent: true,
+            ..self
+        }
+    }
+
+    /// Whether it keeps or frees a lock that is held, and so goes before all others that wait for a connection.
+    pub fn is_urgent(&self) -> bool {
+        self.is_urgent
     }
 
     /// Its text, with `$1`, `$2` … for the parameters.
@@ -141,10 +158,13 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 
     /// Runs a statement that is made only once there is a connection for it, so that it can include what
     /// arrived during the wait. A transport in which statements wait for connections should override this.
+    /// `is_urgent` is that of the statement.
     async fn run_late<'a>(
         &self,
+        is_urgent: bool,
         plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
+        let _ = is_urgent;
         self.run(&plan()).await
     }
 

@@ -148,14 +148,6 @@ impl SqliteBackend {
         })
     }
 
-    async fn write<T: Send + 'static>(
-        &self,
-        durability: Durability,
-        operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.queue.run(Effect::Write(durability), operation).await
-    }
-
     async fn read<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
@@ -184,26 +176,29 @@ impl Backend for SqliteBackend {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let request = request.clone();
-        self.write(Durability::ForGood, move |store| {
-            acquire::acquire(store, &request)
-        })
-        .await
+        self.queue
+            .run(Effect::Write(Durability::ForGood), move |store| {
+                acquire::acquire(store, &request)
+            })
+            .await
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
         let lock_id = lock_id.clone();
-        self.write(Durability::UntilPowerLoss, move |store| {
-            release::release(store, &lock_id)
-        })
-        .await
+        self.queue
+            .run(Effect::Urgent, move |store| {
+                release::release(store, &lock_id)
+            })
+            .await
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         let lock_id = lock_id.clone();
-        self.write(Durability::UntilPowerLoss, move |store| {
-            extend::extend(store, &lock_id, ttl)
-        })
-        .await
+        self.queue
+            .run(Effect::Urgent, move |store| {
+                extend::extend(store, &lock_id, ttl)
+            })
+            .await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -229,10 +224,11 @@ impl Backend for SqliteBackend {
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let key = key.clone();
-        self.write(Durability::UntilPowerLoss, move |store| {
-            force_release::force_release(store, &key)
-        })
-        .await
+        self.queue
+            .run(Effect::Write(Durability::UntilPowerLoss), move |store| {
+                force_release::force_release(store, &key)
+            })
+            .await
     }
 
     async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {

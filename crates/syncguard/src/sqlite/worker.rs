@@ -1,6 +1,6 @@
 //! The thread that runs a backend's operations, many in one transaction.
 
-use std::iter::once;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
@@ -26,6 +26,8 @@ pub(super) enum Effect {
     /// When the machine stops, all holders stop with it. If a release, an extension or a clean-up is lost then, what
     /// remains is a lock that nobody uses and that ends with its TTL.
     Write(Durability),
+    /// Keeps or frees a lock that is held, before everything else that waits.
+    Urgent,
 }
 
 /// An operation on its way to the worker.
@@ -119,11 +121,8 @@ pub(super) fn serve(
         Store::open(config, clock, releases, deadline)
     };
     let mut store = None;
-    while let Ok(first) = jobs.recv() {
-        let batch: Vec<Job> = once(first)
-            .chain(jobs.try_iter())
-            .take(LARGEST_BATCH)
-            .collect();
+    let mut waiting = Waiting::default();
+    while let Some(batch) = waiting.next(jobs) {
         let Some(mut open) = open(open_file, &mut store, batch) else {
             continue;
         };
@@ -137,6 +136,36 @@ pub(super) fn serve(
     }
     if let Some(store) = store {
         store.close();
+    }
+}
+
+/// What has come and is not done yet.
+#[derive(Default)]
+struct Waiting {
+    urgent: VecDeque<Job>,
+    others: VecDeque<Job>,
+}
+
+impl Waiting {
+    /// Waits until there is something to do, and gives as much of it as goes together; `None` if nothing will come.
+    fn next(&mut self, jobs: &Receiver<Job>) -> Option<Vec<Job>> {
+        if self.urgent.is_empty() && self.others.is_empty() {
+            self.add(jobs.recv().ok()?);
+        }
+        for job in jobs.try_iter() {
+            self.add(job);
+        }
+        let urgent = self.urgent.len().min(LARGEST_BATCH);
+        let others = self.others.len().min(LARGEST_BATCH - urgent);
+        let urgent = self.urgent.drain(..urgent);
+        Some(urgent.chain(self.others.drain(..others)).collect())
+    }
+
+    fn add(&mut self, job: Job) {
+        match job.effect {
+            Effect::Urgent => self.urgent.push_back(job),
+            Effect::Read | Effect::Write(_) => self.others.push_back(job),
+        }
     }
 }
 
@@ -225,6 +254,7 @@ fn durability(job: &Job) -> Option<Durability> {
     match job.effect {
         Effect::Read => None,
         Effect::Write(durability) => Some(durability),
+        Effect::Urgent => Some(Durability::UntilPowerLoss),
     }
 }
 
@@ -245,5 +275,39 @@ fn fail_late(jobs: Vec<Job>) -> Vec<Job> {
 fn fail_all(jobs: Vec<Job>, error: &Error) {
     for job in jobs {
         job.fail(error.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn what_is_urgent_goes_before_all_that_came_earlier() {
+        let (sender, jobs) = channel();
+        let deadline = Instant::now();
+        let send = |effect| {
+            let (job, _) = Job::new::<()>(effect, deadline, |_| Ok(()));
+            sender.send(job).unwrap();
+        };
+        for _ in 0..LARGEST_BATCH {
+            send(Effect::Read);
+            send(Effect::Write(Durability::ForGood));
+        }
+        send(Effect::Urgent);
+        let mut waiting = Waiting::default();
+        let batch = waiting.next(&jobs).unwrap();
+        assert_eq!(batch.len(), LARGEST_BATCH);
+        assert_eq!(batch[0].effect, Effect::Urgent);
+        assert_eq!(batch[1].effect, Effect::Read);
+        // Also before what was left.
+        send(Effect::Urgent);
+        assert_eq!(waiting.next(&jobs).unwrap()[0].effect, Effect::Urgent);
+        drop(sender);
+        let rest: usize = std::iter::from_fn(|| waiting.next(&jobs))
+            .map(|batch| batch.len())
+            .sum();
+        assert_eq!(rest, 2);
     }
 }

@@ -16,11 +16,14 @@ use tokio::task::JoinSet;
 
 use crate::mediator::Mediator;
 use crate::stage::Server;
+use crate::support::link::Link;
 use crate::support::locks::{AHEAD, acquire, eventually, key, try_acquire};
+use crate::support::precedence::locks_are_kept_and_freed_before_a_crowd;
 use crate::support::process::pipe_in;
 use crate::support::suite::tests;
 
 tests![
+    heartbeats_and_releases_go_before_a_crowd,
     eight_clients_race_for_twenty_rounds,
     sixty_four_clients_on_one_key_see_contention_and_no_error,
     a_lost_reply_leaves_no_lock_behind,
@@ -38,6 +41,15 @@ tests![
     closing_leaves_no_transaction_open,
     a_key_file_that_cannot_be_read_holds_up_nobody_else,
 ];
+
+async fn heartbeats_and_releases_go_before_a_crowd() {
+    let server = Server::start();
+    let link = Link::slow(server.emulator.address(), Duration::from_millis(100)).await;
+    let backend = server.backend_with(|config| {
+        config.emulator_host = Some(link.address.to_string());
+    });
+    locks_are_kept_and_freed_before_a_crowd(&backend).await;
+}
 
 async fn eight_clients_race_for_twenty_rounds() {
     let server = Server::start();

@@ -1,17 +1,37 @@
-//! A row that is stuck does not keep the connections from other keys.
+//! Who gets the connections: a row that is stuck does not keep them from other keys, nor a crowd from locks that are held.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
+use syncguard::postgres::{Host, PostgresBackend, PostgresConfig, PostgresOptions};
 use syncguard::{AcquireOutcome, Backend, ReleaseOutcome};
 use tokio::task::JoinSet;
 
 use crate::stage::{backend, options, server, until_waiting};
+use crate::support::link::Link;
 use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::precedence::locks_are_kept_and_freed_before_a_crowd;
 use crate::support::suite::tests;
 
-tests![a_stuck_row_leaves_connections_to_other_keys];
+tests![
+    a_stuck_row_leaves_connections_to_other_keys,
+    heartbeats_and_releases_go_before_a_crowd,
+];
+
+async fn heartbeats_and_releases_go_before_a_crowd() {
+    let (_, tables) = backend(server().unix()).await;
+    let port = server().port();
+    let link = Link::slow(([127, 0, 0, 1], port).into(), Duration::from_millis(10)).await;
+    let config = PostgresConfig {
+        hosts: vec![Host {
+            name: "127.0.0.1".to_owned(),
+            port: link.address.port(),
+        }],
+        ..server().tcp()
+    };
+    let ours: Arc<dyn Backend> = Arc::new(PostgresBackend::new(config, options(&tables)).unwrap());
+    locks_are_kept_and_freed_before_a_crowd(&ours).await;
+}
 
 async fn a_stuck_row_leaves_connections_to_other_keys() {
     let name = "stuck row";

@@ -11,9 +11,11 @@
 pub(crate) mod certificates;
 pub(crate) mod clients;
 pub(crate) mod inputs;
+pub(crate) mod link;
 pub(crate) mod locks;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres_server;
+pub(crate) mod precedence;
 pub(crate) mod process;
 pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;

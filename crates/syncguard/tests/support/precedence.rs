@@ -1,0 +1,61 @@
+//! What keeps or frees a lock that is held goes before everything else that waits for the store.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use syncguard::operation::{self, CallOptions};
+use syncguard::{AutoExtend, Backend, LockGuard, LockOptions, lock};
+use tokio::task::JoinSet;
+
+use super::locks::{eventually, key, ttl};
+
+const LOCKS: usize = 20;
+/// Look-ups that wait for the store, at any time.
+const CROWD: usize = 3000;
+/// Shorter than the crowd takes.
+const TTL_MS: i64 = 1500;
+
+/// Locks extend themselves, and are released, while a crowd of look-ups waits that takes longer than they last.
+pub(crate) async fn locks_are_kept_and_freed_before_a_crowd(backend: &Arc<dyn Backend>) {
+    let options = LockOptions {
+        ttl: ttl(TTL_MS),
+        auto_extend: Some(AutoExtend::default()),
+        ..LockOptions::default()
+    };
+    let names: Vec<_> = (0..LOCKS).map(|number| number.to_string()).collect();
+    let guards = names.iter().map(async |name| {
+        let guard = lock(backend, &key(name), &options).await;
+        guard.unwrap()
+    });
+    let guards = futures::future::join_all(guards).await;
+    let ends =
+        |guards: &[LockGuard]| -> Vec<_> { guards.iter().map(LockGuard::expires_at_ms).collect() };
+    let first = ends(&guards);
+
+    let mut crowd = JoinSet::new();
+    for _ in 0..CROWD {
+        let backend = Arc::clone(backend);
+        crowd.spawn(async move {
+            let key = key("somebody else's");
+            loop {
+                // Some wait for too long.
+                let _ =
+                    operation::is_locked(&backend, &key, CallOptions::default(), pending()).await;
+            }
+        });
+    }
+    eventually("all have been extended for twice their time", async || {
+        let mut each = ends(&guards).into_iter().zip(&first);
+        each.all(|(now, before)| now >= before + 2 * TTL_MS)
+    })
+    .await;
+    let start = Instant::now();
+    let released = guards.into_iter().map(LockGuard::release);
+    for released in futures::future::join_all(released).await {
+        assert!(released.unwrap(), "a lock was lost");
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "the releases took {took:?}");
+    crowd.shutdown().await;
+}
