@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::listen_request::TargetChange as Asked;
@@ -97,9 +98,15 @@ impl Listener for Stream {
     }
 
     async fn test(&mut self) -> Result<(), Error> {
-        // The connection is tested by its pings. A call of ours for the test would be billed.
-        self.heard.push_back(Heard::Alive);
+        if self.targets.test()?.is_none() {
+            self.heard.push_back(Heard::Alive);
+        }
         Ok(())
+    }
+
+    fn silence(&self) -> Duration {
+        // Longer than elsewhere: each test is billed as the read of one document.
+        Duration::from_secs(5)
     }
 
     async fn next(&mut self) -> Result<Heard, Error> {
@@ -138,6 +145,8 @@ struct Targets {
     requests: UnboundedSender<ListenRequest>,
     by_id: HashMap<i32, Target>,
     ids: HashMap<Arc<str>, i32>,
+    /// The target that was added to see whether the server answers.
+    test_id: Option<i32>,
     last_id: i32,
 }
 
@@ -154,11 +163,22 @@ impl Targets {
             requests,
             by_id: HashMap::new(),
             ids: HashMap::new(),
+            test_id: None,
             last_id: 0,
         }
     }
 
     fn add(&mut self, name: &Arc<str>) -> Result<(), Error> {
+        let id = self.ask_for(name)?;
+        self.ids.insert(Arc::clone(name), id);
+        let name = Arc::clone(name);
+        let is_current = false;
+        self.by_id.insert(id, Target { name, is_current });
+        Ok(())
+    }
+
+    /// Gives the id of a new target.
+    fn ask_for(&mut self, name: &Arc<str>) -> Result<i32, Error> {
         // Ids are not used twice, so that nothing that is told of an old target is taken for news of another.
         let id = self.last_id.checked_add(1).ok_or_else(too_many)?;
         self.last_id = id;
@@ -169,11 +189,19 @@ impl Targets {
             })),
             ..Added::default()
         }))?;
-        self.ids.insert(Arc::clone(name), id);
-        let name = Arc::clone(name);
-        let is_current = false;
-        self.by_id.insert(id, Target { name, is_current });
-        Ok(())
+        Ok(id)
+    }
+
+    /// Asks for one of the documents once more, which the server confirms; `None` if there is none. Pings are no way to find out soon that a
+    /// connection was lost: servers refuse clients that ping more often than twice a minute or so.
+    fn test(&mut self) -> Result<Option<i32>, Error> {
+        let Some(name) = self.ids.keys().next().cloned() else {
+            return Ok(None);
+        };
+        let id = self.ask_for(&name)?;
+        self.test_id = Some(id);
+        self.send(Asked::RemoveTarget(id))?;
+        Ok(Some(id))
     }
 
     fn remove(&mut self, id: i32) -> Result<(), Error> {
@@ -216,10 +244,11 @@ impl Targets {
         }
         let kind = change.target_change_type();
         let mut ids = change.target_ids;
+        let is_alive = self.test_id.take_if(|id| ids.contains(id)).is_some();
         if ids.is_empty() {
             ids.extend(self.by_id.keys());
         }
-        Ok(match kind {
+        let mut heard = match kind {
             TargetChangeType::Current => {
                 for id in &ids {
                     if let Some(target) = self.by_id.get_mut(id) {
@@ -237,7 +266,11 @@ impl Targets {
             TargetChangeType::Remove | TargetChangeType::Add | TargetChangeType::NoChange => {
                 Vec::new()
             }
-        })
+        };
+        if is_alive {
+            heard.push(Heard::Alive);
+        }
+        Ok(heard)
     }
 
     fn listening(&self, id: i32) -> Option<Heard> {
@@ -330,6 +363,26 @@ mod tests {
         for kind in [TargetChangeType::Add, TargetChangeType::NoChange] {
             assert_eq!(targets.read(target(kind, vec![1])).unwrap(), []);
         }
+    }
+
+    #[test]
+    fn a_test_is_answered_and_changes_nothing() {
+        let (mut targets, mut requests) = targets();
+        let id = targets.test().unwrap().unwrap();
+        assert_eq!(id, 3);
+        // Of others it is no answer.
+        let other = target(TargetChangeType::NoChange, vec![1]);
+        assert_eq!(targets.read(other).unwrap(), []);
+        let added = || target(TargetChangeType::Add, vec![3]);
+        assert_eq!(targets.read(added()).unwrap(), [Heard::Alive]);
+        assert_eq!(targets.read(added()).unwrap(), []);
+        for told in [deleted(&[3]), target(TargetChangeType::Remove, vec![3])] {
+            assert_eq!(targets.read(told).unwrap(), []);
+        }
+        assert_eq!(std::iter::from_fn(|| requests.try_recv().ok()).count(), 4);
+        assert_eq!((targets.ids.len(), targets.by_id.len()), (2, 2));
+        let (requests, _receiver) = tokio::sync::mpsc::unbounded_channel();
+        assert_eq!(Targets::new("d".to_owned(), requests).test().unwrap(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,7 +19,7 @@ use super::liveness::Liveness;
 use super::stream::Stream;
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
-use crate::waiting::listener::{Heard, Listen, Listener};
+use crate::waiting::listener::{ANSWER, Heard, Listen, Listener};
 
 /// The first key of our advisory locks that have two: "sync" in ASCII.
 const CLASS: &str = "1937337955";
@@ -125,7 +126,8 @@ impl Listener for Session {
     }
 
     async fn test(&mut self) -> Result<(), Error> {
-        let row = self.within(self.connection.client.query_typed(TEST, &[]));
+        let limit = ANSWER.min(self.connector.operation_timeout());
+        let row = self.within(limit, self.connection.client.query_typed(TEST, &[]));
         let row = row.await?.into_iter().next().ok_or_else(malformed)?;
         let (process, channels) = (row.try_get(0).ok(), row.try_get::<_, i64>(1).ok());
         self.check(process)?;
@@ -187,7 +189,7 @@ impl Session {
         let sql = with_hash(include_str!("listen.sql"));
         let params: [(&(dyn ToSql + Sync), Type); 2] =
             [(&tables, Type::TEXT_ARRAY), (&keys, Type::TEXT_ARRAY)];
-        let rows = self.within(self.connection.client.query_typed(&sql, &params));
+        let rows = self.in_time(self.connection.client.query_typed(&sql, &params));
         let mut hashes = Vec::new();
         for row in rows.await? {
             let number: i64 = row.try_get("number").map_err(|_| malformed())?;
@@ -218,7 +220,7 @@ impl Session {
             .await?;
         let sql = with_hash(include_str!("unlisten.sql"));
         let params = [(&hashes as _, Type::INT8_ARRAY)];
-        self.within(self.connection.client.query_typed(&sql, &params))
+        self.in_time(self.connection.client.query_typed(&sql, &params))
             .await?;
         Ok(())
     }
@@ -232,15 +234,24 @@ impl Session {
         let sql: String = channels
             .map(|channel| format!("{command} \"{channel}\";"))
             .collect();
-        self.within(self.connection.client.batch_execute(&sql))
+        self.in_time(self.connection.client.batch_execute(&sql))
+            .await
+    }
+
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Error> {
+        self.within(self.connector.operation_timeout(), answer)
             .await
     }
 
     async fn within<T>(
         &self,
+        limit: Duration,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Error> {
-        match timeout(self.connector.operation_timeout(), answer).await {
+        match timeout(limit, answer).await {
             Ok(answer) => {
                 answer.map_err(|error| failure(&error, self.connection.liveness.end()).into())
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::wakeups::Shared;
 use crate::error::Error;
@@ -12,8 +12,11 @@ use crate::random;
 
 /// How long a connection stays open for which nobody has a use.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long nothing may be heard before the connection is tested.
-const SILENCE: Duration = Duration::from_secs(10);
+/// How long nothing may be heard before the connection is tested. Whoever waits hears of nothing while it is lost, so this
+/// is short; and it is only tested while somebody waits.
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+/// How long the answer to a test may take.
+pub(crate) const ANSWER: Duration = Duration::from_secs(2);
 /// The pause after the first failure. It doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -35,6 +38,11 @@ pub(crate) trait Listener: Send {
 
     /// Asks the store for a sign of life, which [`next`](Self::next) gives as [`Heard::Alive`].
     async fn test(&mut self) -> Result<(), Error>;
+
+    /// How long nothing may be heard before it is tested.
+    fn silence(&self) -> Duration {
+        SILENCE
+    }
 
     /// What the store tells next. The future may be dropped, and nothing is lost then.
     async fn next(&mut self) -> Result<Heard, Error>;
@@ -95,9 +103,14 @@ pub(super) async fn run(shared: &Shared) {
 async fn listen(shared: &Shared, first_heard: &mut Option<Instant>) -> Result<(), Error> {
     let mut listener = shared.listen.open().await?;
     listener.change(&shared.take_all()).await?;
-    let mut is_tested = false;
+    // What this side asks for in the meantime is no sign of the other side's life.
+    let (mut last_heard, mut tested) = (Instant::now(), None);
     loop {
-        let patience = if shared.is_idle() { IDLE } else { SILENCE };
+        let end = match tested {
+            _ if shared.is_idle() => Instant::now() + IDLE,
+            None => last_heard + listener.silence(),
+            Some(tested) => tested + ANSWER,
+        };
         tokio::select! {
             biased;
             () = shared.changed.notified() => {
@@ -111,7 +124,7 @@ async fn listen(shared: &Shared, first_heard: &mut Option<Instant>) -> Result<()
             }
             heard = listener.next() => {
                 let heard = heard?;
-                is_tested = false;
+                (last_heard, tested) = (Instant::now(), None);
                 first_heard.get_or_insert_with(Instant::now);
                 match heard {
                     Heard::Listening(name) => shared.listening(&name),
@@ -120,17 +133,17 @@ async fn listen(shared: &Shared, first_heard: &mut Option<Instant>) -> Result<()
                     Heard::Alive => {}
                 }
             }
-            () = sleep(patience) => {
+            () = sleep_until(end) => {
                 if shared.is_idle() {
                     return Ok(());
                 }
-                if is_tested {
+                if tested.is_some() {
                     return Err(Error::new(
                         crate::error::ErrorKind::NetworkTimeout,
                         "the server is silent",
                     ));
                 }
-                is_tested = true;
+                tested = Some(end.max(Instant::now()));
                 listener.test().await?;
             }
         }

@@ -9,9 +9,10 @@ use syncguard::{AcquireRequest, Backend, ErrorKind, LockOptions, lock};
 use tokio::task::JoinSet;
 
 use crate::stage::Server;
+use crate::support::link::Link;
 use crate::support::locks::{ManualClock, acquire, eventually, key, ttl};
 use crate::support::suite::tests;
-use crate::support::waiters::{patient, soon, wait_for, wait_listening, watch};
+use crate::support::waiters::{deaf_for, patient, soon, wait_for, wait_listening, watch};
 
 tests![
     a_release_is_heard_of,
@@ -25,6 +26,7 @@ tests![
     waiters_leave_nothing_behind,
     a_stream_that_has_ended_is_opened_again,
     so_is_one_that_has_failed,
+    one_that_falls_silent_is_opened_again_within_seconds,
     a_server_that_tells_nothing_is_asked,
     a_server_that_refuses_is_asked,
     a_stream_that_is_not_answered_is_given_up,
@@ -274,4 +276,21 @@ async fn a_waiter_hears_that_its_backend_was_closed() {
     let error = soon(waiter).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     eventually("no stream", async || server.emulator.listeners() == 0).await;
+}
+
+async fn one_that_falls_silent_is_opened_again_within_seconds() {
+    let server = Server::start();
+    let link = Link::start(server.emulator.address()).await;
+    let listener = server.backend_with(|config| {
+        config.emulator_host = Some(link.address.to_string());
+    });
+    let swallow = || link.swallow_newest();
+    deaf_for(
+        &listener,
+        &server.backend(),
+        "a",
+        swallow,
+        Duration::from_secs(9),
+    )
+    .await;
 }

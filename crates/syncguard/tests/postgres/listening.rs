@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresConnection, PostgresOptions};
+use syncguard::postgres::{
+    Host, PostgresBackend, PostgresConfig, PostgresConnection, PostgresOptions,
+};
 use syncguard::{Backend, ReleaseOutcome, lock};
 use tokio::time::timeout;
 
 use crate::mediator::{Fate, Mediator};
 use crate::scene::{Scene, named};
 use crate::stage::{backend, options, server, sessions};
+use crate::support::link::Link;
 use crate::support::locks::{acquire, eventually};
 use crate::support::postgres_server::{PgBouncer, USER};
 use crate::support::suite::tests;
-use crate::support::waiters::{patient, soon};
+use crate::support::waiters::{deaf_for, patient, soon};
 
 tests![
     one_session_listens_for_many_and_is_none_of_the_pool,
@@ -22,6 +25,7 @@ tests![
     who_no_longer_waits_leaves_no_mark,
     a_listener_that_is_killed_comes_back,
     a_listener_in_silence_is_tested,
+    a_listener_in_silence_is_replaced_within_seconds,
     a_listener_ends_with_the_backend,
     who_hears_much_is_not_cut_off,
     behind_a_pooler_there_is_no_listener_and_waiters_poll,
@@ -298,4 +302,18 @@ async fn a_role_without_the_right_to_tell_frees_locks() {
     for outcome in released {
         assert_eq!(outcome.unwrap(), ReleaseOutcome::Released);
     }
+}
+
+async fn a_listener_in_silence_is_replaced_within_seconds() {
+    let link = Link::start(([127, 0, 0, 1], server().port()).into()).await;
+    let config = PostgresConfig {
+        hosts: vec![Host {
+            name: "127.0.0.1".to_owned(),
+            port: link.address.port(),
+        }],
+        ..named("deaf", server().tcp())
+    };
+    let t = Scene::with("deaf", config).await;
+    let swallow = || link.swallow_newest();
+    deaf_for(&t.waiter, &t.holder, "k", swallow, Duration::from_secs(6)).await;
 }

@@ -11,9 +11,11 @@ use syncguard::{Backend, Jitter, LockGuard, LockOptions, RetryPolicy, Wait, lock
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::support::link::Link;
 use crate::support::locks::{acquire, eventually, key, request, ttl};
 use crate::support::redis_server::RedisServer;
 use crate::support::resp::Resp;
+use crate::support::waiters::deaf_for;
 
 crate::support::suite::tests![
     a_release_wakes,
@@ -21,6 +23,7 @@ crate::support::suite::tests![
     a_clean_up_wakes,
     the_end_of_a_lock_is_known,
     a_lost_connection_is_made_again,
+    a_connection_that_falls_silent_is_made_again_within_seconds,
     without_the_right_to_listen_it_polls,
     without_the_right_to_publish_locks_are_released,
     whoever_polls_opens_no_connection,
@@ -355,4 +358,21 @@ async fn a_client_prefix_is_part_of_the_channel() {
     subscribed(&mut server.connect(), "app:syncguard:k").await;
     backend.release(&held.lock_id).await.unwrap();
     soon(waiter).await;
+}
+
+async fn a_connection_that_falls_silent_is_made_again_within_seconds() {
+    let server = RedisServer::start();
+    let link = Link::start(([127, 0, 0, 1], server.port()).into()).await;
+    let url = format!("redis://{}", link.address);
+    let config = RedisConfig::from_url(&url).unwrap();
+    let listener: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+    let swallow = || link.swallow_newest();
+    deaf_for(
+        &listener,
+        &backend(&server),
+        "a",
+        swallow,
+        Duration::from_secs(6),
+    )
+    .await;
 }

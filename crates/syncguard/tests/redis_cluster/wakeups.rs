@@ -1,17 +1,20 @@
 //! Who hears of what in a cluster, also while slots and nodes change.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use syncguard::Backend;
+use syncguard::redis::{NatMap, RedisServer as Server};
 use tokio::time::timeout;
 
-use crate::stage::{backend, name_on, names_in, slot_of, until_it_works};
+use crate::stage::{backend, backend_with, name_on, names_in, slot_of, until_it_works};
+use crate::support::link::Link;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::Version;
 use crate::support::suite::tests;
-use crate::support::waiters::{soon, wait_listening, watch};
+use crate::support::waiters::{deaf_for, soon, wait_listening, watch};
 
 tests![
     releases_wake_on_all_nodes,
@@ -20,6 +23,7 @@ tests![
     many_names_of_one_slot_are_told_of,
     listening_follows_a_slot_that_moves,
     listening_follows_a_failover,
+    a_node_that_falls_silent_is_heard_again_within_seconds,
     waiters_leave_nothing_behind,
 ];
 
@@ -142,4 +146,29 @@ async fn waiters_leave_nothing_behind() {
         assert!(first.is_listening());
     }
     eventually("all are given up", async || listeners() == 0).await;
+}
+
+async fn a_node_that_falls_silent_is_heard_again_within_seconds() {
+    let cluster = RedisCluster::start();
+    let mut links = HashMap::new();
+    for node in &cluster.nodes {
+        let link = Link::start(([127, 0, 0, 1], node.port()).into()).await;
+        links.insert(node.port(), link);
+    }
+    let ports: HashMap<_, _> = links
+        .iter()
+        .map(|(port, link)| (*port, link.address.port()))
+        .collect();
+    let listener = backend_with(&cluster.url(), |config| {
+        let Server::Cluster(set) = &mut config.server else {
+            panic!("not a cluster");
+        };
+        set.nat_map = Some(NatMap::new(move |host, port| {
+            Some((host.to_owned(), *ports.get(&port)?))
+        }));
+    });
+    let name = name_on(listener.as_ref(), 0);
+    let swallow = || links[&cluster.nodes[0].port()].swallow_newest();
+    let theirs = backend(&cluster.url());
+    deaf_for(&listener, &theirs, &name, swallow, Duration::from_secs(6)).await;
 }

@@ -1,13 +1,13 @@
 //! Those who wait for a lock and would hardly ever poll: only hearing of a release explains that they get it soon.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncguard::{Backend, Jitter, LockGuard, LockOptions, RetryPolicy, Watch, lock};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::locks::{eventually, key};
+use super::locks::{acquire, eventually, key};
 
 /// Much more than hearing takes, and much less than the pause between polls.
 const SOON: Duration = Duration::from_secs(8);
@@ -55,4 +55,27 @@ pub(crate) async fn watch(backend: &Arc<dyn Backend>, name: &str) -> Watch {
 /// Fails the test unless it comes long before a poll would.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("nobody has told of it")
+}
+
+/// How long a waiter of `listener` is deaf once `swallow` has let the connection that tells fall silent, without a word to
+/// either side. `other` has the lock, and frees it meanwhile. Fails if it is longer than `most`.
+pub(crate) async fn deaf_for(
+    listener: &Arc<dyn Backend>,
+    other: &Arc<dyn Backend>,
+    name: &str,
+    swallow: impl FnOnce(),
+    most: Duration,
+) {
+    let held = acquire(other.as_ref(), name).await;
+    let waiter = wait_listening(listener, name).await;
+    let start = Instant::now();
+    swallow();
+    other.release(&held.lock_id).await.unwrap();
+    timeout(Duration::from_secs(25), waiter)
+        .await
+        .expect("it heard of nothing")
+        .unwrap();
+    let deaf = start.elapsed();
+    eprintln!("deaf for {deaf:?}");
+    assert!(deaf < most, "deaf for {deaf:?}");
 }

@@ -1,12 +1,11 @@
 //! The connection on which one node of a cluster tells what was freed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::{Value, cmd, parse_redis_value_async};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::redirect::Redirect;
 use super::routes::Node;
@@ -15,10 +14,7 @@ use crate::redis::call::lost;
 use crate::redis::error::{driver_error, error_text};
 use crate::redis::limited::Limited;
 use crate::redis::listen::read;
-use crate::waiting::listener::Heard;
-
-/// How long nothing may be heard before the node is tested.
-const SILENCE: Duration = Duration::from_secs(10);
+use crate::waiting::listener::{ANSWER, Heard, SILENCE};
 
 /// What a node tells.
 pub(super) enum Told {
@@ -80,19 +76,25 @@ async fn serve(
     mut tell: impl FnMut(Told) -> bool,
 ) -> Result<(), Error> {
     let mut stream = BufReader::new(node.target.open().await?);
-    let commands = match has_shard_channels(&mut stream).await? {
+    let has_shard_channels = timeout(ANSWER, has_shard_channels(&mut stream)).await;
+    let commands = match has_shard_channels.map_err(|_| silent())?? {
         true => ["SUNSUBSCRIBE", "SSUBSCRIBE"],
         false => ["UNSUBSCRIBE", "SUBSCRIBE"],
     };
     let mut decoder = Default::default();
-    let mut is_tested = false;
+    // What this side asks for in the meantime is no sign of the node's life.
+    let (mut last_heard, mut tested) = (Instant::now(), None);
     loop {
+        let end = match tested {
+            None => last_heard + SILENCE,
+            Some(tested) => tested + ANSWER,
+        };
         let request = tokio::select! {
             // What was read so far is in the decoder, so that nothing is lost when another branch is taken.
             value = parse_redis_value_async(&mut decoder, &mut stream) => {
                 let value = value.map_err(|error| driver_error(&error, false))?;
                 stream.get_mut().reply_is_complete();
-                is_tested = false;
+                (last_heard, tested) = (Instant::now(), None);
                 if !tell(understand(value)?) {
                     return Ok(());
                 }
@@ -107,11 +109,11 @@ async fn serve(
                 request.arg(&*name);
                 request
             }
-            () = sleep(SILENCE) => {
-                if is_tested {
-                    return Err(Error::new(ErrorKind::NetworkTimeout, "the server is silent"));
+            () = sleep_until(end) => {
+                if tested.is_some() {
+                    return Err(silent());
                 }
-                is_tested = true;
+                tested = Some(Instant::now());
                 cmd("PING")
             }
         };
@@ -119,6 +121,10 @@ async fn serve(
         stream.write_all(&bytes).await.map_err(|_| lost())?;
         stream.flush().await.map_err(|_| lost())?;
     }
+}
+
+fn silent() -> Error {
+    Error::new(ErrorKind::NetworkTimeout, "the server is silent")
 }
 
 /// Whether the server has channels that belong to a slot, as it has from version 7 on. Without them, a message
