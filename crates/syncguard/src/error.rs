@@ -110,15 +110,6 @@ impl Error {
 
     /// What every operation on a closed backend fails with, wherever that is noticed. It is no `InvalidArgument`:
     /// while a process shuts down, nobody can know which of its operations come first.
-    #[cfg_attr(
-        not(any(
-            feature = "redis",
-            feature = "postgres",
-            feature = "sqlite",
-            feature = "firestore"
-        )),
-        allow(dead_code, reason = "every backend needs it")
-    )]
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Aborted, "the backend is closed")
     }

@@ -232,6 +232,7 @@ impl Waiter<'_> {
                 }
             };
             tokio::select! {
+                biased;
                 () = turn.freed(listens) => return,
                 () = overdue => return,
                 () = self.backend.work().closing() => return,

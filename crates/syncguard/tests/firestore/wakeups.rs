@@ -274,7 +274,7 @@ async fn a_waiter_hears_that_its_backend_was_closed() {
     eventually("it listens", async || watch.is_listening()).await;
     soon(other.close()).await;
     let error = soon(waiter).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.kind(), ErrorKind::Aborted);
     eventually("no stream", async || server.emulator.listeners() == 0).await;
 }
 

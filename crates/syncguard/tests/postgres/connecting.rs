@@ -459,7 +459,7 @@ async fn backends_share_connections_also_on_other_tables() {
     first.close().await;
     first.close().await;
     let error = first.is_locked(&key("k")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.kind(), ErrorKind::Aborted);
     let third = on(&first_tables);
     assert!(third.is_locked(&key("k")).await.unwrap());
     assert_eq!(sessions(&client, name).await.0, 1);

@@ -21,7 +21,7 @@ tests![
 async fn heartbeats_and_releases_go_before_a_crowd() {
     let (_, tables) = backend(server().unix()).await;
     let port = server().port();
-    let link = Link::slow(([127, 0, 0, 1], port).into(), Duration::from_millis(10)).await;
+    let link = Link::slow(([127, 0, 0, 1], port).into(), Duration::from_millis(25)).await;
     let config = PostgresConfig {
         hosts: vec![Host {
             name: "127.0.0.1".to_owned(),

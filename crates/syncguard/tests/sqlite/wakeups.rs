@@ -199,7 +199,7 @@ async fn a_waiter_hears_that_its_backend_was_closed() {
     eventually("it listens", async || watch.is_listening()).await;
     soon(other.close()).await;
     let error = soon(waiter).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.kind(), ErrorKind::Aborted);
 }
 
 /// Each process has several waiters, so that it never lets a lock go without wanting it again.

@@ -57,8 +57,8 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("nobody has told of it")
 }
 
-/// How long a waiter of `listener` is deaf once `swallow` has let the connection that tells fall silent, without a word to
-/// either side. `other` has the lock, and frees it meanwhile. Fails if it is longer than `most`.
+/// For how long those who wait on `listener` are deaf once `swallow` has let the connection that tells fall silent, without
+/// a word to either side. `other` has the lock, and frees it meanwhile. Fails if it is longer than `most`.
 pub(crate) async fn deaf_for(
     listener: &Arc<dyn Backend>,
     other: &Arc<dyn Backend>,
@@ -67,15 +67,14 @@ pub(crate) async fn deaf_for(
     most: Duration,
 ) {
     let held = acquire(other.as_ref(), name).await;
-    let waiter = wait_listening(listener, name).await;
+    let watch = watch(listener, name).await;
     let start = Instant::now();
     swallow();
     other.release(&held.lock_id).await.unwrap();
-    timeout(Duration::from_secs(25), waiter)
-        .await
-        .expect("it heard of nothing")
-        .unwrap();
+    let heard = timeout(Duration::from_secs(25), watch.freed()).await;
     let deaf = start.elapsed();
     eprintln!("deaf for {deaf:?}");
-    assert!(deaf < most, "deaf for {deaf:?}");
+    assert!(heard.is_ok() && deaf < most, "deaf for {deaf:?}");
+    // Only the new connection tells of that.
+    assert!(deaf > Duration::from_millis(500));
 }

@@ -176,14 +176,14 @@ async fn after_closing_nothing_is_made_and_what_was_made_is_closed() {
     let connection = link.get().await.unwrap();
     link.close();
     assert!(!connection.is_open());
-    assert_eq!(refusal(&link).await.0, ErrorKind::InvalidArgument);
+    assert_eq!(refusal(&link).await.0, ErrorKind::Aborted);
 
     let (_, link) = self::link();
     let hasty = tokio::time::timeout(Duration::from_millis(1), link.get()).await;
     assert!(hasty.is_err());
     link.close();
     sleep(PATIENCE).await;
-    assert_eq!(refusal(&link).await.0, ErrorKind::InvalidArgument);
+    assert_eq!(refusal(&link).await.0, ErrorKind::Aborted);
     assert_eq!(server.attempts.load(SeqCst), 1);
 }
 
