@@ -152,6 +152,11 @@ const UNSETTLED: Meaning = (
     "the redis client found no node of the cluster that serves the locks with this key",
     true,
 );
+const OVERLOADED: Meaning = (
+    ErrorKind::RateLimited,
+    "the redis client has too many calls under way",
+    false,
+);
 const UNANSWERED: Meaning = (
     ErrorKind::NetworkTimeout,
     "redis did not answer in time",
@@ -166,40 +171,87 @@ fn by_code(code: &str) -> Option<Meaning> {
             CONNECTION_CLOSED
         }
         "ETIMEDOUT" | "ESOCKETTIMEDOUT" => UNANSWERED,
+        // Of `redis/client.ts`.
+        "CLUSTER_NOT_READY" => NOT_CONNECTED,
         _ => return None,
     })
 }
 
+/// What an error calls itself, else what its class is called.
 fn by_name(name: &str) -> Option<Meaning> {
     Some(match name {
-        "MaxRetriesPerRequestError" => GAVE_UP,
+        "MaxRetriesPerRequestError" | "ReconnectStrategyError" => GAVE_UP,
+        "ClusterAllFailedError" | "RootNodesUnavailableError" => UNREACHABLE,
         "ConnectionTimeoutError" => CONNECT_TIMEOUT,
         "ClientClosedError" | "ClientOfflineError" => CLIENT_CLOSED,
-        "SocketClosedUnexpectedlyError" | "DisconnectsClientError" | "SocketTimeoutError" => {
-            CONNECTION_CLOSED
-        }
-        "TimeoutError" | "CommandTimeoutDuringMaintenanceError" => UNANSWERED,
+        "AbortError"
+        | "SocketClosedUnexpectedlyError"
+        | "DisconnectsClientError"
+        | "SocketTimeoutError" => CONNECTION_CLOSED,
+        "TimeoutError"
+        | "CommandTimeoutDuringMaintenanceError"
+        | "SocketTimeoutDuringMaintenanceError" => UNANSWERED,
         _ => return None,
     })
 }
 
-/// Plain errors, which have no code but fixed texts.
+/// The texts of errors that have neither a code nor a name of their own, and of those whose names a minifier has changed.
+/// Each is the whole text.
+const TEXTS: &[(&str, Meaning)] = &[
+    // ioredis
+    ("Command timed out", UNANSWERED),
+    ("Connection is closed.", CONNECTION_CLOSED),
+    ("Connection is aborted", CONNECTION_CLOSED),
+    (
+        "Connection is discarded because a new connection is made",
+        CONNECTION_CLOSED,
+    ),
+    ("Command aborted due to connection close", CONNECTION_CLOSED),
+    ("Cluster is ended.", CONNECTION_CLOSED),
+    ("Cluster is disconnected.", CONNECTION_CLOSED),
+    ("Cluster is disconnecting.", CONNECTION_CLOSED),
+    ("Node is disconnected", CONNECTION_CLOSED),
+    ("Failed to refresh slots cache.", UNREACHABLE),
+    ("None of startup nodes is available", GAVE_UP),
+    (
+        "Stream isn't writeable and enableOfflineQueue options is false",
+        NOT_CONNECTED,
+    ),
+    (
+        "Cluster isn't ready and enableOfflineQueue options is false",
+        NOT_CONNECTED,
+    ),
+    // node-redis
+    ("Disconnects client", CONNECTION_CLOSED),
+    ("Socket closed unexpectedly", CONNECTION_CLOSED),
+    ("The command was aborted", CONNECTION_CLOSED),
+    ("The client is closed", CLIENT_CLOSED),
+    ("The client is offline", CLIENT_CLOSED),
+    ("Cluster closed", CLIENT_CLOSED),
+    ("Connection timeout", CONNECT_TIMEOUT),
+    ("The queue is full", OVERLOADED),
+    ("All the root nodes are unavailable", UNREACHABLE),
+    ("None of the sentinels are available", UNREACHABLE),
+    ("Couldn't connect to any sentinel node", UNREACHABLE),
+    ("couldn't connect to any sentinels", UNREACHABLE),
+    ("no valid master node", UNREACHABLE),
+    ("Master Node Not Enumerated", UNREACHABLE),
+];
+
+/// How such texts begin that end with a number, an address or the words of another error.
+const TEMPLATES: &[(&str, Meaning)] = &[
+    (
+        "Reached the max retries per request limit (which is ",
+        GAVE_UP,
+    ),
+    ("Too many Cluster redirections. Last error: ", UNSETTLED),
+    ("Cannot find node ", UNSETTLED),
+];
+
 fn by_text(text: &str) -> Option<Meaning> {
-    Some(match text {
-        "Command timed out" => UNANSWERED,
-        "Connection is closed." | "Socket closed unexpectedly" => CONNECTION_CLOSED,
-        "The client is closed" | "The client is offline" => CLIENT_CLOSED,
-        "Connection timeout" => CONNECT_TIMEOUT,
-        "Cluster is ended." => CONNECTION_CLOSED,
-        "None of startup nodes is available" => GAVE_UP,
-        "All the root nodes are unavailable" => UNREACHABLE,
-        _ if text.starts_with("Reached the max retries per request limit") => GAVE_UP,
-        _ if text.starts_with("Stream isn't writeable") => NOT_CONNECTED,
-        _ if text.starts_with("Cluster isn't ready") => NOT_CONNECTED,
-        _ if text.starts_with("Too many Cluster redirections") => UNSETTLED,
-        _ if text.starts_with("Cannot find node ") => UNSETTLED,
-        _ => return None,
-    })
+    let whole = TEXTS.iter().find(|(known, _)| *known == text);
+    let begun = || TEMPLATES.iter().find(|(known, _)| text.starts_with(known));
+    whole.or_else(begun).map(|(_, meaning)| *meaning)
 }
 
 #[cfg(test)]
@@ -358,6 +410,35 @@ mod tests {
             assert_eq!(found, (kind, lost), "{rejection:?}");
         }
     }
+
+    #[test]
+    fn texts_count_only_as_a_whole() {
+        let of = |message: &str| {
+            let rejection = Rejection {
+                name: "Error".to_owned(),
+                code: None,
+                message: message.to_owned(),
+            };
+            to_error_hiding(cause_of(&rejection, false), true, []).kind()
+        };
+        for (text, (kind, ..)) in TEXTS {
+            assert_eq!(of(text), *kind, "{text}");
+            assert_ne!(*kind, Internal, "{text}");
+            for other in [
+                format!("{text} "),
+                format!("so: {text}"),
+                text.to_lowercase(),
+            ] {
+                let is_known = TEXTS.iter().any(|(known, _)| *known == other);
+                assert!(is_known || of(&other) == Internal, "{other}");
+            }
+        }
+        for (start, (kind, ..)) in TEMPLATES {
+            assert_eq!(of(&format!("{start}1")), *kind, "{start}");
+            assert_eq!(of(&format!("so: {start}1")), Internal, "{start}");
+        }
+    }
+
     #[test]
     fn a_client_of_a_cluster_has_followed_redirections_already() {
         let moved = Rejection {

@@ -232,15 +232,22 @@ function ask(source: Completions, question: number, client: number, json: string
   answer()
     .then((value) => source.answer(question, JSON.stringify(value ?? null)))
     .catch((error: unknown) => {
-      const { name, code, message } = (error ?? {}) as Record<string, unknown>;
+      const { code, message } = (error ?? {}) as Record<string, unknown>;
       source.reject(
         question,
-        typeof name === "string" ? name : "",
+        nameOf(error),
         // gRPC's are numbers.
         typeof code === "string" || typeof code === "number" ? String(code) : undefined,
         typeof message === "string" ? message : String(error),
       );
     });
+}
+
+/** What an error calls itself, or what its class is called, where the class gives its errors no name. */
+function nameOf(error: unknown): string {
+  const { name, constructor } = (error ?? {}) as Partial<Error>;
+  if (typeof name !== "string") return "";
+  return name === "Error" && typeof constructor === "function" ? constructor.name : name;
 }
 
 /** Hands an operation with that number over. Gives whether the addon keeps something back until `flush` is called. */

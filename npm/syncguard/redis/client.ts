@@ -40,7 +40,9 @@ function runOnNodeRedisCluster(client: RedisClient): (call: RedisScriptCall) => 
       return await cluster4.sendCommand(keys[0], false, command);
     } catch (error) {
       // It does not say in words that it knows of no node yet, or not any more: nothing was sent.
-      throw error instanceof TypeError ? new Error(`Cluster isn't ready: ${error.message}`) : error;
+      throw error instanceof TypeError
+        ? Object.assign(new Error(error.message), { code: "CLUSTER_NOT_READY" })
+        : error;
     }
   };
   return async (call) => {
