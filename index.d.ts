@@ -600,6 +600,8 @@ interface CommonBackendOptions {
 }
 /** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
 interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> extends LockBackend<C> {
+    /** Which way operations take to the server, and why. Absent on backends that need no server. */
+    readonly transport?: BackendTransport;
     /**
      * Tries once to take the lock for `ttlMs` milliseconds. The result can be used with `await using`.
      *
@@ -758,10 +760,23 @@ interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "loc
     type: LockEvent["type"] | "wait";
     /** The store, as in the backend's `capabilities`. */
     backend: string;
+    /** Which way the backend takes to its server; absent if it needs none. */
+    transport?: BackendTransport["way"];
     /** What the operation or the wait has failed with. Contention is no error of an attempt, but one of a wait. */
     error?: LockErrorCode;
     /** Milliseconds that an operation took. */
     durationMs?: number;
+}
+/** Which way a backend takes to its server, and why. */
+interface BackendTransport {
+    /**
+     * - `"native"`: over connections of this package. Waiters hear of releases, and locks are extended also while the event loop
+     *   is blocked.
+     * - `"client"`: through the methods of your client. Waiters poll, and a blocked event loop stops extensions.
+     */
+    readonly way: "native" | "client";
+    /** Why, for people. It names settings and shows no values. */
+    readonly reason: string;
 }
 /** Options of `withTelemetry()`. */
 interface TelemetryOptions {

@@ -330,6 +330,15 @@ describe("the settings of a client", () => {
     await db.terminate();
   });
 
+  test("behind a Proxy are not used, because it may change what the client does", async () => {
+    const db = googleClient("127.0.0.1:1");
+    const proxy = new Proxy(db, {});
+    expect(createFirestoreBackend(proxy).transport?.way).toBe("client");
+    expect(createFirestoreBackend(db).transport?.way).toBe("native");
+    expect(thrownLockError(() => native(proxy)).message).toContain("which go through a Proxy");
+    await db.terminate();
+  });
+
   test("are the same after it was used", async () => {
     const emulator = await startEmulator();
     onTestFinished(emulator.stop);

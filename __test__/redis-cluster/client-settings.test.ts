@@ -190,3 +190,22 @@ test("a mock of a cluster is driven, with the keys of a cluster", async () => {
   expect(indexKey!.startsWith(`${tag}:id:`)).toBe(true);
   expect(fenceKey).toBe(`${tag}:fence:${lockKey}`);
 });
+
+test.each([
+  ["ioredis", () => new Cluster([AT], { lazyConnect: true })],
+  ["node-redis", () => createCluster({ rootNodes: [{ url: "redis://h:1" }] })],
+] as const)("driven, because a Proxy may change what it does: %s", (_, create) => {
+  const client = new Proxy(create(), {}) as Cluster;
+  expect(createRedisBackend(client).transport?.way).toBe("client");
+  const error = thrownLockError(() => createRedisBackend(client, { transport: "native" }));
+  expect(error.message).toContain("which go through a Proxy");
+});
+
+test("a login that is changed is read anew", () => {
+  const client = new Cluster([AT], { lazyConnect: true, redisOptions: { password: "before" } });
+  expect(readClient(client)).toMatchObject({ settings: { password: "before" } });
+  (client as unknown as { options: { redisOptions: object } }).options.redisOptions = {
+    password: "after",
+  };
+  expect(readClient(client)).toMatchObject({ settings: { password: "after" } });
+});

@@ -50,6 +50,7 @@ export type {
   AutoExtendOptions,
   BackendCapabilities,
   BackendLockOptions,
+  BackendTransport,
   BoundLock,
   ClosableLock,
   CommonBackendOptions,

@@ -36,6 +36,7 @@ export type {
   AutoExtendOptions,
   BackendCapabilities,
   BackendLockOptions,
+  BackendTransport,
   BoundLock,
   ClosableLock,
   CommonBackendOptions,

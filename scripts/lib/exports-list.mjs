@@ -15,7 +15,7 @@ const helperTypes = words(`
   DisposableLockHandle
   ExtendResult Fence HashId KeyLookup KeyOp LockBackend LockConfig LockEvent LockInfo LockInfoDebug
   LockOp OnReleaseError OwnershipLookup ReleaseAllOptions ReleaseAllResult ReleaseResult TelemetryOptions
-  BackendLockOptions BoundLock ClosableLock CommonBackendOptions OnLost DecoratedAcquireResult DiagnosticsMessage FencingCapabilities HeldLock
+  BackendLockOptions BackendTransport BoundLock ClosableLock CommonBackendOptions OnLost DecoratedAcquireResult DiagnosticsMessage FencingCapabilities HeldLock
   LockBackendLike LockErrorCode LockErrorContext LockHandle LookupOptions RawLockData SyncGuardBackend
 `);
 

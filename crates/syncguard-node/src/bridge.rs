@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -80,6 +81,11 @@ impl Bridge {
                 message: "the environment of the client has ended".to_owned(),
             })
         })
+    }
+
+    /// Whether JavaScript has looked for questions since then.
+    pub(crate) fn has_looked_since(&self, then: Instant) -> bool {
+        self.mailbox.looked().is_some_and(|looked| looked > then)
     }
 
     /// Sends the client a message that needs no answer.

@@ -29,6 +29,7 @@ mod inspection;
 mod io_thread;
 mod keys;
 mod listener;
+mod login;
 mod mailbox;
 mod operations;
 mod options;

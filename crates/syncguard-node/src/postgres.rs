@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use napi::Env;
 use napi_derive::napi;
-use serde_json::{Value, json};
 use syncguard::postgres::{
-    Host, Password, PasswordSource, Pem, PostgresBackend, PostgresConfig, PostgresOptions,
-    SessionAttrs, SslMode, Tables,
+    Host, Password, Pem, PostgresBackend, PostgresConfig, PostgresOptions, SessionAttrs, SslMode,
+    Tables,
 };
-use syncguard::{Error, ErrorKind};
+use syncguard::{Error, Login};
 
 use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
 use crate::completion::{Completion, Completions};
 use crate::error::{Code, thrown};
+use crate::login::Asked;
 use crate::operations::Operations;
 use crate::options::{Roots, default_roots, port, timeout, whole};
 use crate::postgres_client::ClientTransport;
@@ -71,8 +70,10 @@ pub struct PostgresSettings {
     pub database: Option<String>,
     pub user: Option<String>,
     pub password: Option<String>,
-    /// JavaScript's number for a function that gives the password.
-    pub password_client: Option<u32>,
+    /// JavaScript's number for what gives the current login, in place of that here.
+    pub login_client: Option<u32>,
+    /// Whether nobody can log in before JavaScript was asked.
+    pub needs_login: Option<bool>,
     pub tls: Option<PostgresTlsSettings>,
     pub application_name: Option<String>,
     pub options: Option<String>,
@@ -160,8 +161,17 @@ pub(crate) fn config(
     if let Some(password) = connection.password {
         config.password = Password::Text(password);
     }
-    if let Some(client) = connection.password_client {
-        config.password = Password::Source(Arc::new(PasswordFunction(ask(client))));
+    if let Some(client) = connection.login_client {
+        // The other parts are in the configuration.
+        let known = match &config.password {
+            Password::Text(password) => Some(Login {
+                password: Some(password.clone()),
+                ..Login::default()
+            }),
+            _ => Some(Login::default()),
+        };
+        let known = known.filter(|_| connection.needs_login != Some(true));
+        config.password = Password::Source(Arc::new(Asked::new(ask(client), known)));
     }
     if let Some(tls) = connection.tls {
         if let Some(mode) = tls.mode {
@@ -241,23 +251,5 @@ fn session_attrs(name: &str) -> Result<SessionAttrs, Error> {
         _ => Err(Error::invalid(
             "target_session_attrs must be any, read-write or primary",
         )),
-    }
-}
-
-/// Passwords from the user's function, which is called for each connection.
-struct PasswordFunction(Bridge);
-
-#[async_trait]
-impl PasswordSource for PasswordFunction {
-    async fn password(&self) -> Result<String, Error> {
-        match self.0.ask(&json!({ "password": true })).await {
-            Ok(Value::String(password)) => Ok(password),
-            Ok(_) => Err(Error::invalid("the password function must give a string")),
-            // Without the function's own error, which may contain the secret.
-            Err(_) => Err(Error::new(
-                ErrorKind::AuthFailed,
-                "the password function failed",
-            )),
-        }
     }
 }

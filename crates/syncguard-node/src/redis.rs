@@ -43,6 +43,8 @@ pub struct RedisSettings {
     pub db: Option<f64>,
     pub username: Option<String>,
     pub password: Option<String>,
+    /// JavaScript's number for what gives the current login, in place of that here.
+    pub login_client: Option<u32>,
     pub tls: Option<TlsSettings>,
     /// Some nodes of a cluster: addresses, URLs, or hosts and ports.
     pub nodes: Option<Vec<Either<String, RedisNode>>>,
@@ -190,6 +192,7 @@ pub(crate) mod tests {
             db: None,
             username: None,
             password: None,
+            login_client: None,
             tls: None,
             nodes: None,
             nat_map: None,

@@ -44,6 +44,7 @@ mod key;
 mod loaded;
 mod lock;
 mod lock_id;
+mod login;
 mod mutex;
 pub mod operation;
 #[cfg(any(feature = "postgres", feature = "firestore"))]
@@ -87,6 +88,7 @@ pub use inspection::{Fact, Facts, LockPage, MAX_PAGE, PageRequest};
 pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockOptions, lock};
 pub use lock_id::LockId;
+pub use login::{Login, LoginSource};
 pub use time::{
     Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms,
 };

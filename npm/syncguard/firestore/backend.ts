@@ -1,6 +1,6 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/native-backend.js";
-import type { SyncGuardBackend } from "../lock/types.js";
+import type { BackendTransport, SyncGuardBackend } from "../lock/types.js";
 import type {
   FirestoreConnection,
   FirestoreLockOptions,
@@ -8,7 +8,7 @@ import type {
 } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
-import { tellWay } from "../options/debug.js";
+import { transportBy } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import { nodeRoots } from "../options/node-trust.js";
 import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
@@ -65,36 +65,38 @@ export function createFirestoreBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given);
-  return createBackend(connect(db, given), given);
+  const { store, transport } = connect(db, given);
+  return createBackend(store, given, transport);
 }
 
 function connect(
   db: FirestoreClient | FirestoreConnectionOptions,
   options: FirestoreBackendOptions,
-): Store {
+): { store: Store; transport: BackendTransport } {
   const { transport } = options;
   if (!isClient(db)) {
     if (transport === "client") {
       throw invalid('transport "client" needs a client with runTransaction() and collection()');
     }
     const settings = withNodeRoots(readConnection(db));
-    tellWay("Firestore", { by: "settings" });
-    return connectNatively(createFirestoreConnection(settings), options);
+    const store = connectNatively(createFirestoreConnection(settings), options);
+    return { store, transport: transportBy("Firestore", { by: "settings" }) };
   }
   if (transport === "client") {
-    tellWay("Firestore", { through: "client" });
-    return drive(db, options);
+    const store = drive(db, options);
+    return { store, transport: transportBy("Firestore", { through: "client" }) };
   }
   const reading = readClient(db);
   if ("settings" in reading) {
-    tellWay("Firestore", { by: "client's settings" });
-    return connectNatively(connectionOf(db, withNodeRoots(reading.settings)), options);
+    const store = connectNatively(connectionOf(db, withNodeRoots(reading.settings)), options);
+    return { store, transport: transportBy("Firestore", { by: "client's settings" }) };
   }
+  const { obstacle } = reading;
   if (transport === "native") {
-    throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
+    throw invalid(`transport "native" cannot take over ${obstacle} of the client`);
   }
-  tellWay("Firestore", { through: "client", obstacle: reading.obstacle });
-  return drive(db, options);
+  const store = drive(db, options);
+  return { store, transport: transportBy("Firestore", { through: "client", obstacle }) };
 }
 
 /** Adds the authorities that Node trusts, if there is TLS. */
@@ -110,7 +112,9 @@ function connectNatively(connection: FirestoreConnection, options: FirestoreBack
   return openFirestore(connection, lockSettings(options), warnOfDuplicates);
 }
 
-const connectionOf = shareConnections(createFirestoreConnection);
+const connectionOf = shareConnections<FirestoreClient, FirestoreSettings, FirestoreConnection>(
+  createFirestoreConnection,
+);
 
 function drive(db: FirestoreClient, options: FirestoreBackendOptions): Store {
   return openFirestoreOverClient(driveClient(db), lockSettings(options));

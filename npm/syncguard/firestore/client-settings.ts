@@ -2,7 +2,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import type { FirestoreSettings } from "../native/exports.js";
-import { isGiven, isOwnMethod, toNumber } from "../options/clients.js";
+import { changeOf, isGiven, isOwnMethod, toNumber } from "../options/clients.js";
 import { nodeVerifies } from "../options/node-trust.js";
 import { credentialsJson } from "./connection.js";
 import type { FirestoreClient } from "./types.js";
@@ -34,6 +34,8 @@ const INDIFFERENT: ReadonlySet<string> = new Set([
  * anything else is an obstacle.
  */
 export function readClient(client: FirestoreClient): Reading {
+  const change = changeOf(client);
+  if (change !== undefined) return { obstacle: change };
   const unreadable = { obstacle: "the settings, which cannot be read," };
   const fields = client as unknown as Record<string, unknown>;
   for (const name of ["runTransaction", "collection"]) {

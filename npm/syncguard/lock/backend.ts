@@ -34,6 +34,7 @@ import { releaseInBackground } from "./release.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
   BackendCapabilities,
+  BackendTransport,
   HeldLock,
   KeyLookup,
   LockBackend,
@@ -72,6 +73,7 @@ export type Means = {
   readonly clock?: Clock;
   /** Makes the keeper of a lock, if the store extends locks itself. */
   readonly keeper?: (heartbeats: Heartbeats) => LockKeeper;
+  readonly transport?: BackendTransport | undefined;
 };
 
 /**
@@ -81,7 +83,7 @@ export type Means = {
 export function createBackendOn<C extends BackendCapabilities>(
   store: LockStore,
   options: DisposalOptions,
-  { clock = systemClock, keeper: createKeeper }: Means,
+  { clock = systemClock, keeper: createKeeper, transport }: Means,
 ): { backend: SyncGuardBackend<C>; guarded: Guarded } {
   const disposal = readDisposal(options);
   const declared: BackendCapabilities & { backend: string } = store.capabilities;
@@ -119,6 +121,7 @@ export function createBackendOn<C extends BackendCapabilities>(
 
   const backend: SyncGuardBackend<C> = {
     capabilities,
+    ...(transport === undefined ? {} : { transport }),
 
     acquire: async (opts) => {
       const { key, ttlMs } = given(opts);
@@ -291,7 +294,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     [Symbol.asyncDispose]: close,
   };
 
-  const publish = publisher(declared.backend);
+  const publish = publisher(declared.backend, transport);
   publishOperations(backend, publish, clock);
 
   const guarded: Guarded = async (key, signal, operation) => {

@@ -13,6 +13,7 @@ import {
 } from "./observation.js";
 import type {
   BackendCapabilities,
+  BackendTransport,
   DiagnosticsMessage,
   KeyLookup,
   OwnershipLookup,
@@ -44,11 +45,11 @@ export function hearsOfLoss(): boolean {
 }
 
 /** Publishes what is seen of a backend of that name. */
-export function publisher(backend: string): Observer {
+export function publisher(backend: string, transport?: BackendTransport): Observer {
   return (seen) => {
     const to = channels[seen.type];
     // What a subscriber throws is reported by the channel itself.
-    if (to.hasSubscribers) to.publish(messageOf(seen, backend));
+    if (to.hasSubscribers) to.publish(messageOf(seen, backend, transport));
   };
 }
 
@@ -80,9 +81,14 @@ export function publishOperations<C extends BackendCapabilities>(
       : forceRelease(key, options);
 }
 
-function messageOf(seen: Observation, backend: string): DiagnosticsMessage {
+function messageOf(
+  seen: Observation,
+  backend: string,
+  transport: BackendTransport | undefined,
+): DiagnosticsMessage {
   const { type, result, key, lockId, error, reason, ...more } = seen;
   const message: DiagnosticsMessage = { backend, type, result, ...more };
+  if (transport !== undefined) message.transport = transport.way;
   // Callers may pass anything as an identifier.
   if (typeof key === "string") message.keyHash = hashKey(key);
   if (typeof lockId === "string") message.lockIdHash = hashKey(lockId);

@@ -5,15 +5,17 @@ import { createBackendOn } from "./backend.js";
 import { allowDirect } from "./direct.js";
 import type { DisposalOptions } from "./arguments.js";
 import { NativeKeeper } from "./native-keeper.js";
-import type { BackendCapabilities, SyncGuardBackend } from "./types.js";
+import type { BackendCapabilities, BackendTransport, SyncGuardBackend } from "./types.js";
 
 /** Puts the public interface around a store of the addon, whose core extends locks. */
 export function createBackend<C extends BackendCapabilities>(
   store: Store,
   options: DisposalOptions,
+  transport?: BackendTransport,
 ): SyncGuardBackend<C> {
   const { backend, guarded } = createBackendOn<C>(store, options, {
     keeper: (heartbeats) => new NativeKeeper(heartbeats),
+    transport,
   });
   return allowDirect(backend, (key, signal, operation) =>
     guarded(key, signal, () => operation(store)),

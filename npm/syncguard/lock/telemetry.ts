@@ -30,7 +30,7 @@ import { hashKey } from "./values.js";
 
 type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
-  "lock" | "forceRelease" | "releaseAll" | "close" | typeof Symbol.asyncDispose
+  "lock" | "forceRelease" | "releaseAll" | "close" | "transport" | typeof Symbol.asyncDispose
 >;
 const OPTIONS = optionNames("withTelemetry()", ["onEvent", "includeRaw"]);
 
@@ -93,7 +93,7 @@ export function observeBackend<C extends BackendCapabilities>(
   const known = knownOf(backend);
   const { clock } = known;
 
-  const observed: LockBackend<C> & Partial<Extras<C>> = {
+  const observed: LockBackend<C> & { -readonly [Name in keyof Extras<C>]?: Extras<C>[Name] } = {
     capabilities: backend.capabilities,
 
     acquire: async (opts: AcquireArguments) => {
@@ -126,6 +126,7 @@ export function observeBackend<C extends BackendCapabilities>(
 
     ...observedOperations(backend, tell, clock),
   };
+  if (backend.transport) observed.transport = backend.transport;
   if (backend.lock) observed.lock = createLockMethod(() => observed);
   const { forceRelease } = backend;
   if (forceRelease) {

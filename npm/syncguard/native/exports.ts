@@ -302,8 +302,10 @@ export interface PostgresSettings {
   database?: string;
   user?: string;
   password?: string;
-  /** JavaScript's number for a function that gives the password. */
-  passwordClient?: number;
+  /** JavaScript's number for what gives the current login, in place of that here. */
+  loginClient?: number;
+  /** Whether nobody can log in before JavaScript was asked. */
+  needsLogin?: boolean;
   tls?: PostgresTlsSettings;
   applicationName?: string;
   options?: string;
@@ -343,7 +345,8 @@ export interface RedisClientTraits {
 export declare class RedisConnection {
   #native;
 
-  constructor(options: RedisSettings);
+  /** `completions` is used to ask JavaScript for the login, if it may change. */
+  constructor(completions: Completions, options: RedisSettings);
 }
 
 /** How locks are kept, whatever the transport. */
@@ -367,6 +370,8 @@ export interface RedisSettings {
   db?: number;
   username?: string;
   password?: string;
+  /** JavaScript's number for what gives the current login, in place of that here. */
+  loginClient?: number;
   tls?: TlsSettings;
   /** Some nodes of a cluster: addresses, URLs, or hosts and ports. */
   nodes?: Array<string | RedisNode>;

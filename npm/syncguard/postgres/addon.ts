@@ -15,23 +15,20 @@ export type PostgresStatementCall =
   /** Several statements without parameters, as one transaction. */
   | { batch: string };
 
-/** Where the server is, and the function that gives the password, if there is one. */
-export type PostgresTarget = {
-  options: PostgresSettings;
-  password?: (() => unknown) | undefined;
-};
+/** What the core is told: see `Asked` in crates/syncguard-node/src/login.rs. */
+export type PostgresLogin = { user?: string; password?: unknown; database?: string };
 
-/** `password` is called for each connection that is opened. */
-export function createPostgresConnection({
-  options,
-  password,
-}: PostgresTarget): PostgresConnection {
-  const connect = (passwordClient?: number): PostgresConnection => {
-    const all = { ...options };
-    if (passwordClient !== undefined) all.passwordClient = passwordClient;
+/** `login` is called for each connection that is opened, and what it gives takes the place of that in `settings`. */
+export function createPostgresConnection(
+  settings: PostgresSettings,
+  login?: () => Promise<PostgresLogin>,
+): PostgresConnection {
+  const connect = (loginClient?: number): PostgresConnection => {
+    const all = { ...settings };
+    if (loginClient !== undefined) all.loginClient = loginClient;
     return callAddon(() => new (addon().PostgresConnection)(ownCompletions(), all));
   };
-  return password === undefined ? connect() : withClient(async () => await password(), connect);
+  return login === undefined ? connect() : withClient(login, connect);
 }
 
 export function openPostgres(connection: PostgresConnection, locks: PostgresLockOptions): Store {

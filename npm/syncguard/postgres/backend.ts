@@ -1,10 +1,10 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/native-backend.js";
-import type { SyncGuardBackend } from "../lock/types.js";
+import type { BackendTransport, SyncGuardBackend } from "../lock/types.js";
 import type { PostgresLockOptions, PostgresSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
-import { tellWay } from "../options/debug.js";
+import { transportBy } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import {
   checkBooleans,
@@ -13,15 +13,11 @@ import {
   invalid,
   withoutNulls,
 } from "../options/validation.js";
-import {
-  createPostgresConnection,
-  openPostgres,
-  openPostgresOverClient,
-  type PostgresTarget,
-} from "./addon.js";
+import { createPostgresConnection, openPostgres, openPostgresOverClient } from "./addon.js";
 import { runOnClient } from "./client.js";
 import { isClient, readClient } from "./client-settings.js";
 import { isCount, readConnection } from "./connection.js";
+import { currentLogin, loginOf } from "./login.js";
 import { type Target, withNodeRoots } from "./target.js";
 import type {
   PostgresBackendOptions,
@@ -63,7 +59,8 @@ export function createPostgresBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given);
-  return createBackend(connect(sql, given), given);
+  const { store, transport } = connect(sql, given);
+  return createBackend(store, given, transport);
 }
 
 /** The default backend on PostgreSQL, which is given only a URL. It creates missing tables at their first use. */
@@ -74,8 +71,8 @@ export function createPostgresBackendOfUrl(
   const locks: PostgresLockOptions = { createsTables: true };
   if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
   const target = readConnection(url);
-  tellWay("PostgreSQL", { by: "settings" });
-  return createBackend(connectNatively(target, locks, {}), {});
+  const store = connectNatively(target, locks, {});
+  return createBackend(store, {}, transportBy("PostgreSQL", { by: "settings" }));
 }
 
 /**
@@ -99,7 +96,7 @@ export async function setupSchema(
 ): Promise<void> {
   const given = withoutNulls(options);
   checkOptions(given);
-  const store = connect(sql, given);
+  const { store } = connect(sql, given);
   try {
     await store.setupSchema();
   } finally {
@@ -110,35 +107,41 @@ export async function setupSchema(
 function connect(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options: PostgresBackendOptions,
-): Store {
+): { store: Store; transport: BackendTransport } {
   const { transport } = options;
   if (!isClient(sql)) {
     if (transport === "client") throw invalid('transport "client" needs a client');
-    const target = readConnection(sql);
-    tellWay("PostgreSQL", { by: "settings" });
-    return connectNatively(target, lockSettings(options), options);
+    const store = connectNatively(readConnection(sql), lockSettings(options), options);
+    return { store, transport: transportBy("PostgreSQL", { by: "settings" }) };
   }
   if (transport === "client") {
-    tellWay("PostgreSQL", { through: "client" });
-  } else {
-    const reading = readClient(sql);
-    if ("connection" in reading) {
-      const locks = lockSettings(options, reading.operationTimeoutMs);
-      tellWay("PostgreSQL", { by: "client's settings" });
-      return connectNatively(reading, locks, options, sql);
-    }
-    if (transport === "native") {
-      throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
-    }
-    tellWay("PostgreSQL", { through: "client", obstacle: reading.obstacle });
+    const store = drive(sql, options);
+    return { store, transport: transportBy("PostgreSQL", { through: "client" }) };
   }
+  const reading = readClient(sql);
+  if ("connection" in reading) {
+    const locks = lockSettings(options, reading.operationTimeoutMs);
+    const store = connectNatively(reading, locks, options, sql);
+    return { store, transport: transportBy("PostgreSQL", { by: "client's settings" }) };
+  }
+  const { obstacle } = reading;
+  if (transport === "native") {
+    throw invalid(`transport "native" cannot take over ${obstacle} of the client`);
+  }
+  const store = drive(sql, options);
+  return { store, transport: transportBy("PostgreSQL", { through: "client", obstacle }) };
+}
+
+function drive(sql: PostgresClient, options: PostgresBackendOptions): Store {
   return openPostgresOverClient(runOnClient(sql), lockSettings(options));
 }
 
 /** Backends with the same options share their connections, so `poolSize` counts for all of them together. */
 const connectionOf = shareConnections(
-  ({ target }: { target: PostgresTarget; locks: PostgresLockOptions }) =>
-    createPostgresConnection(target),
+  (
+    { settings }: { settings: PostgresSettings; locks: PostgresLockOptions },
+    client: WeakRef<PostgresClient>,
+  ) => createPostgresConnection(settings, currentLogin(client)),
 );
 
 function connectNatively(
@@ -147,14 +150,14 @@ function connectNatively(
   given: PostgresBackendOptions,
   client?: PostgresClient,
 ): Store {
-  const options = withOptions(target.connection, given);
-  if (locks.operationTimeoutMs !== undefined) options.operationTimeoutMs = locks.operationTimeoutMs;
-  const all = { options, password: target.password };
-  const connection =
-    client === undefined
-      ? createPostgresConnection(all)
-      : connectionOf(client, { target: all, locks });
-  return openPostgres(connection, locks);
+  const settings = withOptions(target.connection, given);
+  if (locks.operationTimeoutMs !== undefined)
+    settings.operationTimeoutMs = locks.operationTimeoutMs;
+  const { password } = target;
+  if (password !== undefined) settings.needsLogin = true;
+  if (client !== undefined) return openPostgres(connectionOf(client, { settings, locks }), locks);
+  const login = password === undefined ? undefined : () => loginOf(target);
+  return openPostgres(createPostgresConnection(settings, login), locks);
 }
 
 function withOptions(target: PostgresSettings, options: PostgresBackendOptions): PostgresSettings {

@@ -11,7 +11,7 @@ import { readTls } from "../options/tls.js";
 
 export type Target = {
   connection: PostgresSettings;
-  /** Called for each connection that is opened. */
+  /** Gives the password, if that takes a call for each connection. */
   password?: () => unknown;
   /** The client's time limit for a query. */
   operationTimeoutMs?: number;

@@ -7,18 +7,31 @@ import type {
   RedisLockOptions,
   RedisSettings,
 } from "../native/exports.js";
-import { withClient } from "../native/operations.js";
+import { ownCompletions, withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
+import type { RedisLogin } from "./login.js";
 
 /** A script for a client to run. */
 export type RedisScriptCall = { script: string; keys: string[]; args: string[] };
 
-export function createRedisConnection(settings: RedisSettings): RedisConnection {
-  return callAddon(() => new (addon().RedisConnection)(settings));
+/** `login` is called for each connection that is opened, and what it gives takes the place of that in `settings`. */
+export function createRedisConnection(
+  settings: RedisSettings,
+  login?: () => Promise<RedisLogin>,
+): RedisConnection {
+  const connect = (loginClient?: number): RedisConnection => {
+    const all = { ...settings };
+    if (loginClient !== undefined) all.loginClient = loginClient;
+    return callAddon(() => new (addon().RedisConnection)(ownCompletions(), all));
+  };
+  return login === undefined ? connect() : withClient(login, connect);
 }
 
 export function openRedis(connection: RedisConnection, locks: RedisLockOptions): Store {
-  return openStore((completions) => addon().NativeBackend.redis(completions, connection, locks));
+  return openStore(
+    (completions) => addon().NativeBackend.redis(completions, connection, locks),
+    connection,
+  );
 }
 
 /** Every script goes through `run`, which uses a client of the user's. */

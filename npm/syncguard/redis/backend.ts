@@ -1,10 +1,10 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/native-backend.js";
-import type { SyncGuardBackend } from "../lock/types.js";
+import type { BackendTransport, SyncGuardBackend } from "../lock/types.js";
 import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
-import { tellWay } from "../options/debug.js";
+import { transportBy } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import { withNodeDefaults } from "../options/tls.js";
 import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
@@ -13,6 +13,7 @@ import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { traitsOf } from "./cluster.js";
 import { readConnection } from "./connection.js";
+import { currentLogin } from "./login.js";
 import type {
   RedisBackendOptions,
   RedisCapabilities,
@@ -52,34 +53,35 @@ export function createRedisBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given);
-  return createBackend(connect(client, given), given);
+  const { store, transport } = connect(client, given);
+  return createBackend(store, given, transport);
 }
 
 function connect(
   client: RedisClient | string | RedisConnectionOptions,
   options: RedisBackendOptions,
-): Store {
+): { store: Store; transport: BackendTransport } {
   const { transport } = options;
   if (!isClient(client)) {
     if (transport === "client") throw invalid('transport "client" needs a client with eval()');
-    const settings = readConnection(client);
-    tellWay("Redis", { by: "settings" });
-    return connectNatively(settings, options);
+    const store = connectNatively(readConnection(client), options);
+    return { store, transport: transportBy("Redis", { by: "settings" }) };
   }
   if (transport === "client") {
-    tellWay("Redis", { through: "client" });
-    return drive(client, options);
+    const store = drive(client, options);
+    return { store, transport: transportBy("Redis", { through: "client" }) };
   }
   const reading = readClient(client);
   if ("settings" in reading) {
-    tellWay("Redis", { by: "client's settings" });
-    return connectNatively(reading.settings, options, client);
+    const store = connectNatively(reading.settings, options, client);
+    return { store, transport: transportBy("Redis", { by: "client's settings" }) };
   }
+  const { obstacle } = reading;
   if (transport === "native") {
-    throw invalid(`transport "native" cannot take over ${reading.obstacle} of the client`);
+    throw invalid(`transport "native" cannot take over ${obstacle} of the client`);
   }
-  tellWay("Redis", { through: "client", obstacle: reading.obstacle });
-  return drive(client, options);
+  const store = drive(client, options);
+  return { store, transport: transportBy("Redis", { through: "client", obstacle }) };
 }
 
 function connectNatively(
@@ -100,7 +102,9 @@ function connectNatively(
   return openRedis(connection, lockSettings(options));
 }
 
-const connectionOf = shareConnections(createRedisConnection);
+const connectionOf = shareConnections((settings: RedisSettings, client: WeakRef<RedisClient>) =>
+  createRedisConnection(settings, currentLogin(client)),
+);
 
 function drive(client: RedisClient, options: RedisBackendOptions): Store {
   return openRedisOverClient(runOnClient(client), traitsOf(client), lockSettings(options));

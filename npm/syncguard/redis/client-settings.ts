@@ -1,6 +1,7 @@
 /** Reads the settings of clients, so that a native connection can be used in their place. */
 
-import { isGeneratedMethod, isOwnMethod } from "../options/clients.js";
+import type { RedisSettings } from "../native/exports.js";
+import { changeOf, isGeneratedMethod, isOwnMethod } from "../options/clients.js";
 import { kindOfCluster, readCluster } from "./cluster.js";
 import type { Reading } from "./connection.js";
 import { readIoredis } from "./ioredis.js";
@@ -16,24 +17,43 @@ type Features = {
   connector?: unknown;
   sendCommand?: unknown;
   options?: unknown;
+  condition?: { select?: unknown } | null;
+  prevCondition?: { select?: unknown } | null;
 };
 
 /** The settings of a client of ioredis or node-redis. Any other object is an obstacle. */
 export function readClient(client: RedisClient): Reading {
-  const cluster = kindOfCluster(client);
-  const reading = cluster === undefined ? readSingle(client) : readCluster(client, cluster);
+  const change = changeOf(client);
+  if (change !== undefined) return { obstacle: change };
+  const reading = readSettings(client);
   if ("obstacle" in reading) return reading;
   const replaced = replacedMethod(client);
   return replaced === undefined ? reading : { obstacle: `${replaced}, which is not its class's,` };
+}
+
+/** The settings as they are now, whatever became of the client's methods. */
+export function readSettings(client: RedisClient): Reading {
+  const cluster = kindOfCluster(client);
+  return cluster === undefined ? readSingle(client) : readCluster(client, cluster);
 }
 
 function readSingle(client: RedisClient): Reading {
   const features = client as Features;
   const { options } = features;
   const read = readerOf(client, features);
-  return read === undefined || typeof options !== "object" || options === null
-    ? { obstacle: "the settings, which cannot be read," }
-    : read(options);
+  if (read === undefined || typeof options !== "object" || options === null) {
+    return { obstacle: "the settings, which cannot be read," };
+  }
+  const reading = read(options);
+  if ("settings" in reading) selectCurrent(reading.settings, features);
+  return reading;
+}
+
+/** Puts the database that an ioredis client has selected by a command into its settings. */
+function selectCurrent(settings: RedisSettings, { condition, prevCondition }: Features): void {
+  // While it connects again, the former state, to which it will return, is beside the new one.
+  const selected = prevCondition?.select ?? condition?.select;
+  if (typeof selected === "number") settings.db = selected;
 }
 
 function readerOf(client: RedisClient, features: Features): typeof readIoredis | undefined {
@@ -57,12 +77,12 @@ function replacedMethod(client: RedisClient): string | undefined {
   );
 }
 
-/** The methods that `eval` calls. */
+/** The methods that connect the client, and those that `eval` calls. */
 function throughWhich(client: RedisClient): readonly string[] {
-  if (!isNodeRedis(client)) return ["sendCommand"];
-  if (kindOfCluster(client) !== undefined) return ["_execute"];
-  // In version 4 they are not accessible.
-  return "_executeCommand" in client ? ["_executeCommand", "sendCommand"] : [];
+  if (!isNodeRedis(client)) return ["connect", "sendCommand"];
+  if (kindOfCluster(client) !== undefined) return ["connect", "_execute"];
+  // In version 4 the others are not accessible.
+  return "_executeCommand" in client ? ["connect", "_executeCommand", "sendCommand"] : ["connect"];
 }
 
 /** Only node-redis has its commands in capitals as well as in lower case. */

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::options;
 use crate::error::Error;
 use crate::keepalive::Keepalive;
+use crate::login::{Login, LoginSource};
 use crate::tls::DefaultRoots;
 
 /// The port if none is given.
@@ -179,16 +178,20 @@ pub enum Password {
     None,
     /// With this password.
     Text(String),
-    /// With a password that is requested for each new connection, such as a token that expires.
-    Source(Arc<dyn PasswordSource>),
+    /// With a login that is requested for each new connection, such as a token that expires.
+    Source(Arc<dyn LoginSource>),
 }
 
 impl Password {
-    pub(super) async fn get(&self) -> Result<Option<String>, Error> {
+    /// The login for a new connection.
+    pub(super) async fn get(&self) -> Result<Login, Error> {
         match self {
-            Self::None => Ok(None),
-            Self::Text(text) => Ok(Some(text.clone())),
-            Self::Source(source) => source.password().await.map(Some),
+            Self::None => Ok(Login::default()),
+            Self::Text(text) => Ok(Login {
+                password: Some(text.clone()),
+                ..Login::default()
+            }),
+            Self::Source(source) => source.login().await,
         }
     }
 }
@@ -201,13 +204,6 @@ impl fmt::Debug for Password {
             Self::Source(_) => "Source(…)",
         })
     }
-}
-
-/// Gives passwords.
-#[async_trait]
-pub trait PasswordSource: Send + Sync + 'static {
-    /// The password for a connection that is about to be opened.
-    async fn password(&self) -> Result<String, Error>;
 }
 
 /// Whether to encrypt, and who has to present which certificates.

@@ -328,8 +328,15 @@ impl Connector {
             ChannelBinding::Prefer => Binding::Prefer,
             ChannelBinding::Require => Binding::Require,
         });
-        if let Some(password) = self.config.password.get().await.map_err(Failure::other)? {
+        let login = self.config.password.get().await.map_err(Failure::other)?;
+        if let Some(user) = login.user {
+            settings.user(user);
+        }
+        if let Some(password) = login.password {
             settings.password(password);
+        }
+        if let Some(database) = login.database {
+            settings.dbname(database);
         }
         let tls = self.tls_to(host).await?;
         let liveness = self.watch.add();

@@ -83,8 +83,7 @@ mod blocked;
 
 pub use backend::{PostgresBackend, PostgresOptions};
 pub use config::{
-    ChannelBinding, Host, Password, PasswordSource, Pem, PostgresConfig, SessionAttrs, SslMode,
-    TcpSettings, Tls,
+    ChannelBinding, Host, Password, Pem, PostgresConfig, SessionAttrs, SslMode, TcpSettings, Tls,
 };
 pub use connection::PostgresConnection;
 pub use error::Failure;

@@ -1,7 +1,9 @@
 //! Where the server is and how locks are kept there.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::names::{ClientPrefix, Names};
@@ -10,6 +12,7 @@ use super::tls::RedisTls;
 use super::url;
 use crate::backend::DEFAULT_OPERATION_TIMEOUT;
 use crate::error::Error;
+use crate::login::LoginSource;
 
 /// Redis' own port.
 pub(super) const DEFAULT_PORT: u16 = 6379;
@@ -30,6 +33,8 @@ pub struct RedisConfig {
     pub username: Option<String>,
     /// The password.
     pub password: Option<String>,
+    /// Asked for user, password and database before each new connection, if they may change.
+    pub login: Option<Arc<dyn LoginSource>>,
     /// TLS settings; `None` for no TLS. They apply to Sentinels and to all nodes of a cluster too.
     pub tls: Option<RedisTls>,
     /// What `CLIENT LIST` calls the connection.
@@ -114,6 +119,7 @@ impl Default for RedisConfig {
             database: 0,
             username: None,
             password: None,
+            login: None,
             tls: None,
             connection_name: None,
             connect_timeout: Duration::from_secs(5),
@@ -124,6 +130,22 @@ impl Default for RedisConfig {
 }
 
 impl RedisConfig {
+    /// The configuration for a connection that is about to be made.
+    pub(super) async fn current(&self) -> Result<Cow<'_, Self>, Error> {
+        let Some(source) = &self.login else {
+            return Ok(Cow::Borrowed(self));
+        };
+        let login = source.login().await?;
+        let mut current = self.clone();
+        current.username = login.user.or(current.username);
+        current.password = login.password.or(current.password);
+        if let Some(number) = login.database {
+            let refused = |_| Error::invalid("db must be a whole number from 0 to 255");
+            current.database = number.parse().map_err(refused)?;
+        }
+        Ok(Cow::Owned(current))
+    }
+
     /// Reads a URL:
     ///
     /// - `redis://user:password@host:port/db`, with TLS as `rediss://`

@@ -55,12 +55,17 @@ impl Dial for Dialer {
     type Connection = ScriptConnection;
 
     async fn dial(&self) -> Result<ScriptConnection, Error> {
+        let config = self.0.config.current().await?;
         let start = Instant::now();
-        let stream = self.0.open().await?;
+        let stream = self.0.open_with(&config).await?;
+        let login = [&config.username, &config.password];
+        let login = login.into_iter().flatten().cloned().collect();
+        let target = Arc::clone(&self.0);
         Ok(ScriptConnection::start(
             stream,
+            login,
             start.elapsed(),
-            Arc::clone(&self.0),
+            target,
         ))
     }
 }
@@ -108,7 +113,11 @@ impl Target {
     /// A stream that is ready for scripts. When none is to be had for a while, another attempt runs
     /// beside the first: packets may be lost for one connection and not for the next.
     pub(super) async fn open(&self) -> Result<Limited, Error> {
-        let open = || session::open(&self.config, self.tls.as_ref());
+        self.open_with(&*self.config.current().await?).await
+    }
+
+    async fn open_with(&self, config: &RedisConfig) -> Result<Limited, Error> {
+        let open = || session::open(config, self.tls.as_ref());
         let mut first = pin!(open());
         if let Ok(answer) = timeout(self.config.connect_timeout / 4, &mut first).await {
             return answer;
@@ -134,11 +143,10 @@ pub(super) struct ScriptConnection {
 }
 
 impl ScriptConnection {
-    /// On a stream where all is said that is to be said at the start, which took that long.
-    fn start(stream: Limited, took: Duration, target: Arc<Target>) -> Self {
+    /// On a stream where all is said that is to be said at the start, which took that long. What was said of `login` is in
+    /// no message.
+    fn start(stream: Limited, login: Vec<String>, took: Duration, target: Arc<Target>) -> Self {
         let config = &target.config;
-        let login = [&config.username, &config.password];
-        let login = login.into_iter().flatten().cloned().collect();
         let limit = config.locks.operation_timeout;
         // Opening takes two round trips at least.
         let patience = (took * 2).max(SIGN_OF_LIFE).min(limit / 4);

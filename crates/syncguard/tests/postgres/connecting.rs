@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{
-    Host, Password, PasswordSource, Pem, PostgresBackend, PostgresConfig, PostgresConnection,
-    PostgresOptions, SslMode, Tables, Tls,
+    Host, Password, Pem, PostgresBackend, PostgresConfig, PostgresConnection, PostgresOptions,
+    SslMode, Tables, Tls,
 };
-use syncguard::{Backend, DEFAULT_OPERATION_TIMEOUT, Error, ErrorKind};
+use syncguard::{Backend, DEFAULT_OPERATION_TIMEOUT, Error, ErrorKind, Login, LoginSource};
 
 use crate::gate::{Gate, Rule};
 use crate::stage::{enters, options, own_tables, server, sessions};
@@ -24,7 +24,7 @@ use crate::support::suite::tests;
 tests![
     a_url_is_enough,
     passwords_are_proved_in_every_way,
-    a_password_can_be_asked_for_each_time,
+    a_login_can_be_asked_for_each_time,
     tls_modes_mean_what_they_say,
     a_client_certificate_opens_the_door,
     wrong_credentials_are_refused_and_not_shown,
@@ -98,17 +98,23 @@ async fn passwords_are_proved_in_every_way() {
 struct Tokens(AtomicUsize);
 
 #[async_trait]
-impl PasswordSource for Tokens {
-    async fn password(&self) -> Result<String, Error> {
-        // The first is wrong.
-        match self.0.fetch_add(1, Ordering::Relaxed) {
-            0 => Ok("wrong".to_owned()),
-            _ => Ok(PASSWORD.to_owned()),
-        }
+impl LoginSource for Tokens {
+    async fn login(&self) -> Result<Login, Error> {
+        let of = |user: Option<&str>, password: &str, database: Option<&str>| Login {
+            user: user.map(str::to_owned),
+            password: Some(password.to_owned()),
+            database: database.map(str::to_owned),
+        };
+        Ok(match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => of(None, "wrong", None),
+            1 => of(None, PASSWORD, None),
+            2 => of(Some("nobody_of_that_name"), PASSWORD, None),
+            _ => of(None, PASSWORD, Some("no_such_database")),
+        })
     }
 }
 
-async fn a_password_can_be_asked_for_each_time() {
+async fn a_login_can_be_asked_for_each_time() {
     let tokens = Arc::new(Tokens(AtomicUsize::new(0)));
     let config = PostgresConfig {
         password: Password::Source(Arc::clone(&tokens) as _),
@@ -120,6 +126,16 @@ async fn a_password_can_be_asked_for_each_time() {
     let error = backend.is_locked(&key("k")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(tokens.0.load(Ordering::Relaxed), 2);
+    // The others are the source's as well.
+    for kind in [ErrorKind::AuthFailed, ErrorKind::InvalidArgument] {
+        let config = PostgresConfig {
+            password: Password::Source(Arc::clone(&tokens) as _),
+            ..server().tcp()
+        };
+        let backend = PostgresBackend::new(config, options(&own_tables())).unwrap();
+        let error = backend.is_locked(&key("k")).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
 }
 
 async fn tls_modes_mean_what_they_say() {

@@ -50,7 +50,9 @@ async function examine(backend: Backend, target: Target, values: Values): Promis
   } catch (error) {
     return [failure("connection", error)];
   }
-  const checks = [ok("connection", "connected")];
+  const { transport } = backend;
+  const way = transport === undefined ? "" : `: ${transport.way}, ${transport.reason}`;
+  const checks = [ok("connection", `connected${way}`)];
   for (const { node, facts } of nodes) {
     const prefix = node === "" ? "" : `${node}: `;
     for (const check of judge(target, facts, values)) {

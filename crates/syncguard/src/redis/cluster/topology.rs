@@ -28,11 +28,11 @@ pub(super) struct Range {
 
 /// Asks the node at that address.
 pub(super) async fn fetch(target: &Target, host: &str, port: u16) -> Result<Vec<Range>, Error> {
-    let config = target.config();
+    let config = target.config().current().await?;
     let answer = async {
         let mut stream = stream::tcp(host, port, target.tls()).await?;
         stream.allow(LONGEST);
-        let mut steps = login(config);
+        let mut steps = login(&config);
         let mut slots = cmd("CLUSTER");
         slots.arg("SLOTS");
         steps.push(Step::required(slots));
