@@ -71,6 +71,54 @@ onEveryStore("holding", (connect) => {
     expect(reason).toMatchObject({ code: "LockLost", context: { key } });
   });
 
+  test.concurrent("a lost lock is neither extended nor released, and its key is free", async () => {
+    const [backend, key] = [connect(), newKey()];
+    const held = await acquire(backend, key, undefined, 100);
+    await lossOf(held);
+    // The store would do both within the tolerance of a second.
+    expect(await held.extend(5_000)).toEqual({ ok: false });
+    expect(await held.release()).toEqual({ ok: false });
+    expect(await backend.isLocked({ key })).toBe(false);
+  });
+
+  test.concurrent("a lock that was held for as long as it may is not released", async () => {
+    const [backend, key] = [connect(), newKey()];
+    const held = await acquire(backend, key, { maxMs: 300 });
+    await lossOf(held);
+    expect(await held.release()).toEqual({ ok: false });
+    expect(await backend.isLocked({ key })).toBe(false);
+  });
+
+  test.concurrent.each([undefined, true])(
+    "a release that finds its lock gone is a loss: autoExtend %s",
+    async (autoExtend) => {
+      const events: LockEvent[] = [];
+      const backend = withTelemetry(connect(), { onEvent: (event) => events.push(event) });
+      const key = newKey();
+      const held = await backend.acquire({ key, ttlMs: 60_000, autoExtend });
+      if (!held.ok) throw new Error("expected the lock to be free");
+      const { signal } = held;
+      await backend.forceRelease(key);
+      expect(await held.release()).toEqual({ ok: false });
+      expect(signal.reason).toMatchObject({ code: "LockLost", context: { key } });
+      const ended = () => events.filter(({ type }) => type === "lost" || type === "release");
+      await until(() => ended().length === 2);
+      expect(ended()).toMatchObject([
+        { type: "lost", result: "fail", lost: true },
+        { type: "release", result: "fail", reason: "not-found", lost: true },
+      ]);
+    },
+  );
+
+  test.concurrent("a lock that its own process has released by its id is not lost", async () => {
+    const backend = connect();
+    const held = await acquire(backend, newKey(), undefined, 60_000);
+    const { signal } = held;
+    await backend.release({ lockId: held.lockId });
+    expect(await held.release()).toEqual({ ok: false });
+    expect(signal.aborted).toBe(false);
+  });
+
   test.concurrent("an extension puts the loss off, and one that fails brings it", async () => {
     const backend = connect();
     const [held, gone] = [

@@ -331,10 +331,10 @@ const shared = [
     [
       [
         "operation.rs",
-        "let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);\n        let behind",
-        `let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
-        let lock_id = LockId::generate().unwrap_or(lock_id);
-        let behind`,
+        "            lock_id: request.lock_id.clone(),\n            ttl: request.ttl,\n            running",
+        `            lock_id: LockId::generate().unwrap_or_else(|_| request.lock_id.clone()),
+            ttl: request.ttl,
+            running`,
       ],
     ],
   ),
@@ -348,8 +348,8 @@ const shared = [
     [
       [
         "undo.rs",
-        "(None | Some(Try::Released), _)",
-        "(None | Some(Try::Released | Try::Absent), _)",
+        "(Some(Ok(outcome)), _) if outcome == ReleaseOutcome::Released || was_granted =>",
+        "(Some(Ok(outcome)), _) =>",
       ],
     ],
   ),

@@ -142,7 +142,8 @@ impl NativeBackend {
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-    /// whether it can be cancelled, and the lock id.
+    /// whether it can be cancelled, the lock id, and for how many milliseconds the lock can last: so long a
+    /// release that has failed goes on in the background.
     #[napi]
     #[allow(
         clippy::type_complexity,
@@ -151,12 +152,17 @@ impl NativeBackend {
     pub fn release<'env>(
         &self,
         env: &'env Env,
-    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String)>, bool>> {
+    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String, Option<f64>)>, bool>> {
         let operations = self.operations.clone();
         env.create_function_from_closure("release", move |call| {
-            let (number, cancellable, lock_id) = call.args::<(u32, bool, String)>()?;
+            let (number, cancellable, lock_id, lasts_ms) =
+                call.args::<(u32, bool, String, Option<f64>)>()?;
             let operation = LockId::parse(&lock_id).map(Operation::Release);
-            Ok(operations.submit(call.env, number, cancellable, operation, DEFAULTS))
+            let options = CallOptions {
+                lasts: lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
+                ..DEFAULTS
+            };
+            Ok(operations.submit(call.env, number, cancellable, operation, options))
         })
     }
 
@@ -246,7 +252,8 @@ fn request(
 fn limited(timeout_ms: Option<f64>) -> CallOptions {
     CallOptions {
         timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
+        ..DEFAULTS
     }
 }
 
-const DEFAULTS: CallOptions = CallOptions { timeout: None };
+const DEFAULTS: CallOptions = CallOptions::DEFAULT;

@@ -21,7 +21,8 @@ use crate::operation::{self, CallOptions};
 /// A lock that is held until it is released, dropped or lost.
 ///
 /// Dropping releases in the background, as [`operation::release_in_background`] says.
-/// [`release`](Self::release) waits for the store and reports errors. Either ends the heartbeats first, if it has
+/// [`release`](Self::release) waits for the store and reports errors. Either goes on until the lock is free or its TTL
+/// is over, and ends the heartbeats first, if it has
 /// any ([`LockOptions::auto_extend`](crate::LockOptions::auto_extend)).
 #[derive(Debug)]
 pub struct LockGuard {
@@ -138,8 +139,8 @@ impl LockGuard {
         }
     }
 
-    /// Makes the lock end `ttl` from now; `false` if it is lost already. On a lock that extends itself this holds
-    /// until the next heartbeat, which comes the later the longer the lock lasts.
+    /// Makes the lock end `ttl` from now; `false` if it is lost already, also if the store would still extend it. On a
+    /// lock that extends itself this holds until the next heartbeat, which comes the later the longer the lock lasts.
     ///
     /// # Errors
     /// What the store failed with. The lock may or may not have been extended.
@@ -147,6 +148,9 @@ impl LockGuard {
         let call = CallOptions::default();
         // Once the backend is closed, nothing is sent.
         let _running = self.backend.work().start()?;
+        if self.state.is_lost() {
+            return Ok(false);
+        }
         let sent = Instant::now();
         if !self.state.extends_itself {
             // The store may carry it out from now on, also if nobody hears of it.
@@ -155,6 +159,8 @@ impl LockGuard {
         let outcome =
             operation::extend(&self.backend, &self.grant.lock_id, ttl, call, pending()).await?;
         match outcome {
+            // It was lost before the answer came, and whoever works under it may have been told.
+            ExtendOutcome::Extended { .. } if self.state.is_lost() => Ok(false),
             ExtendOutcome::Extended { expires_at_ms } => {
                 self.ttl = ttl;
                 self.state.expires_at_ms.store(expires_at_ms, Relaxed);
@@ -164,12 +170,8 @@ impl LockGuard {
                 Ok(true)
             }
             ExtendOutcome::Absent(_) => {
-                if !self.state.extends_itself {
-                    self.state.lost(Error::new(
-                        ErrorKind::LockLost,
-                        "the lock was lost: it could not be extended any more",
-                    ));
-                }
+                self.state
+                    .lose("the lock was lost: it was gone when it was to be extended");
                 Ok(false)
             }
         }
@@ -185,16 +187,30 @@ impl LockGuard {
         grant
     }
 
-    /// Frees the lock; `false` if it was lost before.
+    /// Frees the lock; `false` if it was lost before. What the store may still hold of a lost lock is freed, too.
+    ///
+    /// When the store cannot be reached or its answer is lost, the release is repeated while the operation has time,
+    /// and after an error in the background, until the lock is free or its TTL is over.
     ///
     /// # Errors
-    /// What the store failed with. If the lock was not freed, it ends with its TTL.
+    /// What the store failed with.
     pub async fn release(mut self) -> Result<bool, Error> {
-        let call = CallOptions::default();
+        let was_lost = self.state.is_lost();
+        let call = CallOptions {
+            lasts: Some(self.ttl),
+            ..CallOptions::default()
+        };
         let outcome = operation::release(&self.backend, &self.grant.lock_id, call, pending()).await;
         self.is_held = false;
         self.backend.work().turns().released(self.key.as_str());
-        Ok(outcome? == ReleaseOutcome::Released)
+        match outcome? {
+            ReleaseOutcome::Released => Ok(!was_lost),
+            ReleaseOutcome::Absent(_) => {
+                self.state
+                    .lose("the lock was lost: it was gone when it was to be released");
+                Ok(false)
+            }
+        }
     }
 }
 
@@ -247,6 +263,22 @@ impl Guarded {
             })
         });
         Ok((state, hold))
+    }
+
+    /// Whether [`LockGuard::lost`] completes.
+    fn is_lost(&self) -> bool {
+        match &*self.status.borrow() {
+            Status::Held => false,
+            Status::Ends(end) => *end <= Instant::now(),
+            Status::Lost(_) => true,
+        }
+    }
+
+    /// The lock is lost, if it was not before.
+    fn lose(&self, message: &str) {
+        if !self.is_lost() {
+            self.lost(Error::new(ErrorKind::LockLost, message));
+        }
     }
 
     fn ends(&self, end: Instant) {

@@ -59,6 +59,7 @@ mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod releases;
+mod sending;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
 #[cfg(test)]

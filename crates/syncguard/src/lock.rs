@@ -173,6 +173,7 @@ impl Waiter<'_> {
         let limit_ms = self.retry.attempt_timeout_ms(self.elapsed_ms());
         let call = CallOptions {
             timeout: Duration::try_from_secs_f64(limit_ms / 1000.0).ok(),
+            ..CallOptions::default()
         };
         let sent = Instant::now();
         let (attempt, free_in) =

@@ -1,10 +1,11 @@
 //! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
 
 use std::future::{Future, pending};
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{
@@ -12,34 +13,53 @@ use crate::backend::{
     Outcome, ReleaseOutcome, Sent, Ttl,
 };
 use crate::error::{Error, ErrorKind};
-use crate::holding::Hold;
+use crate::holding::{Hold, end_of};
 use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::sending::Sending;
+use crate::time::TIME_TOLERANCE_MS;
 use crate::undo::{self, Answer, Lock};
 
 /// Bounds of one call.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct CallOptions {
     /// A limit below the backend's own.
     pub timeout: Option<Duration>,
+    /// For [`release`]: how long the lock can last, if the caller knows. A release that has failed by the end of the
+    /// call goes on in the background for so long.
+    pub lasts: Option<Ttl>,
 }
 
 impl CallOptions {
+    /// The backend's own limits.
+    pub const DEFAULT: Self = Self {
+        timeout: None,
+        lasts: None,
+    };
+
     fn limit(&self, backend: &dyn Backend) -> Duration {
         let own = backend.operation_timeout();
         self.timeout.map_or(own, |asked| asked.min(own))
     }
 }
 
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 /// Takes the lock if nobody holds it: one attempt.
 ///
 /// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the
-/// background, and what the store may have granted is released: see [`release_in_background`].
+/// background, and what the store may have granted is released: see [`release_in_background`]. So is a lock whose
+/// time is over when the answer comes, by the monotonic clock and from before the request was sent. The time of one
+/// that does not extend itself is a second here if it is shorter.
 ///
 /// # Errors
-/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out, else as the
-/// backend says.
+/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or the lock was
+/// granted too late, else as the backend says.
 pub async fn acquire(
     backend: &Arc<dyn Backend>,
     mut request: AcquireRequest,
@@ -48,8 +68,19 @@ pub async fn acquire(
 ) -> Result<AcquireOutcome, Error> {
     let _running = backend.work().start()?;
     backend.prepare(&mut request);
-    let wanted = Wanted::of(&mut request);
-    let limit = options.limit(backend.as_ref());
+    let mut limit = options.limit(backend.as_ref());
+    let mut cancelled = pin!(cancelled);
+    if let Some(released) = request.behind.take() {
+        // Nothing is sent meanwhile.
+        let start = Instant::now();
+        let ended = async {
+            backend.work().releases().ended(&released).await;
+            Ok(())
+        };
+        bounded(backend, ended, limit, cancelled.as_mut()).await??;
+        limit = limit.saturating_sub(start.elapsed());
+    }
+    let mut wanted = Wanted::of(&mut request);
     let ends = Arc::new(Limit::after(limit));
     request.limit = Some(Arc::clone(&ends));
     let mut attempt = Attempt::start(backend, request);
@@ -59,20 +90,31 @@ pub async fn acquire(
             Some(what) if error.kind() == ErrorKind::NetworkTimeout => error.followed_by(what),
             _ => error,
         })?;
+    wanted.sent = attempt.sending.sent().unwrap_or(wanted.sent);
+    match &answer {
+        Ok(AcquireOutcome::Acquired(_)) if wanted.is_over() => {
+            attempt.state = State::TooLate;
+            return Err(wanted.too_late());
+        }
+        Ok(AcquireOutcome::Acquired(grant)) => wanted.granted(backend, &grant.lock_id),
+        _ => {}
+    }
     attempt.state = match &answer {
         Err(error) if error.is_outcome_unknown() => State::AnswerLost,
         _ => State::Answered,
     };
-    if let (Some(wanted), Ok(AcquireOutcome::Acquired(grant))) = (wanted, &answer) {
-        wanted.start(backend, &grant.lock_id);
-    }
     answer
 }
 
 /// Frees the lock that `lock_id` owns. From the call on, the lock does not extend itself any more.
 ///
+/// When the store cannot be reached or its answer is lost, the release is repeated while the call has time. That does
+/// no harm, because a lock id is never given twice. If one of the tries before may have released the lock and the
+/// store then says that there is none, the outcome is `Released`.
+///
 /// # Errors
-/// As [`acquire`].
+/// As [`acquire`]. The lock may be held still: it is released in the background if
+/// [`lasts`](CallOptions::lasts) is given, else it ends with its TTL.
 pub async fn release(
     backend: &Arc<dyn Backend>,
     lock_id: &LockId,
@@ -81,9 +123,28 @@ pub async fn release(
 ) -> Result<ReleaseOutcome, Error> {
     backend.work().heartbeats().stop(lock_id);
     let _running = backend.work().start()?;
-    let _under_way = backend.work().releases().start(lock_id);
     let limit = options.limit(backend.as_ref());
-    bounded(backend, &mut backend.release(lock_id), limit, cancelled).await?
+    let by = Instant::now() + limit;
+    let mut cancelled = pin!(cancelled);
+    let first = {
+        let _under_way = backend.work().releases().start(lock_id);
+        let mut release = backend.release(lock_id);
+        bounded(backend, &mut release, limit, cancelled.as_mut()).await
+    };
+    let failure = match first {
+        Ok(Ok(outcome)) => return Ok(outcome),
+        Ok(Err(failure)) | Err(failure) => failure,
+    };
+    let (tell, told) = oneshot::channel();
+    undo::repeat_release(backend, lock_id, options.lasts, failure, by, |answer| {
+        // It may have been cancelled.
+        drop(tell.send(answer));
+    });
+    tokio::select! {
+        biased;
+        answer = told => answer.unwrap_or_else(|_| Err(timed_out(backend.as_ref(), limit))),
+        () = cancelled => Err(aborted()),
+    }
 }
 
 /// Makes the lock that `lock_id` owns end `ttl` from now.
@@ -245,14 +306,16 @@ pub fn send(
 ) -> bool {
     let heartbeats = backend.work().heartbeats();
     let running = backend.work().start();
-    let (mut granted, mut wanted, mut extending) = (None, None, None);
+    let (mut acquiring, mut releasing, mut extending) = (None, None, None);
     match &mut operation {
         Operation::Acquire(request) => {
             backend.prepare(request);
-            granted = Some((request.lock_id.clone(), request.ttl));
-            wanted = Wanted::of(request);
+            acquiring = Some((request.lock_id.clone(), Wanted::of(request)));
         }
-        Operation::Release(lock_id) => heartbeats.stop(lock_id),
+        Operation::Release(lock_id) => {
+            heartbeats.stop(lock_id);
+            releasing = Some(lock_id.clone());
+        }
         Operation::Extend(lock_id, ttl) if running.is_ok() => {
             extending = heartbeats.extending(lock_id, *ttl);
         }
@@ -269,43 +332,52 @@ pub fn send(
     let by = Instant::now() + limit;
     let store = Arc::clone(backend);
     let on_sent = move |sent| {
-        let undo = |lock| {
-            if let Some((lock_id, ttl)) = granted {
-                undo::release_in_background(&store, &lock_id, ttl, lock);
-            }
-        };
-        let answer = match sent {
+        let (mut answer, late) = match sent {
             Sent::NotSent(mut operation) => {
-                if let (Operation::Acquire(request), Some(wanted)) = (&mut operation, wanted) {
-                    request.hold = Some(wanted.hold);
+                if let (Operation::Acquire(request), Some((_, wanted))) =
+                    (&mut operation, acquiring)
+                {
+                    request.hold = wanted.hold;
                 }
                 drop((running, extending));
                 let mut rest = options;
                 rest.timeout = Some(by.saturating_duration_since(Instant::now()));
                 return on_end(Ended::NotSent(operation, rest));
             }
-            Sent::Answered(answer) => {
-                if answer.as_ref().is_err_and(Error::is_outcome_unknown) {
-                    undo(Lock::Unknown);
+            Sent::Answered(answer) => (answer, None),
+            Sent::Late(answer) => (Err(timed_out(store.as_ref(), limit)), Some(answer)),
+        };
+        if let Some((lock_id, wanted)) = acquiring {
+            let undo = |lock| undo::release_in_background(&store, &lock_id, wanted.ttl, lock);
+            match &answer {
+                Ok(Outcome::Acquire(AcquireOutcome::Acquired(_))) if wanted.is_over() => {
+                    undo(Lock::Granted);
+                    answer = Err(wanted.too_late());
                 }
-                answer
+                Ok(Outcome::Acquire(AcquireOutcome::Acquired(_))) => {
+                    wanted.granted(&store, &lock_id);
+                }
+                Err(failure) if failure.is_outcome_unknown() => undo(Lock::Unknown),
+                _ => {}
             }
-            Sent::Late(answer) => {
+            if let Some(answer) = late {
                 undo(Lock::Awaited(Box::pin(async {
                     match answer.await? {
                         Outcome::Acquire(outcome) => Ok(outcome),
                         _ => Ok(AcquireOutcome::Locked { free_in: None }),
                     }
                 })));
-                Err(timed_out(store.as_ref(), limit))
             }
-        };
-        match (&answer, wanted, extending) {
-            (Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant))), Some(wanted), _) => {
-                wanted.start(&store, &grant.lock_id);
-            }
-            (Ok(Outcome::Extend(outcome)), _, Some(extending)) => extending.done(&Ok(*outcome)),
-            _ => {}
+        }
+        if let (Some(lock_id), Err(failure)) = (releasing, &answer) {
+            let (lasts, failure) = (options.lasts, failure.clone());
+            return undo::repeat_release(&store, &lock_id, lasts, failure, by, |answer| {
+                on_end(Ended::Done(answer.map(Outcome::Release)));
+                drop(running);
+            });
+        }
+        if let (Ok(Outcome::Extend(outcome)), Some(extending)) = (&answer, extending) {
+            extending.done(&Ok(*outcome));
         }
         on_end(Ended::Done(answer));
         drop(running);
@@ -325,7 +397,7 @@ pub fn release_in_background(backend: &Arc<dyn Backend>, lock_id: &LockId, ttl: 
 /// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
 async fn bounded<T>(
     backend: &Arc<dyn Backend>,
-    operation: &mut Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '_>>,
+    operation: impl Future<Output = Result<T, Error>>,
     limit: Duration,
     cancelled: impl Future<Output = ()>,
 ) -> Result<Result<T, Error>, Error> {
@@ -333,8 +405,12 @@ async fn bounded<T>(
         // An answer that is there wins over a cancellation that came with it.
         biased;
         answer = timeout(limit, operation) => answer.map_err(|_| timed_out(backend.as_ref(), limit)),
-        () = cancelled => Err(Error::new(ErrorKind::Aborted, "Operation aborted by signal")),
+        () = cancelled => Err(aborted()),
     }
+}
+
+fn aborted() -> Error {
+    Error::new(ErrorKind::Aborted, "Operation aborted by signal")
 }
 
 /// The error of an operation whose time is over: the reason where one is known, else that it took too long.
@@ -349,27 +425,46 @@ fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     }
 }
 
-/// A lock that is to extend itself once it is granted.
+/// What is to become of an acquisition that is about to be sent.
 struct Wanted {
-    hold: Box<Hold>,
     ttl: Ttl,
     sent: Instant,
+    /// Extends the lock once it is granted. The backend need not know.
+    hold: Option<Box<Hold>>,
 }
 
 impl Wanted {
-    /// What `request`, which is about to be sent, asks for. The backend need not know.
-    fn of(request: &mut AcquireRequest) -> Option<Self> {
-        let hold = request.hold.take()?;
-        Some(Self {
-            hold,
+    fn of(request: &mut AcquireRequest) -> Self {
+        Self {
             ttl: request.ttl,
             sent: Instant::now(),
-        })
+            hold: request.hold.take(),
+        }
     }
 
-    fn start(self, backend: &Arc<dyn Backend>, lock_id: &LockId) {
-        let heartbeats = backend.work().heartbeats();
-        heartbeats.start(backend, lock_id, &self.hold, self.ttl, self.sent);
+    /// Whether a lock that is granted now has ended. The shortest locks may have, within the tolerance: nobody else
+    /// gets them meanwhile. But their heartbeats would come too late.
+    fn is_over(&self) -> bool {
+        let shortest = match self.hold {
+            Some(_) => Duration::ZERO,
+            None => Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs()),
+        };
+        Instant::now() >= end_of(self.sent, self.ttl).max(self.sent + shortest)
+    }
+
+    fn too_late(&self) -> Error {
+        let message = format!(
+            "the lock was granted too late: when the answer came, its time of {} ms was over",
+            self.ttl.as_millis()
+        );
+        Error::new(ErrorKind::NetworkTimeout, message)
+    }
+
+    fn granted(&self, backend: &Arc<dyn Backend>, lock_id: &LockId) {
+        if let Some(hold) = &self.hold {
+            let heartbeats = backend.work().heartbeats();
+            heartbeats.start(backend, lock_id, hold, self.ttl, self.sent);
+        }
     }
 }
 
@@ -379,6 +474,7 @@ struct Attempt {
     lock_id: LockId,
     ttl: Ttl,
     running: Answer,
+    sending: Sending,
     state: State,
 }
 
@@ -386,23 +482,18 @@ enum State {
     Running,
     Answered,
     AnswerLost,
+    TooLate,
 }
 
 impl Attempt {
-    fn start(backend: &Arc<dyn Backend>, mut request: AcquireRequest) -> Self {
-        let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
-        let behind = request.behind.take();
-        let store = Arc::clone(backend);
+    fn start(backend: &Arc<dyn Backend>, request: AcquireRequest) -> Self {
+        let (store, sending) = (Arc::clone(backend), Sending::default());
         Self {
             backend: Arc::clone(backend),
-            lock_id,
-            ttl,
-            running: Box::pin(async move {
-                if let Some(released) = behind {
-                    store.work().releases().ended(&released).await;
-                }
-                store.acquire(&request).await
-            }),
+            lock_id: request.lock_id.clone(),
+            ttl: request.ttl,
+            running: Box::pin(sending.of(async move { store.acquire(&request).await })),
+            sending,
             state: State::Running,
         }
     }
@@ -412,7 +503,9 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         let lock = match self.state {
             State::Answered => return,
+            State::Running if self.sending.is_waiting() => return,
             State::AnswerLost => Lock::Unknown,
+            State::TooLate => Lock::Granted,
             State::Running => Lock::Awaited(std::mem::replace(
                 &mut self.running,
                 Box::pin(std::future::pending()),

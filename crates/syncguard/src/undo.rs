@@ -1,14 +1,14 @@
-//! Releases in the background: of locks whose holder is gone, and of locks that an acquisition with an unknown
-//! outcome may have been granted.
+//! Releases in the background: of locks whose holder is gone, of locks that an acquisition with an unknown
+//! outcome may have been granted, and of locks whose release has failed.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::backend::{AcquireOutcome, Backend, ReleaseOutcome, Ttl};
-use crate::error::Error;
+use crate::backend::{Absence, AcquireOutcome, Backend, ReleaseOutcome, Ttl};
+use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::work::Releasing;
@@ -17,10 +17,10 @@ use crate::work::Releasing;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause between two tries, and so the longest time that a lock stays which was granted late. The
-/// pause grows beyond this only if the tries go on for more than a minute, or if more than a thousand releases
-/// are to be done: then all of them together make a thousand tries a second.
+/// pause grows beyond this only if the tries go on for more than a minute, or if the process has more than
+/// [`TRIES_PER_PAUSE`] releases to do, on whatever stores: then all of them together make so many tries a second.
 const PAUSE: Duration = Duration::from_secs(1);
-const TRIES_PER_PAUSE: u32 = 1000;
+const TRIES_PER_PAUSE: u32 = 500;
 const PAUSES_TILL_LONGER: u32 = 60;
 
 /// The longest time for which to try.
@@ -28,6 +28,9 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The answer that a backend is going to give to an acquisition.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<AcquireOutcome, Error>> + Send>>;
+
+/// What comes of a release.
+type Released = Result<ReleaseOutcome, Error>;
 
 /// What is known about the lock to be released.
 pub(crate) enum Lock {
@@ -52,6 +55,45 @@ pub(crate) fn release_in_background(
     lock: Lock,
 ) {
     backend.work().heartbeats().stop(lock_id);
+    start(backend, lock_id, Some(ttl), lock, None);
+}
+
+/// Goes on with a release that has failed with `failure`: a lock is released by its id, so that a second release
+/// does no harm if the first was done.
+///
+/// `tell` hears at the time `by` at the latest what came of it. If another try may help, that is what the store says
+/// to it. Afterwards it goes on in the background if `lasts` says for how long the lock can be held.
+pub(crate) fn repeat_release(
+    backend: &Arc<dyn Backend>,
+    lock_id: &LockId,
+    lasts: Option<Ttl>,
+    failure: Error,
+    by: Instant,
+    tell: impl FnOnce(Released) + Send + 'static,
+) {
+    let kind = failure.kind();
+    let mut caller = Some(Caller {
+        by,
+        may_be_done: failure.is_outcome_unknown(),
+        failure,
+        tell: Some(Box::new(tell)),
+    });
+    if !kind.is_transient() || by <= Instant::now() {
+        caller = None;
+    }
+    let lasts = lasts.filter(|_| kind != ErrorKind::InvalidArgument);
+    if caller.is_some() || lasts.is_some() {
+        start(backend, lock_id, lasts, Lock::Granted, caller);
+    }
+}
+
+fn start(
+    backend: &Arc<dyn Backend>,
+    lock_id: &LockId,
+    lasts: Option<Ttl>,
+    lock: Lock,
+    caller: Option<Caller>,
+) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return;
     };
@@ -59,7 +101,14 @@ pub(crate) fn release_in_background(
     let releasing = backend.work().start_releasing();
     let (backend, lock_id) = (Arc::clone(backend), lock_id.clone());
     runtime.spawn(async move {
-        let mut undoing = pin!(undo(backend.as_ref(), &lock_id, ttl, lock, &releasing));
+        let mut undoing = pin!(undo(
+            backend.as_ref(),
+            &lock_id,
+            lasts.map(longest),
+            lock,
+            caller,
+            &releasing
+        ));
         if timeout(backend.operation_timeout(), &mut undoing)
             .await
             .is_err()
@@ -70,6 +119,48 @@ pub(crate) fn release_in_background(
     });
 }
 
+/// Whoever waits for a release that is repeated. Hears of the failure if it is dropped.
+struct Caller {
+    /// How long it waits.
+    by: Instant,
+    /// What to tell it then.
+    failure: Error,
+    /// Whether one of the tries that have failed may have released the lock.
+    may_be_done: bool,
+    tell: Option<Box<dyn FnOnce(Released) + Send>>,
+}
+
+impl Caller {
+    fn answered(mut self, outcome: ReleaseOutcome) {
+        let outcome = match outcome {
+            // By all that is known, it was one of the tries before that has released it.
+            ReleaseOutcome::Absent(Absence::NotFound) if self.may_be_done => {
+                ReleaseOutcome::Released
+            }
+            other => other,
+        };
+        if let Some(tell) = self.tell.take() {
+            tell(Ok(outcome));
+        }
+    }
+
+    fn failed(&mut self, failure: Error) {
+        self.may_be_done |= failure.is_outcome_unknown();
+        // That a try took too long says less than why another one failed.
+        if failure.kind() != ErrorKind::NetworkTimeout {
+            self.failure = failure;
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if let Some(tell) = self.tell.take() {
+            tell(Err(self.failure.clone()));
+        }
+    }
+}
+
 /// How an acquisition ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -78,16 +169,7 @@ enum End {
     Unknown,
 }
 
-/// The result of one try to release.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Try {
-    Released,
-    /// The store has no such lock.
-    Absent,
-    Failed,
-}
-
-/// Tries until the lock is known to be gone.
+/// Tries until the lock is known to be gone, or `last_for` has passed; without that, for as long as the caller waits.
 ///
 /// If it is not known whether the lock was granted, one answer "absent" is not enough: after a stall of the
 /// network or the server, the store may still carry out the acquisition. A lock that was granted before this
@@ -95,13 +177,13 @@ enum Try {
 async fn undo(
     backend: &dyn Backend,
     lock_id: &LockId,
-    ttl: Ttl,
+    last_for: Option<Duration>,
     lock: Lock,
+    mut caller: Option<Caller>,
     releasing: &Releasing,
 ) {
     let start = Instant::now();
     let patience = backend.operation_timeout();
-    let last_for = lasts(ttl);
     let mut pause = FIRST_PAUSE;
     let (mut end, running) = match lock {
         Lock::Granted => (Some(End::Granted), None),
@@ -121,35 +203,57 @@ async fn undo(
         let came = {
             let mut release = pin!(try_release(backend, lock_id, releasing));
             loop {
+                let by = caller.as_ref().map_or(start, |caller| caller.by);
                 tokio::select! {
                     biased;
                     came = &mut release => break came,
                     ended = &mut attempt, if end.is_none() => end = Some(ended),
+                    () = sleep_until(by), if caller.is_some() => {
+                        caller = None;
+                        if last_for.is_none() {
+                            return;
+                        }
+                    }
                 }
             }
         };
         match (came, end) {
-            (None | Some(Try::Released), _) | (_, Some(End::NotGranted)) => return,
-            (Some(Try::Absent), Some(End::Granted)) => {
-                if was_granted {
-                    return;
+            (Some(Ok(outcome)), _) if outcome == ReleaseOutcome::Released || was_granted => {
+                if let Some(caller) = caller {
+                    caller.answered(outcome);
                 }
-                // This release was sent before it was known that the lock was granted: try once more.
-                continue;
+                return;
             }
-            _ => {}
+            (None, _) | (_, Some(End::NotGranted)) => return,
+            // This release was sent before it was known that the lock was granted: try once more.
+            (Some(Ok(_)), Some(End::Granted)) => continue,
+            (Some(Err(failure)), _) => {
+                if let Some(caller) = &mut caller {
+                    caller.failed(failure);
+                }
+            }
+            (Some(Ok(_)), _) => {}
         }
         let past = start.elapsed();
-        if past >= last_for {
-            return;
+        let mut wait = pause;
+        if let Some(waits) = &caller {
+            if Instant::now() + wait >= waits.by {
+                // There is no time for another try.
+                caller = None;
+            }
+        } else {
+            wait = wait.max(rate_limited_pause(releasing));
         }
-        let longest = PAUSE
-            .max(past / PAUSES_TILL_LONGER)
-            .max(rate_limited_pause(releasing));
+        pause = (pause * 2).min(PAUSE.max(past / PAUSES_TILL_LONGER));
+        match last_for {
+            Some(last_for) if past < last_for => wait = wait.min(last_for - past),
+            None if caller.is_some() => {}
+            _ => return,
+        }
         tokio::select! {
             biased;
             ended = &mut attempt, if end.is_none() => end = Some(ended),
-            () = sleep(pause.min(longest).min(last_for - past)) => pause = (pause * 2).min(longest),
+            () = sleep(wait) => {}
         }
         if end == Some(End::NotGranted) {
             return;
@@ -158,12 +262,12 @@ async fn undo(
 }
 
 /// How long a lock with that TTL can be held, at most [`LONGEST`].
-fn lasts(ttl: Ttl) -> Duration {
+fn longest(ttl: Ttl) -> Duration {
     let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
     Duration::from_millis(ms.unsigned_abs()).min(LONGEST)
 }
 
-/// The pause between two tries of one release that keeps all of them together below
+/// The pause between two tries of one release that keeps all of this process together below
 /// [`TRIES_PER_PAUSE`] tries in a [`PAUSE`].
 fn rate_limited_pause(releasing: &Releasing) -> Duration {
     let count = u32::try_from(releasing.count()).unwrap_or(u32::MAX);
@@ -184,14 +288,13 @@ async fn try_release(
     backend: &dyn Backend,
     lock_id: &LockId,
     releasing: &Releasing,
-) -> Option<Try> {
+) -> Option<Released> {
     let _permit = releasing.permit().await?;
     let answer = timeout(backend.operation_timeout(), backend.release(lock_id)).await;
-    Some(match answer {
-        Ok(Ok(ReleaseOutcome::Released)) => Try::Released,
-        Ok(Ok(ReleaseOutcome::Absent(_))) => Try::Absent,
-        Ok(Err(_)) | Err(_) => Try::Failed,
-    })
+    Some(answer.unwrap_or_else(|_| {
+        let late = Error::new(ErrorKind::NetworkTimeout, "the release was not answered");
+        Err(late.with_unknown_outcome())
+    }))
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -21,8 +21,12 @@ use crate::waiting::turns::Turns;
 const CLOSING: usize = 1 << (usize::BITS - 1);
 
 /// How many background releases may have a request at the store at a time. After an outage there can be thousands
-/// of them, and the store has other things to do as well.
+/// of them, and the store has other things to do as well. Each store has its own: one that hangs must not hold up
+/// the releases on another.
 const RELEASES_AT_ONCE: usize = 64;
+
+/// How many background releases there are in this process, on all stores together.
+static RELEASING: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// The operations and the background releases of one backend: see [`Backend::work`].
 ///
@@ -46,7 +50,8 @@ struct Shared {
     /// Notified when no operation may start any more.
     closing: Notify,
     releases: Semaphore,
-    releasing: AtomicUsize,
+    /// Those of all backends of the process.
+    releasing: Arc<AtomicUsize>,
     under_way: Releases,
     turns: Turns,
     heartbeats: Heartbeats,
@@ -63,6 +68,13 @@ pub(crate) struct Releasing(Arc<Shared>);
 
 impl Default for Work {
     fn default() -> Self {
+        Self::counting(&RELEASING)
+    }
+}
+
+impl Work {
+    /// Counts its background releases in `releasing`, with those of others.
+    pub(crate) fn counting(releasing: &Arc<AtomicUsize>) -> Self {
         Self(Arc::new(Shared {
             operations: AtomicUsize::new(0),
             background: AtomicUsize::new(0),
@@ -70,15 +82,13 @@ impl Default for Work {
             done: Notify::new(),
             closing: Notify::new(),
             releases: Semaphore::new(RELEASES_AT_ONCE),
-            releasing: AtomicUsize::new(0),
+            releasing: Arc::clone(releasing),
             under_way: Releases::default(),
             turns: Turns::default(),
             heartbeats: Heartbeats::default(),
         }))
     }
-}
 
-impl Work {
     /// Counts an operation that starts. Fails once the backend is being closed.
     pub(crate) fn start(&self) -> Result<Running, Error> {
         let running = Running(Arc::clone(&self.0));
@@ -159,7 +169,6 @@ impl Work {
         let notes = [
             ("operations", shared.operations.load(SeqCst) & !CLOSING > 0),
             ("background", self.is_in_background()),
-            ("releasing", shared.releasing.load(SeqCst) > 0),
             ("releases", !shared.under_way.is_empty()),
             ("turns", !shared.turns.is_empty()),
             ("heartbeats", !shared.heartbeats.is_empty()),
@@ -189,7 +198,7 @@ impl Releasing {
         (!self.0.shut.load(SeqCst)).then_some(permit)
     }
 
-    /// How many background releases there are, including this one.
+    /// How many background releases the process has to do, including this one.
     pub(crate) fn count(&self) -> usize {
         self.0.releasing.load(Relaxed)
     }

@@ -62,7 +62,7 @@ pub enum Work {
 /// Why a worker has ended early.
 pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 /// The pause after an operation that has failed: a store that is down answers quickly.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 

@@ -22,6 +22,7 @@ import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { hearsOfLoss, isTimed, publisher, publishOperations } from "./channels.js";
 import { type Clock, systemClock } from "./clock.js";
+import { TIME_TOLERANCE_MS } from "./defaults.js";
 import { Grants } from "./grants.js";
 import { addHandle, noLock, readDisposal, rememberDisposal } from "./handle.js";
 import { Handle } from "./held.js";
@@ -151,18 +152,36 @@ export function createBackendOn<C extends BackendCapabilities>(
           return noLock();
         }
         const { lockId, fence, expiresAtMs } = grant;
-        if (signal?.aborted === true) {
-          // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
-          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
-          checkAborted(signal);
-        }
-        if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
-        const handle = new Handle(key, startedMs + ttlMs, clock);
+        const handle = new Handle(key, startedMs + ttlMs, clock, ttlMs);
         handle.ok = true;
         handle.lockId = lockId;
         handle.expiresAtMs = expiresAtMs;
         handle.fence = fence;
         Handle.complete(handle);
+        if (signal?.aborted === true) {
+          // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
+          grants.add(handle);
+          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+          checkAborted(signal);
+        }
+        if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));
+        const isOver =
+          keeper === undefined
+            ? // Within the tolerance nobody else gets it, however short it is. On Firestore the core alone knows when
+              // its time began.
+              capabilities.timeAuthority === "server" &&
+              clock.elapsed() >= startedMs + Math.max(ttlMs, TIME_TOLERANCE_MS)
+            : Handle.isLost(handle);
+        if (isOver) {
+          // The core had it in time, and then this thread was blocked.
+          grants.add(handle);
+          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+          throw new LockError(
+            "NetworkTimeout",
+            `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
+          );
+        }
+        if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
         const held = addHandle(handle, backend, lockId, key, disposal) as unknown as HeldLock<C>;
         rememberDisposal(held, disposal);
         if (disposal.onLost !== undefined) Handle.tell(handle, disposal.onLost);
@@ -172,8 +191,7 @@ export function createBackendOn<C extends BackendCapabilities>(
             publish({ type: "lost", result: "fail", key, lockId, ...report });
           });
         }
-        if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));
-        else if (heartbeats !== undefined) {
+        if (keeper === undefined && heartbeats !== undefined) {
           keep(clock, { extend }, held, key, ttlMs, startedMs, heartbeats);
         }
         grants.add(handle);
@@ -204,10 +222,19 @@ export function createBackendOn<C extends BackendCapabilities>(
         grants.start();
         const handle = grants.take(lockId);
         try {
-          const outcome = settle(await store.release(lockId, signal));
-          return outcome === true ? { ok: true } : failure(outcome);
+          const lastsMs = handle && Math.ceil(Handle.lastsMs(handle));
+          const outcome = settle(await store.release(lockId, signal, lastsMs));
+          if (outcome === true) {
+            if (handle !== undefined) Handle.released(handle);
+            return { ok: true };
+          }
+          if (handle !== undefined) Handle.gone(handle);
+          return failure(outcome);
         } catch (error) {
-          if (handle !== undefined) grants.add(handle);
+          if (handle !== undefined) {
+            Handle.released(handle);
+            grants.add(handle);
+          }
           throw error;
         } finally {
           grants.end();
@@ -228,7 +255,7 @@ export function createBackendOn<C extends BackendCapabilities>(
         const result = await extend({ lockId, ttlMs, signal });
         const endMs = result.ok ? startedMs + ttlMs : undefined;
         movedById(lockId, endMs);
-        if (endMs !== undefined) grants.extended(lockId, endMs);
+        if (endMs !== undefined) grants.extended(lockId, endMs, ttlMs);
         return result;
       } catch (error) {
         throw addContext(error, undefined, lockId);

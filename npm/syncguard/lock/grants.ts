@@ -58,10 +58,10 @@ export class Grants {
     return known(handle);
   }
 
-  /** A lock was extended until `endMs`, of the clock. */
-  extended(lockId: string, endMs: number): void {
+  /** A lock was extended by `ttlMs` until `endMs`, of the clock. */
+  extended(lockId: string, endMs: number, ttlMs: number): void {
     const handle = known(this.handles.get(lockId));
-    if (handle !== undefined) Handle.extended(handle, endMs);
+    if (handle !== undefined) Handle.extended(handle, endMs, ttlMs);
   }
 
   /** The locks that are held as far as this process knows. */

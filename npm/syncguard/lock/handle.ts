@@ -8,11 +8,10 @@ import { type Clock, systemClock } from "./clock.js";
 import { Handle, WHOSE } from "./held.js";
 import { type Term, terms } from "./keeping.js";
 import { ifKnown } from "./known.js";
-import { releaseArguments } from "./observed.js";
-import { callRelease, releaseInBackground } from "./release.js";
+import { failure } from "./mutation.js";
+import { releaseHeld, releaseInBackground } from "./release.js";
 import { reportReleaseError } from "./reports.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
-import { releasing as tellWaiters } from "./turns.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -152,19 +151,14 @@ export function addHandle(
     if (releasing !== undefined) return { ok: false };
     // Checked first: an unusable signal must not use up the only release.
     if (signal !== undefined) checkAborted(readSignal(signal));
-    Handle.end(held);
-    const release = callRelease(backend, lockId, signal, held);
+    const release = releaseHeld(backend, key, { lockId, signal }, held, held);
     releasing = release;
-    tellWaiters(backend, key, lockId, false);
-    const result = await release;
-    tellWaiters(backend, key, lockId, true);
-    return result;
+    return await release;
   };
   held.extend = extendMethod(held, backend, lockId, held);
   held[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
-      Handle.end(held);
-      releasing = dispose(backend, lockId, key, options, held);
+      releasing = dispose(backend, lockId, key, options, held, held);
       await releasing;
     } else {
       // Its error goes to whoever started the release.
@@ -199,6 +193,7 @@ async function extendHeld(
   ttlMs: number,
   signal: AbortSignal | undefined,
 ): Promise<ExtendResult> {
+  if (terms.isLost(term)) return failure("expired");
   const endMs = clockOf(backend).elapsed() + ttlMs;
   // The store may carry it out from now on, also if nobody hears of it.
   const undo = signal?.aborted === true ? undefined : terms.endsBy(term, endMs);
@@ -209,6 +204,8 @@ async function extendHeld(
     if (error instanceof LockError && error.code === "InvalidArgument") undo?.();
     throw error;
   }
+  // It was lost meanwhile, and whoever works under it has been told.
+  if (result?.ok && terms.isLost(term)) return failure("expired");
   if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
   terms.moved(term, result?.ok ? endMs : undefined);
   return result;
@@ -308,14 +305,12 @@ export async function dispose(
   key: string,
   { onReleaseError, disposeTimeoutMs }: DisposalOptions,
   held: object,
+  term: Term,
 ): Promise<void> {
   const release = async (signal?: AbortSignal): Promise<void> => {
     try {
       const args = signal === undefined ? { lockId } : { lockId, signal };
-      const released = backend.release(releaseArguments(backend, args, held));
-      tellWaiters(backend, key, lockId, false);
-      await released;
-      tellWaiters(backend, key, lockId, true);
+      await releaseHeld(backend, key, args, held, term);
     } catch (error) {
       reportReleaseError(error, lockId, key, onReleaseError);
     }

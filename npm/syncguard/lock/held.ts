@@ -26,19 +26,25 @@ export class Handle {
   readonly #key: string;
   readonly #clock: Clock;
   #endMs: number;
+  #lastsMs: number;
   #holding: Holding | undefined;
   #isOver = false;
+  #isReleased = false;
   #grantedMs: number | undefined;
   #onLost: ((holding: Holding) => void) | undefined;
   #tells: OnLost | undefined;
   /** All handles of one lock have the same: see {@link markOf}. */
   #mark: object | undefined;
 
-  /** @param endMs - when the lock ends unless it is extended, of `clock.elapsed()` */
-  constructor(key: string, endMs: number, clock: Clock) {
+  /**
+   * @param endMs - when the lock ends unless it is extended, of `clock.elapsed()`
+   * @param ttlMs - for how long it was granted
+   */
+  constructor(key: string, endMs: number, clock: Clock, ttlMs: number) {
     this.#key = key;
     this.#clock = clock;
     this.#endMs = endMs;
+    this.#lastsMs = ttlMs;
   }
 
   /** Aborted when the lock is lost. */
@@ -54,8 +60,9 @@ export class Handle {
   static over(result: Granted, key: string, clock: Clock, isTimed: boolean): Handle {
     const known = Handle.is(result) ? result : undefined;
     const endMs = known === undefined ? endOf(result.expiresAtMs, clock) : known.#endMs;
+    const ttlMs = known === undefined ? endMs - clock.elapsed() : known.#lastsMs;
     // Only the members: methods of these names may be bound to another backend.
-    const handle = new Handle(key, endMs, clock);
+    const handle = new Handle(key, endMs, clock, ttlMs);
     for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name);
     if (known !== undefined && Object.hasOwn(known, "signal")) Handle.complete(handle);
     if (known !== undefined) {
@@ -128,9 +135,15 @@ export class Handle {
     else handle.#endMs = endMs;
   }
 
-  /** The same for a handle that may not have been used for it. */
-  static extended(handle: Handle, endMs: number): void {
+  /** It was extended by `ttlMs` until `endMs`, which this handle may not have been used for. */
+  static extended(handle: Handle, endMs: number, ttlMs: number): void {
     handle.#endMs = endMs;
+    handle.#lastsMs = Math.max(handle.#lastsMs, ttlMs);
+  }
+
+  /** How long the lock can last from now on, by all that it was granted and extended for. */
+  static lastsMs(handle: Handle): number {
+    return handle.#lastsMs;
   }
 
   /** The holder asks to have the lock extended until `endMs`: see {@link Holding.endsBy}. */
@@ -153,6 +166,21 @@ export class Handle {
     const holding = Handle.holding(handle);
     holding.tells ??= () => undefined;
     holding.lose(message);
+  }
+
+  /** A release has freed the lock, or may have done so: whoever releases it again learns nothing of it. */
+  static released(handle: Handle): void {
+    handle.#isReleased = true;
+  }
+
+  /** A release has found no such lock. */
+  static gone(handle: Handle): void {
+    if (!handle.#isReleased) Handle.holding(handle).gone();
+  }
+
+  /** Whether the holder can know that the lock is lost: see {@link Holding.isLost}. */
+  static isLost(handle: Handle): boolean {
+    return handle.#holding?.isLost() === true;
   }
 
   /** The lock is lost, although nobody may have asked for the signal yet. */
@@ -179,6 +207,11 @@ export class Handle {
   static report(handle: object): HeldReport | undefined {
     if (!Handle.is(handle)) return undefined;
     return reportOf(handle.#grantedMs, handle.#clock, handle.#holding);
+  }
+
+  /** The part of {@link Handle.report} that says that the lock is lost. */
+  static lossOf(handle: object): { lost?: true } {
+    return Handle.is(handle) && handle.#holding?.loss !== undefined ? { lost: true } : {};
   }
 
   /** What is known of the lock; made when it is needed. */
@@ -230,8 +263,12 @@ function lossTold(
   grantedMs: number | undefined,
   clock: Clock,
 ): (holding: Holding) => void {
+  // Another handle of the same lock may find it lost, too.
+  let isTold = false;
   return (holding) => {
     before?.(holding);
+    if (isTold) return;
+    isTold = true;
     callback(reportOf(grantedMs, clock, holding));
   };
 }

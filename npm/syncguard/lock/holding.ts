@@ -24,7 +24,7 @@ export interface Keeper {
 }
 
 /**
- * One lock that is held. After `end`, it is never lost.
+ * One lock that is held. After `end`, nobody notices any more that it is lost, unless its release does.
  *
  * Somebody notices that it is lost if it has a keeper, who extends it, or once its signal was asked for.
  *
@@ -42,6 +42,8 @@ export class Holding {
   #isOver = false;
   /** Whether its handles were collected. */
   #isOrphan = false;
+  /** Whether its release has found it gone. */
+  #isGone = false;
   #expiresAtMs: number | undefined;
   #onLost: ((holding: Holding) => void) | undefined;
   /** Who is told that the lock is lost; `undefined` prints it. */
@@ -77,12 +79,15 @@ export class Holding {
     const own = this.signal;
     if (user === undefined) return own;
     const controller = new AbortController();
-    const join = (source: AbortSignal): void => {
+    const join = (source: AbortSignal): (() => void) | undefined => {
       const abort = (): void => controller.abort(source.reason);
-      if (source.aborted) abort();
-      else this.#stops.push(onAbort(source, abort));
+      if (!source.aborted) return onAbort(source, abort);
+      abort();
+      return undefined;
     };
-    join(user);
+    const stop = join(user);
+    // The user's signal may live on for long.
+    if (stop !== undefined) this.#stops.push(stop);
     join(own);
     return controller.signal;
   }
@@ -165,9 +170,31 @@ export class Holding {
 
   /** The lock is lost for this reason. */
   loseWith(error: LockError): void {
-    if (this.#isOver) return;
+    if (!this.#isOver) this.#lose(error);
+  }
+
+  /** Its release has found it gone. That is a loss unless its time was over. */
+  gone(): void {
+    if (this.loss !== undefined) return;
+    if (this.#keeper === undefined && this.clock.elapsed() >= this.endMs) return;
+    this.#isGone = true;
+    this.#lose(
+      new LockError("LockLost", "the lock was lost: it was gone when it was released", this.ids),
+    );
+  }
+
+  /**
+   * Whether it was lost while it was held: its signal, if anybody has asked for it, is aborted, or its keeper has said so.
+   * Whoever extends what was released asks the store.
+   */
+  isLost(): boolean {
+    if (this.#controller !== undefined && !this.#isOver) this.#look();
+    return this.loss !== undefined && !this.#isGone;
+  }
+
+  #lose(error: LockError): void {
     this.loss = error;
-    this.#stop();
+    if (!this.#isOver) this.#stop();
     this.#onLost?.(this);
     this.#controller?.abort(error);
     this.#removeListeners();

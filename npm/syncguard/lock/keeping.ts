@@ -52,6 +52,13 @@ export const terms = {
     if (Handle.is(term)) Handle.end(term);
     else term.end();
   },
+  /** A release has found no such lock. */
+  gone(term: Term): void {
+    if (Handle.is(term)) Handle.gone(term);
+    else term.gone();
+  },
+  /** Whether the holder can know that the lock is lost. */
+  isLost: (term: Term): boolean => (Handle.is(term) ? Handle.isLost(term) : term.isLost()),
 };
 
 /** Extends the lock of a backend that does not do so itself. Its acquisition started at `startedMs`. */

@@ -115,13 +115,12 @@ export async function runLocked<T, C extends BackendCapabilities>(
       const handle = createLockHandle(backend, held, key, term, signal);
       return await runInside(known, key, () => fn(handle));
     } finally {
-      terms.end(term);
       // Without the signal: if it has aborted the work, the lock must still be released.
       const options = {
         onReleaseError: onReleaseError ?? general?.onReleaseError,
         disposeTimeoutMs: disposeTimeoutMs ?? general?.disposeTimeoutMs,
       };
-      await dispose(backend, held.lockId, key, options, held);
+      await dispose(backend, held.lockId, key, options, held, term);
     }
   };
   const loss = (): LockError | undefined => terms.loss(term);

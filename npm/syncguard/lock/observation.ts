@@ -70,13 +70,17 @@ export async function observing<Result>(
 export const reports = {
   acquire: (result: { ok: boolean; lockId?: string }): Report =>
     result?.ok ? { result: "ok", lockId: result.lockId } : { result: "fail", reason: "locked" },
-  mutation: (result: ReleaseResult | ExtendResult, args?: LockOp): Report => ({
-    result: result?.ok ? "ok" : "fail",
-    reason: result?.ok ? undefined : failureReason(result),
-    ...(args === undefined ? {} : heldReport(args)),
+  mutation: mutated,
+  release: (result: ReleaseResult, args: LockOp): Report => ({
+    ...mutated(result),
+    ...heldReport(args, (result?.ok as unknown) === false),
   }),
   found: (result: unknown): Report => ({ result: result ? "ok" : "fail" }),
 };
+
+function mutated(result: ReleaseResult | ExtendResult): Report {
+  return result?.ok ? { result: "ok" } : { result: "fail", reason: failureReason(result) };
+}
 
 type Observed<C extends BackendCapabilities> = Pick<
   LockBackend<C>,
@@ -97,17 +101,10 @@ export function observedOperations<C extends BackendCapabilities>(
         "release",
         opts,
         () => backend.release(opts),
-        (result) => reports.mutation(result, opts),
+        (result) => reports.release(result, opts),
       ),
     extend: (opts) =>
-      observing(
-        tell,
-        clock,
-        "extend",
-        opts,
-        () => backend.extend(opts),
-        (result) => reports.mutation(result),
-      ),
+      observing(tell, clock, "extend", opts, () => backend.extend(opts), reports.mutation),
     isLocked: (opts) =>
       observing(tell, clock, "isLocked", opts, () => backend.isLocked(opts), reports.found),
     lookup: (opts: KeyLookup | OwnershipLookup) =>
@@ -122,14 +119,7 @@ export function observedForce(
   clock: Clock,
 ): SyncGuardBackend["forceRelease"] {
   return (key, options) =>
-    observing(
-      tell,
-      clock,
-      "forceRelease",
-      { key },
-      () => force(key, options),
-      (result) => reports.mutation(result),
-    );
+    observing(tell, clock, "forceRelease", { key }, () => force(key, options), reports.mutation);
 }
 
 /** What an event says of the waiting that an attempt is part of: nothing without `lock()`. */

@@ -83,7 +83,11 @@ export type AcquireResult<C extends BackendCapabilities> =
       reason: "locked";
     };
 
-/** Whether the lock was released; `{ ok: false }` if it was gone before. */
+/**
+ * Whether the lock was released; `{ ok: false }` if it was gone before.
+ *
+ * A release whose answer was lost is repeated. If the store then has no such lock, the one before counts as done: `{ ok: true }`.
+ */
 export type ReleaseResult =
   | {
       /** This call has released the lock. */
@@ -283,7 +287,11 @@ export type OnLost = (
 /** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 export interface DisposableLockHandle {
   /**
-   * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing.
+   * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. If the lock was lost, `{ ok: false }`, too,
+   * whatever is freed.
+   *
+   * It is repeated for `operationTimeoutMs` while the store cannot be reached, and after an error in the background until the lock
+   * is free or its TTL is over.
    *
    * @throws LockError the store's error; `Aborted` with a signal that is already aborted, which does not count as a call:
    *   the lock can still be released
@@ -301,7 +309,7 @@ export interface DisposableLockHandle {
   /**
    * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
    *
-   * @returns `{ ok: false }` if the lock is gone: stop what it protects
+   * @returns `{ ok: false }` if the lock is gone, or {@link signal} has said that it is lost: stop what it protects
    * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
    *   or the store's error
    * @example
@@ -326,7 +334,7 @@ export interface DisposableLockHandle {
   [Symbol.asyncDispose](): Promise<void>;
   /**
    * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
-   * its time is over. A lock that was released is not lost.
+   * its time is over. A lock that was released is not lost, unless its release finds that it was gone before its time was over.
    *
    * Every handle of this package has it. Results without a lock have none, and those that a backend of your own makes by itself
    * need none.
@@ -696,7 +704,7 @@ export type LockEvent = {
   heldMs?: number;
   /** How many heartbeats have extended the lock. Only beside `heldMs`, for a lock that extends itself. */
   extensions?: number;
-  /** Whether the lock was lost before it was released, as its handle knew. Only beside `heldMs`. */
+  /** Whether the lock was lost before it was released, as its handle knew or its release has found. Only beside `heldMs`. */
   lost?: boolean;
   /** The key; only if `includeRaw` allows. */
   key?: string;

@@ -252,9 +252,15 @@ export declare class NativeBackend {
   ): boolean;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-   * whether it can be cancelled, and the lock id.
+   * whether it can be cancelled, the lock id, and for how many milliseconds the lock can last: so long a
+   * release that has failed goes on in the background.
    */
-  release(): (arg0: number, arg1: boolean, arg2: string) => boolean;
+  release(): (
+    arg0: number,
+    arg1: boolean,
+    arg2: string,
+    arg3?: number | undefined | null,
+  ) => boolean;
   extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): boolean;
   isLocked(operation: number, cancellable: boolean, key: string): boolean;
   lookupByKey(operation: number, cancellable: boolean, key: string): boolean;

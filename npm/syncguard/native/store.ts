@@ -64,9 +64,14 @@ export class AddonStore {
     });
   }
 
-  release(lockId: string, signal?: AbortSignal): Promise<true | Absence | Failure> {
+  /** `lastsMs` is how long the lock can last: a release that fails goes on in the background for so long. */
+  release(
+    lockId: string,
+    signal?: AbortSignal,
+    lastsMs?: number,
+  ): Promise<true | Absence | Failure> {
     return run<true | Absence>(signal, (operation, cancellable) =>
-      this.handRelease(operation, cancellable, lockId),
+      this.handRelease(operation, cancellable, lockId, lastsMs),
     );
   }
 

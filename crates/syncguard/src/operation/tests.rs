@@ -1,5 +1,5 @@
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::backend::{Absence, Capabilities, Grant, OnSent, TimeAuthority};
 use crate::fence::Fence;
+use crate::sending::before_sending;
 use crate::work::Work;
 
 /// A store that keeps what it is sent, for the test to answer.
@@ -17,6 +18,8 @@ struct Store {
     sent: Mutex<Vec<(Operation, OnSent)>>,
     acquisitions: AtomicUsize,
     releases: AtomicUsize,
+    /// Whether acquisitions wait for a connection for ever.
+    has_no_connection: AtomicBool,
     /// Held by a test, it holds up releases.
     way_out: tokio::sync::Mutex<()>,
 }
@@ -48,6 +51,9 @@ impl Backend for Store {
 
     async fn acquire(&self, _: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         self.acquisitions.fetch_add(1, SeqCst);
+        if self.has_no_connection.load(SeqCst) {
+            before_sending(pending::<()>()).await;
+        }
         Ok(AcquireOutcome::Locked { free_in: None })
     }
 
@@ -137,6 +143,69 @@ async fn a_grant_that_comes_too_late_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_grant_that_is_told_after_its_time_is_undone() {
+    let store = Arc::<Store>::default();
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let ttl = Ttl::from_millis(400).unwrap();
+    let request = AcquireRequest::new(Key::new("key").unwrap(), ttl).unwrap();
+    let (sender, receiver) = oneshot::channel();
+    let call = CallOptions::default();
+    send(&backend, Operation::Acquire(request), call, |ended| {
+        assert!(sender.send(ended).is_ok());
+    });
+    let (operation, on_sent) = store.sent.lock().unwrap().pop().unwrap();
+    tokio::time::advance(Duration::from_millis(1000)).await;
+    on_sent(Sent::Answered(Ok(grant(operation))));
+    let error = error(receiver.await.unwrap());
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    store.work.background_done().await;
+    assert_eq!(store.releases.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_answer_is_lost_is_repeated() {
+    let store = Arc::<Store>::default();
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let (sender, receiver) = oneshot::channel();
+    let release = Operation::Release(LockId::generate().unwrap());
+    send(&backend, release, CallOptions::default(), |ended| {
+        assert!(sender.send(ended).is_ok());
+    });
+    let (_, on_sent) = store.sent.lock().unwrap().pop().unwrap();
+    let lost = Error::new(ErrorKind::ServiceUnavailable, "lost").with_unknown_outcome();
+    on_sent(Sent::Answered(Err(lost)));
+    let Ended::Done(Ok(Outcome::Release(ReleaseOutcome::Released))) = receiver.await.unwrap()
+    else {
+        panic!("not released");
+    };
+    assert_eq!(store.releases.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_comes_too_late_goes_on_if_the_lock_may_last() {
+    for lasts in [None, Some(Ttl::DEFAULT)] {
+        let store = Arc::<Store>::default();
+        let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+        let call = CallOptions {
+            lasts,
+            ..CallOptions::default()
+        };
+        let (sender, receiver) = oneshot::channel();
+        let release = Operation::Release(LockId::generate().unwrap());
+        send(&backend, release, call, |ended| {
+            assert!(sender.send(ended).is_ok());
+        });
+        let (_, on_sent) = store.sent.lock().unwrap().pop().unwrap();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        on_sent(Sent::Late(Box::pin(pending())));
+        let error = error(receiver.await.unwrap());
+        assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+        store.work.background_done().await;
+        assert_eq!(store.releases.load(SeqCst), usize::from(lasts.is_some()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_is_undone() {
     let store = Arc::<Store>::default();
     let ended = ended(&store, |_, on_sent| {
@@ -170,6 +239,7 @@ async fn what_was_not_sent_has_only_the_rest_of_its_time() {
     let limit = Duration::from_secs(1);
     let options = CallOptions {
         timeout: Some(limit),
+        ..CallOptions::default()
     };
     let start = Instant::now();
     let (sender, receiver) = oneshot::channel();
@@ -231,4 +301,30 @@ async fn who_goes_behind_a_release_asks_when_that_has_ended() {
     release.await.unwrap();
     behind.await.unwrap();
     assert_eq!(store.acquisitions.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_not_undone() {
+    let store = Arc::<Store>::default();
+    store.has_no_connection.store(true, SeqCst);
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    for gives_up in [false, true] {
+        let request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
+        let cancelled = async {
+            if !gives_up {
+                pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        let error = acquire(&backend, request, CallOptions::default(), cancelled).await;
+        let kind = match gives_up {
+            true => ErrorKind::Aborted,
+            false => ErrorKind::NetworkTimeout,
+        };
+        assert_eq!(error.unwrap_err().kind(), kind);
+    }
+    assert!(!store.work.is_in_background());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(store.acquisitions.load(SeqCst), 2);
+    assert_eq!(store.releases.load(SeqCst), 0);
 }

@@ -20,6 +20,7 @@ use super::statement::{Param, Plan, Row, Transport};
 use super::watch::Watch;
 use crate::error::Error;
 use crate::permits::{Permit, Permits};
+use crate::sending::before_sending;
 
 /// How long to wait for the server to cancel a statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,13 +62,13 @@ impl Pool {
     async fn lease(&self, is_urgent: bool) -> Result<Lease, Failure> {
         let connector = Arc::clone(&self.sessions.manager().0);
         let waiting = timeout(self.patience, self.permits.acquire(is_urgent));
-        let permit = waiting.await.map_err(|_| {
+        let permit = before_sending(waiting).await.map_err(|_| {
             Failure::new(match connector.is_failing() {
                 true => Fault::ConnectTimeout,
                 false => Fault::PoolExhausted,
             })
         })?;
-        let session = self.sessions.get().await;
+        let session = before_sending(self.sessions.get()).await;
         let session = session.map_err(|error| pool_failure(error, |failure| failure))?;
         session.liveness.begin();
         Watch::run(&connector);

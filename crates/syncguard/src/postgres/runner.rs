@@ -15,6 +15,7 @@ use super::statement::{Plan, Row};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
 use crate::random;
+use crate::sending::before_sending;
 
 /// How often a transaction that lost against another one is tried again, which takes about 3 s.
 const MAX_RETRIES: u32 = 100;
@@ -60,7 +61,7 @@ impl Runner {
         plan: &Plan<'_>,
     ) -> Result<Option<Row>, Failure> {
         let _permit = match (&self.connections.quotas, subject) {
-            (Some(quotas), Some(subject)) => Some(quotas.acquire(subject).await),
+            (Some(quotas), Some(subject)) => Some(before_sending(quotas.acquire(subject)).await),
             _ => None,
         };
         // A statement that waits for its key's permit does not count as one that uses a connection.

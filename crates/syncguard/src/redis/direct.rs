@@ -17,6 +17,7 @@ use super::plan::{Form, Plan};
 use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;
+use crate::sending::before_sending;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
 /// How long calls wait, at most, while the server refuses connections, because it may be restarting.
@@ -44,7 +45,8 @@ impl DirectTransport {
 
     async fn call(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
         for _ in 0..CONNECTIONS {
-            match self.link.get().await?.run(form, plan).await? {
+            let connection = before_sending(self.link.get()).await?;
+            match connection.run(form, plan).await? {
                 Answer::NotSent => {}
                 answer => return Ok(answer),
             }

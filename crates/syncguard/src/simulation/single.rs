@@ -89,6 +89,7 @@ impl Client {
                 .sim
                 .chance(0.3)
                 .then_some(Duration::from_millis(self.sim.random(1..500))),
+            ..CallOptions::default()
         };
         let patience = match self.sim.chance(0.3) {
             true => self.sim.random(0..200),

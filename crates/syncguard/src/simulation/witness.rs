@@ -461,10 +461,11 @@ impl Lock {
         let mut ends = vec![self.sent + self.ttl.as_duration()];
         let mut busy_until: Option<Instant> = None;
         for (number, call) in self.extensions.iter().enumerate() {
-            let is_alone = busy_until.is_none_or(|until| until <= call.sent);
+            // What happens in one instant may overlap, and the order in which it was noted does not say.
+            let is_alone = busy_until.is_none_or(|until| until < call.sent);
             let next = self.extensions.get(number + 1);
             let done = call.done.unwrap_or(now);
-            let overlaps_next = next.is_some_and(|next| next.sent < done);
+            let overlaps_next = next.is_some_and(|next| next.sent <= done);
             if is_alone && !overlaps_next && call.was_answered {
                 ends.clear();
             }

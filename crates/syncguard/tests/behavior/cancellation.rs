@@ -24,7 +24,7 @@ tests![
     the_other_operations_can_be_cancelled,
 ];
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 /// A backend whose store acquires and keeps the answer until the semaphore has a permit.
 fn held_back(t: &Context) -> (Arc<Faulty>, Arc<dyn Backend>, Arc<Semaphore>) {
@@ -80,6 +80,7 @@ async fn a_timed_out_attempt_leaves_no_lock(stage: Stage) {
     let (_, backend, permits) = held_back(&t);
     let call = CallOptions {
         timeout: Some(Duration::from_millis(50)),
+        ..CallOptions::default()
     };
     let error = operation::acquire(&backend, request(&key), call, pending())
         .await

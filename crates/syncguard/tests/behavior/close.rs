@@ -24,7 +24,7 @@ tests![
     those_who_wait_for_a_lock_end_at_once,
 ];
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 /// That nobody holds `key` after the backend was closed, seen from outside.
 async fn assert_free(t: &Context, key: &Key) {

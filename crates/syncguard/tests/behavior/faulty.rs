@@ -11,7 +11,7 @@ use syncguard::{
 };
 use tokio::sync::Semaphore;
 
-/// What goes wrong; all but the last two concerns acquisitions alone.
+/// What goes wrong; all but the last three concerns acquisitions alone.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The first so many fail like this, before the store sees them.
@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     Silence,
     /// Extensions fail, before the store sees them.
     NoExtensions,
+    /// The store does the first so many releases, and its answers are lost.
+    ReleasesLost(AtomicUsize),
 }
 
 #[derive(Debug)]
@@ -91,21 +93,25 @@ impl Backend for Faulty {
         let answer = self.inner.acquire(request).await;
         self.done.add_permits(1);
         match &self.fault {
-            Fault::First(..) | Fault::Silence | Fault::NoExtensions => answer,
             Fault::HeldBack(permits) => {
                 permits.acquire().await.unwrap().forget();
                 answer
             }
-            Fault::AnswerLost => {
-                let error = Error::new(ErrorKind::ServiceUnavailable, "connection was lost");
-                Err(error.with_unknown_outcome())
-            }
+            Fault::AnswerLost => Err(lost()),
+            _ => answer,
         }
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
         self.speak().await;
-        self.inner.release(lock_id).await
+        let answer = self.inner.release(lock_id).await;
+        match &self.fault {
+            Fault::ReleasesLost(left) if left.load(Ordering::SeqCst) > 0 => {
+                left.fetch_sub(1, Ordering::SeqCst);
+                Err(lost())
+            }
+            _ => answer,
+        }
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
@@ -136,4 +142,8 @@ impl Backend for Faulty {
     async fn shut_down(&self) {
         self.inner.shut_down().await;
     }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::ServiceUnavailable, "connection was lost").with_unknown_outcome()
 }

@@ -17,6 +17,9 @@ tests![
     a_lock_that_expired_is_lost,
     without_heartbeats_a_lock_is_lost_with_its_ttl,
     an_extension_puts_the_loss_off,
+    a_lost_lock_is_neither_extended_nor_released,
+    a_release_that_finds_its_lock_gone_is_a_loss,
+    a_release_whose_answers_are_lost_frees_the_lock,
     bad_settings_are_refused,
 ];
 
@@ -152,6 +155,45 @@ async fn an_extension_puts_the_loss_off(stage: Stage) {
     assert!(guard.extend(ttl(1500)).await.unwrap());
     timeout(PATIENCE, lost).await.unwrap();
     assert!(start.elapsed() >= Duration::from_millis(1500));
+}
+
+async fn a_lost_lock_is_neither_extended_nor_released(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let options = LockOptions {
+        ttl: ttl(100),
+        ..LockOptions::default()
+    };
+    let mut guard = lock(&t.backend, &key, &options).await.unwrap();
+    timeout(PATIENCE, guard.lost()).await.unwrap();
+    // The store would do both within the tolerance.
+    assert!(!guard.extend(LONG).await.unwrap());
+    assert!(!guard.release().await.unwrap());
+    assert!(!t.is_locked(&key).await);
+}
+
+async fn a_release_that_finds_its_lock_gone_is_a_loss(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let options = LockOptions {
+        ttl: LONG,
+        ..LockOptions::default()
+    };
+    let guard = lock(&t.backend, &key, &options).await.unwrap();
+    let lost = guard.lost();
+    t.backend.force_release(&key).await.unwrap();
+    assert!(!guard.release().await.unwrap());
+    let error = timeout(PATIENCE, lost).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+}
+
+async fn a_release_whose_answers_are_lost_frees_the_lock(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let backend: Arc<dyn Backend> = Faulty::new(&t.backend, Fault::ReleasesLost(2.into()));
+    let guard = hold(&backend, &key, LONG).await;
+    assert!(guard.release().await.unwrap());
+    assert!(!t.is_locked(&key).await);
 }
 
 async fn bad_settings_are_refused(stage: Stage) {

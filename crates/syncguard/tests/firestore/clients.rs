@@ -27,7 +27,7 @@ tests![
     credentials_without_a_token_are_told,
 ];
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 async fn over(server: &Server) -> Arc<dyn Backend> {
     let address = server.emulator.address().to_string();
@@ -93,6 +93,7 @@ async fn a_cancelled_operation_leaves_no_transaction_open() {
     server.emulator.faults().set([slow]);
     let hurried = CallOptions {
         timeout: Some(Duration::from_millis(100)),
+        ..CallOptions::default()
     };
     let answer = operation::acquire(&ours, request("k"), hurried, pending()).await;
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::NetworkTimeout);

@@ -22,7 +22,7 @@ tests![
     errors_are_those_of_connections_of_our_own,
 ];
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     let (beside, tables) = backend(server().unix()).await;

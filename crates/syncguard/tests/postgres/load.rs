@@ -14,7 +14,7 @@ use crate::stage::{options, own_tables, server, sessions};
 use crate::support::locks::{acquire, eventually, key, ttl};
 use crate::support::postgres_server::PostgresServer;
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(2000);
 /// For work that must outlast connecting again on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ tests![
     ones_own_lock_in_a_group_is_held_as_it_was_granted,
 ];
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 async fn try_acquire(backend: &Arc<dyn Backend>, name: &str) -> Result<AcquireOutcome, Error> {
     let request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();

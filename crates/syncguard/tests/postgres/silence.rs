@@ -29,7 +29,7 @@ tests![
 ];
 
 const SESSIONS: usize = 10;
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 /// As many sessions as the pool takes, all opened and at rest.
 async fn warm(mediator: &Mediator, config: PostgresConfig) -> Arc<dyn Backend> {

@@ -32,7 +32,7 @@ tests![
     errors_are_those_of_connections_of_our_own,
 ];
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 /// A server, a way to it on which replies get lost, and a backend beside.
 struct Scene {
@@ -342,6 +342,7 @@ async fn errors_are_those_of_connections_of_our_own() {
     scene.server.kill();
     let hurried = CallOptions {
         timeout: Some(Duration::from_millis(500)),
+        ..CallOptions::default()
     };
     for (name, backend) in &backends {
         let answer = operation::acquire(backend, request("k"), hurried, pending()).await;

@@ -27,6 +27,7 @@ use super::slots;
 use super::transport::Transport;
 use crate::error::Error;
 use crate::random;
+use crate::sending::before_sending;
 use crate::waiting::wakeups::{Wakeups, Watch};
 use listen::Subscriptions;
 pub(super) use redirect::Redirect;
@@ -155,7 +156,7 @@ impl Trip<'_> {
         let is_asked = asked.is_some();
         let node = match asked {
             Some(node) => node,
-            None => match self.routes.owner(self.slot).await? {
+            None => match before_sending(self.routes.owner(self.slot)).await? {
                 Some(node) => node,
                 None => {
                     self.routes.find_soon();
@@ -163,7 +164,7 @@ impl Trip<'_> {
                 }
             },
         };
-        let connection = match node.link.get().await {
+        let connection = match before_sending(node.link.get()).await {
             Ok(connection) => connection,
             Err(error) => return self.somewhere_else(&node, error).await,
         };
