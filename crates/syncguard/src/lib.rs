@@ -25,7 +25,7 @@
 //! still held the lock. Pass the [`Fence`] to the resource, and let the resource refuse smaller ones.
 
 mod backend;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod dial;
 mod error;
 mod fence;
@@ -37,7 +37,7 @@ mod guard;
 mod hash;
 mod holding;
 mod inspection;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod keepalive;
 mod key;
 #[cfg(any(feature = "postgres", feature = "firestore"))]
@@ -51,7 +51,7 @@ pub mod operation;
 mod permits;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod race;
 mod random;
 #[cfg(feature = "redis")]

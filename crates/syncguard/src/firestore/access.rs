@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
+use tonic::codegen::http::Uri;
 use tonic::metadata::{MetadataMap, MetadataValue};
-use tonic::transport::{Channel, ClientTlsConfig};
+use tonic::transport::Channel;
 use tonic::{Extensions, Request};
 
 use super::config::FirestoreConfig;
+use super::connector::Connector;
 use super::error::Failure;
 use super::token::{Key, Token};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::loaded::Loaded;
+use crate::tls::{Check, client_config};
 
 const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
@@ -167,33 +170,31 @@ fn channel(config: &FirestoreConfig, pings: &Pings) -> Result<Channel, Error> {
         (None, Some(endpoint)) => (endpoint.host.as_str(), endpoint.tls),
         (None, None) => (PUBLIC_HOST, true),
     };
+    let unusable = || Error::invalid("host must be host or host:port");
+    // The library would refuse to connect for a scheme for which it makes no TLS itself, so only requests have it.
     let scheme = if tls { "https" } else { "http" };
-    let mut endpoint = Channel::from_shared(format!("{scheme}://{host}"))
-        .map_err(|_| Error::invalid("host must be host or host:port"))?
+    let origin = Uri::try_from(format!("{scheme}://{host}")).map_err(|_| unusable())?;
+    let trusted = config.default_roots.read();
+    let settings = tls.then(|| client_config(Check::AuthorityAndName, trusted, None));
+    let connector = Connector::new(settings.transpose()?);
+    let endpoint = Channel::from_shared(format!("http://{host}"))
+        .map_err(|_| unusable())?
+        .origin(origin)
         // Less than the operation's own limit, so that the error says what took so long.
         .connect_timeout(config.operation_timeout * 3 / 4)
-        .tcp_keepalive(Some(Duration::from_secs(60)))
         // HTTP/2 pings find connections that were lost without notice. One is sent when nothing arrives during a
         // call, and with the first call on a connection that was idle. Without an answer, the connection is closed
         // before the call's time is over.
         .http2_keep_alive_interval(pings.interval)
         .keep_alive_timeout(pings.patience)
         .keep_alive_while_idle(false);
-    if tls {
-        endpoint = endpoint
-            .tls_config(
-                ClientTlsConfig::new().trust_anchors(config.default_roots.read().authorities.roots),
-            )
-            .map_err(|error| {
-                Error::new(ErrorKind::Internal, "TLS could not be set up").with_source(error)
-            })?;
-    }
-    Ok(endpoint.connect_lazy())
+    Ok(endpoint.connect_with_connector_lazy(connector))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::firestore::Credentials;
 
     #[test]

@@ -1,12 +1,14 @@
 //! What failures of Firestore mean.
 
 use std::error::Error as StdError;
+use std::io;
 use std::time::Duration;
 
 use google_cloud_auth::errors::CredentialsError;
 use tonic::{Code, Status};
 
 use crate::error::{Error, ErrorKind};
+use crate::tls::is_refusal;
 
 /// What a gRPC status code means: its kind, and whether the server may have done what was asked.
 ///
@@ -124,6 +126,10 @@ impl From<Status> for Failure {
         if let Some((words, is_transient)) = super::clients::credentials_failure(cause) {
             return Self::unsent(without_token(is_transient).with_source(words));
         }
+        if let Some(tls) = tls_refusal(cause) {
+            let words = format!("firestore cannot be reached: TLS failed: {tls}");
+            return Self::unsent(Error::new(ErrorKind::AuthFailed, words));
+        }
         let cause = causes(cause);
         match status.code() {
             // A status that did not come from a server has a source: the connection was lost.
@@ -169,6 +175,22 @@ fn without_token(is_transient: bool) -> Error {
         false => ErrorKind::AuthFailed,
     };
     Error::new(kind, "no access token for firestore could be obtained")
+}
+
+/// The reason why one side refused the other's certificate, if that is what went wrong.
+fn tls_refusal<'a>(first: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    let mut next = Some(first);
+    let mut tls = None;
+    while let Some(cause) = next
+        && tls.is_none()
+    {
+        let inner = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        tls = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        next = cause.source();
+    }
+    tls.filter(|error| is_refusal(error))
 }
 
 /// The messages of a chain of transport errors, e.g. `transport error: tcp connect error: …`.

@@ -47,6 +47,7 @@ mod client;
 mod clients;
 mod config;
 mod connection;
+mod connector;
 mod decision;
 mod documents;
 mod error;

@@ -14,6 +14,7 @@ mod documents;
 mod faults;
 mod fields;
 mod mediator;
+mod secured;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ("documents", documents::TESTS),
         ("faults", faults::TESTS),
         ("fields", fields::TESTS),
+        ("secured", secured::TESTS),
         ("wakeups", wakeups::TESTS),
     ])
 }
