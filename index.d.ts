@@ -2,34 +2,35 @@
 //
 // syncguard
 //   AcquireOk AcquireResult AcquisitionOptions AsyncLock AutoExtend AutoExtendOptions
-//   BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions BoundLock ClosableLock
-//   CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage DisposableLockHandle ExtendResult
-//   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
-//   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
-//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES OnLost
-//   OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions ReleaseAllResult
-//   ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
-//   calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend createRedisBackend
-//   createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw
-//   hasFence hashKey isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo
-//   setDefaultBackend validateLockId withTelemetry
+//   BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions BackendTransport
+//   BoundLock ClosableLock CommonBackendOptions DecoratedAcquireResult DiagnosticsMessage
+//   DisposableLockHandle ExtendResult FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock
+//   KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike LockConfig LockError LockErrorCode
+//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
+//   MAX_KEY_LENGTH_BYTES OnLost OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData
+//   ReleaseAllOptions ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS
+//   TelemetryOptions acquireHandle calculateRedisServerTimeMs createFirestoreBackend
+//   createPostgresBackend createRedisBackend createSqliteBackend decorateAcquireResult
+//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lock
+//   makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend validateLockId
+//   withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
 //   AutoExtendOptions BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendConfig
-//   BackendLockOptions BoundLock ClosableLock CommonBackendOptions DecoratedAcquireResult
-//   DiagnosticsMessage DisposableLockHandle ExtendResult FAILURE_REASON FENCE_THRESHOLDS Fence
-//   FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS LockBackend LockBackendLike
-//   LockConfig LockError LockErrorCode LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug
-//   LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnLost
-//   OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseAllOptions
-//   ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
-//   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
-//   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
-//   hasFence hashKey isLive lock logFenceWarning makeStorageKey mapBackendObservation
-//   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
-//   mergeBackendConfig normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   BackendLockOptions BackendTransport BoundLock ClosableLock CommonBackendOptions
+//   DecoratedAcquireResult DiagnosticsMessage DisposableLockHandle ExtendResult FAILURE_REASON
+//   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
+//   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
+//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition
+//   MutationReason MutationResult OnLost OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers
+//   RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS
+//   TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs checkAborted
+//   createAutoLock createDisposableHandle decorateAcquireResult delay formatFence generateLockId
+//   getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lock logFenceWarning
+//   makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
+//   mapToMutationResult mergeAcquisitionConfig mergeBackendConfig normalizeAndValidateKey owns
+//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/redis
 //   LockData RedisBackendOptions RedisCapabilities RedisClient RedisClusterNode RedisConfig
@@ -187,7 +188,11 @@ type AcquireResult<C extends BackendCapabilities> = AcquireOk<C> | {
     /** Somebody holds it. */
     reason: "locked";
 };
-/** Whether the lock was released; `{ ok: false }` if it was gone before. */
+/**
+ * Whether the lock was released; `{ ok: false }` if it was gone before.
+ *
+ * A release whose answer was lost is repeated. If the store then has no such lock, the one before counts as done: `{ ok: true }`.
+ */
 type ReleaseResult = {
     /** This call has released the lock. */
     ok: true;
@@ -345,7 +350,8 @@ type OnReleaseError = (error: Error, context: {
  * Called when a lock is lost: it has ended, or was put out, while it was held. Without such a function the loss is printed, with
  * neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`.
  *
- * A loss is noticed by heartbeats, by an extension, by the release, and where the `signal` was asked for at the end of the lock.
+ * A loss is noticed by heartbeats, by an extension, where the `signal` was asked for at the end of the lock, and in any case by the
+ * release, which finds the lock gone.
  *
  * @param error - a `LockError` of the code `LockLost`, which is also the reason of the lock's `signal`
  * @param context - raw identifiers
@@ -359,7 +365,11 @@ type OnLost = (error: LockError, context: {
 /** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
 interface DisposableLockHandle {
     /**
-     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing.
+     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. If the lock was lost, `{ ok: false }`, too,
+     * whatever is freed.
+     *
+     * It is repeated for `operationTimeoutMs` while the store cannot be reached, and after an error in the background until the lock
+     * is free or its TTL is over.
      *
      * @throws LockError the store's error; `Aborted` with a signal that is already aborted, which does not count as a call:
      *   the lock can still be released
@@ -377,7 +387,7 @@ interface DisposableLockHandle {
     /**
      * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
      *
-     * @returns `{ ok: false }` if the lock is gone: stop what it protects
+     * @returns `{ ok: false }` if the lock is gone, or {@link signal} has said that it is lost: stop what it protects
      * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
      *   or the store's error
      * @example
@@ -402,7 +412,7 @@ interface DisposableLockHandle {
     [Symbol.asyncDispose](): Promise<void>;
     /**
      * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
-     * its time is over. A lock that was released is not lost.
+     * its time is over. A lock that was released is not lost, unless its release finds that it was gone before its time was over.
      *
      * Every handle of this package has it. Results without a lock have none, and those that a backend of your own makes by itself
      * need none.
@@ -743,7 +753,7 @@ type LockEvent = {
     heldMs?: number;
     /** How many heartbeats have extended the lock. Only beside `heldMs`, for a lock that extends itself. */
     extensions?: number;
-    /** Whether the lock was lost before it was released, as its handle knew. Only beside `heldMs`. */
+    /** Whether the lock was lost before it was released, as its handle knew or its release has found. Only beside `heldMs`. */
     lost?: boolean;
     /** The key; only if `includeRaw` allows. */
     key?: string;
@@ -2654,4 +2664,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BoundLock, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLost, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SyncGuardBackend, TelemetryOptions };
+export type { AcquireOk, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, HashId, HeldLock, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLost, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SyncGuardBackend, TelemetryOptions };

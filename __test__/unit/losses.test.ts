@@ -101,6 +101,30 @@ describe("a lock that is lost", () => {
     ).toBe("onLost must be a function");
   });
 
+  test("is found by its release, although nobody has asked for its signal", async () => {
+    const seen: string[] = [];
+    const { backend, clock } = stage({ onLost: ({ message }, { key }) => seen.push(`${key}: ${message}`) }); // prettier-ignore
+    // The work takes longer than the lock lasts; and somebody has put it out before.
+    const late = { key: "late", ttlMs: 1_000 };
+    await lock(backend, () => clock.advance(5_000), late);
+    await lock(backend, () => backend.forceRelease("forced"), { key: "forced", ttlMs: 60_000 });
+    const held = await backend.lock("handle", { ttlMs: 1_000 });
+    await clock.advance(5_000);
+    await held[Symbol.asyncDispose]();
+    expect(seen).toEqual([
+      "late: the lock was lost: its time was over when it was released",
+      "forced: the lock was lost: it was gone when it was released",
+      "handle: the lock was lost: its time was over when it was released",
+    ]);
+    const error = await lockError(
+      lock(backend, () => clock.advance(5_000), { ...late, throwIfLost: true }),
+    );
+    expect(error.code).toBe("LockLost");
+    // Nobody else can have had it within the tolerance.
+    await lock(backend, () => clock.advance(1_500), { ...late, throwIfLost: true });
+    expect(seen).toHaveLength(4);
+  });
+
   test("is not printed if releaseAll() gives it back", async () => {
     const onLost = vi.fn<OnLost>();
     const { backend } = stage();

@@ -173,13 +173,14 @@ export class Holding {
     if (!this.#isOver) this.#lose(error);
   }
 
-  /** Its release has found it gone. That is a loss unless its time was over. */
+  /** Its release has found it gone: the work went on without it, whether somebody has put it out or its time was over. */
   gone(): void {
     if (this.loss !== undefined) return;
-    if (this.#keeper === undefined && this.clock.elapsed() >= this.endMs) return;
     this.#isGone = true;
+    const isLate = this.#keeper === undefined && this.clock.elapsed() >= this.endMs;
+    const why = isLate ? "its time was over" : "it was gone";
     this.#lose(
-      new LockError("LockLost", "the lock was lost: it was gone when it was released", this.ids),
+      new LockError("LockLost", `the lock was lost: ${why} when it was released`, this.ids),
     );
   }
 

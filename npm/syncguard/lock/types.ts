@@ -269,7 +269,8 @@ export type OnReleaseError = (
  * Called when a lock is lost: it has ended, or was put out, while it was held. Without such a function the loss is printed, with
  * neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`.
  *
- * A loss is noticed by heartbeats, by an extension, by the release, and where the `signal` was asked for at the end of the lock.
+ * A loss is noticed by heartbeats, by an extension, where the `signal` was asked for at the end of the lock, and in any case by the
+ * release, which finds the lock gone.
  *
  * @param error - a `LockError` of the code `LockLost`, which is also the reason of the lock's `signal`
  * @param context - raw identifiers
