@@ -106,7 +106,7 @@ pub async fn lock(
         let until = free_at.map_or(retry_at, |free_at| free_at.min(retry_at));
         let is_early = match &mut turn {
             Some(turn) => {
-                let reason = waiter.should_ask(turn, random::unit()?);
+                let reason = waiter.should_ask(turn);
                 timeout_at(until, reason).await.is_ok()
             }
             None => false,
@@ -218,14 +218,14 @@ impl Waiter<'_> {
 
     /// Completes when the lock may have been freed, if anybody tells; when somebody behind would ask by now, were it
     /// alone; or when nobody can get the lock any more because the backend is being closed.
-    async fn should_ask(&self, turn: &mut Turn, random: f64) {
+    async fn should_ask(&self, turn: &mut Turn) {
         let asked = Instant::now();
         loop {
             let listens = self.options.retry.wait == Wait::Notify || turn.others_listen();
             if listens && turn.known.watch.is_none() {
                 turn.known.watch = self.backend.watch(self.key);
             }
-            let at = turn.others_ask_at(asked, random);
+            let at = turn.others_ask_at(asked);
             let overdue = async {
                 match at {
                     Some(at) => sleep_until(at).await,

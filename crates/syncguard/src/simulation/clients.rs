@@ -137,7 +137,7 @@ impl Client {
                         true => Backoff::Fixed,
                         false => Backoff::Exponential,
                     },
-                    max_retry_delay_ms: [500.0, f64::INFINITY][rng.random_range(0..2)],
+                    max_retry_delay_ms: if extends { 500.0 } else { f64::INFINITY },
                     jitter: [Jitter::Equal, Jitter::Full, Jitter::None][rng.random_range(0..3)],
                     timeout_ms: [50.0, 1000.0, 5000.0, 20_000.0][rng.random_range(0..4)],
                     wait: if rng.random_bool(0.7) {

@@ -12,6 +12,7 @@ use super::retry::{RetryPolicy, Wait};
 use super::wakeups::Watch;
 use crate::error::Error;
 use crate::mutex::lock;
+use crate::random;
 
 /// The queues of one backend, one for each key for which somebody waits.
 #[derive(Default)]
@@ -151,9 +152,13 @@ impl Turn {
     }
 
     /// When the most eager of those who wait behind would ask again, `asked` being when the store was last asked;
-    /// `None` if none of them would. `random` is from [0, 1), for the jitter.
-    pub(crate) fn others_ask_at(&self, asked: Instant, random: f64) -> Option<Instant> {
+    /// `None` if none of them would.
+    pub(crate) fn others_ask_at(&self, asked: Instant) -> Option<Instant> {
         let line = lock(&self.queue.line);
+        if line.is_empty() {
+            return None;
+        }
+        let random = random::unit().unwrap_or(0.5);
         let paces = line.values().map(|waiting| {
             let waited = asked.saturating_duration_since(waiting.since);
             let waited_ms = waited.as_secs_f64() * 1000.0;
