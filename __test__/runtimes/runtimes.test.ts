@@ -49,7 +49,7 @@ describe.concurrent.each(names)("on %s", (name) => {
 describe("on Deno", () => {
   const deno = async (permissions: string[], env: Record<string, string> = {}) => {
     const [program] = commandOf("deno");
-    const file = join(import.meta.dirname, "permissions.mjs");
+    const file = join(import.meta.dirname, "fixtures/permissions.mjs");
     const flags = ["run", "--no-prompt", "--no-check", ...permissions];
     return await runProgram(program, [...flags, file], { REDIS_URL: redis.url, ...env });
   };
