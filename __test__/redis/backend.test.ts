@@ -43,6 +43,8 @@ describe("createRedisBackend", () => {
   const BAD_OPTIONS: readonly (readonly [string, readonly unknown[]])[] = [
     ["options", [1, "x", []]],
     ["keyPrefix", [1, "a:fence", "fence:x", "p".repeat(1_000)]],
+    ["replicas", ["1", -1, 0.5, Number.NaN, 1_001]],
+    ["fenceTtlMs", ["1h", 0, 3_599_999, Number.NaN, 1e15]],
     ["cleanupInIsLocked", ["yes", 1]],
     ["operationTimeoutMs", [0, -1, "5", Number.NaN, Infinity, 2 ** 31]],
     ["connectTimeoutMs", [0, -1, "5", Number.NaN, Infinity, 2 ** 31]],

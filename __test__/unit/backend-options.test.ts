@@ -21,7 +21,7 @@ const NULLS = {
     operationTimeoutMs: null,
     allowNetworkFileSystem: null,
   } satisfies Record<keyof SqliteBackendOptions, null>,
-  redis: { ...onServers, keyPrefix: null, connectTimeoutMs: null } satisfies Record<
+  redis: { ...onServers, keyPrefix: null, replicas: null, fenceTtlMs: null, connectTimeoutMs: null } satisfies Record<
     keyof RedisBackendOptions,
     null
   >,

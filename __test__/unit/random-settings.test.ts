@@ -132,7 +132,7 @@ describe("settings of any kind are taken or refused", () => {
     [
       "Redis",
       ["url", "host", "port", "path", "username", "password", "db", "nodes", "sentinels", ...TLS],
-      ["keyPrefix", ...SERVER],
+      ["keyPrefix", "replicas", "fenceTtlMs", ...SERVER],
       createRedisBackend,
     ],
     [

@@ -70,7 +70,7 @@ const redis = [
     ["shift"],
   ),
   mutation("redis-fence-after-grant", "redis", "A fence is counted when its lock is released.", [
-    ["redis/acquire.lua", "call('SET', KEYS[3], string.format('%.0f', fence))\n", ""],
+    ["redis/acquire.lua", "  call('SET', KEYS[3], counted)\n", ""],
     [
       "redis/release.lua",
       FREE_AND_DELETE,

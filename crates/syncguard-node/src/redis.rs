@@ -25,6 +25,10 @@ pub struct RedisLockOptions {
     pub key_prefix: Option<String>,
     pub cleanup_in_is_locked: Option<bool>,
     pub operation_timeout_ms: Option<f64>,
+    /// How many replicas must have a lock.
+    pub replicas: Option<f64>,
+    /// After which time without an acquisition a fence counter goes.
+    pub fence_ttl_ms: Option<f64>,
 }
 
 #[napi(object)]
@@ -162,6 +166,9 @@ pub(crate) fn config(connection: RedisSettings) -> Result<RedisConfig, Error> {
     Ok(config)
 }
 
+/// More than a primary can have.
+const MOST_REPLICAS: f64 = 1000.0;
+
 pub(crate) fn lock_settings(
     options: RedisLockOptions,
     defaults: RedisLocks,
@@ -176,6 +183,14 @@ pub(crate) fn lock_settings(
             .cleanup_in_is_locked
             .unwrap_or(defaults.cleanup_in_is_locked),
         operation_timeout,
+        replicas: match options.replicas {
+            Some(count) => whole(count, "replicas", MOST_REPLICAS)? as u32,
+            None => defaults.replicas,
+        },
+        fence_ttl: match options.fence_ttl_ms {
+            Some(ms) => Some(timeout(ms, "fenceTtlMs")?),
+            None => defaults.fence_ttl,
+        },
     })
 }
 

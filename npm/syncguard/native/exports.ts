@@ -360,6 +360,10 @@ export interface RedisLockOptions {
   keyPrefix?: string;
   cleanupInIsLocked?: boolean;
   operationTimeoutMs?: number;
+  /** How many replicas must have a lock. */
+  replicas?: number;
+  /** After which time without an acquisition a fence counter goes. */
+  fenceTtlMs?: number;
 }
 
 export interface RedisNode {

@@ -59,7 +59,15 @@ export function checkStrings(options: Readonly<Record<string, unknown>>): void {
   checkTypes(options, "string");
 }
 
-function checkTypes(options: Readonly<Record<string, unknown>>, type: "boolean" | "string"): void {
+/** The same for numbers; the core checks their range. */
+export function checkNumbers(options: Readonly<Record<string, unknown>>): void {
+  checkTypes(options, "number");
+}
+
+function checkTypes(
+  options: Readonly<Record<string, unknown>>,
+  type: "boolean" | "string" | "number",
+): void {
   for (const [name, value] of Object.entries(options)) {
     if (value !== undefined && typeof value !== type) throw invalid(`${name} must be a ${type}`);
   }

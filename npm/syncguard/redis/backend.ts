@@ -7,7 +7,13 @@ import { shareConnections } from "../options/clients.js";
 import { transportBy } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import { withNodeDefaults } from "../options/tls.js";
-import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
+import {
+  checkNumbers,
+  checkServerOptions,
+  checkStrings,
+  invalid,
+  withoutNulls,
+} from "../options/validation.js";
 import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.js";
 import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
@@ -111,11 +117,13 @@ function drive(client: RedisClient, options: RedisBackendOptions): Store {
 }
 
 function lockSettings(options: RedisBackendOptions): RedisLockOptions {
-  const { keyPrefix, cleanupInIsLocked, operationTimeoutMs } = options;
+  const { keyPrefix, cleanupInIsLocked, operationTimeoutMs, replicas, fenceTtlMs } = options;
   const locks: RedisLockOptions = {};
   if (keyPrefix !== undefined) locks.keyPrefix = keyPrefix;
   if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
   if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  if (replicas !== undefined) locks.replicas = replicas;
+  if (fenceTtlMs !== undefined) locks.fenceTtlMs = fenceTtlMs;
   return locks;
 }
 
@@ -128,6 +136,8 @@ function isClient(value: unknown): value is RedisClient {
 
 const OPTIONS: readonly (keyof RedisBackendOptions)[] = [
   "keyPrefix",
+  "replicas",
+  "fenceTtlMs",
   "operationTimeoutMs",
   "connectTimeoutMs",
   "transport",
@@ -143,6 +153,7 @@ function checkOptions(options: unknown): asserts options is RedisBackendOptions 
     commandTimeout: "operationTimeoutMs",
     prefix: "keyPrefix",
   });
-  const { keyPrefix } = options as Record<keyof RedisBackendOptions, unknown>;
+  const { keyPrefix, replicas, fenceTtlMs } = options as Record<keyof RedisBackendOptions, unknown>;
   checkStrings({ keyPrefix });
+  checkNumbers({ replicas, fenceTtlMs });
 }

@@ -1,7 +1,8 @@
 -- Takes the lock if nobody holds it.
 -- KEYS  lock, index, fence
--- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs
+-- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs, fenceTtlMs
 --       tail: the rest of the stored object after the fence, as JSON; lifetimeMs: ttlMs + toleranceMs
+--       fenceTtlMs: how long the counter stays after this; given only if it is not to stay for ever
 -- reply {1, fence, expiresAtMs}, also when lockId holds it already, {0, waitMs} when somebody else holds it for
 --       that much longer, -3 when the fence counter is at its limit or negative
 local call = redis.call
@@ -42,7 +43,13 @@ if counter < 0 or counter >= 900000000000000 then
 end
 -- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
 local fence = math.max(counter + 1, math.min(now, 90000000000000))
-call('SET', KEYS[3], string.format('%.0f', fence))
+local counted = string.format('%.0f', fence)
+if ARGV[8] then
+  -- Counted from the time that it shows: until then, the clock may not have come so far.
+  call('SET', KEYS[3], counted, 'PX', string.format('%.0f', math.max(fence - now, 0) + ARGV[8]))
+else
+  call('SET', KEYS[3], counted)
+end
 local expires = now + ARGV[2]
 -- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
 local form = math.type

@@ -97,6 +97,14 @@ pub struct RedisLocks {
     pub cleanup_in_is_locked: bool,
     /// How long one operation may take.
     pub operation_timeout: Duration,
+    /// How many replicas must have a lock before it counts as granted; 0: the primary's word is enough. If they do not
+    /// have it within a tenth of `operation_timeout`, it is released, and the attempt fails with
+    /// `ServiceUnavailable`. Not over clients of the application's own.
+    pub replicas: u32,
+    /// After which time without an acquisition the fence counter of a key goes; `None`: never. At least
+    /// [`RedisLocks::LEAST_FENCE_TTL`], because the order of fences is then that of the clock. Must not be used
+    /// while other libraries count on from where the counters are.
+    pub fence_ttl: Option<Duration>,
 }
 
 impl Default for RedisLocks {
@@ -105,6 +113,8 @@ impl Default for RedisLocks {
             key_prefix: "syncguard".to_owned(),
             cleanup_in_is_locked: false,
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
+            replicas: 0,
+            fence_ttl: None,
         }
     }
 }
@@ -156,7 +166,7 @@ impl RedisConfig {
     /// - `redis+cluster://user:password@host:port,host:port`, with TLS as `rediss+cluster://`; also
     ///   `redis-cluster://`
     ///
-    /// Queries may hold `db`, `username`, `password`, `connectionName` and `keyPrefix` (of the locks).
+    /// Queries may hold `db`, `username`, `password`, `connectionName`, and `keyPrefix` and `replicas` of the locks.
     ///
     /// # Errors
     /// `InvalidArgument`, which says what is wrong and does not quote the URL.
@@ -232,8 +242,21 @@ impl RedisConfig {
 }
 
 impl RedisLocks {
+    /// The least that [`fence_ttl`](Self::fence_ttl) may be: more than any clock is set back by.
+    pub const LEAST_FENCE_TTL: Duration = Duration::from_secs(60 * 60);
+    /// The most.
+    pub const LONGEST_FENCE_TTL: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+
     pub(super) fn validate(&self, prefix: ClientPrefix, is_cluster: bool) -> Result<Names, Error> {
         check_timeout("operationTimeoutMs", self.operation_timeout)?;
+        let bounds = Self::LEAST_FENCE_TTL..=Self::LONGEST_FENCE_TTL;
+        if self.fence_ttl.is_some_and(|ttl| !bounds.contains(&ttl)) {
+            return Err(Error::invalid(format!(
+                "fenceTtlMs must be from {} to {}: it has to be more than clocks are ever set back by",
+                bounds.start().as_millis(),
+                bounds.end().as_millis()
+            )));
+        }
         match is_cluster {
             true => Names::in_cluster(&self.key_prefix, prefix),
             false => Names::new(&self.key_prefix, prefix),

@@ -20,7 +20,8 @@ use super::limited::Limited;
 use super::link::{Connection, Dial};
 use super::pipeline::{Answer, Fits, Pipeline, Waiting};
 use super::plan::{Form, Plan};
-use super::reply::{is_ok, is_pong};
+use super::replication::Replication;
+use super::reply::{is_count, is_ok, is_pong};
 use super::session;
 use super::tls::TlsContext;
 use crate::error::Error;
@@ -171,9 +172,23 @@ impl ScriptConnection {
         }
     }
 
-    /// Runs a script, for a task.
+    /// Runs a script, for a task. What it grants counts once the replicas have it that the plan asks for.
     pub(super) async fn run(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
-        ask(&self.pipeline, |out| plan.write(form, out), plan.fits()).await
+        let Some(replication) = plan.replication() else {
+            return ask(&self.pipeline, |out| plan.write(form, out), plan.fits()).await;
+        };
+        let mut script = Vec::new();
+        plan.write(form, &mut script);
+        let wait = |out: &mut Vec<u8>| replication.command().write_packed_command(out);
+        let Some((answer, waited)) = self.pair((&script, plan.fits()), wait, is_count) else {
+            return Ok(Answer::NotSent);
+        };
+        let answer = answered(answer).await?;
+        if !Replication::is_about(&answer) {
+            return Ok(answer);
+        }
+        let waited = answered(waited).await;
+        replication.confirmed(answer, waited.map_err(Error::with_unknown_outcome)?)
     }
 
     /// Runs a script in a slot that is about to move to this node: right after `ASKING`, whose answer is the first.
@@ -183,19 +198,37 @@ impl ScriptConnection {
         plan: &Plan,
     ) -> Result<(Answer, Answer), Error> {
         let asking = cmd("ASKING").get_packed_command();
-        let (first_sender, first) = oneshot::channel();
-        let (sender, answer) = oneshot::channel();
-        let first_call: (_, Fits, _) = (&*asking, is_ok, Waiting::Task(first_sender));
         let write = |out: &mut Vec<u8>| plan.write(form, out);
-        if self
-            .pipeline
-            .calls(Some(first_call), write, plan.fits(), Waiting::Task(sender))
-            .is_err()
-        {
+        let Some((first, answer)) = self.pair((&asking, is_ok), write, plan.fits()) else {
             return Ok((Answer::NotSent, Answer::NotSent));
-        }
-        let first = first.await.unwrap_or_else(|_| Err(lost()))?;
-        Ok((first, answer.await.unwrap_or_else(|_| Err(lost()))?))
+        };
+        let (first, answer) = (answered(first).await?, answered(answer).await?);
+        let replication = plan.replication();
+        let Some(replication) = replication.filter(|_| Replication::is_about(&answer)) else {
+            return Ok((first, answer));
+        };
+        // On the same connection, and so about what the script has written.
+        let wait = |out: &mut Vec<u8>| replication.command().write_packed_command(out);
+        let waited = ask(&self.pipeline, wait, is_count).await;
+        let waited = waited.map_err(Error::with_unknown_outcome)?;
+        Ok((first, replication.confirmed(answer, waited)?))
+    }
+
+    /// Sends two calls, one right behind the other: the bytes of the first and what fits it, and the second. `None`:
+    /// nothing is to be sent here any more.
+    fn pair(
+        &self,
+        (first, first_fits): (&[u8], Fits),
+        second: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
+    ) -> Option<(Answered, Answered)> {
+        let (first_sender, first_answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
+        let first = Some((first, first_fits, Waiting::Task(first_sender)));
+        let second = self
+            .pipeline
+            .calls(first, second, fits, Waiting::Task(sender));
+        second.is_ok().then_some((first_answer, answer))
     }
 
     /// Runs a script, for nobody who waits: see [`Transport::send`](super::Transport::send).
@@ -256,6 +289,13 @@ async fn ask(
     if pipeline.call(write, fits, Waiting::Task(sender)).is_err() {
         return Ok(Answer::NotSent);
     }
+    answered(answer).await
+}
+
+/// Where an answer arrives.
+type Answered = oneshot::Receiver<Result<Answer, Error>>;
+
+async fn answered(answer: Answered) -> Result<Answer, Error> {
     answer.await.unwrap_or_else(|_| Err(lost()))
 }
 

@@ -29,6 +29,8 @@ const CONNECTIONS: u32 = 3;
 /// Runs scripts over one connection, which is made when it is needed.
 pub(super) struct DirectTransport {
     link: Link<Dialer>,
+    /// For plans that wait for replicas: the server runs nothing else of a connection that waits.
+    waiting: Link<Dialer>,
     wakeups: Wakeups,
 }
 
@@ -37,15 +39,21 @@ impl DirectTransport {
     pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
         let operation_timeout = config.locks.operation_timeout;
         let dialer = Dialer::new(config)?;
+        let patience = PATIENCE.min(operation_timeout / 2);
         Ok(Self {
             wakeups: Wakeups::new(Subscriptions(Arc::clone(&dialer.0))),
-            link: Link::new(dialer, PATIENCE.min(operation_timeout / 2)),
+            waiting: Link::new(Dialer(Arc::clone(&dialer.0)), patience),
+            link: Link::new(dialer, patience),
         })
     }
 
     async fn call(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+        let link = match plan.replication() {
+            None => &self.link,
+            Some(_) => &self.waiting,
+        };
         for _ in 0..CONNECTIONS {
-            let connection = before_sending(self.link.get()).await?;
+            let connection = before_sending(link.get()).await?;
             match connection.run(form, plan).await? {
                 Answer::NotSent => {}
                 answer => return Ok(answer),
@@ -64,6 +72,10 @@ impl Transport for DirectTransport {
             answer = self.call(Form::Source, &plan).await?;
         }
         answer.reply(|text| to_error_hiding(Cause::Reply(text), true, plan.secrets()))
+    }
+
+    fn waits_for_replicas(&self) -> bool {
+        true
     }
 
     fn send(&self, plan: &Plan, call: Call) -> bool {
@@ -87,13 +99,14 @@ impl Transport for DirectTransport {
     }
 
     fn trouble(&self) -> Option<Error> {
-        self.link.trouble()
+        self.link.trouble().or_else(|| self.waiting.trouble())
     }
 }
 
 impl Drop for DirectTransport {
     fn drop(&mut self) {
         self.link.close();
+        self.waiting.close();
     }
 }
 

@@ -37,9 +37,13 @@
 //! Who waits for a lock hears of its release on a channel with the name of the lock's key (Pub/Sub), over a
 //! second connection, which is there only while somebody waits; in a cluster, on one to each node with such a lock.
 //!
+//! With [`RedisLocks::replicas`], a lock counts as granted once so many replicas have it (`WAIT`, behind the script); if they
+//! do not have it in time, it is released again. Acquisitions have a connection of their own then, because the server
+//! runs nothing else of one that waits.
+//!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
 //! `+eval +evalsha +get +set +del +time +ping`; to hear and tell of releases also access to the channels
-//! that start with the prefix, and `+publish +subscribe +unsubscribe`; with a database number also `+select`, with Sentinels
+//! that start with the prefix, and `+publish +subscribe +unsubscribe`; with replicas also `+wait`, with a database number also `+select`, with Sentinels
 //! also `+role`, in a cluster also `+asking +cluster|slots`, and from Redis 7 on `+spublish +ssubscribe +sunsubscribe`
 //! there.
 //!
@@ -87,6 +91,7 @@ mod pipeline;
 mod plan;
 pub mod record;
 pub mod release;
+mod replication;
 mod reply;
 mod scripts;
 mod sentinel;
@@ -168,6 +173,12 @@ impl RedisBackend {
         client_prefix: ClientPrefix,
         locks: &RedisLocks,
     ) -> Result<Self, Error> {
+        if locks.replicas > 0 && !transport.waits_for_replicas() {
+            return Err(Error::invalid(
+                "replicas needs a connection of its own: it cannot be asked for through a client, whose other \
+                 calls would wait as well",
+            ));
+        }
         let names = locks.validate(client_prefix, transport.is_cluster())?;
         Ok(Self::with(transport, names, locks))
     }
@@ -179,7 +190,7 @@ impl RedisBackend {
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
             transport: Lease::new(transport),
-            scripts: Arc::new(Scripts::new(names, locks.cleanup_in_is_locked)),
+            scripts: Arc::new(Scripts::new(names, locks)),
             operation_timeout: locks.operation_timeout,
             work: Work::default(),
         }
@@ -226,7 +237,9 @@ impl Backend for RedisBackend {
         let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
         // After `not_sent` the caller runs the operation in the ordinary way, which reports what is wrong.
         match (plan, self.transport.get()) {
-            (Ok(Some(plan)), Ok(transport)) => transport.send(&plan, call),
+            (Ok(Some(plan)), Ok(transport)) if plan.replication().is_none() => {
+                transport.send(&plan, call)
+            }
             _ => {
                 call.not_sent();
                 false

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use sha1::{Digest, Sha1};
 
 use super::names::{ClientPrefix, Names};
+use super::replication::Replication;
 use super::reply::Reply;
 use crate::time::TIME_TOLERANCE_MS;
 
@@ -87,6 +88,8 @@ pub struct Plan {
     /// Where in `text` each of them ends.
     ends: Vec<usize>,
     keys: usize,
+    /// What to wait for once the script has granted a lock.
+    replication: Option<Replication>,
 }
 
 impl Plan {
@@ -96,7 +99,20 @@ impl Plan {
             text: String::with_capacity(320),
             ends: Vec::with_capacity(12),
             keys: 0,
+            replication: None,
         }
+    }
+
+    /// Lets a grant count only once replicas have it.
+    pub(super) fn replicated(self, replication: Option<Replication>) -> Self {
+        Self {
+            replication,
+            ..self
+        }
+    }
+
+    pub(super) fn replication(&self) -> Option<Replication> {
+        self.replication
     }
 
     /// Adds a key. They come before the arguments.

@@ -69,6 +69,11 @@ pub(super) fn is_ok(reply: &Reply) -> bool {
     matches!(reply, Reply::Bulk(text) if text == b"OK")
 }
 
+/// Whether it is a number of replicas.
+pub(super) fn is_count(reply: &Reply) -> bool {
+    reply.integer().is_some_and(|count| count >= 0)
+}
+
 /// Whether it is a text or nothing.
 pub(super) fn is_text(reply: &Reply) -> bool {
     matches!(reply, Reply::Nil | Reply::Bulk(_))

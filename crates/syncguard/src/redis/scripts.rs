@@ -1,8 +1,12 @@
 //! Which script carries out which operation.
 
+use std::time::Duration;
+
+use super::config::RedisLocks;
 use super::known::KnownLocks;
 use super::names::Names;
 use super::plan::Plan;
+use super::replication::Replication;
 use super::reply::{Reply, is_elsewhere};
 use super::{
     acquire, extend, force_release, is_locked, lookup_key, lookup_lock_id, record, release,
@@ -15,15 +19,19 @@ use crate::lock_id::LockId;
 pub(super) struct Scripts {
     pub(super) names: Names,
     pub(super) cleanup_in_is_locked: bool,
+    replication: Option<Replication>,
+    fence_ttl: Option<Duration>,
     /// Used in a cluster only.
     pub(super) known: KnownLocks,
 }
 
 impl Scripts {
-    pub(super) fn new(names: Names, cleanup_in_is_locked: bool) -> Self {
+    pub(super) fn new(names: Names, locks: &RedisLocks) -> Self {
         Self {
             names,
-            cleanup_in_is_locked,
+            cleanup_in_is_locked: locks.cleanup_in_is_locked,
+            replication: Replication::of(locks),
+            fence_ttl: locks.fence_ttl,
             known: KnownLocks::default(),
         }
     }
@@ -65,7 +73,10 @@ impl Scripts {
 
     /// The plan of an acquisition. From now on it is known which lock the lock id owns if it owns one.
     pub(super) fn acquire(&self, request: &AcquireRequest) -> Result<Plan, Error> {
-        let plan = acquire::plan(&self.names, request)?;
+        let mut plan = acquire::plan(&self.names, request)?.replicated(self.replication);
+        if let Some(ttl) = self.fence_ttl {
+            plan = plan.number(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
+        }
         if self.names.is_in_cluster()
             && let Some(lock_key) = acquire::lock_key(&plan)
         {

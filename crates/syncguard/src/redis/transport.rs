@@ -30,6 +30,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it waits until replicas have a grant, where a plan asks for that.
+    fn waits_for_replicas(&self) -> bool {
+        false
+    }
+
     /// The node of a cluster that has the key; `None` where there is only one.
     async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {
         let _ = key;

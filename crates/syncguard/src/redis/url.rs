@@ -148,6 +148,7 @@ fn query(config: &mut RedisConfig, query: &str) -> Result<(), Error> {
             ("password", _) => config.password = Some(value),
             ("connectionName", _) => config.connection_name = Some(value),
             ("keyPrefix", _) => config.locks.key_prefix = value,
+            ("replicas", _) => config.locks.replicas = replicas(&value)?,
             ("sentinelServiceName" | "sentinelMasterId" | "name", RedisServer::Sentinel(set)) => {
                 set.name = value;
             }
@@ -164,12 +165,13 @@ fn query(config: &mut RedisConfig, query: &str) -> Result<(), Error> {
 }
 
 /// The parameters of every URL, then that of URLs of clusters, then those of URLs with Sentinels.
-const PARAMETERS: [&str; 11] = [
+const PARAMETERS: [&str; 12] = [
     "db",
     "username",
     "password",
     "connectionName",
     "keyPrefix",
+    "replicas",
     "node",
     "name",
     "sentinelServiceName",
@@ -181,8 +183,8 @@ const PARAMETERS: [&str; 11] = [
 fn unknown(name: &str, server: &RedisServer) -> Error {
     let known = match server {
         RedisServer::Sentinel(_) => &PARAMETERS[..],
-        RedisServer::Cluster(_) => &PARAMETERS[..6],
-        _ => &PARAMETERS[..5],
+        RedisServer::Cluster(_) => &PARAMETERS[..7],
+        _ => &PARAMETERS[..6],
     };
     let all = format!("it may hold {}", known.join(", "));
     suggest::unknown_parameter(name, known, &all)
@@ -212,6 +214,11 @@ fn node(text: &str, default_port: u16) -> Result<(String, u16), Error> {
         Some(digits) => digits.parse().map_err(|_| bad_port())?,
     };
     Ok((decode(host)?, port))
+}
+
+fn replicas(text: &str) -> Result<u32, Error> {
+    text.parse()
+        .map_err(|_| Error::invalid("replicas must be a whole number"))
 }
 
 fn database(text: &str) -> Result<u8, Error> {

@@ -19,6 +19,7 @@ mod fences;
 mod foreign;
 mod idle;
 mod load;
+mod replicas;
 mod replies;
 mod roles;
 mod scripts;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ("fences", fences::TESTS),
         ("foreign", foreign::TESTS),
         ("idle", idle::TESTS),
+        ("replicas", replicas::TESTS),
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),

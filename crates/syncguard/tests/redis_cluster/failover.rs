@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use syncguard::{Backend, ErrorKind};
 
 use crate::stage::{backend, backend_with, name_on, pair, slot_of, until_it_works};
-use crate::support::locks::{acquire, key};
+use crate::support::locks::{acquire, eventually, key};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::suite::tests;
 use crate::witness::Load;
@@ -16,6 +16,7 @@ tests![
     a_failover_on_purpose_loses_nothing,
     a_cluster_that_is_down_is_unavailable_and_comes_back,
     a_killed_primary_that_comes_back_serves_again,
+    a_lock_that_replicas_have_is_there_when_its_primary_is_gone,
 ];
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -147,4 +148,34 @@ async fn a_killed_primary_that_comes_back_serves_again() {
     until_it_works(&backend, &name).await;
     let _ = backend.release(&held.lock_id).await.unwrap();
     assert!(!backend.is_locked(&key(&name)).await.unwrap());
+}
+
+async fn a_lock_that_replicas_have_is_there_when_its_primary_is_gone() {
+    let mut cluster = RedisCluster::start();
+    let replicated = |replicas| {
+        backend_with(&cluster.url(), |config| {
+            config.locks.operation_timeout = TIMEOUT;
+            config.locks.replicas = replicas;
+        })
+    };
+    let (backend, impossible) = (replicated(1), replicated(2));
+    let name = name_on(backend.as_ref(), 0);
+    let slot = slot_of(backend.as_ref(), &name);
+    let error = pair(&impossible, &name).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    eventually("it is released", async || {
+        !backend.is_locked(&key(&name)).await.unwrap()
+    })
+    .await;
+    let grant = acquire(backend.as_ref(), &name).await;
+    let replica = RedisCluster::replica_of(0);
+    cluster.nodes[0].kill();
+    cluster.until("its replica has taken over", |raw| {
+        cluster.owner(raw, slot) == Some(replica)
+    });
+    cluster.until_ok();
+    until_it_works(&backend, &name).await;
+    let lookup = syncguard::Lookup::LockId(grant.lock_id.clone());
+    let record = backend.lookup(&lookup).await.unwrap().unwrap();
+    assert_eq!(record.fence, grant.fence);
 }

@@ -47,7 +47,7 @@ function eviction(facts: Facts): Check[] {
     checks.push(ok(name, "noeviction"));
   } else if (isLimited) {
     const far = Number(evictedKeys) > 0 ? `; ${evictedKeys} keys have been removed so far` : "";
-    const message = `${maxmemoryPolicy}: when memory runs out, locks or fences are removed${far}`;
+    const message = `${maxmemoryPolicy}: when memory runs out, locks are removed${far}`;
     checks.push(fail(name, message, fix));
   } else {
     const message = `${maxmemoryPolicy}, without effect while maxmemory is 0`;
@@ -75,7 +75,7 @@ function persistence({ aofEnabled, aofLastWriteStatus, rdbLastSaveStatus }: Fact
     const message = "appendonly is on; only with appendfsync always does a crash lose nothing";
     return [ok(name, message)];
   }
-  const message = "appendonly is off: a crash loses the locks and fences since the last snapshot";
+  const message = "appendonly is off: a crash loses the locks since the last snapshot";
   return [warn(name, message, "appendonly yes and appendfsync always, or check fences elsewhere")];
 }
 
@@ -85,7 +85,7 @@ function replication({ replicas, goodReplicas }: Facts): Check[] {
   if (goodReplicas !== undefined) {
     return [ok(name, `${replicas} replicas, and min-replicas-to-write is set`)];
   }
-  const message = `${replicas} replicas: a failover may lose the last locks and fences`;
-  const fix = "min-replicas-to-write 1 and min-replicas-max-lag 10 make the loss smaller";
+  const message = `${replicas} replicas: a failover may lose the last locks`;
+  const fix = "the option replicas: 1, or min-replicas-to-write 1 and min-replicas-max-lag 10 for a smaller loss";
   return [warn(name, message, fix)];
 }

@@ -90,6 +90,10 @@ impl Transport for ClusterTransport {
         true
     }
 
+    fn waits_for_replicas(&self) -> bool {
+        true
+    }
+
     async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {
         let node = self.routes.owner(slots::key_slot(key)).await?;
         Ok(node.map(|node| format!("{}:{}", node.address.0, node.address.1)))
@@ -164,7 +168,7 @@ impl Trip<'_> {
                 }
             },
         };
-        let connection = match before_sending(node.link.get()).await {
+        let connection = match before_sending(node.link_for(self.plan).get()).await {
             Ok(connection) => connection,
             Err(error) => return self.somewhere_else(&node, error).await,
         };

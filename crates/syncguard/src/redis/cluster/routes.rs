@@ -22,6 +22,7 @@ use crate::redis::dialer::{Dialer, Target};
 use crate::redis::direct::PATIENCE;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::link::{Connection, Dial, Link};
+use crate::redis::plan::Plan;
 use crate::redis::slots::SLOTS;
 
 /// How long one node may take to tell the slots before another one is asked as well.
@@ -33,11 +34,32 @@ pub(super) struct Node {
     pub(super) address: Address,
     pub(super) target: Arc<Target>,
     pub(super) link: Link<Dialer>,
+    /// For plans that wait for replicas: the node runs nothing else of a connection that waits.
+    waiting: Link<Dialer>,
+}
+
+impl Node {
+    /// The connection for a plan.
+    pub(super) fn link_for(&self, plan: &Plan) -> &Link<Dialer> {
+        match plan.replication() {
+            None => &self.link,
+            Some(_) => &self.waiting,
+        }
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.link.trouble().or_else(|| self.waiting.trouble())
+    }
+
+    fn close(&self) {
+        self.link.close();
+        self.waiting.close();
+    }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.link.close();
+        self.close();
     }
 }
 
@@ -168,7 +190,7 @@ impl Routes {
         let noted = lock(&self.state).trouble.clone();
         let noted = noted.filter(|(until, _)| Instant::now() < *until);
         let noted = noted.map(|(_, trouble)| trouble);
-        let of_a_node = || self.nodes().iter().find_map(|node| node.link.trouble());
+        let of_a_node = || self.nodes().iter().find_map(|node| node.trouble());
         noted.or_else(of_a_node).or_else(|| self.finder.trouble())
     }
 
@@ -179,7 +201,7 @@ impl Routes {
         lock(&self.state).is_closed = true;
         let former = state.former.into_iter().map(|(_, node)| node);
         for node in state.nodes.into_values().chain(former) {
-            node.link.close();
+            node.close();
         }
     }
 
@@ -199,6 +221,7 @@ impl Routes {
             Arc::new(Node {
                 address: address.clone(),
                 link: Link::new(Dialer(Arc::clone(&target)), self.patience),
+                waiting: Link::new(Dialer(Arc::clone(&target)), self.patience),
                 target,
             })
         });

@@ -12,6 +12,7 @@ use crate::backend::{Absence, BoxFuture, Operation, Outcome, ReleaseOutcome, Sen
 use crate::error::ErrorKind;
 use crate::lock_id::LockId;
 use crate::redis::call::Call;
+use crate::redis::config::RedisLocks;
 use crate::redis::names::{ClientPrefix, Names};
 use crate::redis::plan::Form;
 use crate::redis::scripts::Scripts;
@@ -54,7 +55,7 @@ impl Stage {
             reason
         });
         let names = Names::new("s", ClientPrefix::None).unwrap();
-        let scripts = Arc::new(Scripts::new(names, false));
+        let scripts = Arc::new(Scripts::new(names, &RedisLocks::default()));
         Self {
             pipeline,
             server,

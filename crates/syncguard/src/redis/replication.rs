@@ -1,0 +1,141 @@
+//! Grants that count once replicas have them: the option `replicas`.
+//!
+//! Replication of Redis is asynchronous, so a primary that fails may take grants with it. `WAIT`, sent right behind the
+//! script on the same connection, answers once so many replicas have what that connection has written, or when its
+//! time is over. A grant that too few have is an error of unknown outcome: whoever made the attempt undoes it.
+//!
+//! The server runs nothing else of a connection that waits, so acquisitions have one of their own then.
+
+use std::time::Duration;
+
+use redis::{Cmd, cmd};
+
+use super::config::RedisLocks;
+use super::error::{Cause, to_error};
+use super::pipeline::Answer;
+use super::reply::Reply;
+use crate::error::{Error, ErrorKind};
+
+/// The longest wait. A connection that is silent for longer is suspected to be dead, and replaced.
+const LONGEST: Duration = Duration::from_millis(800);
+
+/// How many replicas must have a grant, and how long that may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Replication {
+    replicas: u32,
+    limit: Duration,
+}
+
+impl Replication {
+    /// `None` where the primary's word is enough.
+    pub(super) fn of(locks: &RedisLocks) -> Option<Self> {
+        (locks.replicas > 0).then(|| Self {
+            replicas: locks.replicas,
+            limit: (locks.operation_timeout / 10).clamp(Duration::from_millis(1), LONGEST),
+        })
+    }
+
+    /// What is sent behind the script.
+    pub(super) fn command(self) -> Cmd {
+        let mut wait = cmd("WAIT");
+        // A limit of 0 would be none.
+        wait.arg(self.replicas).arg(self.limit.as_millis().max(1));
+        wait
+    }
+
+    /// Whether the answer to an acquisition says that there is something to wait for.
+    pub(super) fn is_about(answer: &Answer) -> bool {
+        match answer {
+            Answer::Reply(Reply::Array(items)) => items.first().and_then(Reply::integer) == Some(1),
+            _ => false,
+        }
+    }
+
+    /// The grant, if what the server has answered to the command says that enough replicas have it.
+    pub(super) fn confirmed(self, granted: Answer, waited: Answer) -> Result<Answer, Error> {
+        let error = match waited {
+            Answer::Reply(reply) => match reply.integer() {
+                Some(count) if count >= i64::from(self.replicas) => return Ok(granted),
+                Some(count) => Error::new(
+                    ErrorKind::ServiceUnavailable,
+                    format!(
+                        "of {} replicas that were asked for, {count} had the lock within {} ms",
+                        self.replicas,
+                        self.limit.as_millis()
+                    ),
+                ),
+                None => super::reply::malformed("WAIT"),
+            },
+            Answer::NoScript => super::reply::malformed("WAIT"),
+            Answer::NotSent => to_error(Cause::Closed, true),
+            Answer::Refused(text) => to_error(Cause::Reply(&text), true),
+        };
+        // The lock is there, and somebody has to free it.
+        Err(error.with_unknown_outcome())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replication(replicas: u32, operation_timeout: Duration) -> Option<Replication> {
+        Replication::of(&RedisLocks {
+            replicas,
+            operation_timeout,
+            ..RedisLocks::default()
+        })
+    }
+
+    #[test]
+    fn the_wait_ends_before_the_connection_is_suspected() {
+        assert_eq!(replication(0, Duration::from_secs(5)), None);
+        for (timeout_ms, wait_ms) in [(5, "1"), (1000, "100"), (5000, "500"), (60_000, "800")] {
+            let wanted = replication(2, Duration::from_millis(timeout_ms)).unwrap();
+            let sent = format!(
+                "*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n${}\r\n{wait_ms}\r\n",
+                wait_ms.len()
+            );
+            assert_eq!(wanted.command().get_packed_command(), sent.into_bytes());
+        }
+    }
+
+    #[test]
+    fn only_enough_replicas_confirm_a_grant() {
+        let wanted = replication(2, Duration::from_secs(5)).unwrap();
+        let grant = || {
+            Answer::Reply(Reply::Array(vec![
+                Reply::Int(1),
+                Reply::Int(7),
+                Reply::Int(9),
+            ]))
+        };
+        assert!(Replication::is_about(&grant()));
+        for other in [
+            Reply::Int(-3),
+            Reply::Array(vec![Reply::Int(0), Reply::Int(7)]),
+        ] {
+            assert!(!Replication::is_about(&Answer::Reply(other)));
+        }
+        for count in [2, 3] {
+            let waited = Answer::Reply(Reply::Int(count));
+            assert!(wanted.confirmed(grant(), waited).is_ok());
+        }
+        for (waited, kind) in [
+            (Answer::Reply(Reply::Int(0)), ErrorKind::ServiceUnavailable),
+            (Answer::Reply(Reply::Int(1)), ErrorKind::ServiceUnavailable),
+            (Answer::Reply(Reply::Nil), ErrorKind::Internal),
+            (Answer::NoScript, ErrorKind::Internal),
+            (
+                Answer::Refused("NOPERM this user has no permissions".to_owned()),
+                ErrorKind::AuthFailed,
+            ),
+        ] {
+            let Err(error) = wanted.confirmed(grant(), waited) else {
+                panic!("confirmed");
+            };
+            assert_eq!(error.kind(), kind);
+            assert!(error.is_outcome_unknown());
+        }
+    }
+}

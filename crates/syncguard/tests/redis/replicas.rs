@@ -1,0 +1,236 @@
+//! Grants that count once replicas have them, and counters that go.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use syncguard::operation::{self, CallOptions};
+use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
+
+use crate::load::until_it_works;
+use crate::support::locks::{acquire, eventually, key, request, ttl};
+use crate::support::redis_server::{ADMIN, RedisServer};
+use crate::support::resp::{Answer, Resp};
+use crate::support::suite::tests;
+
+tests![
+    a_lock_is_on_the_replica_when_it_is_granted,
+    a_lock_that_too_few_replicas_have_is_released,
+    acquisitions_that_wait_for_replicas_hold_nobody_else_up,
+    who_may_not_ask_for_replicas_gets_no_lock,
+    a_url_may_ask_for_replicas,
+    over_a_client_of_the_applications_own_it_is_refused,
+    a_lock_that_was_granted_is_there_after_a_failover,
+    a_counter_goes_when_nobody_has_used_it_for_long,
+];
+
+const CALL: CallOptions = CallOptions { timeout: None };
+
+fn backend(url: &str, change: impl FnOnce(&mut RedisLocks)) -> Arc<dyn Backend> {
+    let mut config = RedisConfig::from_url(url).unwrap();
+    change(&mut config.locks);
+    Arc::new(RedisBackend::new(config).unwrap())
+}
+
+fn replicated(url: &str, replicas: u32) -> Arc<dyn Backend> {
+    backend(url, |locks| locks.replicas = replicas)
+}
+
+/// A primary with a replica that follows it.
+async fn pair() -> (RedisServer, RedisServer) {
+    let primary = RedisServer::start();
+    let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
+    let mut raw = replica.connect();
+    eventually("the replica follows", async || {
+        raw.call(&["ROLE"]).list()[3].text() == "connected"
+    })
+    .await;
+    (primary, replica)
+}
+
+async fn attempt(backend: &Arc<dyn Backend>, name: &str) -> Result<AcquireOutcome, Error> {
+    operation::acquire(backend, request(name), CALL, pending()).await
+}
+
+fn has(raw: &mut Resp, name: &str) -> bool {
+    raw.call(&["EXISTS", &format!("syncguard:{name}")]) == Answer::Int(1)
+}
+
+async fn a_lock_is_on_the_replica_when_it_is_granted() {
+    let (primary, replica) = pair().await;
+    let backend = replicated(&primary.url(), 1);
+    let mut raw = replica.connect();
+    for number in 0..50 {
+        let name = number.to_string();
+        let grant = acquire(&*backend, &name).await;
+        assert!(has(&mut raw, &name), "{number}");
+        assert!(attempt(&backend, &name).await.unwrap().is_locked());
+        backend.release(&grant.lock_id).await.unwrap();
+    }
+}
+
+async fn a_lock_that_too_few_replicas_have_is_released() {
+    let (primary, replica) = pair().await;
+    let mut raw = primary.connect();
+    for (number, replicas) in [(0, 2), (1, 1)] {
+        let backend = backend(&primary.url(), |locks| {
+            locks.replicas = replicas;
+            locks.operation_timeout = Duration::from_secs(2);
+        });
+        if replicas == 1 {
+            replica.signal("STOP");
+        }
+        let name = number.to_string();
+        let start = Instant::now();
+        let error = attempt(&backend, &name).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        assert!(error.message().contains("replicas"), "{error}");
+        assert!(start.elapsed() > Duration::from_millis(150));
+        eventually("it is released", async || !has(&mut raw, &name)).await;
+        // Somebody else may have it at once, if the primary's word is enough for him.
+        acquire(&*replicated(&primary.url(), 0), &name).await;
+    }
+    replica.signal("CONT");
+}
+
+async fn acquisitions_that_wait_for_replicas_hold_nobody_else_up() {
+    let (primary, replica) = pair().await;
+    let backend = replicated(&primary.url(), 1);
+    let held = acquire(&*backend, "held").await;
+    replica.signal("STOP");
+    let waiting = {
+        let backend = Arc::clone(&backend);
+        tokio::spawn(async move { attempt(&backend, "waiting").await })
+    };
+    let mut raw = primary.connect();
+    eventually("the script has run", async || has(&mut raw, "waiting")).await;
+    let start = Instant::now();
+    backend.extend(&held.lock_id, ttl(60_000)).await.unwrap();
+    assert!(backend.is_locked(&key("held")).await.unwrap());
+    backend.release(&held.lock_id).await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_millis(250),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(!waiting.is_finished());
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    replica.signal("CONT");
+    // The connection that waited is still good.
+    eventually("the replica has caught up", async || {
+        attempt(&backend, "next").await.is_ok()
+    })
+    .await;
+}
+
+async fn who_may_not_ask_for_replicas_gets_no_lock() {
+    let server = RedisServer::start_with(&[
+        ADMIN,
+        "user locks on >secret ~syncguard:* &syncguard:* -@all +eval +evalsha +get +set +del +time +ping +publish",
+    ]);
+    let url = format!("redis://locks:secret@127.0.0.1:{}", server.port());
+    let backend = replicated(&url, 1);
+    let error = attempt(&backend, "k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+    let mut raw = server.connect();
+    eventually("it is released", async || !has(&mut raw, "k")).await;
+}
+
+async fn a_url_may_ask_for_replicas() {
+    let (primary, _replica) = pair().await;
+    let asked = backend(&format!("{}?replicas=1", primary.url()), |_| {});
+    acquire(&*asked, "k").await;
+    let too_many = backend(&format!("{}?replicas=2", primary.url()), |_| {});
+    let error = attempt(&too_many, "l").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    let error = RedisConfig::from_url("redis://h?replicas=-1").unwrap_err();
+    assert!(error.message().starts_with("replicas"), "{error}");
+}
+
+async fn over_a_client_of_the_applications_own_it_is_refused() {
+    #[cfg(feature = "fred")]
+    {
+        let server = RedisServer::start();
+        let client = crate::support::clients::fred(server.port()).await;
+        let locks = RedisLocks {
+            replicas: 1,
+            ..RedisLocks::default()
+        };
+        let error = RedisBackend::over_fred(&client, &locks).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().starts_with("replicas"), "{error}");
+    }
+}
+
+/// The replica is cut off before the last acquisitions: they fail, and what was granted before is there afterwards.
+async fn a_lock_that_was_granted_is_there_after_a_failover() {
+    let (mut primary, replica) = pair().await;
+    let sentinel = RedisServer::start_sentinel(&primary, &[]);
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+    let backend = replicated(&url, 1);
+    until_it_works(&backend).await;
+    let mut raw = sentinel.connect();
+    eventually("the sentinel knows the replica", async || {
+        let replicas = raw.call(&["SENTINEL", "REPLICAS", "main"]);
+        format!("{replicas:?}").contains("\"master-link-status\"), Text(\"ok\")")
+    })
+    .await;
+    let mut granted = Vec::new();
+    for number in 0..20 {
+        granted.push(acquire(&*backend, &number.to_string()).await);
+    }
+    let mut at_replica = replica.connect();
+    at_replica.call(&["CONFIG", "SET", "masterauth", "wrong"]);
+    at_replica.call(&["CLIENT", "KILL", "TYPE", "master"]);
+    let error = attempt(&backend, "late").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    primary.kill();
+    until_it_works(&backend).await;
+    for (number, grant) in granted.iter().enumerate() {
+        let record = backend.lookup(&syncguard::Lookup::LockId(grant.lock_id.clone()));
+        assert_eq!(
+            record.await.unwrap().unwrap().fence,
+            grant.fence,
+            "{number}"
+        );
+    }
+}
+
+async fn a_counter_goes_when_nobody_has_used_it_for_long() {
+    const HOUR_MS: i64 = 3_600_000;
+    let server = RedisServer::start();
+    let mut raw = server.connect();
+    let stays = backend(&server.url(), |_| {});
+    let goes = backend(&server.url(), |locks| {
+        locks.fence_ttl = Some(RedisLocks::LEAST_FENCE_TTL);
+    });
+    let counter = "syncguard:fence:syncguard:k";
+    let mut pass = async |backend: &Arc<dyn Backend>| {
+        let grant = acquire(&**backend, "k").await;
+        backend.release(&grant.lock_id).await.unwrap();
+        (grant.fence, raw.call(&["PTTL", counter]).int())
+    };
+    let (first, left_ms) = pass(&goes).await;
+    assert!((HOUR_MS - 60_000..=HOUR_MS).contains(&left_ms), "{left_ms}");
+    let (second, left_ms) = pass(&stays).await;
+    assert!(second > first);
+    assert_eq!(left_ms, -1, "who wants it to stay keeps it");
+    // Ahead of the clock, it stays until the clock has come so far.
+    let ahead = second.get() + 7 * HOUR_MS.unsigned_abs();
+    server.connect().call(&["SET", counter, &ahead.to_string()]);
+    let (third, left_ms) = pass(&goes).await;
+    assert_eq!(third.get(), ahead + 1);
+    assert!(
+        (8 * HOUR_MS - 60_000..=8 * HOUR_MS).contains(&left_ms),
+        "{left_ms}"
+    );
+    for ttl in [Duration::from_secs(3599), RedisLocks::LONGEST_FENCE_TTL * 2] {
+        let mut config = RedisConfig::from_url(&server.url()).unwrap();
+        config.locks.fence_ttl = Some(ttl);
+        let error = RedisBackend::new(config).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().starts_with("fenceTtlMs"), "{error}");
+    }
+}
