@@ -1718,6 +1718,18 @@ interface RedisBackendOptions extends CommonBackendOptions {
     /** Namespace of all keys. Default `"syncguard"`. */
     keyPrefix?: string | undefined;
     /**
+     * How many replicas must have a lock before it counts as granted (`WAIT`). If they do not have it within a tenth of
+     * `operationTimeoutMs`, it is released, and the acquisition fails with `ServiceUnavailable`. Acquisitions have a connection of
+     * their own then; through a client that cannot be carried over, this is refused. Default 0: the primary's word is enough.
+     */
+    replicas?: number | undefined;
+    /**
+     * Milliseconds after which the fence counter of a key goes if nobody has acquired the lock; at least 3,600,000, an hour. For keys
+     * that are used once, such as ids of webhooks. Not while processes on SyncGuard 2.x share the store, whose fences would begin
+     * at 1. Default: counters stay.
+     */
+    fenceTtlMs?: number | undefined;
+    /**
      * Milliseconds after which an operation fails with `NetworkTimeout` or `ServiceUnavailable`. Default: `commandTimeout`
      * of an ioredis client, else 5000.
      */

@@ -21,10 +21,13 @@ const NULLS = {
     operationTimeoutMs: null,
     allowNetworkFileSystem: null,
   } satisfies Record<keyof SqliteBackendOptions, null>,
-  redis: { ...onServers, keyPrefix: null, replicas: null, fenceTtlMs: null, connectTimeoutMs: null } satisfies Record<
-    keyof RedisBackendOptions,
-    null
-  >,
+  redis: {
+    ...onServers,
+    keyPrefix: null,
+    replicas: null,
+    fenceTtlMs: null,
+    connectTimeoutMs: null,
+  } satisfies Record<keyof RedisBackendOptions, null>,
   postgres: {
     ...onServers,
     tableName: null,

@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS {locks} (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS {lock_id_index} ON {locks} (lock_id);
 CREATE INDEX IF NOT EXISTS {expires_index} ON {locks} (expires_at_ms);
--- Its rows are never deleted, because a fence must not be given twice.
+-- The last fence of each key: the next one is larger.
 CREATE TABLE IF NOT EXISTS {fences} (
   fence_key TEXT PRIMARY KEY,
   fence BIGINT NOT NULL DEFAULT 0,

@@ -31,8 +31,8 @@
 //! In a cluster, what belongs to a lock is in one slot, and scripts touch only the keys that they are given. So a
 //! release or an extension of a lock that another backend took begins with a look at where the lock is, and a lock
 //! id must fit its key ([`Backend::prepare`]). Calls follow slots that move, and are sent again only when a node has
-//! said that it has not run them. Replication is asynchronous: a primary that fails may take locks and fences with
-//! it that its replica has not got.
+//! said that it has not run them. Replication is asynchronous: a primary that fails may take locks with
+//! it that its replica has not got. Fences go on rising.
 //!
 //! Who waits for a lock hears of its release on a channel with the name of the lock's key (Pub/Sub), over a
 //! second connection, which is there only while somebody waits; in a cluster, on one to each node with such a lock.

@@ -14,7 +14,7 @@ CREATE TABLE syncguard_locks (
 CREATE UNIQUE INDEX idx_syncguard_locks_lock_id ON syncguard_locks (lock_id);
 CREATE INDEX idx_syncguard_locks_expires ON syncguard_locks (expires_at_ms);
 
--- Rows of this table are never deleted: a counter that starts again would repeat fences.
+-- The last fence of each key: the next one is larger.
 CREATE TABLE syncguard_fence_counters (
   fence_key TEXT NOT NULL PRIMARY KEY,
   fence INTEGER NOT NULL DEFAULT 0,

@@ -86,6 +86,7 @@ function replication({ replicas, goodReplicas }: Facts): Check[] {
     return [ok(name, `${replicas} replicas, and min-replicas-to-write is set`)];
   }
   const message = `${replicas} replicas: a failover may lose the last locks`;
-  const fix = "the option replicas: 1, or min-replicas-to-write 1 and min-replicas-max-lag 10 for a smaller loss";
+  const fix =
+    "the option replicas: 1, or min-replicas-to-write 1 and min-replicas-max-lag 10 for a smaller loss";
   return [warn(name, message, fix)];
 }
