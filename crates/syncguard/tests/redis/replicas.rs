@@ -189,7 +189,8 @@ async fn a_lock_that_was_granted_is_there_after_a_failover() {
     primary.kill();
     until_it_works(&backend).await;
     for (number, grant) in granted.iter().enumerate() {
-        let record = backend.lookup(&syncguard::Lookup::LockId(grant.lock_id.clone()));
+        let lookup = syncguard::Lookup::LockId(grant.lock_id.clone());
+        let record = backend.lookup(&lookup);
         assert_eq!(
             record.await.unwrap().unwrap().fence,
             grant.fence,
