@@ -351,7 +351,7 @@ mod tests {
             ),
             (
                 "redis://h?sentinelPassword=a",
-                "it may hold db, username, password, connectionName, keyPrefix",
+                "it may hold db, username, password, connectionName, keyPrefix, replicas",
             ),
         ] {
             let error = read(text).unwrap_err();
@@ -361,8 +361,8 @@ mod tests {
         // Each that is known is read.
         let values = PARAMETERS.map(|name| format!("{name}=1"));
         read(&format!("redis+sentinel://h/main?{}", values.join("&"))).unwrap();
-        read(&format!("redis+cluster://h?{}", values[..6].join("&"))).unwrap();
-        read(&format!("redis://h?{}", values[..5].join("&"))).unwrap();
+        read(&format!("redis+cluster://h?{}", values[..7].join("&"))).unwrap();
+        read(&format!("redis://h?{}", values[..6].join("&"))).unwrap();
     }
 
     #[test]

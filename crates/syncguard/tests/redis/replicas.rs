@@ -224,7 +224,7 @@ async fn a_counter_goes_when_nobody_has_used_it_for_long() {
     let (third, left_ms) = pass(&goes).await;
     assert_eq!(third.get(), ahead + 1);
     assert!(
-        (8 * HOUR_MS - 60_000..=8 * HOUR_MS).contains(&left_ms),
+        (8 * HOUR_MS - 60_000..=8 * HOUR_MS + 1).contains(&left_ms),
         "{left_ms}"
     );
     for ttl in [Duration::from_secs(3599), RedisLocks::LONGEST_FENCE_TTL * 2] {
