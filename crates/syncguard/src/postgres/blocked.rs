@@ -12,6 +12,7 @@ use super::statement::{Param, Statement};
 use super::tables::Tables;
 use crate::backend::Limit;
 use crate::error::{Error, ErrorKind};
+use crate::sending::Sending;
 
 /// How long a look may take.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
@@ -43,8 +44,9 @@ impl Blocked {
     ) -> Result<T, Error> {
         let mut attempt = pin!(attempt);
         let patience = limit.at.saturating_duration_since(Instant::now()) * 3 / 4;
-        // Boxed because they are rare: otherwise the future of every acquisition would be as large.
-        let look = || Box::pin(self.look(runner, lock, limit));
+        // Boxed because they are rare: otherwise the future of every acquisition would be as large. What a look sends is not
+        // the acquisition, which the server may carry out while the look waits for a connection.
+        let look = || Box::pin(Sending::default().of(self.look(runner, lock, limit)));
         let answer = match timeout(patience, &mut attempt).await {
             Ok(answer) => answer,
             Err(_) => tokio::select! {
