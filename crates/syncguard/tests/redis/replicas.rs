@@ -25,7 +25,7 @@ tests![
     a_counter_goes_when_nobody_has_used_it_for_long,
 ];
 
-const CALL: CallOptions = CallOptions { timeout: None };
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 fn backend(url: &str, change: impl FnOnce(&mut RedisLocks)) -> Arc<dyn Backend> {
     let mut config = RedisConfig::from_url(url).unwrap();
