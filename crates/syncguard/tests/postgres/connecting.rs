@@ -301,9 +301,11 @@ async fn a_proxy_that_refuses_settings_gets_none() {
         let tables = own_tables();
         let backend = PostgresBackend::new(gate.config(server().tcp()), options(&tables)).unwrap();
         backend.setup_schema().await.unwrap();
-        for fence in 1..=5 {
+        let mut last = 0;
+        for _ in 0..5 {
             let grant = acquire(&backend, "k").await;
-            assert_eq!(grant.fence.get(), fence, "{state}");
+            assert!(grant.fence.get() > last, "{state}");
+            last = grant.fence.get();
             backend.release(&grant.lock_id).await.unwrap();
         }
         // It is asked once, and not for each connection.
