@@ -59,6 +59,8 @@ onEveryStore("telemetry", (connect) => {
     const reason: unknown = forgets ? expect.stringMatching(/^(not-found|expired)$/) : "expired";
     expect(events).toMatchObject([
       { type: "extend", result: "fail", reason },
+      // Whoever releases it has held it until now, as far as he knows.
+      { type: "lost", result: "fail", lost: true, heldMs: expect.any(Number) as number },
       { type: "release", result: "fail", reason },
     ]);
   });

@@ -189,6 +189,7 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     const backend = connect({ transport });
     const key = newKey();
     await countFrom(key, AHEAD);
+    await emulator.resetCalls();
     await emulator.setFaults({ effect: { latencyMs: 200 }, method: "Commit" });
     const controller = new AbortController();
     const acquisition = lockError(

@@ -57,10 +57,11 @@ async function ask(body: string, headers: Record<string, string> = {}) {
   return { status: response.status, text: await response.text() };
 }
 
-/** With the dates and owners of the README where there are others. */
+/** With the dates, owners and fences of the README where there are others. */
 function normalise(text: string): string {
   return JSON.stringify(JSON.parse(text), (name, value: unknown) => {
     if (name === "owner" && UUID.test(String(value))) return "owner";
+    if (name === "fence" && /^\d{15}$/.test(String(value))) return "fence";
     if (/_at$/.test(name) && DATE.test(String(value))) return "date";
     if (name === "ttl_remaining" && Number.isInteger(value)) return "seconds";
     return value;

@@ -59,13 +59,13 @@ describe.each(WAYS)("a server that fails under load, %s", (way) => {
   beforeEach(() => {
     // Without a password: its check takes the better part of the timeout where the native part is not optimised.
     const login = { host: server.folder, port: server.port, user: USER, database: "postgres" };
-    const named = { ...login, max: 8, application_name: "locks" };
+    const named = { ...login, application_name: "locks" };
     if (way === "native") {
-      backend = createPostgresBackend(named, OPTIONS);
+      backend = createPostgresBackend(named, { ...OPTIONS, poolSize: 8 });
       return () => backend.close();
     }
     if (way === "pg") {
-      const pool = new Pool({ ...named, connectionTimeoutMillis: 300 });
+      const pool = new Pool({ ...named, max: 8, connectionTimeoutMillis: 300 });
       pool.on("error", () => undefined);
       backend = createPostgresBackend(pool, { ...OPTIONS, transport: "client" });
       return () => pool.end();

@@ -229,7 +229,7 @@ describe("a connection", () => {
     // The last one ends it.
     await first.close();
     expect(await second.isLocked({ key })).toBe(true);
-    expect((await lockError(first.isLocked({ key }))).code).toBe("InvalidArgument");
+    expect((await lockError(first.isLocked({ key }))).code).toBe("Aborted");
     await second.close();
     await until(async () => (await count()) === 0);
 

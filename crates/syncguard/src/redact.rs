@@ -6,6 +6,8 @@ use std::borrow::Cow;
 const HIDDEN: &str = "[hidden]";
 /// Secrets of fewer characters are not hidden: the words of any text would be, and what is left would tell the secret.
 const LONG: usize = 4;
+/// Secrets of so many characters are hidden within words, too: they are no part of a word that anybody knows.
+const LONGER_THAN_WORDS: usize = 12;
 
 /// `text` without those of `secrets` that stand in it as whole words, and without the user part of URLs. Parts of words
 /// stay, because a gap in a word that anybody knows tells what is missing.
@@ -17,8 +19,10 @@ pub(crate) fn hide<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -
     // Longest first, because one secret may be a part of another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
-        if secret.chars().count() >= LONG {
-            text = replace_words(&text, &secret);
+        match secret.chars().count() {
+            ..LONG => {}
+            LONG..LONGER_THAN_WORDS => text = replace_words(&text, &secret),
+            _ => text = text.replace(&*secret, HIDDEN),
         }
     }
     text.trim_end().to_owned()
@@ -94,6 +98,7 @@ mod tests {
                 "no access to '[hidden]'",
             ),
             ("xjobsx", &["jobs"], "xjobsx"),
+            ("xcorrect-horsex", &["correct-horse"], "x[hidden]x"),
             ("jobs:jobs,jobs", &["jobs"], "[hidden]:[hidden],[hidden]"),
             (
                 "can't write against a read only replica: 'a'",

@@ -75,6 +75,14 @@ fn withdraw_meanwhile(address: &str, account: &'static str, body: &'static str) 
     thread::spawn(move || withdraw(&address, account, body))
 }
 
+/// The balance and the fence of an answer.
+fn parts(body: &str) -> (&str, &str) {
+    body.strip_prefix(r#"{"balance":"#)
+        .and_then(|rest| rest.strip_suffix(r#""}"#))
+        .and_then(|rest| rest.split_once(r#","fence":""#))
+        .expect("a balance and a fence")
+}
+
 #[test]
 fn withdrawals_from_one_account_take_turns() {
     let server = start().expect("the server starts");
@@ -85,14 +93,20 @@ fn withdrawals_from_one_account_take_turns() {
         .into_iter()
         .map(|answer| answer.join().expect("no panic").expect("an answer").1)
         .collect();
+    // Who came later got a larger fence and left less on the account.
     bodies.sort();
+    bodies.reverse();
+    let answers: Vec<(&str, &str)> = bodies.iter().map(|body| parts(body)).collect();
     // Without the lock, each would have read 100.
-    let expected: Vec<String> = [50, 60, 70, 80, 90]
-        .iter()
-        .zip((1..=5).rev())
-        .map(|(balance, fence)| format!(r#"{{"balance":{balance},"fence":"{fence:015}"}}"#))
-        .collect();
-    assert_eq!(bodies, expected);
+    let balances: Vec<&str> = answers.iter().map(|(balance, _)| *balance).collect();
+    assert_eq!(balances, ["90", "80", "70", "60", "50"]);
+    let fences = answers.iter().map(|(_, fence)| *fence);
+    let mut lengths = fences.clone().map(str::len);
+    assert!(lengths.all(|length| length == 15), "{bodies:?}");
+    assert!(
+        fences.is_sorted_by(|before, after| before < after),
+        "{bodies:?}"
+    );
     let (status, _) = withdraw(&server.address, "4711", r#"{"amount":60}"#).expect("an answer");
     assert_eq!(status, "HTTP/1.1 422 Unprocessable Entity");
     let (status, _) = withdraw(&server.address, "none", r#"{"amount":1}"#).expect("an answer");

@@ -73,7 +73,6 @@ pub(crate) async fn deaf_for(
     other.release(&held.lock_id).await.unwrap();
     let heard = timeout(Duration::from_secs(25), watch.freed()).await;
     let deaf = start.elapsed();
-    eprintln!("deaf for {deaf:?}");
     assert!(heard.is_ok() && deaf < most, "deaf for {deaf:?}");
     // Only the new connection tells of that.
     assert!(deaf > Duration::from_millis(500));

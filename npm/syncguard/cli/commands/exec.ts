@@ -207,6 +207,8 @@ async function runCommand(
       await release(held, out);
       throw error;
     });
+    // There is nothing to end any more, should the lock be found gone now.
+    held.signal.removeEventListener("abort", onLost);
     if (stopped === undefined && (await release(held, out))) return code;
     await stopped;
     const what =
