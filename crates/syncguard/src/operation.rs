@@ -110,7 +110,8 @@ pub async fn acquire(
 ///
 /// When the store cannot be reached or its answer is lost, the release is repeated while the call has time. That does
 /// no harm, because a lock id is never given twice. If one of the tries before may have released the lock and the
-/// store then says that there is none, the outcome is `Released`.
+/// store then says that there is none, the outcome is `Released` if [`lasts`](CallOptions::lasts) tells that the lock was held;
+/// else it is unknown whether there was one, and the error says so.
 ///
 /// # Errors
 /// As [`acquire`]. The lock may be held still: it is released in the background if

@@ -75,6 +75,7 @@ pub(crate) fn repeat_release(
     let mut caller = Some(Caller {
         by,
         may_be_done: failure.is_outcome_unknown(),
+        has_held: lasts.is_some(),
         failure,
         tell: Some(Box::new(tell)),
     });
@@ -127,20 +128,24 @@ struct Caller {
     failure: Error,
     /// Whether one of the tries that have failed may have released the lock.
     may_be_done: bool,
+    /// Whether it knows of the lock that it was held.
+    has_held: bool,
     tell: Option<Box<dyn FnOnce(Released) + Send>>,
 }
 
 impl Caller {
     fn answered(mut self, outcome: ReleaseOutcome) {
-        let outcome = match outcome {
-            // By all that is known, it was one of the tries before that has released it.
-            ReleaseOutcome::Absent(Absence::NotFound) if self.may_be_done => {
-                ReleaseOutcome::Released
-            }
-            other => other,
+        let answer = match outcome {
+            ReleaseOutcome::Absent(Absence::NotFound) if self.may_be_done => match self.has_held {
+                // By all that is known, it was one of the tries before that has released it.
+                true => Ok(ReleaseOutcome::Released),
+                // Or there was no such lock.
+                false => Err(self.failure.clone().with_unknown_outcome()),
+            },
+            other => Ok(other),
         };
         if let Some(tell) = self.tell.take() {
-            tell(Ok(outcome));
+            tell(answer);
         }
     }
 

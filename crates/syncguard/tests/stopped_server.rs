@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use support::locks::AHEAD;
 use support::postgres_server::PostgresServer;
 use support::redis_server::RedisServer;
 use syncguard::operation::{self, CallOptions};
@@ -59,6 +60,9 @@ async fn redis(seconds: u64) {
         Arc::new(RedisBackend::new(config).unwrap())
     };
     let own = || vec![server.pid()];
+    // Ahead of the clock, so that fences tell how many locks were granted.
+    let counter = "syncguard:fence:syncguard:key:0";
+    server.connect().call(&["SET", counter, &AHEAD.to_string()]);
     let peer = connect();
     stop_and_go(
         connect(),
@@ -72,7 +76,7 @@ async fn redis(seconds: u64) {
     let AcquireOutcome::Acquired(grant) = peer.acquire(&request).await.unwrap() else {
         panic!("locked");
     };
-    assert_eq!(grant.fence.get(), 4);
+    assert_eq!(grant.fence.get(), AHEAD + 4);
 }
 
 async fn postgres(seconds: u64) {

@@ -49,36 +49,25 @@ export const createRetryState: Core["createRetryState"] = (policy) => {
     if (failedWith === null) lastSeen = "contention";
     else if (!isCut(failedWith, elapsedMs)) lastSeen = "failure";
   };
-  const afterRetry = (
-    failedWith: LockErrorCode | null,
-    elapsedMs: number,
-    random: number,
-  ): number | string => {
-    see(failedWith, elapsedMs);
-    if (!passes(failedWith)) return "";
-    const leftMs = timeoutMs - elapsedMs;
-    const isLast = retries >= maxRetries;
-    if (isLast || leftMs <= 0) return giveUp(elapsedMs, isLast);
-    retries += 1;
-    const waitMs = Math.min(
-      Math.max(Math.min(delayMs(retries, random), leftMs), 0),
-      LONGEST_TIMER_MS,
-    );
-    retryAtMs = elapsedMs + waitMs;
-    return waitMs;
-  };
-
   attemptTimeoutMs(0);
   return {
     attemptTimeoutMs,
     isCut,
     after(failedWith, elapsedMs, random, isHinted) {
-      const leftMs = retryAtMs - elapsedMs;
-      if (!isHinted || !passes(failedWith) || leftMs <= 0) {
-        return afterRetry(failedWith, elapsedMs, random);
-      }
       see(failedWith, elapsedMs);
-      return leftMs;
+      if (!passes(failedWith)) return "";
+      const untilRetryMs = retryAtMs - elapsedMs;
+      if (isHinted && untilRetryMs > 0) return untilRetryMs;
+      const leftMs = timeoutMs - elapsedMs;
+      const isLast = retries >= maxRetries;
+      if (isLast || leftMs <= 0) return giveUp(elapsedMs, isLast);
+      retries += 1;
+      const waitMs = Math.min(
+        Math.max(Math.min(delayMs(retries, random), leftMs), 0),
+        LONGEST_TIMER_MS,
+      );
+      retryAtMs = elapsedMs + waitMs;
+      return waitMs;
     },
   };
 };

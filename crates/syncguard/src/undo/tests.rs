@@ -323,9 +323,22 @@ async fn a_release_that_may_have_been_done_and_then_finds_nothing_was_done() {
     let store = Store::new(|store, now| store.grants_at = Some(now));
     *store.lost_answers.lock().unwrap() = 2;
     let start = Instant::now();
-    let outcome = release_of(&store, CallOptions::default()).await;
+    let held = CallOptions {
+        lasts: Some(Ttl::DEFAULT),
+        ..CallOptions::default()
+    };
+    let outcome = release_of(&store, held).await;
     assert_eq!(outcome.unwrap(), ReleaseOutcome::Released);
     assert!(start.elapsed() < secs(0.2));
+    assert_eq!(store.held(), Some(Duration::ZERO));
+
+    // Whoever does not know whether there was a lock does not learn it.
+    let store = Store::new(|store, now| store.grants_at = Some(now));
+    *store.lost_answers.lock().unwrap() = 1;
+    let error = release_of(&store, CallOptions::default())
+        .await
+        .unwrap_err();
+    assert!(error.is_outcome_unknown());
     assert_eq!(store.held(), Some(Duration::ZERO));
 
     // None of the tries before was sent, so that it was somebody else.

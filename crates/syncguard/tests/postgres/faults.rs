@@ -103,11 +103,13 @@ async fn a_server_that_does_not_answer() {
     let grant = scene.hold("k").await;
     assert!(scene.backend.is_locked(&key("k")).await.unwrap());
     signal_all(&scene, "frozen", "-STOP").await;
-    let error = in_time(TIMEOUT, scene.release(&grant)).await.unwrap_err();
+    let error = in_time(TIMEOUT, scene.extend(&grant)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
     // Another session takes over, though the frozen one is still there.
     let outcome = scene.try_acquire("l").await.unwrap();
     assert!(matches!(outcome, AcquireOutcome::Acquired(_)));
+    let released = scene.release(&grant).await.unwrap();
+    assert_eq!(released, ReleaseOutcome::Released);
     signal_all(&scene, "frozen", "-CONT").await;
     eventually("the frozen session is gone", async || {
         sessions(&scene.client, "frozen").await == (1, 0)

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Grant, ReleaseOutcome};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Grant,
+    ReleaseOutcome, Ttl,
+};
 use tokio::task::JoinSet;
 
 use crate::stage::{options, own_tables, server, sessions};
@@ -92,6 +95,10 @@ impl Scene {
 
     pub(crate) async fn release(&self, grant: &Grant) -> Result<ReleaseOutcome, Error> {
         operation::release(&self.backend, &grant.lock_id, CALL, pending()).await
+    }
+
+    pub(crate) async fn extend(&self, grant: &Grant) -> Result<ExtendOutcome, Error> {
+        operation::extend(&self.backend, &grant.lock_id, Ttl::DEFAULT, CALL, pending()).await
     }
 
     /// What a test needs before the limit that it is about.

@@ -73,7 +73,8 @@ async fn what_is_no_redis_is_told_apart() {
         }
     });
     let error = try_at(&url).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Internal, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    assert!(error.message().contains("HTTP"), "{error}");
 }
 
 async fn one_sentinel_that_knows_is_enough() {

@@ -80,6 +80,7 @@ async fn what_fails_in_a_transaction_leaves_the_others_alone() {
     let place = place();
     let backend = backend(&place.path);
     let taken = acquire(&backend, "taken").await;
+    let held = acquire(&backend, "held").await;
     set_counter(&place.path, "used up", 900_000_000_000_000);
     set_counter(&place.path, "reused id", AHEAD.cast_signed());
     let mut reused = request("reused id");
@@ -95,7 +96,8 @@ async fn what_fails_in_a_transaction_leaves_the_others_alone() {
                 backend.acquire(&used_up),
                 backend.acquire(&reused),
                 backend.acquire(&also_sound),
-                backend.release(&taken.lock_id),
+                // Releases go before acquisitions, so this is not the lock whose id is used again.
+                backend.release(&held.lock_id),
                 backend.release(&unknown),
             )
         },

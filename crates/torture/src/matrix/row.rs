@@ -354,8 +354,12 @@ async fn until_free(
         let mut limit = LEFT;
         let why = match answer {
             Ok(AcquireOutcome::Acquired(grant)) => {
+                let held = CallOptions {
+                    lasts: Ttl::from_millis(TTL_MS).ok(),
+                    ..call
+                };
                 let released =
-                    operation::release(backend, &grant.lock_id, call, std::future::pending());
+                    operation::release(backend, &grant.lock_id, held, std::future::pending());
                 let released = released.await;
                 let fence = grant.fence.get();
                 return (

@@ -11,7 +11,7 @@ pub(crate) const PROMISED: [&str; 5] = [
     "Each acquisition of a key gets a larger fence than all before it",
     "Only the lock id releases or extends a lock",
     "An expired lock is never revived",
-    "After an error or a cancellation of an acquisition, nothing stays held beyond a background release or the TTL",
+    "After an error or a cancellation of an acquisition, and after a release that failed, nothing stays held beyond a background release or the TTL",
 ];
 pub(crate) const A_WAITER_GETS_THE_LOCK: &str = "A waiter gets the lock";
 pub(crate) const FOUND_BY_ITS_ID: &str = "A live lock is found by its lock id";
