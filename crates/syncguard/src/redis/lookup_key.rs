@@ -9,7 +9,7 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "lookup_key.lua", record::fits);
 
-/// What to send. [`record::outcome`](super::record::outcome) reads the reply.
+/// What to send. [`record::outcome`] reads the reply.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key.

@@ -13,7 +13,7 @@ script!(SCRIPT, "lookup_lock_id.lua", |reply| {
 });
 
 /// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
-/// [`record::outcome`](super::record::outcome) reads the reply.
+/// [`record::outcome`] reads the reply.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room.

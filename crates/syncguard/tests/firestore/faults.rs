@@ -536,9 +536,11 @@ async fn a_key_file_that_cannot_be_read_holds_up_nobody_else() {
     let stuck = stuck.unwrap();
     // All of it on one thread, on which a lock also extends itself.
     let others = async {
-        let mut options = LockOptions::default();
-        options.ttl = Ttl::from_millis(300).unwrap();
-        options.auto_extend = Some(AutoExtend::default());
+        let options = LockOptions {
+            ttl: Ttl::from_millis(300).unwrap(),
+            auto_extend: Some(AutoExtend::default()),
+            ..LockOptions::default()
+        };
         let guard = lock(&free, &key("held"), &options).await.unwrap();
         // Longer than its TTL and the tolerance.
         tokio::time::sleep(LIMIT * 2).await;

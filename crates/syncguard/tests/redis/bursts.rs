@@ -41,7 +41,6 @@ async fn the_last_of_a_burst_over_tls_comes_like_the_others() {
             });
         }
         let slowest = tasks.join_all().await.into_iter().max().unwrap();
-        println!("slowest of {CALLS}: {slowest:?}");
         assert!(slowest < Duration::from_millis(900), "{slowest:?}");
     }
 }
