@@ -21,8 +21,21 @@ function mutation(name, store, breaks, edits, trouble = TROUBLE) {
 
 const FREE_AND_DELETE = "call('DEL', lock_key, KEYS[1])\n-- Wakes";
 const PG_CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+const PG_TIME = `least(${PG_CLOCK}, 90000000000000)`;
 const PG_LIVE = `AND expires_at_ms > ${PG_CLOCK} - $6::bigint`;
 const PG_DEAD = `WHERE held.expires_at_ms <= ${PG_CLOCK} - $6::bigint`;
+
+// With the time in it, a fence that is not counted is repeated only within a millisecond.
+const REDIS_WITHOUT_TIME = [
+  "redis/acquire.lua",
+  "math.max(counter + 1, math.min(now, 90000000000000))",
+  "counter + 1",
+];
+const SQLITE_WITHOUT_TIME = [
+  "sqlite/acquire.rs",
+  "Fence::after(counter.unwrap_or(0), now_ms)",
+  "Fence::after(counter.unwrap_or(0), 0)",
+];
 
 const redis = [
   mutation("redis-tolerance", "redis", "A lock counts as free as soon as its TTL is over.", [
@@ -69,28 +82,46 @@ const redis = [
     ],
     ["shift"],
   ),
-  mutation("redis-fence-after-grant", "redis", "A fence is counted when its lock is released.", [
-    ["redis/acquire.lua", "  call('SET', KEYS[3], counted)\n", ""],
+  mutation(
+    "redis-fence-after-grant",
+    "redis",
+    "A fence is a number, counted when its lock is released.",
     [
-      "redis/release.lua",
-      FREE_AND_DELETE,
-      "call('INCR', 'syncguard:fence:' .. lock_key)\ncall('DEL', lock_key, KEYS[1])\n-- Wakes",
+      REDIS_WITHOUT_TIME,
+      ["redis/acquire.lua", "  call('SET', KEYS[3], counted)\n", ""],
+      [
+        "redis/release.lua",
+        FREE_AND_DELETE,
+        "call('INCR', 'syncguard:fence:' .. lock_key)\ncall('DEL', lock_key, KEYS[1])\n-- Wakes",
+      ],
     ],
-  ]),
-  mutation("redis-release-counter", "redis", "A release deletes the fence counter.", [
+  ),
+  mutation(
+    "redis-release-counter",
+    "redis",
+    "A fence is a number, and a release deletes its counter.",
     [
-      "redis/release.lua",
-      FREE_AND_DELETE,
-      "call('DEL', lock_key, KEYS[1], 'syncguard:fence:' .. lock_key)\n-- Wakes",
+      REDIS_WITHOUT_TIME,
+      [
+        "redis/release.lua",
+        FREE_AND_DELETE,
+        "call('DEL', lock_key, KEYS[1], 'syncguard:fence:' .. lock_key)\n-- Wakes",
+      ],
     ],
-  ]),
-  mutation("redis-force-counter", "redis", "A forced release deletes the fence counter.", [
+  ),
+  mutation(
+    "redis-force-counter",
+    "redis",
+    "A fence is a number, and a forced release deletes its counter.",
     [
-      "redis/force_release.lua",
-      "call('DEL', KEYS[1])\n",
-      "call('DEL', KEYS[1], 'syncguard:fence:' .. KEYS[1])\n",
+      REDIS_WITHOUT_TIME,
+      [
+        "redis/force_release.lua",
+        "call('DEL', KEYS[1])\n",
+        "call('DEL', KEYS[1], 'syncguard:fence:' .. KEYS[1])\n",
+      ],
     ],
-  ]),
+  ),
   mutation("redis-extend-lifetime", "redis", "Redis forgets an extended lock at its first end.", [
     [
       "redis/extend.lua",
@@ -182,16 +213,23 @@ const postgres = [
   mutation("postgres-fence-guard", "postgres", "A fence is counted from an old snapshot.", [
     ["postgres/acquire.sql", "    WHERE last.fence = (SELECT fence FROM call)\n", ""],
   ]),
-  mutation("postgres-release-counter", "postgres", "A release deletes the fence counter.", [
+  mutation(
+    "postgres-release-counter",
+    "postgres",
+    "A fence is a number, and a release deletes its counter.",
     [
-      "postgres/release.sql",
-      "DELETE FROM {locks} AS lock WHERE lock_id = $1",
-      `WITH gone AS (
+      ["postgres/acquire.sql", `greatest(fence + 1, ${PG_TIME})`, "fence + 1"],
+      ["postgres/acquire_group.sql", `greatest(count + 1, ${PG_TIME})`, "count + 1"],
+      [
+        "postgres/release.sql",
+        "DELETE FROM {locks} AS lock WHERE lock_id = $1",
+        `WITH gone AS (
   DELETE FROM {fences} WHERE fence_key = (SELECT 'fence:' || key FROM {locks} WHERE lock_id = $1)
 )
 DELETE FROM {locks} AS lock WHERE lock_id = $1`,
+      ],
     ],
-  ]),
+  ),
   tested(
     "postgres",
     "a_lock_that_is_taken_over_during_the_wait_is_left_alone",
@@ -252,11 +290,16 @@ const sqlite = [
     "A lock that is taken over keeps the lock id of its last owner.",
     [["sqlite/acquire_lock.sql", "  lock_id = excluded.lock_id,\n", ""]],
   ),
-  mutation("sqlite-release-counter", "sqlite", "A release deletes the fence counter.", [
+  mutation(
+    "sqlite-release-counter",
+    "sqlite",
+    "A fence is a number, and a release deletes its counter.",
     [
-      "sqlite/release.rs",
-      "    store.has_freed(lock_key);",
-      `    store
+      SQLITE_WITHOUT_TIME,
+      [
+        "sqlite/release.rs",
+        "    store.has_freed(lock_key);",
+        `    store
         .connection()
         .execute(
             "DELETE FROM syncguard_fence_counters WHERE fence_key = 'fence:' || ?1",
@@ -264,11 +307,18 @@ const sqlite = [
         )
         .map_err(from_sqlite)?;
     store.has_freed(lock_key);`,
+      ],
     ],
-  ]),
-  mutation("sqlite-fence-uncounted", "sqlite", "A fence is counted only the first time.", [
-    ["sqlite/acquire_fence.sql", "DO UPDATE SET fence = excluded.fence", "DO NOTHING"],
-  ]),
+  ),
+  mutation(
+    "sqlite-fence-uncounted",
+    "sqlite",
+    "A fence is a number, counted only the first time.",
+    [
+      SQLITE_WITHOUT_TIME,
+      ["sqlite/acquire_fence.sql", "DO UPDATE SET fence = excluded.fence", "DO NOTHING"],
+    ],
+  ),
   mutation(
     "sqlite-tells-nobody",
     "sqlite",
