@@ -9,14 +9,27 @@ const SHORTEST_MS = 10;
  * crates/syncguard/src/waiting/retry.rs is the same for Rust.
  */
 export function paceMs(policy: WaitingDefaults, elapsedMs: number, random: number): number {
-  const { maxRetries, retryDelayMs, maxRetryDelayMs, backoff, jitter } = policy;
+  const { maxRetries, retryDelayMs, backoff } = policy;
   const passed = elapsedMs > 0 ? elapsedMs / retryDelayMs : 0;
   // Before retry n, waits that double add up to 2ⁿ⁻¹ - 1 times the first.
   const retries = Math.floor(backoff === "fixed" ? passed : Math.log2(passed + 1));
   if (maxRetries !== Infinity && retries >= maxRetries) return Infinity;
+  return Math.max(delayMs(policy, retries, random), SHORTEST_MS);
+}
+
+/** How long to wait after so many retries, by the rules for polling. */
+export function delayMs(
+  {
+    retryDelayMs,
+    maxRetryDelayMs,
+    backoff,
+    jitter,
+  }: Omit<WaitingDefaults, "maxRetries" | "timeoutMs">,
+  retries: number,
+  random: number,
+): number {
   const grown = backoff === "fixed" ? retryDelayMs : retryDelayMs * 2 ** Math.min(retries, 1_000);
   const whole = Math.min(grown, Math.max(maxRetryDelayMs, retryDelayMs));
-  const scattered =
-    jitter === "none" ? whole : jitter === "full" ? random * whole : (whole + random * whole) / 2;
-  return Math.max(scattered, SHORTEST_MS);
+  if (jitter === "none") return whole;
+  return jitter === "full" ? random * whole : (whole + random * whole) / 2;
 }

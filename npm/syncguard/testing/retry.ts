@@ -3,6 +3,7 @@
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import type { Core } from "../native/provided.js";
 import { invalid } from "../options/validation.js";
+import { delayMs } from "../lock/pace.js";
 import { LONGEST_TIMER_MS } from "../lock/timers.js";
 
 /** An attempt gets at least so long. */
@@ -10,7 +11,7 @@ const SHORTEST_MS = 100;
 
 export const createRetryState: Core["createRetryState"] = (policy) => {
   check(policy);
-  const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs, maxRetryDelayMs } = policy;
+  const { maxRetries, timeoutMs } = policy;
   let retries = 0;
   let attemptEndsMs = 0;
   let retryAtMs = 0;
@@ -26,13 +27,6 @@ export const createRetryState: Core["createRetryState"] = (policy) => {
   const effort = (elapsedMs: number): string => {
     const attempts = retries + 1;
     return `${elapsedMs.toFixed(0)} ms and ${attempts} attempt${attempts === 1 ? "" : "s"}`;
-  };
-  const delayMs = (number: number, random: number): number => {
-    const grown =
-      backoff === "fixed" ? retryDelayMs : retryDelayMs * 2 ** Math.min(number - 1, 1_000);
-    const whole = Math.min(grown, Math.max(maxRetryDelayMs, retryDelayMs));
-    if (jitter === "none") return whole;
-    return jitter === "full" ? random * whole : whole / 2 + (random * whole) / 2;
   };
   const giveUp = (elapsedMs: number, isLast: boolean): string => {
     if (lastSeen !== "contention") {
@@ -63,7 +57,7 @@ export const createRetryState: Core["createRetryState"] = (policy) => {
       if (isLast || leftMs <= 0) return giveUp(elapsedMs, isLast);
       retries += 1;
       const waitMs = Math.min(
-        Math.max(Math.min(delayMs(retries, random), leftMs), 0),
+        Math.max(Math.min(delayMs(policy, retries - 1, random), leftMs), 0),
         LONGEST_TIMER_MS,
       );
       retryAtMs = elapsedMs + waitMs;
