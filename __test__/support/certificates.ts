@@ -1,25 +1,8 @@
-/** Certificates for servers of tests. */
-
-import { execFileSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+// @ts-expect-error a module of the benchmarks, in plain JavaScript
+import { writeCertificates as write } from "../../bench/lib/certificates.mjs";
 
 /**
  * Writes, in PEM: `ca.pem`, an authority; `server.pem` and `client.pem`, which it has signed, with their keys in
  * `server.key` and `client.key`. They are for 127.0.0.1 and for `dnsName`.
  */
-export function writeCertificates(folder: string, dnsName: string): void {
-  const openssl = (...args: string[]): void => {
-    execFileSync("openssl", args, { cwd: folder, stdio: "pipe" });
-  };
-  const newKey = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-  openssl("req", "-x509", ...newKey, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"); // prettier-ignore
-  for (const name of ["server", "client"]) {
-    openssl("req", ...newKey, "-subj", `/CN=${name}`, "-keyout", `${name}.key`, "-out", `${name}.csr`); // prettier-ignore
-    writeFileSync(
-      join(folder, `${name}.ext`),
-      `basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1,DNS:${dnsName}\n`,
-    );
-    openssl("x509", "-req", "-days", "2", "-in", `${name}.csr`, "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", `${name}.ext`, "-out", `${name}.pem`); // prettier-ignore
-  }
-}
+export const writeCertificates = write as (folder: string, dnsName: string) => void;
