@@ -1,0 +1,50 @@
+/** The loops that keep every core awake while `npm run bench -- --busy` measures. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { expect, test } from "vitest";
+import { until } from "../support/until.js";
+
+const BUSY = new URL("../../bench/lib/busy.mjs", import.meta.url).href;
+
+// A process that keeps awake, says which processes do that, and waits.
+const PROGRAM = `
+  import { readFileSync } from "node:fs";
+  const { keepAwake } = await import(${JSON.stringify(BUSY)});
+  const end = await keepAwake();
+  const path = \`/proc/\${process.pid}/task/\${process.pid}/children\`;
+  console.log(readFileSync(path, "utf8").trim());
+  process.stdin.resume().on("end", end);
+`;
+
+test.each(["SIGKILL", "the end"])(
+  "there is one for each core, and none survives %s",
+  async (how) => {
+    const child = spawn(process.execPath, ["--input-type=module", "--eval", PROGRAM], {
+      stdio: ["pipe", "pipe", "pipe"],
+    });
+    const stderr: Buffer[] = [];
+    child.stderr.on("data", (chunk: Buffer) => stderr.push(chunk));
+    const ended = once(child, "exit");
+    if (process.platform !== "linux") {
+      await ended;
+      expect(Buffer.concat(stderr).toString()).toContain("--busy needs the idle class of Linux");
+      return;
+    }
+    const [line] = (await once(child.stdout, "data")) as [Buffer];
+    const loops = line.toString().trim().split(" ");
+    expect(loops).toHaveLength(availableParallelism());
+    for (const pid of loops) {
+      expect(readFileSync(`/proc/${pid}/cmdline`, "utf8")).toContain("while :; do :; done");
+      // The field of the policy is the 41st; 5 is SCHED_IDLE.
+      const [, fields = ""] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
+      expect(fields.split(" ")[41 - 3]).toBe("5");
+    }
+    if (how === "SIGKILL") child.kill("SIGKILL");
+    else child.stdin.end();
+    await ended;
+    await until(() => loops.every((pid) => !existsSync(`/proc/${pid}`)));
+  },
+);
