@@ -4,11 +4,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
 import { contenders, storeOf } from "../../bench/alternatives/contenders.mjs";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
-import { startMember as start } from "../../bench/alternatives/members.mjs";
-// @ts-expect-error a module of the benchmarks, in plain JavaScript
 import { urlOf } from "../../bench/alternatives/postgres.mjs";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
-import { handedOver as judge } from "../../bench/alternatives/rows.mjs";
+import { handedOver as judge, startMember as start } from "../../bench/alternatives/rows.mjs";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
 import { startServer as startPostgresServer } from "../../bench/postgres/server.mjs";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript

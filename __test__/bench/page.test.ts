@@ -10,13 +10,13 @@ import { pageOf as makePage } from "../../bench/alternatives/page.mjs";
 import { citationFaults } from "../../scripts/lib/citations.mjs";
 import { root } from "../package/installed.js";
 
-type Sample = { contender: string; run: number; inFlight?: number } & Record<string, unknown>;
+type Sample = { contender: string; run: number } & Record<string, unknown>;
 type Report = { samples: Record<string, Sample[]> } & Record<string, unknown>;
 
 const FOLDER = "docs/benchmarks";
 
 const contenders = allContenders as Record<string, { name: string; lacks: string }>;
-const pageOf = makePage as (report: Report) => Promise<Map<string, string>>;
+const pageOf = makePage as (quiet: Report, busy?: Report) => Promise<Map<string, string>>;
 
 /** Three runs of each row. The contender's place in the list sets its figures; the middle run is the median. */
 function report(): Report {
@@ -24,16 +24,15 @@ function report(): Report {
   const add = (
     row: string,
     stores: RegExp,
-    levels: (number | undefined)[],
+    levels: Record<string, number>[],
     measured: (factor: number) => Record<string, number>,
   ): void => {
     samples[row] = Object.keys(contenders)
       .filter((id) => stores.test(id))
       .flatMap((contender, place) =>
-        levels.flatMap((inFlight) =>
+        levels.flatMap((level) =>
           [0.5, 1, 2].map((spread, run) => ({
-            ...{ contender, run, ...measured(spread * (1 + place / 10)) },
-            ...(inFlight === undefined ? {} : { inFlight }),
+            ...{ contender, run, ...level, ...measured(spread * (1 + place / 10)) },
           })),
         ),
       );
@@ -45,17 +44,17 @@ function report(): Report {
   const loop = (factor: number): Record<string, number> => ({
     ...{ loopP99: 2 * factor, loopMax: 9 * factor },
   });
-  add("pairs", /./, [1, 16], costs);
-  add("contended", /./, [16], costs);
-  add("handOff", /./, [undefined], (factor) => ({
+  add("pairs", /./, [{ inFlight: 1 }, { inFlight: 16 }], costs);
+  add("contended", /./, [{ inFlight: 16 }], costs);
+  add("handOff", /./, [{}], (factor) => ({
     ...{ share: 0.3 * factor, rate: 100 * factor, p50: 80 * factor, p99: 150 * factor },
     ...{ longest: 300 * factor },
   }));
-  add("holding", /^redis.*(syncguard|redlock)/, [undefined], (factor) => ({
+  add("holding", /^redis.*(syncguard|redlock)/, [{}], (factor) => ({
     ...{ mainCpu: 0.1 * factor, cpu: 0.2 * factor, ...loop(factor) },
     ...{ extensions: 2_000 * factor, lost: 0, gone: 0 },
   }));
-  add("http", /redis|postgres/, [undefined], (factor) => ({
+  add("http", /redis|postgres/, [{ connections: 8 }, { connections: 64 }], (factor) => ({
     ...{ rate: 4_000 * factor, p50: 9 * factor, p99: 20 * factor, ...loop(factor) },
   }));
   return {
@@ -96,6 +95,35 @@ test("it says where this package is behind, by how much and why", () => {
   expect(slower).not.toContain("CPU of the main thread for a pair");
 });
 
+test("tables of a busy host stand below those of a quiet one", async () => {
+  expect(page).not.toContain("busy host");
+  const busy = { ...report(), busy: true, date: "2026-01-03" };
+  for (const sample of busy.samples["pairs"] ?? []) sample["rate"] = Number(sample["rate"]) * 3;
+  const both = (await pageOf(report(), busy)).get(`${FOLDER}.md`) ?? "";
+  const [quiet = "", beside = ""] = both
+    .replaceAll(/ +/g, " ")
+    .split("| in flight: pairs/s; busy host | 1 | 16 |\n");
+  expect(quiet).toContain("| **syncguard** | 10,000 (5,000–20,000) | 10,000 (5,000–20,000) | – |");
+  expect(beside).toContain("| **syncguard** | 30,000 (15,000–60,000) | 30,000 (15,000–60,000) |\n");
+  for (const heading of ["busy host", "8 connections; busy host", "64 connections; busy host"]) {
+    expect(both).toMatch(new RegExp(`^\\| ${heading} +\\| `, "m"));
+  }
+  expect(both).toContain("- **pairs a second, busy host** — 1 in flight: 0.91 × ioredis by hand");
+  expect(both).toContain("2026-01-02; 12 minutes, and on the busy host 2026-01-03; 12 minutes.");
+});
+
+test("what cannot stand on one page is refused", async () => {
+  const busy = { ...report(), busy: true };
+  await expect(pageOf(busy)).rejects.toThrow("the first file is that of a quiet host");
+  await expect(pageOf(report(), report())).rejects.toThrow(
+    "the second file is that of a busy host",
+  );
+  await expect(pageOf(report(), { ...busy, versions: {} })).rejects.toThrow("differ in versions");
+  const some = report();
+  delete some.samples["pairs"];
+  await expect(pageOf(some)).rejects.toThrow("not all of pairs");
+});
+
 test("it says so if this package is nowhere behind", async () => {
   const best = report();
   for (const samples of Object.values(best.samples)) {
@@ -134,6 +162,7 @@ test("what it cites is there", () => {
     ...(docs as [string, string][]),
     ...files,
     ["docs/benchmarks/alternatives.json", ""],
+    ["docs/benchmarks/alternatives-busy.json", ""],
   ]);
   const find = citationFaults as (files: Map<string, string>) => string[];
   expect(find(all).filter((fault) => fault.startsWith("docs/benchmarks"))).toEqual([]);

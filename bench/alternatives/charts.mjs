@@ -2,7 +2,7 @@
 
 import { barChart } from "./chart.mjs";
 import { contenders, storeOf } from "./contenders.mjs";
-import { figure, inFlights, inRow } from "./figures.mjs";
+import { figure, inRow, levels, VARIED } from "./figures.mjs";
 import { STORES } from "./stores.mjs";
 
 const whole = (value) => Math.round(value).toLocaleString("en");
@@ -20,9 +20,9 @@ export function charts(report) {
     add(`pairs-${store}`, {
       title: `${STORES[store]}: acquire + release`,
       axis: "pairs per second; more is better",
-      sections: inFlights(report, "pairs").map((inFlight) => ({
-        label: `${inFlight} in flight`,
-        bars: bars(report, "pairs", "rate", { store, inFlight, show: whole }),
+      sections: levels(report, "pairs").map((level) => ({
+        label: `${level} ${VARIED.pairs}`,
+        bars: bars(report, "pairs", "rate", { store, level, show: whole }),
       })),
     });
   }
@@ -50,16 +50,19 @@ export function charts(report) {
 }
 
 function byStore(report, row, field, options) {
-  const stores = new Set(inRow(report, row).map(storeOf));
-  return [...stores].map((store) => ({
-    label: STORES[store],
-    bars: bars(report, row, field, { ...options, store }),
-  }));
+  const stores = [...new Set(inRow(report, row).map(storeOf))];
+  const all = row in VARIED ? levels(report, row) : [undefined];
+  return stores.flatMap((store) =>
+    all.map((level) => ({
+      label: `${STORES[store]}${level === undefined ? "" : `, ${level} ${VARIED[row]}`}`,
+      bars: bars(report, row, field, { ...options, store, level }),
+    })),
+  );
 }
 
-function bars(report, row, field, { store, inFlight, factor = 1, show }) {
+function bars(report, row, field, { store, level, factor = 1, show }) {
   return inRow(report, row, store).map((id) => {
-    const { value, low, high } = figure(report, row, id, field, inFlight);
+    const { value, low, high } = figure(report, row, id, field, level);
     return {
       name: contenders[id].name,
       own: id === `${store}/syncguard`,

@@ -3,11 +3,16 @@
 import { median } from "../lib/table.mjs";
 import { contenders, storeOf } from "./contenders.mjs";
 
-/** The median of a field of a contender's samples, the smallest and the largest. */
-export function figure(report, row, contender, field, inFlight) {
+/** Rows that are measured at several levels, and of what. */
+export const VARIED = { pairs: "in flight", http: "connections" };
+
+const levelOf = ({ inFlight, connections }) => inFlight ?? connections;
+
+/** The median of a field of a contender's samples, the smallest and the largest; at one level if it is given. */
+export function figure(report, row, contender, field, level) {
   const values = report.samples[row]
     .filter((one) => one.contender === contender)
-    .filter((one) => inFlight === undefined || one.inFlight === inFlight)
+    .filter((one) => level === undefined || levelOf(one) === level)
     .map((one) => one[field]);
   if (values.length === 0) return undefined;
   return { value: median(values), low: Math.min(...values), high: Math.max(...values) };
@@ -21,9 +26,9 @@ export function inRow(report, row, store) {
   );
 }
 
-/** How many were in flight, for a row that varies it. */
-export const inFlights = (report, row) =>
-  [...new Set(report.samples[row].map(({ inFlight }) => inFlight))].sort((a, b) => a - b);
+/** The levels of a row. */
+export const levels = (report, row) =>
+  [...new Set(report.samples[row].map(levelOf))].sort((a, b) => a - b);
 
 /** What is compared, and how it is said. `more` is better, or less is. */
 const COMPARED = [
@@ -45,25 +50,25 @@ const COMPARED = [
 const NOISE = 0.03;
 
 /**
- * Where this package is behind: `{ row, store, what, inFlight, behind: [{ name, ratio }] }`, with what is better worded as
- * `ratio` = ours ÷ theirs.
+ * Where this package is behind: `{ row, field, store, what, level, busy, ahead: [{ name, ours, theirs }] }`.
  */
 export function behind(report) {
   const found = [];
+  const { busy } = report;
   for (const { row, field, more, what } of COMPARED) {
-    const levels = row === "pairs" ? inFlights(report, row) : [undefined];
+    const all = row in VARIED ? levels(report, row) : [undefined];
     for (const store of new Set(inRow(report, row).map(storeOf))) {
       const own = `${store}/syncguard`;
       const others = inRow(report, row, store).filter((id) => id !== own);
-      for (const inFlight of levels) {
-        const ours = figure(report, row, own, field, inFlight)?.value;
+      for (const level of all) {
+        const ours = figure(report, row, own, field, level)?.value;
         if (ours === undefined) continue;
         const ahead = others.flatMap((id) => {
-          const theirs = figure(report, row, id, field, inFlight).value;
+          const theirs = figure(report, row, id, field, level).value;
           const worse = more ? theirs > ours * (1 + NOISE) : ours > theirs * (1 + NOISE);
           return worse ? [{ name: contenders[id].name, ours, theirs }] : [];
         });
-        if (ahead.length > 0) found.push({ row, field, store, what, inFlight, ahead });
+        if (ahead.length > 0) found.push({ row, field, store, what, level, busy, ahead });
       }
     }
   }

@@ -1,9 +1,14 @@
 // What is measured: for each row, who takes part, and one sample of one contender.
 
 import autocannon from "autocannon";
+import { startMember as start } from "../lib/members.mjs";
 import { contenders, on } from "./contenders.mjs";
-import { startMember } from "./members.mjs";
 import { CONNECTIONS, CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, IN_FLIGHT, KEYS, PROCESSES, secondsOf, WAITERS, WARM_MS } from "./settings.mjs"; // prettier-ignore
+
+const TASKS = new URL("tasks.mjs", import.meta.url);
+
+/** Starts a process of the contender `id` on the store at `place`. */
+export const startMember = (id, place) => start(id, TASKS, id, place);
 
 /**
  * Each row: `who` takes part; `variants` are measured one after the other in each run; `start` prepares a contender, what
@@ -63,7 +68,7 @@ export const rows = {
 
   http: {
     who: on("redis", "postgres"),
-    variants: [{ connections: CONNECTIONS }],
+    variants: CONNECTIONS.map((connections) => ({ connections })),
     async start(id, place) {
       const member = startMember(id, place);
       const port = await member.ask("serve", { keys: KEYS });
@@ -74,17 +79,28 @@ export const rows = {
       return { member, url: `http://127.0.0.1:${port}`, stop };
     },
     async sample({ member, url }, { connections }, { seconds }) {
-      await autocannon({ url, connections, duration: 0.3 });
+      await requests(member, url, { connections, duration: 0.3 });
       await member.ask("served");
-      const { requests, latency, duration, errors, non2xx } = await autocannon({
-        ...{ url, connections, duration: secondsOf("http", seconds), sampleInt: 100 },
-      });
-      if (errors + non2xx > 0) throw new Error(`${member.id}: ${errors + non2xx} requests failed`);
-      const rate = requests.total / duration;
-      return { rate, p50: latency.p50, p99: latency.p99, ...(await member.ask("served")) };
+      const duration = secondsOf("http", seconds);
+      const { rate, times } = await requests(member, url, { connections, duration });
+      if (times.length === 0) throw new Error(`${member.id} answered no request`);
+      const at = (share) => times[Math.floor(times.length * share)];
+      return { rate, p50: at(0.5), p99: at(0.99), ...(await member.ask("served")) };
     },
   },
 };
+
+/** Requests as fast as they are answered: how many a second, and the milliseconds of each in order. */
+async function requests(member, url, load) {
+  const times = [];
+  const run = autocannon({ url, ...load, sampleInt: 100 });
+  // Its own percentiles are whole milliseconds.
+  run.on("response", (_client, _status, _bytes, ms) => times.push(ms));
+  const seen = await run;
+  const failed = seen.errors + seen.non2xx;
+  if (failed > 0) throw new Error(`${member.id}: ${failed} requests failed`);
+  return { rate: times.length / seen.duration, times: times.sort((a, b) => a - b) };
+}
 
 /** One process. */
 async function alone(id, place) {

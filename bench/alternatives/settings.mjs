@@ -9,7 +9,7 @@ export const HOLD_MS = 5;
 /** Locks that extend themselves. */
 export const HOLDING_TTL_MS = 5_000;
 /** The HTTP server: connections of the load generator, keys, and a handler's work. */
-export const CONNECTIONS = 64;
+export const CONNECTIONS = [8, 64];
 export const KEYS = 1_000;
 export const WORK_MICROS = 50;
 /** Milliseconds before each sample in which nothing is measured. */

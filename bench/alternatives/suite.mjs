@@ -2,15 +2,16 @@
 // as long as a row is measured, and they take turns: in each run, everybody goes once, and everybody goes first as often.
 
 import { mkdirSync, writeFileSync } from "node:fs";
-import { loadavg } from "node:os";
 import { dirname } from "node:path";
 import { startServer as startFirestore } from "../firestore/server.mjs";
 import { startServer as startPostgres } from "../postgres/server.mjs";
 import { startServer as startRedis } from "../redis/server.mjs";
-import { median, printTable } from "../lib/table.mjs";
+import { chosen } from "../lib/chosen.mjs";
+import { endMembers } from "../lib/members.mjs";
+import { printTable } from "../lib/table.mjs";
 import { contenders, storeOf } from "./contenders.mjs";
+import { figure, inRow, levels, VARIED } from "./figures.mjs";
 import { machine, versions } from "./machine.mjs";
-import { endMembers } from "./members.mjs";
 import { urlOf } from "./postgres.mjs";
 import { rows } from "./rows.mjs";
 
@@ -23,23 +24,27 @@ const SHOWN = {
   http: { rate: "requests/s", p99: "p99, ms", loopP99: "loop late p99, ms" },
 };
 
-export async function run({ runs = 7, seconds = 0.5, locks = 10_000, json } = {}) {
+const STARTS = { redis: startRedis, postgres: startPostgres, firestore: startFirestore };
+
+export async function run(options) {
+  const { runs = 7, seconds = 0.5, locks = 10_000, json, busy, load } = options;
+  const names = chosen("rows", Object.keys(rows), options.rows);
+  const stores = chosen("stores", Object.keys(STARTS), options.stores);
   // Not to find out after the run.
   if (json !== undefined) mkdirSync(dirname(json), { recursive: true });
-  const [load] = loadavg();
-  if (load > 0.5)
-    console.log(`others use this machine (load ${load.toFixed(1)}): do not keep this`);
   const started = performance.now();
   const servers = {};
   const samples = {};
   try {
-    servers.redis = await startRedis();
-    servers.postgres = await startPostgres();
-    servers.firestore = await startFirestore();
-    const { setupSchema } = await import("syncguard/postgres");
-    await setupSchema(urlOf(servers.postgres.port));
-    for (const name of Object.keys(rows)) {
-      samples[name] = await measure(name, { runs, seconds, locks, servers });
+    const needed = new Set(names.flatMap((name) => rows[name].who.map(storeOf)));
+    for (const store of stores) if (needed.has(store)) servers[store] = await STARTS[store]();
+    if (servers.postgres !== undefined) {
+      const { setupSchema } = await import("syncguard/postgres");
+      await setupSchema(urlOf(servers.postgres.port));
+    }
+    for (const name of names) {
+      const who = rows[name].who.filter((id) => stores.includes(storeOf(id)));
+      samples[name] = await measure(rows[name], who, { runs, seconds, locks, servers });
       print(name, samples[name]);
     }
   } finally {
@@ -47,18 +52,17 @@ export async function run({ runs = 7, seconds = 0.5, locks = 10_000, json } = {}
     await Promise.all(Object.values(servers).map((server) => server.stop()));
   }
   const minutes = (performance.now() - started) / 60_000;
-  console.log(`\n${minutes.toFixed(1)} minutes`);
+  console.log(`${minutes.toFixed(1)} minutes`);
   if (json === undefined) return;
   const report = {
-    ...{ date: new Date().toISOString().slice(0, 10), minutes, load },
+    ...{ date: new Date().toISOString().slice(0, 10), minutes, busy, load },
     ...{ machine: machine(), versions: versions(), runs, seconds, locks, samples },
   };
   writeFileSync(json, `${JSON.stringify(report)}\n`);
 }
 
 /** All samples of a row: `{ contender, run, ...variant, ...measured }`. */
-async function measure(name, options) {
-  const { who, variants, start, sample } = rows[name];
+async function measure({ variants, start, sample }, who, options) {
   const samples = [];
   const running = new Map();
   try {
@@ -90,20 +94,19 @@ function rounded(measured) {
 }
 
 function print(name, samples) {
-  const { who, variants } = rows[name];
+  const report = { samples: { [name]: samples } };
   const fields = Object.keys(SHOWN[name]);
-  const table = [[name, "in flight", ...Object.values(SHOWN[name])]];
-  for (const { inFlight } of variants) {
-    for (const id of who) {
-      const own = samples.filter((one) => one.contender === id && one.inFlight === inFlight);
-      const medians = fields.map((field) => median(own.map((one) => one[field])));
+  const table = [[name, VARIED[name] ?? "", ...Object.values(SHOWN[name])]];
+  for (const level of name in VARIED ? levels(report, name) : [undefined]) {
+    for (const id of inRow(report, name)) {
+      const medians = fields.map((field) => figure(report, name, id, field, level).value);
       table.push([
         `${storeOf(id)}: ${contenders[id].name}`,
-        String(inFlight ?? ""),
+        String(level ?? ""),
         ...medians.map((value) => value.toFixed(value < 10 ? 2 : 0)),
       ]);
     }
   }
-  console.log();
   printTable(table);
+  console.log();
 }

@@ -5,6 +5,7 @@ import { createServer } from "node:http";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { load, mainThreadCpu } from "../lib/load.mjs";
+import { samplePairs } from "../lib/pair.mjs";
 import { open } from "./open.mjs";
 import { WORK_MICROS } from "./settings.mjs";
 
@@ -19,12 +20,7 @@ export async function tasksOf(id, place) {
   let serving;
 
   return {
-    /** Acquire and release, `inFlight` at a time. */
-    async pairs({ inFlight, ms, warmMs }) {
-      // Where a pair takes long, a warm-up with all of them would take as long as the sample.
-      await load(contender.pair, Math.min(inFlight, 16), warmMs);
-      return await load(contender.pair, inFlight, ms);
-    },
+    pairs: (sample) => samplePairs(contender, sample),
 
     /** Attempts at one lock, which another client holds. */
     async contended({ inFlight, ms, warmMs }) {

@@ -1,34 +1,41 @@
 // The page's text, around what was measured.
 
 import { contenders, storeOf } from "./contenders.mjs";
-import { behind, figure, inFlights, inRow } from "./figures.mjs";
+import { behind, figure, inRow, levels, VARIED } from "./figures.mjs";
 import { reasonsFor } from "./reasons.mjs";
-import { CONNECTIONS, CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, KEYS, PROCESSES, secondsOf, WAITERS, WARM_MS, WORK_MICROS } from "./settings.mjs"; // prettier-ignore
+import { CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, KEYS, PROCESSES, secondsOf, WAITERS, WARM_MS, WORK_MICROS } from "./settings.mjs"; // prettier-ignore
 import { STORES } from "./stores.mjs";
+import { levelTable, rowTable, shown } from "./tables.mjs";
 
-const LACKS = "what it does not do";
-
-/** The page, as Markdown. */
-export function text(report) {
+/** The page, as Markdown, from what was measured on a quiet host, and on a busy one if that was measured. */
+export function text(quiet, busy) {
+  const hosts = busy === undefined ? [quiet] : [quiet, busy];
   const parts = [
-    intro(report),
-    pairs(report),
-    contended(report),
-    handOff(report),
-    holding(report),
-    http(report),
-    slower(report),
-    settings(report),
+    intro(quiet, busy),
+    pairs(hosts),
+    contended(hosts),
+    handOff(hosts),
+    holding(hosts),
+    http(hosts),
+    slower(hosts),
+    settings(quiet),
   ];
   // Links are written as seen from the repository.
   return parts.join("\n\n").replaceAll("](docs/", "](");
 }
 
-function intro({ date, machine, versions, runs, seconds, minutes }) {
+/** Tables, one below the other. */
+const tables = (hosts, make) => hosts.map(make).join("\n\n");
+
+function intro({ date, machine, versions, runs, seconds, minutes }, busy) {
+  const files =
+    busy === undefined
+      ? "all samples are in [alternatives.json](docs/benchmarks/alternatives.json)"
+      : `once as it is and once with \`--busy\`; all samples are in [alternatives.json](docs/benchmarks/alternatives.json) and [alternatives-busy.json](docs/benchmarks/alternatives-busy.json)`;
   return `# Benchmarks
 
 This package beside what else one would pick, on the same work, in one run on one machine. The numbers are made by
-\`npm run bench -- alternatives\`, all samples are in [alternatives.json](docs/benchmarks/alternatives.json), and this page is
+\`npm run bench -- alternatives\`, ${files}, and this page is
 written from them by \`bench/alternatives/page.mjs\`. Compare what stands in one table. Figures of another day, or of
 another machine, are other figures.
 
@@ -38,7 +45,11 @@ smallest and the largest in brackets. The servers run on the same machine, witho
 time of the libraries themselves is a larger part here than elsewhere. CPU is that of the contender's process; "main thread"
 is the part of it that JavaScript has, and that an application cannot use.
 
-**Where.** ${machine.cores} cores, ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}; ${date}; ${Math.round(minutes)} minutes.
+${busy === undefined ? "" : `${HOSTS}\n\n`}**Where.** ${machine.cores} cores, ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}; ${date}; ${Math.round(minutes)} minutes${
+    busy === undefined
+      ? ""
+      : `, and on the busy host ${busy.date}; ${Math.round(busy.minutes)} minutes`
+  }.
 ${Object.entries(versions)
   .map(([name, version]) => `${name} ${version}`)
   .join(", ")}.
@@ -51,55 +62,61 @@ in the background what the server may have granted when an attempt was cancelled
 lock stays for its TTL. With _wake-up_ a waiter hears of a release instead of asking again and again.`;
 }
 
-function pairs(report) {
-  const levels = inFlights(report, "pairs");
+const HOSTS = `**Two hosts.** On a quiet host, cores sleep when nobody has work, and it takes time to wake them: whoever hands work from
+one thread to another pays for that at each step. On a busy host they do not sleep: a loop of the idle class (\`SCHED_IDLE\`)
+keeps each core awake, and makes way for everybody. Servers with other work to do are rather like that. Tables of the busy
+host stand below those of the quiet one, which the charts show.`;
+
+function pairs(hosts) {
   const parts = [
     `## Acquire and release
 
 Pairs of an acquisition and its release a second, each on a key of its own, with 1 to 256 at a time.`,
   ];
   for (const [store, name] of Object.entries(STORES)) {
-    const ids = inRow(report, "pairs", store);
     parts.push(
       `### ${name}`,
       `![Pairs per second on ${name}](docs/benchmarks/pairs-${store}.svg)`,
-      table(
-        ["in flight: pairs/s", ...levels.map(String), LACKS],
-        ids.map((id) => [
-          ...[nameOf(id), ...levels.map((level) => shown(report, "pairs", id, "rate", level))],
-          lacks(id),
-        ]),
+      tables(hosts, (report) =>
+        levelTable(report, "pairs", store, "pairs/s", rateIn(report), true),
       ),
-      table(
-        ["in flight: CPU of the main thread (of the process), µs a pair", ...levels.map(String)],
-        ids.map((id) => [
-          nameOf(id),
-          ...levels.map((level) => {
-            const [main, all] = ["mainCpu", "cpu"].map((field) =>
-              figure(report, "pairs", id, field, level).value.toFixed(0),
-            );
-            return `${main} (${all})`;
-          }),
-        ]),
-      ),
+      tables(hosts, (report) => levelTable(report, "pairs", store, CPU, cpuIn(report))),
     );
   }
   return parts.join("\n\n");
 }
 
-function contended(report) {
+const CPU = "CPU of the main thread (of the process), µs a pair";
+
+const rateIn = (report) => (id, level) => shown(report, "pairs", id, "rate", level);
+
+const cpuIn = (report) => (id, level) => {
+  const [main, all] = ["mainCpu", "cpu"].map((field) =>
+    figure(report, "pairs", id, field, level).value.toFixed(0),
+  );
+  return `${main} (${all})`;
+};
+
+function contended(hosts) {
+  const columns = [
+    ["attempts/s", "rate"],
+    ["p99, µs", "p99"],
+    ["main thread, µs an attempt", "mainCpu", { digits: 1 }],
+  ];
   return `## Contended attempts
 
 ${CONTENDED_IN_FLIGHT} at a time ask for a lock that another client holds, once each, and are refused.
 
-${rowTable(report, "contended", [
-  ["attempts/s", "rate"],
-  ["p99, µs", "p99"],
-  ["main thread, µs an attempt", "mainCpu", { digits: 1 }],
-])}`;
+${tables(hosts, (report) => rowTable(report, "contended", columns))}`;
 }
 
-function handOff(report) {
+function handOff(hosts) {
+  const columns = [
+    ["held, of the time", "share", { factor: 100, unit: " %" }],
+    ["median wait, ms", "p50"],
+    ["p99 wait, ms", "p99"],
+    ["longest, ms", "longest"],
+  ];
   return `## Hand-off
 
 ${WAITERS} waiters in ${PROCESSES} processes want one lock all the time, and each holds it for ${HOLD_MS} ms. The lock is held for all of
@@ -107,16 +124,20 @@ the time if hand-overs take none. A waiter waits for ${WAITERS - 1} others at le
 
 ![Share of the time that the lock was held](docs/benchmarks/hand-off.svg)
 
-${rowTable(report, "handOff", [
-  ["held, of the time", "share", { factor: 100, unit: " %" }],
-  ["median wait, ms", "p50"],
-  ["p99 wait, ms", "p99"],
-  ["longest, ms", "longest"],
-])}`;
+${tables(hosts, (report) => rowTable(report, "handOff", columns))}`;
 }
 
-function holding(report) {
-  const { locks, seconds } = report;
+function holding(hosts) {
+  const [{ locks, seconds }] = hosts;
+  const columns = [
+    ["main thread, of a core", "mainCpu", { factor: 100, unit: " %", digits: 1 }],
+    ["process", "cpu", { factor: 100, unit: " %", digits: 1 }],
+    ["loop late p99, ms", "loopP99", { digits: 1 }],
+    ["longest, ms", "loopMax"],
+    ["extensions/s", "extensions"],
+    ["lost", "lost"],
+    ["gone", "gone"],
+  ];
   return `## ${whole(locks)} locks that extend themselves
 
 One process holds them, with a TTL of ${HOLDING_TTL_MS / 1_000} s; what that costs is counted for ${secondsOf("holding", seconds)} s. The event loop is idle besides: how
@@ -125,42 +146,38 @@ _Lost_ is what the library reported, _gone_ what was no longer in Redis at the e
 
 ![CPU of the main thread](docs/benchmarks/holding.svg)
 
-${rowTable(report, "holding", [
-  ["main thread, of a core", "mainCpu", { factor: 100, unit: " %", digits: 1 }],
-  ["process", "cpu", { factor: 100, unit: " %", digits: 1 }],
-  ["loop late p99, ms", "loopP99", { digits: 1 }],
-  ["longest, ms", "loopMax"],
-  ["extensions/s", "extensions"],
-  ["lost", "lost"],
-  ["gone", "gone"],
-])}
+${tables(hosts, (report) => rowTable(report, "holding", columns))}
 
 By hand on ioredis nothing extends a lock, and a lock of \`pg_advisory_lock\` has no time after which it ends.`;
 }
 
-function http(report) {
+function http(hosts) {
+  const columns = [
+    ["requests/s", "rate"],
+    ["p50, ms", "p50", { digits: 1 }],
+    ["p99, ms", "p99", { digits: 1 }],
+    ["loop late p99, ms", "loopP99", { digits: 1 }],
+  ];
+  const connections = levels(hosts[0], "http");
   return `## An HTTP server
 
 What a user feels: each request takes one of ${whole(KEYS)} locks at random, works for ${WORK_MICROS} µs under it, releases it and answers. autocannon
-keeps ${CONNECTIONS} connections busy from another process, on the same machine. No request failed.
+keeps ${connections.join(" or ")} connections busy from another process, on the same machine. No request failed.
 
 ![Requests per second](docs/benchmarks/http.svg)
 
 ![99th percentile of latencies](docs/benchmarks/http-p99.svg)
 
-${rowTable(report, "http", [
-  ["requests/s", "rate"],
-  ["p50, ms", "p50"],
-  ["p99, ms", "p99"],
-  ["loop late p99, ms", "loopP99", { digits: 1 }],
-])}`;
+${connections
+  .map((level) => tables(hosts, (report) => rowTable(report, "http", columns, level)))
+  .join("\n\n")}`;
 }
 
 /** Where others are ahead, and why. */
-function slower(report) {
+function slower(hosts) {
   const groups = new Map();
-  for (const one of behind(report)) {
-    const { row, store, what, inFlight, ahead } = one;
+  for (const one of hosts.flatMap((report) => behind(report))) {
+    const { row, store, what, level, busy, ahead } = one;
     const reasons = reasonsFor(one);
     if (reasons.length === 0) throw new Error(`no reason is known for ${row} on ${store}`);
     const key = `${TITLES[row]} on ${STORES[store]}`;
@@ -168,9 +185,10 @@ function slower(report) {
     groups.set(key, group);
     for (const reason of reasons) group.reasons.add(reason);
     const ratios = ahead.map(({ name, ours, theirs }) => `${ratio(ours, theirs)} × ${name}`);
-    const line = group.lines.get(what) ?? [];
-    line.push(`${inFlight === undefined ? "" : `${inFlight} in flight: `}${ratios.join(", ")}`);
-    group.lines.set(what, line);
+    const title = busy ? `${what}, busy host` : what;
+    const line = group.lines.get(title) ?? [];
+    line.push(`${level === undefined ? "" : `${level} ${VARIED[row]}: `}${ratios.join(", ")}`);
+    group.lines.set(title, line);
   }
   const parts = [
     `## Where this package is behind
@@ -188,7 +206,8 @@ Every figure above in which another contender on the same store is ahead by more
   return parts.join("\n\n");
 }
 
-const TITLES = {
+/** The rows, as the page calls them. */
+export const TITLES = {
   pairs: "Acquire and release",
   contended: "Contended attempts",
   handOff: "Hand-off",
@@ -212,37 +231,5 @@ ${lines.join("\n")}
 \`redlock\`, npm's \`latest\` is still version 4; what its repository documents, and what is measured here, is version 5.`;
 }
 
-/** A table with a line for each contender of a row. */
-function rowTable(report, row, columns) {
-  return table(
-    ["", ...columns.map(([title]) => title), LACKS],
-    inRow(report, row).map((id) => [
-      `${STORES[storeOf(id)]}: ${nameOf(id)}`,
-      ...columns.map(([, field, format]) => shown(report, row, id, field, undefined, format)),
-      lacks(id),
-    ]),
-  );
-}
-
-/** The median with its spread. */
-function shown(report, row, id, field, inFlight, { factor = 1, unit = "", digits = 0 } = {}) {
-  const { value, low, high } = figure(report, row, id, field, inFlight);
-  const [middle, from, to] = [value, low, high].map((each) =>
-    (each * factor).toLocaleString("en", {
-      minimumFractionDigits: digits,
-      maximumFractionDigits: digits,
-    }),
-  );
-  return from === to ? `${middle}${unit}` : `${middle}${unit} (${from}–${to})`;
-}
-
 const whole = (value) => value.toLocaleString("en");
 const ratio = (ours, theirs) => (theirs === 0 ? "more than nothing" : (ours / theirs).toFixed(2));
-const nameOf = (id) => (id.endsWith("/syncguard") ? "**syncguard**" : contenders[id].name);
-const lacks = (id) => (contenders[id].lacks === "" ? "–" : contenders[id].lacks);
-
-function table(heading, lines) {
-  const row = (cells) => `| ${cells.join(" | ")} |`;
-  const rule = heading.map((title, column) => (column === 0 || title === LACKS ? "---" : "---:"));
-  return [row(heading), row(rule), ...lines.map(row)].join("\n");
-}

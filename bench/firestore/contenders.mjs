@@ -2,17 +2,20 @@
 
 import { Firestore } from "@google-cloud/firestore";
 import { typescriptLibrary } from "../../__test__/firestore/fixtures/typescript-library.mjs";
+import { built } from "../lib/built.mjs";
 import { pairOf } from "../lib/pair.mjs";
 
-/** This package, over its own connection. */
-export async function ours(host) {
-  const { createFirestoreBackend } = await import("syncguard/firestore");
-  const backend = createFirestoreBackend({ projectId: "ours", emulatorHost: host });
-  return { pair: pairOf(backend), close: () => backend.close() };
-}
+/** Each has a project of its own on the emulator. */
+export const open = {
+  /** This package, over its own connection. */
+  syncguard({ from, host, projectId }) {
+    const { createFirestoreBackend } = built(from, "syncguard/firestore");
+    return { pair: pairOf(createFirestoreBackend({ projectId, emulatorHost: host })) };
+  },
 
-/** The transactions of the TypeScript library, on Google's client. */
-export function canonical(host) {
-  const db = new Firestore({ projectId: "canonical", host, ssl: false });
-  return { pair: pairOf(typescriptLibrary(db)), close: () => db.terminate() };
-}
+  /** The transactions of the TypeScript library, on Google's client. */
+  canonical({ host, projectId }) {
+    const db = new Firestore({ projectId, host, ssl: false });
+    return { pair: pairOf(typescriptLibrary(db)) };
+  },
+};

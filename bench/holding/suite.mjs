@@ -1,26 +1,20 @@
 // What ten thousand locks cost that extend themselves, in one process, on Redis.
 
-import { cpus } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createRedisBackend } from "syncguard/redis";
 import { startServer } from "../redis/server.mjs";
 import { printTable } from "../lib/table.mjs";
 
-const LOCKS = Number(process.env.BENCH_LOCKS ?? 10_000);
-const TTL_MS = Number(process.env.BENCH_TTL_MS ?? 30_000);
-const SECONDS = Number(process.env.BENCH_SECONDS ?? 60);
+const TTL_MS = 30_000;
 
-export async function run() {
+export async function run({ locks = 10_000, seconds: duration = 60 }) {
   const server = await startServer();
-  const backend = createRedisBackend(`redis://127.0.0.1:${server.port}`);
+  const backend = createRedisBackend(server.address);
   try {
-    console.log(
-      `Redis on this machine, ${cpus().length} × ${cpus()[0]?.model}, Node.js ${process.version}`,
-    );
-    console.log(`${LOCKS} locks with a TTL of ${TTL_MS} ms, for ${SECONDS} s\n`);
+    console.log(`${locks} locks with a TTL of ${TTL_MS} ms on Redis, for ${duration} s\n`);
     const held = [];
-    for (let from = 0; from < LOCKS; from += 500) {
-      const some = Array.from({ length: Math.min(500, LOCKS - from) }, (_, index) =>
+    for (let from = 0; from < locks; from += 500) {
+      const some = Array.from({ length: Math.min(500, locks - from) }, (_, index) =>
         backend.lock(`held:${from + index}`, { ttlMs: TTL_MS, autoExtend: true }),
       );
       held.push(...(await Promise.all(some)));
@@ -28,7 +22,7 @@ export async function run() {
     // From one heartbeat of all to another, so that only whole rounds are counted.
     await sleep(TTL_MS / 3);
     const before = await measured(server.admin);
-    await sleep(SECONDS * 1_000);
+    await sleep(duration * 1_000);
     const after = await measured(server.admin);
     const seconds = (after.at - before.at) / 1_000;
     const extensions = after.calls - before.calls;

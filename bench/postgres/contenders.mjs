@@ -4,43 +4,46 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import { typescriptLibrary } from "../../__test__/postgres/fixtures/typescript-library.mjs";
+import { built } from "../lib/built.mjs";
 import { pairOf } from "../lib/pair.mjs";
 import { USER } from "./server.mjs";
 
 /** As many as pools have if nobody says anything. */
 export const CONNECTIONS = 10;
 
-const TABLES = {
-  durable: { tableName: "durable_locks", fenceTableName: "durable_fences" },
-  relaxed: { tableName: "relaxed_locks", fenceTableName: "relaxed_fences" },
-  canonical: { tableName: "canonical_locks", fenceTableName: "canonical_fences" },
-  pgbench: { tableName: "pgbench_locks", fenceTableName: "pgbench_fences" },
-};
+/** Each has tables of its own, so that nobody meets the dead rows of another. */
+const tablesOf = (name) => ({ tableName: `${name}_locks`, fenceTableName: `${name}_fences` });
 
 const urlOf = (port) => `postgres://${USER}@127.0.0.1:${port}/postgres?sslmode=disable`;
 
-/** Makes the tables of all. */
-export async function setUp(port) {
-  const { setupSchema } = await import("syncguard/postgres");
-  for (const tables of Object.values(TABLES)) await setupSchema(urlOf(port), tables);
+/** Makes the tables of `name`, by the build in the folder `from`. */
+export async function setUp(port, name, from) {
+  await built(from, "syncguard/postgres").setupSchema(urlOf(port), tablesOf(name));
 }
 
-/** This package, with releases that wait for the disk or do not. */
-export async function ours(port, kind) {
-  const { createPostgresBackend } = await import("syncguard/postgres");
-  const backend = createPostgresBackend(urlOf(port), {
-    ...TABLES[kind],
-    durableReleases: kind === "durable",
-    poolSize: CONNECTIONS,
-  });
-  return { pair: pairOf(backend), close: () => backend.close() };
-}
+/** `tables` is the name that they were set up for. */
+export const open = {
+  /** This package, with releases that wait for the disk or do not. */
+  syncguard({ port, tables, from, durableReleases }) {
+    const { createPostgresBackend } = built(from, "syncguard/postgres");
+    const backend = createPostgresBackend(urlOf(port), {
+      ...tablesOf(tables),
+      durableReleases,
+      poolSize: CONNECTIONS,
+    });
+    return { pair: pairOf(backend) };
+  },
 
-/** The transactions of the TypeScript library, on postgres.js. */
-export function canonical(port) {
-  const sql = postgres(urlOf(port).replace(/\?.*/, ""), { max: CONNECTIONS });
-  return { pair: pairOf(typescriptLibrary(sql, TABLES.canonical)), close: () => sql.end() };
-}
+  /** The transactions of the TypeScript library, on postgres.js. */
+  canonical({ port, tables }) {
+    const sql = postgres(urlOf(port).replace(/\?.*/, ""), { max: CONNECTIONS });
+    return { pair: pairOf(typescriptLibrary(sql, tablesOf(tables))) };
+  },
+};
+
+/** What wakes those who wait, as the core's listen.rs has it. */
+const HASH = "hashtextextended(lock.key, '{locks}'::regclass::oid::bigint)";
+const TELL = `CASE WHEN NOT pg_try_advisory_xact_lock(1937337955, (${HASH} & 63)::integer) THEN pg_notify('syncguard_' || to_hex(${HASH}), '')::text END`;
 
 const sql = new URL("../../crates/syncguard/src/postgres/", import.meta.url);
 
@@ -48,12 +51,13 @@ const sql = new URL("../../crates/syncguard/src/postgres/", import.meta.url);
  * The core's two statements for pgbench: each connection has a key of its own, as the pairs above have. A lock id is
  * 22 digits.
  */
-export function pgbenchScript(isDurable) {
-  const { tableName, fenceTableName } = TABLES.pgbench;
+export function pgbenchScript(tables, isDurable) {
+  const { tableName, fenceTableName } = tablesOf(tables);
   const statement = (name, params) => {
     let text = readFileSync(fileURLToPath(new URL(`${name}.sql`, sql)), "utf8")
       .replace(/^\s*--.*$/gm, "")
       .replace(/\{owner_\w+\}/g, "")
+      .replace("{tell}", TELL)
       .replaceAll("{locks}", tableName)
       .replaceAll("{fences}", fenceTableName);
     for (const [index, param] of params.entries()) text = text.replaceAll(`$${index + 1}`, param);

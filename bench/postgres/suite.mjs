@@ -1,109 +1,55 @@
 // Acquire and release on PostgreSQL: this package, the TypeScript library's transactions, and pgbench with our SQL.
 
-import { cpus } from "node:os";
-import { load } from "../lib/load.mjs";
-import { median, printTable, spread } from "../lib/table.mjs";
-import { canonical, CONNECTIONS, ours, pgbenchScript, setUp } from "./contenders.mjs";
+import { root } from "../../scripts/lib/paths.mjs";
+import { comparePairs, contender } from "../lib/compare.mjs";
+import { builds } from "../lib/built.mjs";
+import { endMembers } from "../lib/members.mjs";
+import { CONNECTIONS, pgbenchScript, setUp } from "./contenders.mjs";
 import { pgbench, startServer } from "./server.mjs";
 
-const IN_FLIGHT = [1, 16, 64];
-const RUNS = Number(process.env.BENCH_RUNS ?? 5);
-const RUN_MS = Number(process.env.BENCH_RUN_MS ?? 2_000);
+const IN_FLIGHT = [1, 4, 16, 64];
+const CONTENDERS = new URL("contenders.mjs", import.meta.url);
 
-const NAMES = {
-  durable: "syncguard, durable releases",
-  relaxed: "syncguard",
-  canonical: "transactions on postgres.js",
-  pgbenchDurable: "pgbench, durable releases",
-  pgbenchRelaxed: "pgbench",
-};
+const DURABLE = "syncguard, durable releases";
+const CANONICAL = "transactions on postgres.js";
+const PGBENCH = "pgbench";
+const PGBENCH_DURABLE = "pgbench, durable releases";
 
-export async function run() {
+export async function run({ against, runs, seconds }) {
   const server = await startServer();
-  const closing = [];
+  const { port } = server;
+  const started = async (who, tables, { from = root, ...options } = {}) => {
+    await setUp(port, tables, from);
+    return contender(CONTENDERS, who, { port, tables, from, ...options });
+  };
+  const byPgbench = (isDurable) => {
+    const name = isDurable ? "durable.sql" : "relaxed.sql";
+    const file = server.file(name, pgbenchScript("pgbench", isDurable));
+    return {
+      async sample(inFlight, ms) {
+        return { rate: await pgbench(port, file, Math.min(inFlight, CONNECTIONS), ms) };
+      },
+    };
+  };
   try {
-    await setUp(server.port);
-    const nodes = {
-      durable: await ours(server.port, "durable"),
-      relaxed: await ours(server.port, "relaxed"),
-      canonical: canonical(server.port),
-    };
-    closing.push(...Object.values(nodes));
-    const files = {
-      pgbenchDurable: server.file("durable.sql", pgbenchScript(true)),
-      pgbenchRelaxed: server.file("relaxed.sql", pgbenchScript(false)),
-    };
-    console.log(
-      `PostgreSQL on this machine, fsync on, ${cpus().length} × ${cpus()[0]?.model}, Node.js ${process.version}`,
-    );
-    console.log(
-      `medians of ${RUNS} interleaved runs of ${RUN_MS} ms (smallest–largest); at most ${CONNECTIONS} connections each; a pair is acquire + release\n`,
-    );
-    print(await measure(server, nodes, files));
+    await setUp(port, "pgbench", root);
+    const contenders = {};
+    for (const [name, from] of builds(against)) {
+      contenders[name] = await started("syncguard", name, { from });
+    }
+    contenders[DURABLE] = await started("syncguard", "durable", { durableReleases: true });
+    contenders[CANONICAL] = await started("canonical", "canonical");
+    contenders[PGBENCH] = byPgbench(false);
+    contenders[PGBENCH_DURABLE] = byPgbench(true);
+    console.log(`PostgreSQL, fsync on; at most ${CONNECTIONS} connections each`);
+    const ratios = [
+      ...builds(against).slice(1).map(([before]) => ["syncguard", before]),
+      ...[["syncguard", CANONICAL], ["syncguard", PGBENCH]],
+      ...[[DURABLE, CANONICAL], [DURABLE, PGBENCH_DURABLE]],
+    ]; // prettier-ignore
+    await comparePairs(contenders, IN_FLIGHT, { runs, seconds, ratios });
   } finally {
-    await Promise.all(closing.map(({ close }) => close()));
+    endMembers();
     await server.stop();
   }
-}
-
-async function measure(server, nodes, files) {
-  for (const { pair } of Object.values(nodes)) await load(pair, 64, 1_000);
-  const results = IN_FLIGHT.map((inFlight) => ({
-    inFlight,
-    runs: Object.fromEntries(Object.keys(NAMES).map((name) => [name, []])),
-  }));
-  for (let run = 0; run < RUNS; run += 1) {
-    for (const { inFlight, runs } of results) {
-      // Each goes first as often as the others.
-      const order = Object.keys(NAMES);
-      order.push(...order.splice(0, run % order.length));
-      for (const who of order) {
-        if (who in files) {
-          const connections = Math.min(inFlight, CONNECTIONS);
-          const rate = await pgbench(server.port, files[who], connections, RUN_MS);
-          runs[who].push({ rate });
-        } else {
-          const { pair } = nodes[who];
-          await load(pair, inFlight, 200);
-          runs[who].push(await load(pair, inFlight, RUN_MS));
-        }
-      }
-    }
-  }
-  return results;
-}
-
-function print(results) {
-  const rows = [["in flight", "", "pairs/s", "p50, µs", "CPU, µs/pair", "main thread CPU, µs/pair", "main thread busy, µs/pair"]]; // prettier-ignore
-  const ratios = [["in flight", "", "pairs/s ÷ postgres.js", "main thread CPU ÷ postgres.js", "pairs/s ÷ pgbench"]]; // prettier-ignore
-  for (const { inFlight, runs } of results) {
-    const of = (who, field) => runs[who].map((run) => run[field]);
-    for (const [who, name] of Object.entries(NAMES)) {
-      const isPgbench = who.startsWith("pgbench");
-      rows.push([
-        String(inFlight),
-        name,
-        spread(of(who, "rate")),
-        isPgbench ? "" : spread(of(who, "p50")),
-        ...["cpu", "mainCpu", "mainBusy"].map((field) => isPgbench ? "" : spread(of(who, field), 1)),
-      ]); // prettier-ignore
-    }
-    for (const [who, limit] of [
-      ["durable", "pgbenchDurable"],
-      ["relaxed", "pgbenchRelaxed"],
-    ]) {
-      const ratio = (field, other) =>
-        (median(of(who, field)) / median(of(other, field))).toFixed(2);
-      ratios.push([
-        String(inFlight),
-        NAMES[who],
-        ratio("rate", "canonical"),
-        ratio("mainCpu", "canonical"),
-        ratio("rate", limit),
-      ]);
-    }
-  }
-  printTable(rows);
-  console.log();
-  printTable(ratios);
 }

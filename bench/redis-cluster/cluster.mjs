@@ -31,7 +31,11 @@ export async function startCluster(count) {
     throw error;
   }
   const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
-  return { url: `redis+cluster://${addresses.join(",")}`, stop };
+  return {
+    url: `redis+cluster://${addresses.join(",")}`,
+    address: { nodes: nodes.map(({ address }) => address) },
+    stop,
+  };
 }
 
 async function ready(admin, count) {

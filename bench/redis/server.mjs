@@ -2,11 +2,12 @@
 
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Redis } from "ioredis";
+import { writeCertificates } from "../lib/certificates.mjs";
 import { freePort } from "../lib/ports.mjs";
 
 const execute = promisify(execFile);
@@ -27,6 +28,7 @@ export async function startServer(settings = {}) {
   return {
     port,
     admin,
+    address: { host: "127.0.0.1", port },
     async stop() {
       admin.disconnect();
       const ended = once(child, "exit");
@@ -36,6 +38,27 @@ export async function startServer(settings = {}) {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** A server that also speaks TLS; `address` is where, and whom to trust. */
+export async function startTlsServer() {
+  const folder = mkdtempSync(join(tmpdir(), "syncguard-bench-"));
+  const path = (name) => join(folder, name);
+  const remove = () => rmSync(folder, { recursive: true, force: true });
+  try {
+    writeCertificates(folder, "redis.bench");
+    const port = await freePort();
+    const server = await startServer({
+      ...{ "tls-port": port, "tls-auth-clients": "no", "tls-ca-cert-file": path("ca.pem") },
+      ...{ "tls-cert-file": path("server.pem"), "tls-key-file": path("server.key") },
+    });
+    const stop = () => server.stop().finally(remove);
+    const tls = { ca: readFileSync(path("ca.pem"), "utf8") };
+    return { ...server, address: { host: "127.0.0.1", port, tls }, stop };
+  } catch (error) {
+    remove();
+    throw error;
+  }
 }
 
 /** Commands per second of redis-benchmark, with 16 of them in one packet; `__rand_int__` stands for 12 digits. */

@@ -1,85 +1,51 @@
 // Acquire and release on Redis: this package, the same scripts by hand on ioredis, and the server's own limit.
 
-import { setTimeout as sleep } from "node:timers/promises";
-import { cpus } from "node:os";
-import { load } from "../lib/load.mjs";
-import { median, printTable, spread } from "../lib/table.mjs";
-import { handWritten, ours } from "./contenders.mjs";
+import { comparePairs, contender, ratio } from "../lib/compare.mjs";
+import { builds } from "../lib/built.mjs";
+import { endMembers } from "../lib/members.mjs";
+import { printTable, spread } from "../lib/table.mjs";
 import { pairLimit, scriptCosts } from "./limit.mjs";
-import { startServer } from "./server.mjs";
+import { startServer, startTlsServer } from "./server.mjs";
 
-const IN_FLIGHT = [1, 4, 16, 64, 256];
-const RUNS = Number(process.env.BENCH_RUNS ?? 7);
-const RUN_MS = Number(process.env.BENCH_RUN_MS ?? 800);
+export const IN_FLIGHT = [1, 2, 4, 8, 16, 64, 256];
 
-export async function run() {
-  const server = await startServer();
-  const [mine, hand] = [await ours(server.port), handWritten(server.port)];
+const CONTENDERS = new URL("contenders.mjs", import.meta.url);
+const IDLE_MS = 2_000;
+
+export async function run({ tls = false, against, runs = 7, seconds }) {
+  const server = await (tls ? startTlsServer() : startServer());
+  const { address } = server;
   try {
-    console.log(
-      `Redis on this machine, ${cpus().length} × ${cpus()[0]?.model}, Node.js ${process.version}`,
-    );
-    console.log(
-      `medians of ${RUNS} interleaved runs of ${RUN_MS} ms (smallest–largest); a pair is acquire + release\n`,
-    );
-    await comparePairs(server, mine, hand);
-    await compareScripts(server);
-    await watchIdle();
+    console.log(tls ? "Redis over TLS" : "Redis");
+    const contenders = {};
+    for (const [name, from] of builds(against)) {
+      contenders[name] = contender(CONTENDERS, "syncguard", { from, address });
+    }
+    contenders["ioredis by hand"] = contender(CONTENDERS, "ioredis", { address });
+    const limits = [];
+    const afterRun = async () => limits.push(await pairLimit(server));
+    const results = await comparePairs(contenders, IN_FLIGHT, { runs, seconds, afterRun });
+    printLimit(results, limits);
+    await printScripts(server, Math.min(runs, 5));
+    await printIdle(contenders);
   } finally {
-    await Promise.all([mine.close(), hand.close()]);
+    endMembers();
     await server.stop();
   }
 }
 
-async function comparePairs(server, mine, hand) {
-  const limits = [];
-  const results = IN_FLIGHT.map((inFlight) => ({ inFlight, mine: [], hand: [] }));
-  for (const { pair } of [mine, hand]) await load(pair, 16, 1_000);
-  for (let run = 0; run < RUNS; run += 1) {
-    for (const result of results) {
-      // Each goes first as often as the other.
-      const order = run % 2 === 0 ? ["mine", "hand"] : ["hand", "mine"];
-      for (const who of order) {
-        const { pair } = who === "mine" ? mine : hand;
-        await load(pair, result.inFlight, 100);
-        result[who].push(await load(pair, result.inFlight, RUN_MS));
-      }
-    }
-    limits.push(await pairLimit(server));
-  }
-
-  const rows = [["in flight", "", "pairs/s", "p50, µs", "CPU, µs/pair", "main thread CPU, µs/pair", "main thread busy, µs/pair"]]; // prettier-ignore
-  const ratios = [["in flight", "pairs/s", "p50", "CPU", "main thread CPU", "main thread busy", "of the server's limit"]]; // prettier-ignore
-  for (const { inFlight, mine: own, hand: theirs } of results) {
-    const of = (runs, field) => runs.map((run) => run[field]);
-    for (const [name, runs] of [
-      ["syncguard", own],
-      ["ioredis by hand", theirs],
-    ]) {
-      // prettier-ignore
-      rows.push([
-        String(inFlight),
-        name,
-        spread(of(runs, "rate")),
-        spread(of(runs, "p50")),
-        ...["cpu", "mainCpu", "mainBusy"].map((field) => spread(of(runs, field), 1)),
-      ]);
-    }
-    const ratio = (field) => (median(of(own, field)) / median(of(theirs, field))).toFixed(2);
-    ratios.push([
-      String(inFlight),
-      ...["rate", "p50", "cpu", "mainCpu", "mainBusy"].map(ratio),
-      (median(of(own, "rate")) / median(limits)).toFixed(2),
-    ]);
-  }
-  rows.push(["16 × 16", "redis-benchmark", spread(limits), "", "", "", ""]);
-  printTable(rows);
-  console.log("\nsyncguard ÷ ioredis by hand");
-  printTable(ratios);
+/** What there is of the pairs that the server can serve, which has no TLS to do. */
+function printLimit(results, limits) {
+  console.log(`\nredis-benchmark, 16 × 16 in flight, without TLS: ${spread(limits)} pairs/s`);
+  const of = ({ samples }) => ratio(samples.syncguard.map(({ rate }) => rate), limits); // prettier-ignore
+  printTable([
+    ["in flight", ...results.map(({ inFlight }) => String(inFlight))],
+    ["syncguard, of that", ...results.map(of)],
+  ]);
 }
 
-async function compareScripts(server) {
-  const costs = await scriptCosts(server, Math.min(RUNS, 5));
+async function printScripts(server, runs) {
+  const costs = await scriptCosts(server, runs);
   console.log("\nserver time of a script, µs per call (usec_per_call)");
   printTable([
     ["script", "core", "with cjson", "ratio"],
@@ -87,17 +53,17 @@ async function compareScripts(server) {
       name,
       spread(core, 2),
       spread(cjson, 2),
-      (median(core) / median(cjson)).toFixed(2),
+      ratio(core, cjson),
     ]),
   ]);
 }
 
 /** An idle process burns no CPU, whatever its threads did before. */
-async function watchIdle() {
-  const before = process.cpuUsage();
-  await sleep(2_000);
-  const { user, system } = process.cpuUsage(before);
-  console.log(
-    `\nidle for 2 s with connections open: ${((user + system) / 1_000).toFixed(1)} ms of CPU`,
-  );
+async function printIdle(contenders) {
+  console.log(`\nidle for ${IDLE_MS / 1_000} s with connections open: CPU, ms`);
+  const spent = Object.entries(contenders).map(async ([name, { idle }]) => [
+    name,
+    (await idle(IDLE_MS)).toFixed(1),
+  ]);
+  printTable([["", "ms"], ...(await Promise.all(spent))]);
 }

@@ -3,7 +3,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { root } from "../../scripts/lib/paths.mjs";
 import { startServer as startFirestore } from "../firestore/server.mjs";
+import { built } from "../lib/built.mjs";
 import { startServer as startPostgres, USER } from "../postgres/server.mjs";
 import { startServer as startRedis } from "../redis/server.mjs";
 
@@ -28,22 +30,18 @@ export const stores = {
   },
 };
 
-/** A backend there. */
-export async function open({ kind, at }) {
+/** A backend there, of the build in the folder `from`. */
+export async function open({ kind, at }, from = root) {
+  const entry = built(from, `syncguard/${kind}`);
   switch (kind) {
     case "redis":
-      return (await import("syncguard/redis")).createRedisBackend(at);
-    case "postgres": {
-      const { createPostgresBackend, setupSchema } = await import("syncguard/postgres");
-      const backend = createPostgresBackend(at);
-      await setupSchema(at);
-      return backend;
-    }
-    case "firestore": {
-      const { createFirestoreBackend } = await import("syncguard/firestore");
-      return createFirestoreBackend({ projectId: "bench", emulatorHost: at });
-    }
+      return entry.createRedisBackend(at);
+    case "postgres":
+      await entry.setupSchema(at);
+      return entry.createPostgresBackend(at);
+    case "firestore":
+      return entry.createFirestoreBackend({ projectId: "bench", emulatorHost: at });
     default:
-      return (await import("syncguard/sqlite")).createSqliteBackend(at);
+      return entry.createSqliteBackend(at);
   }
 }

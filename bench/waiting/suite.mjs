@@ -1,45 +1,53 @@
 // Who waits for a lock: how fast it is handed over, who gets it, and what waiting costs.
 
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { cpus } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { builds } from "../lib/built.mjs";
+import { chosen } from "../lib/chosen.mjs";
+import { endMembers, startMember } from "../lib/members.mjs";
 import { median, printTable } from "../lib/table.mjs";
 import { open, stores } from "./stores.mjs";
+import { HOLD_MS } from "./tasks.mjs";
 
-const RUN_MS = Number(process.env.BENCH_RUN_MS ?? 10_000);
-const STORES = (process.env.BENCH_STORES ?? Object.keys(stores).join()).split(",");
-const HOLD_MS = 5;
-const MEMBER = fileURLToPath(new URL("member.mjs", import.meta.url));
+const TASKS = new URL("tasks.mjs", import.meta.url);
+const WAITERS = 16;
 
-export async function run() {
-  console.log(
-    `on this machine, ${cpus().length} × ${cpus()[0]?.model}, Node.js ${process.version}`,
-  );
-  const rows = [
-    ["16 wait for one lock", "processes", "locks/s", "of ideal", "p99 wait", "longest", "smallest share", "at once", "errors"], // prettier-ignore
-  ];
+/** What a hand-over tells: how it is headed, and written. What must not be there is counted over all runs. */
+const COLUMNS = {
+  rate: ["locks/s", (value) => value.toFixed(0)],
+  ideal: ["of ideal", (value) => `${(100 * value).toFixed(0)} %`],
+  p99: ["p99 wait", (value) => `${value.toFixed(0)} ms`],
+  longest: ["longest", (value) => `${value.toFixed(0)} ms`],
+  share: ["smallest share", (value) => `${(100 * value).toFixed(0)} %`],
+  atOnce: ["at once", String, sum],
+  errors: ["errors", String, sum],
+};
+
+export async function run({ runs = 1, seconds = 10, against, stores: names }) {
+  const headings = Object.values(COLUMNS).map(([heading]) => heading);
+  const rows = [[`${WAITERS} wait for one lock`, "", "processes", ...headings]];
   const costs = [["1,000 wait for 1,000 locks", "connections", "CPU while nothing is freed"]];
   const crowds = [["2,000 wait for one lock", "in order", "commands each"]];
-  for (const name of STORES) {
+  for (const name of chosen("stores", Object.keys(stores), names)) {
     const { place, server } = await stores[name]();
     try {
-      const backend = await open(place);
-      const roundTripMs = await roundTrip(backend);
-      for (const processes of [1, 4]) {
-        const result = await handOver(place, processes, 16 / processes, roundTripMs);
-        rows.push([name, String(processes), ...result]);
+      const results = await handOvers(place, builds(against), { runs, ms: seconds * 1_000 });
+      for (const { build, processes, samples } of results) {
+        const cells = Object.entries(COLUMNS).map(([field, [, write, of = median]]) =>
+          write(of(samples.map((sample) => sample[field]))),
+        );
+        rows.push([name, build, String(processes), ...cells]);
       }
+      const backend = await open(place);
       costs.push([name, ...(await idle(backend, server))]);
       crowds.push([name, ...(await crowd(backend, server))]);
       await backend.close();
     } finally {
+      endMembers();
       await server.stop();
     }
   }
   console.log(
-    `each holds the lock for ${HOLD_MS} ms, ${RUN_MS} ms long; ideal: one lock per hold and round trip, as measured\n`,
+    `each holds the lock for ${HOLD_MS} ms, for ${seconds} s, medians of ${runs} runs; ideal: one lock per hold and round trip, as measured\n`,
   );
   printTable(rows);
   console.log();
@@ -48,48 +56,57 @@ export async function run() {
   printTable(crowds);
 }
 
-/** Half of what a lone process takes for a lock besides holding it; a machine that has slept takes longer. */
-async function roundTrip(backend) {
-  const times = [];
-  for (let number = 0; number < 200; number += 1) {
-    const start = performance.now();
-    const lock = await backend.acquire({ key: "alone", ttlMs: 30_000 });
-    const granted = performance.now();
-    await sleep(HOLD_MS);
-    const ended = performance.now();
-    await lock.release();
-    times.push((granted - start + performance.now() - ended) / 2);
+/** The hand-overs of each build, in one process and in four. They take turns. */
+async function handOvers(place, contenders, { runs, ms }) {
+  const roundTrips = new Map();
+  for (const [, from] of contenders) {
+    const member = startMember("waiting", TASKS, place, from);
+    roundTrips.set(from, await member.ask("roundTrip"));
+    await member.stop();
   }
-  return median(times);
+  const results = [1, 4].flatMap((processes) =>
+    contenders.map(([build, from]) => ({ build, from, processes, samples: [] })),
+  );
+  for (let run = 0; run < runs; run += 1) {
+    // Each goes first as often as the others.
+    const order = [...results];
+    order.push(...order.splice(0, run % order.length));
+    for (const { from, processes, samples } of order) {
+      samples.push(await handOver(place, from, { processes, ms, roundTripMs: roundTrips.get(from) })); // prettier-ignore
+    }
+  }
+  return results;
 }
 
 /** Processes that want the same lock all the time. */
-async function handOver(place, processes, waiters, roundTripMs) {
-  const members = Array.from({ length: processes }, () => fork(MEMBER));
-  const task = { place, waiters, holdMs: HOLD_MS, key: `hand-over:${processes}` };
-  const untilMs = Date.now() + RUN_MS + 1_500;
-  for (const member of members) member.send({ ...task, untilMs });
-  await Promise.all(members.map((member) => once(member, "message")));
-  const start = process.hrtime.bigint();
-  for (const member of members) member.send("go");
-  const reports = await Promise.all(
-    members.map(async (member) => (await once(member, "message"))[0]),
+async function handOver(place, from, { processes, ms, roundTripMs }) {
+  const members = Array.from({ length: processes }, () =>
+    startMember("waiting", TASKS, place, from),
   );
-  const seconds = Number(process.hrtime.bigint() - start) / 1e9;
+  await Promise.all(members.map((member) => member.ask("warm")));
+  const start = performance.now();
+  const task = { waiters: WAITERS / processes, ms };
+  const reports = await Promise.all(members.map((member) => member.ask("handOver", task)));
+  const elapsed = (performance.now() - start) / 1_000;
+  await Promise.all(members.map((member) => member.stop()));
   const holds = reports.flatMap((report) => report.holds).sort(([a], [b]) => a - b);
   const waits = reports.flatMap((report) => report.waits).sort((a, b) => a - b);
-  const heldMs = holds.reduce((sum, [from, to]) => sum + to - from, 0) / holds.length;
-  const rate = holds.length / seconds;
-  const share = Math.min(...reports.map((report) => report.holds.length)) / holds.length;
-  return [
-    rate.toFixed(0),
-    `${((100 * rate * (heldMs + roundTripMs)) / 1_000).toFixed(0)} %`,
-    `${waits[Math.floor(waits.length * 0.99)].toFixed(0)} ms`,
-    `${waits.at(-1).toFixed(0)} ms`,
-    `${(100 * share * processes).toFixed(0)} %`,
-    String(holds.filter(([from], index) => index > 0 && from < holds[index - 1][1]).length),
-    String(reports.reduce((sum, report) => sum + report.errors, 0)),
-  ];
+  const heldMs = sum(holds.map(([from, to]) => to - from)) / holds.length;
+  const rate = holds.length / elapsed;
+  const smallest = Math.min(...reports.map((report) => report.holds.length));
+  return {
+    rate,
+    ideal: (rate * (heldMs + roundTripMs)) / 1_000,
+    p99: waits[Math.floor(waits.length * 0.99)],
+    longest: waits.at(-1),
+    share: (smallest * processes) / holds.length,
+    atOnce: holds.filter(([from], index) => index > 0 && from < holds[index - 1][1]).length,
+    errors: sum(reports.map((report) => report.errors)),
+  };
+}
+
+function sum(values) {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /** What a thousand cost that wait while nothing is freed. */

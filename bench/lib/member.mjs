@@ -1,9 +1,7 @@
-// A contender's process: it does the tasks that come as messages, and answers each.
+// The process of a contender: it does the tasks that come as messages, and answers each.
 
-import { tasksOf } from "./tasks.mjs";
-
-const [id, place] = process.argv.slice(2);
-const tasks = tasksOf(id, place);
+const [module, given] = process.argv.slice(2);
+const tasks = import(module).then(({ tasksOf }) => tasksOf(...JSON.parse(given)));
 
 process.on("message", async ({ number, task, options }) => {
   try {

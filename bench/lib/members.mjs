@@ -13,11 +13,16 @@ export function endMembers() {
   for (const child of running) child.kill("SIGKILL");
 }
 
-/** Starts a process of the contender `id` on the store at `place`. */
-export function startMember(id, place) {
+/**
+ * Starts a process of the contender `id`, with the tasks that `tasksOf(...given)` of a module resolves to. Each contender
+ * has its own, so that nobody pays for what another has loaded, and CPU is told apart.
+ */
+export function startMember(id, module, ...given) {
   // Without the setting, Google's client looks for the metadata server of a machine in its cloud.
   const env = { ...process.env, METADATA_SERVER_DETECTION: "none" };
-  const child = fork(MEMBER, [id, String(place)], { env });
+  // JSON has no NaN, which stands for what a system does not tell.
+  const options = { env, serialization: "advanced" };
+  const child = fork(MEMBER, [String(module), JSON.stringify(given)], options);
   running.add(child);
   const ended = once(child, "exit");
   const waiting = new Map();

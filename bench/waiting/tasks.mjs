@@ -1,0 +1,69 @@
+// What a process is asked to do that takes part in a run.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { built } from "../lib/built.mjs";
+import { median } from "../lib/table.mjs";
+import { open } from "./stores.mjs";
+
+/** For how long each lock is held. */
+export const HOLD_MS = 5;
+
+/** The tasks of the build in the folder `from` on the store at `place`. */
+export async function tasksOf(place, from) {
+  const { lock } = built(from, "syncguard");
+  const backend = await open(place, from);
+  return {
+    /** Half of what a lone process takes for a lock besides holding it; a machine that has slept takes longer. */
+    async roundTrip() {
+      const times = [];
+      for (let number = 0; number < 200; number += 1) {
+        const start = performance.now();
+        const held = await backend.acquire({ key: "alone", ttlMs: 30_000 });
+        const granted = performance.now();
+        await sleep(HOLD_MS);
+        const ended = performance.now();
+        await held.release();
+        times.push((granted - start + performance.now() - ended) / 2);
+      }
+      return median(times);
+    },
+
+    /** Opens the connection. */
+    warm: () => backend.isLocked({ key: "hand-over" }),
+
+    /** Waiters that want one lock for `ms`. Times are the system's, in milliseconds. */
+    async handOver({ waiters, ms }) {
+      const [waits, holds] = [[], []];
+      let errors = 0;
+      const end = now() + ms;
+      const acquisition = { timeoutMs: 60_000, maxRetries: Infinity };
+      const loop = async () => {
+        while (now() < end) {
+          const asked = now();
+          try {
+            await lock(
+              backend,
+              async () => {
+                const entered = now();
+                waits.push(entered - asked);
+                await sleep(HOLD_MS);
+                holds.push([entered, now()]);
+              },
+              { key: "hand-over", acquisition },
+            );
+          } catch (error) {
+            errors += 1;
+            console.error(error);
+          }
+        }
+      };
+      await Promise.all(Array.from({ length: waiters }, loop));
+      return { waits, holds, errors };
+    },
+
+    close: () => backend.close(),
+  };
+}
+
+/** Milliseconds on a clock that all processes share. */
+const now = () => Number(process.hrtime.bigint() / 1_000n) / 1_000;
