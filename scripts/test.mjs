@@ -35,6 +35,8 @@ await main(async () => {
     process.stdout.write(report);
     const wrong = complaint({ code, counts });
     if (wrong) complaints.push(`${name}: ${wrong}`);
+    // Once more at the end, where they are found among thousands of lines.
+    if (wrong) complaints.push(...counts.failures);
     total.passed += counts.passed;
     // A runner that broke without naming a test still counts as a failure.
     total.failed += counts.failed || (wrong ? 1 : 0);
@@ -60,7 +62,7 @@ async function vitest() {
     const { code, output } = await run("npx", args, { quiet: true });
     const counts = existsSync(file)
       ? vitestCounts(JSON.parse(readFileSync(file, "utf8")))
-      : { passed: 0, failed: 0, skipped: 0 };
+      : { passed: 0, failed: 0, skipped: 0, failures: [] };
     return { code, counts, report: output };
   } finally {
     rmSync(folder, { recursive: true, force: true });
