@@ -11,11 +11,14 @@ use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{AcquireRequest, Backend, Error, Key, LockId, Lookup, Operation, Owner, Ttl};
 
-use crate::completion::{Completion, Completions};
+use crate::completion::Completion;
+use crate::completions::Completions;
 use crate::error::{Code, thrown};
 use crate::holder::HoldSettings;
+use crate::io_thread;
 use crate::operations::Operations;
 use crate::options::SqliteOptions;
+use crate::watch::Watched;
 
 #[napi(object)]
 pub struct Capabilities {
@@ -48,8 +51,7 @@ pub struct NativeBackend {
 }
 
 /// Each operation takes its number first. What it comes to, also with bad input, comes through
-/// [`Completions`]; nothing throws. What an operation gives is whether something is kept back until
-/// [`Completions::flush`] is called, which must be at the end of this turn of the event loop.
+/// [`Completions`]; nothing throws.
 #[napi]
 impl NativeBackend {
     #[napi(factory)]
@@ -93,7 +95,7 @@ impl NativeBackend {
                 Option<String>,
                 Option<String>,
             )>,
-            bool,
+            (),
         >,
     > {
         let operations = self.operations.clone();
@@ -110,7 +112,8 @@ impl NativeBackend {
             )?;
             let operation = request(&key, ttl_ms, owner, behind).map(Operation::Acquire);
             let options = limited(timeout_ms);
-            Ok(operations.submit(call.env, number, cancellable, operation, options))
+            operations.submit(call.env, number, cancellable, operation, options);
+            Ok(())
         })
     }
 
@@ -129,16 +132,16 @@ impl NativeBackend {
         owner: Option<String>,
         behind: Option<String>,
         hold: HoldSettings,
-    ) -> bool {
+    ) {
         let request = || {
             let mut request = request(&key, ttl_ms, owner, behind)?;
-            let hold = hold.for_ttl(request.ttl, self.operations.mailbox())?;
+            let hold = self.operations.hold(hold, request.ttl)?;
             request.hold = Some(Box::new(hold));
             Ok(Operation::Acquire(request))
         };
         let options = limited(timeout_ms);
         self.operations
-            .submit(&env, operation, cancellable, request(), options)
+            .submit(&env, operation, cancellable, request(), options);
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
@@ -152,7 +155,7 @@ impl NativeBackend {
     pub fn release<'env>(
         &self,
         env: &'env Env,
-    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String, Option<f64>)>, bool>> {
+    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String, Option<f64>)>, ()>> {
         let operations = self.operations.clone();
         env.create_function_from_closure("release", move |call| {
             let (number, cancellable, lock_id, lasts_ms) =
@@ -162,7 +165,8 @@ impl NativeBackend {
                 lasts: lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
                 ..DEFAULTS
             };
-            Ok(operations.submit(call.env, number, cancellable, operation, options))
+            operations.submit(call.env, number, cancellable, operation, options);
+            Ok(())
         })
     }
 
@@ -174,7 +178,7 @@ impl NativeBackend {
         cancellable: bool,
         lock_id: String,
         ttl_ms: f64,
-    ) -> bool {
+    ) {
         let request = || {
             Ok(Operation::Extend(
                 LockId::parse(&lock_id)?,
@@ -182,56 +186,66 @@ impl NativeBackend {
             ))
         };
         self.operations
-            .submit(&env, operation, cancellable, request(), DEFAULTS)
+            .submit(&env, operation, cancellable, request(), DEFAULTS);
     }
 
     #[napi]
-    pub fn is_locked(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
+    pub fn is_locked(&self, env: Env, operation: u32, cancellable: bool, key: String) {
         let request = Key::new(&key).map(Operation::IsLocked);
         self.operations
-            .submit(&env, operation, cancellable, request, DEFAULTS)
+            .submit(&env, operation, cancellable, request, DEFAULTS);
     }
 
     #[napi]
-    pub fn lookup_by_key(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
+    pub fn lookup_by_key(&self, env: Env, operation: u32, cancellable: bool, key: String) {
         let request = Key::new(&key).map(|key| Operation::Lookup(Lookup::Key(key)));
         self.operations
-            .submit(&env, operation, cancellable, request, DEFAULTS)
+            .submit(&env, operation, cancellable, request, DEFAULTS);
     }
 
     #[napi]
-    pub fn lookup_by_lock_id(
-        &self,
-        env: Env,
-        operation: u32,
-        cancellable: bool,
-        lock_id: String,
-    ) -> bool {
+    pub fn lookup_by_lock_id(&self, env: Env, operation: u32, cancellable: bool, lock_id: String) {
         let request = LockId::parse(&lock_id).map(|id| Operation::Lookup(Lookup::LockId(id)));
         self.operations
-            .submit(&env, operation, cancellable, request, DEFAULTS)
+            .submit(&env, operation, cancellable, request, DEFAULTS);
     }
 
     #[napi]
-    pub fn force_release(&self, env: Env, operation: u32, cancellable: bool, key: String) -> bool {
+    pub fn force_release(&self, env: Env, operation: u32, cancellable: bool, key: String) {
         let request = Key::new(&key).map(Operation::ForceRelease);
         self.operations
-            .submit(&env, operation, cancellable, request, DEFAULTS)
+            .submit(&env, operation, cancellable, request, DEFAULTS);
     }
 
     #[napi]
-    pub fn close(&self, env: Env, operation: u32) -> bool {
+    pub fn close(&self, env: Env, operation: u32) {
         let backend = Arc::clone(&self.operations.backend);
         self.operations
             .spawn(&env, operation, false, |_| async move {
                 backend.close().await;
                 Ok(Completion::Done)
-            })
+            });
+    }
+
+    /// Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
+    /// process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
+    /// finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
+    #[napi]
+    pub fn watch(&self, number: u32, key: String) -> bool {
+        let key = Key::new(&key).ok();
+        let watch = key.and_then(|key| self.operations.backend.watch(&key));
+        let (Some(watch), Ok(runtime)) = (watch, io_thread::runtime()) else {
+            return false;
+        };
+        let _on_it = runtime.enter();
+        let watched = Watched::new(watch, number, self.operations.mailbox());
+        self.operations.watches().insert(number, watched);
+        true
     }
 
     pub(crate) fn of(backend: impl Backend, completions: &Completions) -> Self {
         Self {
-            operations: Operations::new(Arc::new(backend), completions),
+            operations: Operations::new(Arc::new(backend), completions, false),
             postgres: None,
         }
     }

@@ -52,18 +52,23 @@ impl Questions {
 /// One client object in JavaScript.
 pub(crate) struct Bridge {
     mailbox: Arc<Mailbox>,
+    questions: Arc<Questions>,
     client: u32,
 }
 
 impl Bridge {
-    pub(crate) fn new(mailbox: Arc<Mailbox>, client: u32) -> Self {
-        Self { mailbox, client }
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, questions: &Arc<Questions>, client: u32) -> Self {
+        Self {
+            mailbox: Arc::clone(mailbox),
+            questions: Arc::clone(questions),
+            client,
+        }
     }
 
     /// Asks the client and waits for its answer.
     pub(crate) async fn ask(&self, request: &impl Serialize) -> Answer {
         let text = serde_json::to_string(request).map_err(|error| malformed(&error))?;
-        let questions = &self.mailbox.questions;
+        let questions = &self.questions;
         let question = questions.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         questions.lock().insert(question, sender);
@@ -91,7 +96,7 @@ impl Bridge {
     /// Sends the client a message that needs no answer.
     pub(crate) fn tell(&self, message: &impl Serialize) {
         // A number without an entry in the map, so JavaScript's answer is ignored.
-        let question = self.mailbox.questions.next.fetch_add(1, Ordering::Relaxed);
+        let question = self.questions.next.fetch_add(1, Ordering::Relaxed);
         if let Ok(text) = serde_json::to_string(message) {
             let client = self.client;
             self.mailbox.put(question, Completion::Ask { client, text });

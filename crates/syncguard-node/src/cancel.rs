@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::mailbox::Mailbox;
-
 /// The operations of one environment that can be cancelled.
 #[derive(Default)]
 pub(crate) struct Cancels(Mutex<HashMap<u32, oneshot::Sender<()>>>);
@@ -15,13 +13,10 @@ pub(crate) struct Cancels(Mutex<HashMap<u32, oneshot::Sender<()>>>);
 impl Cancels {
     /// Makes `operation` cancellable until the returned future is dropped. The future completes when the operation is
     /// cancelled, and never otherwise.
-    pub(crate) fn register(
-        mailbox: &Arc<Mailbox>,
-        operation: u32,
-    ) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn register(self: &Arc<Self>, operation: u32) -> impl Future<Output = ()> + use<> {
         let (sender, receiver) = oneshot::channel();
-        mailbox.cancels.lock().insert(operation, sender);
-        let forget = Forget(Arc::clone(mailbox), operation);
+        self.lock().insert(operation, sender);
+        let forget = Forget(Arc::clone(self), operation);
         async move {
             let _forget = forget;
             if receiver.await.is_err() {
@@ -44,10 +39,10 @@ impl Cancels {
     }
 }
 
-struct Forget(Arc<Mailbox>, u32);
+struct Forget(Arc<Cancels>, u32);
 
 impl Drop for Forget {
     fn drop(&mut self) {
-        self.0.cancels.lock().remove(&self.1);
+        self.0.lock().remove(&self.1);
     }
 }

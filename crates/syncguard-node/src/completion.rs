@@ -1,20 +1,13 @@
 //! Finished operations on their way back to JavaScript, in batches.
 
 use std::fmt::Write as _;
-use std::rc::Rc;
 use std::time::Duration;
 
-use napi::Env;
-use napi::bindgen_prelude::{Float64ArraySlice, FnArgs, Function};
 use napi_derive::napi;
 use syncguard::{Absence, Error, Fence, LockId, LockRecord};
 
-use crate::bridge::{Rejection, parse};
-use crate::environment::Environment;
 use crate::error::causes;
 use crate::granted::Granted;
-use crate::listener::Listener;
-use crate::mailbox::Mailbox;
 
 /// What an operation came to.
 pub(crate) enum Completion {
@@ -88,101 +81,8 @@ pub enum Tag {
 pub(crate) const WIDTH: usize = 2 + VALUES;
 const VALUES: usize = 5;
 
-/// The operations of one environment, as JavaScript sees them.
-#[napi]
-pub struct Completions {
-    pub(crate) environment: Rc<Environment>,
-}
-
-#[napi]
-impl Completions {
-    /// `on_ready` is called when finished operations wait to be drained.
-    #[napi(constructor)]
-    pub fn new(env: &Env, on_ready: Function<'_, (), ()>) -> napi::Result<Self> {
-        let listener = Rc::new(Listener::new(&on_ready)?);
-        let called = Rc::clone(&listener);
-        let ready = env.create_function_from_closure::<(), (), _>("ready", move |call| {
-            called.call(call.env);
-            Ok(())
-        })?;
-        // Weak: waiting for nothing must not keep the process alive. `begin` and `drain` hold it
-        // while operations are in flight.
-        let wake = ready
-            .build_threadsafe_function::<()>()
-            .weak::<true>()
-            .build()?;
-        Ok(Self {
-            environment: Rc::new(Environment::new(Mailbox::new(wake), listener)),
-        })
-    }
-
-    /// A function that writes finished operations into an array, the count first, and returns their texts, one
-    /// after the other. What does not fit stays for the next call.
-    #[napi]
-    pub fn drain<'env>(
-        &self,
-        env: &'env Env,
-    ) -> napi::Result<Function<'env, FnArgs<(Float64ArraySlice<'env>,)>, String>> {
-        let environment = Rc::clone(&self.environment);
-        env.create_function_from_closure("drain", move |call| {
-            // Given each time: the array is of a realm that nothing here must keep alive.
-            let mut numbers: Float64ArraySlice<'_> = call.get(0)?;
-            // SAFETY: JavaScript waits for this call to return, and nothing else has the array's memory
-            // while it does: the array is `native/operations.ts`'s own and no other thread sees it.
-            let numbers = unsafe { numbers.as_mut() };
-            let batch = environment.take(call.env, numbers.len().saturating_sub(1) / WIDTH);
-            Ok(write(batch, numbers))
-        })
-    }
-
-    /// A function that sends what was kept back: see `NativeBackend`.
-    #[napi]
-    pub fn flush<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), ()>> {
-        let environment = Rc::clone(&self.environment);
-        env.create_function_from_closure("flush", move |_| {
-            environment.flush();
-            Ok(())
-        })
-    }
-
-    /// Cancels an operation if it has not finished.
-    #[napi]
-    pub fn cancel(&self, operation: u32) {
-        self.environment.mailbox.cancels.cancel(operation);
-    }
-
-    /// Brings a client's answer, in JSON, to the operation that asked for it.
-    #[napi]
-    pub fn answer(&self, question: u32, json: String) {
-        self.environment
-            .mailbox
-            .questions
-            .answer(question, parse(&json));
-    }
-
-    /// Brings what a client's promise was rejected with to the operation that asked.
-    #[napi]
-    pub fn reject(&self, question: u32, name: String, code: Option<String>, message: String) {
-        let rejection = Rejection {
-            name,
-            code,
-            message,
-        };
-        self.environment
-            .mailbox
-            .questions
-            .answer(question, Err(rejection));
-    }
-}
-
-impl Drop for Completions {
-    fn drop(&mut self) {
-        self.environment.end();
-    }
-}
-
 /// Writes a batch into `numbers`, the count first, and gives the texts.
-fn write(batch: Vec<(u32, Completion)>, numbers: &mut [f64]) -> String {
+pub(crate) fn write(batch: Vec<(u32, Completion)>, numbers: &mut [f64]) -> String {
     let mut texts = String::new();
     let Some((count, records)) = numbers.split_first_mut() else {
         return texts;

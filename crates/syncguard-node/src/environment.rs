@@ -1,14 +1,20 @@
 //! One environment of JavaScript: a process's main thread, or a worker.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use napi::{Env, sys};
-use syncguard::{Backend, Error};
+use syncguard::event_loop::EventLoop;
 
+use crate::bridge::{Bridge, Questions};
+use crate::cancel::Cancels;
 use crate::completion::Completion;
+use crate::event_loop::JavaScriptLoop;
+use crate::holder::Forgotten;
+use crate::io_thread;
 use crate::listener::Listener;
 use crate::mailbox::Mailbox;
 use crate::watch::Watched;
@@ -16,16 +22,16 @@ use crate::watch::Watched;
 /// What only the environment's own thread touches.
 pub(crate) struct Environment {
     pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) cancels: Arc<Cancels>,
+    pub(crate) questions: Arc<Questions>,
+    pub(crate) forgotten: Arc<Forgotten>,
+    /// The locks that JavaScript waits for, by the numbers that it has given them.
+    pub(crate) watches: RefCell<HashMap<u32, Watched>>,
     listener: Rc<Listener>,
+    event_loop: OnceCell<Option<Rc<JavaScriptLoop>>>,
     in_flight: Cell<usize>,
     /// Whether it is kept alive.
     is_held: Cell<bool>,
-    /// Whether the task runs that wakes JavaScript.
-    is_announcing: Cell<bool>,
-    /// The backends that have kept something back.
-    kept: RefCell<Vec<Arc<dyn Backend>>>,
-    /// The locks that JavaScript waits for, by the numbers that it has given them.
-    pub(crate) watches: RefCell<HashMap<u32, Watched>>,
 }
 
 impl Environment {
@@ -33,34 +39,79 @@ impl Environment {
     pub(crate) fn new(mailbox: Mailbox, listener: Rc<Listener>) -> Self {
         Self {
             mailbox: Arc::new(mailbox),
+            cancels: Arc::default(),
+            questions: Arc::default(),
+            forgotten: Arc::default(),
+            watches: RefCell::default(),
             listener,
+            event_loop: OnceCell::new(),
             in_flight: Cell::new(0),
             is_held: Cell::new(false),
-            is_announcing: Cell::new(false),
-            kept: RefCell::default(),
-            watches: RefCell::default(),
         }
     }
 
-    /// Sends what was kept back.
-    pub(crate) fn flush(&self) {
-        for backend in self.kept.take() {
-            backend.flush();
-        }
-        self.mailbox.hand_over();
+    /// A client object of JavaScript.
+    pub(crate) fn bridge(&self, client: u32) -> Bridge {
+        Bridge::new(&self.mailbox, &self.questions, client)
     }
 
-    /// Gives back what nobody will fetch any more. What was not handed over is dropped; what a backend has
-    /// kept goes out, so that its answer comes and is given back as well.
+    /// JavaScript's event loop; `None` where nothing of ours can live on it.
+    pub(crate) fn event_loop(&self, env: &Env) -> Option<Arc<dyn EventLoop>> {
+        let event_loop = self.event_loop.get_or_init(|| {
+            let runtime = io_thread::runtime().ok()?;
+            JavaScriptLoop::of(env, runtime, &self.mailbox, &self.listener)
+        });
+        event_loop.as_ref().map(|event_loop| event_loop.shared())
+    }
+
+    /// Runs an operation on JavaScript's event loop.
+    pub(crate) fn run_here(
+        &self,
+        number: u32,
+        operation: impl Future<Output = Completion> + Send + 'static,
+    ) {
+        let Some(Some(event_loop)) = self.event_loop.get() else {
+            return self.run_on_io_thread(number, operation);
+        };
+        let (mailbox, here) = (Arc::clone(&self.mailbox), event_loop.shared());
+        event_loop.run(async move {
+            let completion = operation.await;
+            if here.is_current() {
+                // It looks for what has finished.
+                mailbox.keep(number, completion);
+            } else {
+                mailbox.put(number, completion);
+            }
+        });
+    }
+
+    /// Runs an operation on the I/O thread.
+    pub(crate) fn run_on_io_thread(
+        &self,
+        number: u32,
+        operation: impl Future<Output = Completion> + Send + 'static,
+    ) {
+        let mailbox = Arc::clone(&self.mailbox);
+        match io_thread::runtime() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                mailbox.put(number, operation.await);
+            })),
+            Err(error) => mailbox.put(number, Completion::Failed(error)),
+        }
+    }
+
+    /// Gives back what nobody will fetch any more. What runs here goes on on the I/O thread.
     pub(crate) fn end(&self) {
         self.watches.take();
         self.mailbox.abandon();
-        self.flush();
+        if let Some(Some(event_loop)) = self.event_loop.get() {
+            event_loop.end();
+        }
     }
 
     /// Counts an operation that starts; the process stays alive until it is drained, and what it leaves
     /// to be done in the background is done.
-    pub(crate) fn begin(&self, env: &Env) -> Result<(), Error> {
+    pub(crate) fn begin(&self, env: &Env) {
         self.in_flight.set(self.in_flight.get() + 1);
         if !self.is_held.replace(true) {
             self.listener.hold(true);
@@ -68,30 +119,6 @@ impl Environment {
             // environment and the threadsafe function it owns are alive.
             unsafe { sys::napi_ref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
         }
-        if !self.is_announcing.get() {
-            // With the first operation: making a backend starts nothing.
-            self.mailbox.start_announcing()?;
-            self.is_announcing.set(true);
-        }
-        Ok(())
-    }
-
-    /// Whether one operation is in flight.
-    pub(crate) fn is_lone(&self) -> bool {
-        self.in_flight.get() == 1
-    }
-
-    /// Lets [`flush`](Self::flush) reach `backend`.
-    pub(crate) fn flush_later(&self, backend: &Arc<dyn Backend>) {
-        let mut kept = self.kept.borrow_mut();
-        if !kept.iter().any(|known| Arc::ptr_eq(known, backend)) {
-            kept.push(Arc::clone(backend));
-        }
-    }
-
-    /// Whether there is anything for [`flush`](Self::flush) to do.
-    pub(crate) fn has_kept(&self) -> bool {
-        !self.kept.borrow().is_empty() || self.mailbox.has_kept()
     }
 
     /// The finished operations, at most `room` of them.

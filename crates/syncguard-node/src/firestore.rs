@@ -9,7 +9,7 @@ use syncguard::firestore::{Credentials, Endpoint, FirestoreBackend, FirestoreCon
 
 use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
-use crate::completion::Completions;
+use crate::completions::Completions;
 use crate::error::{Code, thrown};
 use crate::firestore_client::ClientTransport;
 use crate::firestore_connection::FirestoreConnection;
@@ -51,10 +51,7 @@ impl NativeBackend {
         locks: FirestoreLockOptions,
         warn: u32,
     ) -> napi::Result<Self, Code> {
-        let bridge = Arc::new(Bridge::new(
-            Arc::clone(&completions.environment.mailbox),
-            warn,
-        ));
+        let bridge = Arc::new(completions.environment.bridge(warn));
         let config = locks_config(locks, bridge).map_err(thrown)?;
         let connection = Arc::clone(&connection.shared);
         let backend = FirestoreBackend::on(connection, config).map_err(thrown)?;
@@ -68,10 +65,7 @@ impl NativeBackend {
         client: u32,
         locks: FirestoreLockOptions,
     ) -> napi::Result<Self, Code> {
-        let bridge = Arc::new(Bridge::new(
-            Arc::clone(&completions.environment.mailbox),
-            client,
-        ));
+        let bridge = Arc::new(completions.environment.bridge(client));
         let config = locks_config(locks, Arc::clone(&bridge)).map_err(thrown)?;
         let transport = Arc::new(ClientTransport::new(bridge, &config));
         let backend = FirestoreBackend::over(transport, config).map_err(thrown)?;

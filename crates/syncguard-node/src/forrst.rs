@@ -159,13 +159,7 @@ impl ForrstRelease {
 
     /// Starts an operation like those of [`NativeBackend`]. It fails only if the store fails: a refusal is in `answer`.
     #[napi]
-    pub fn start(
-        &self,
-        env: Env,
-        backend: &NativeBackend,
-        operation: u32,
-        cancellable: bool,
-    ) -> bool {
+    pub fn start(&self, env: Env, backend: &NativeBackend, operation: u32, cancellable: bool) {
         let (arguments, answer) = (self.arguments.clone(), Arc::clone(&self.answer));
         let store = Arc::clone(&backend.operations.backend);
         let start = move |cancelled| async move {
@@ -180,7 +174,7 @@ impl ForrstRelease {
         };
         backend
             .operations
-            .spawn(&env, operation, cancellable, start)
+            .spawn(&env, operation, cancellable, start);
     }
 
     /// The result, once the operation has ended. Throws the error to answer with if nothing was released.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use napi_derive::napi;
 use syncguard::{AutoExtend, Error, ErrorKind, Hold, Holder, Presence, Ttl};
 
-use crate::completion::{Completion, Completions};
+use crate::completion::Completion;
 use crate::io_thread;
 use crate::mailbox::Mailbox;
 use crate::options::timeout;
@@ -24,7 +24,12 @@ pub struct HoldSettings {
 }
 
 impl HoldSettings {
-    pub(crate) fn for_ttl(self, ttl: Ttl, mailbox: &Arc<Mailbox>) -> Result<Hold, Error> {
+    pub(crate) fn for_ttl(
+        self,
+        ttl: Ttl,
+        mailbox: &Arc<Mailbox>,
+        forgotten: &Arc<Forgotten>,
+    ) -> Result<Hold, Error> {
         let auto_extend = AutoExtend {
             every: Some(timeout(self.every_ms, "everyMs")?),
             max: self.max_ms.map(|ms| timeout(ms, "maxMs")).transpose()?,
@@ -39,6 +44,7 @@ impl HoldSettings {
             holder: Arc::new(JavaScript {
                 number: self.number,
                 mailbox: Arc::clone(mailbox),
+                forgotten: Arc::clone(forgotten),
                 max_stall,
                 since: Instant::now(),
                 asked: Mutex::default(),
@@ -53,18 +59,14 @@ impl HoldSettings {
 pub(crate) struct Forgotten(Mutex<HashSet<u32>>);
 
 impl Forgotten {
+    /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
+    pub(crate) fn add(&self, number: u32) {
+        self.lock().insert(number);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
         // Nothing can panic while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[napi]
-impl Completions {
-    /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
-    #[napi]
-    pub fn forget_holder(&self, number: u32) {
-        self.environment.mailbox.forgotten.lock().insert(number);
     }
 }
 
@@ -72,6 +74,7 @@ impl Completions {
 struct JavaScript {
     number: u32,
     mailbox: Arc<Mailbox>,
+    forgotten: Arc<Forgotten>,
     max_stall: Duration,
     since: Instant,
     /// When it was asked to look, if it had not looked for long.
@@ -80,7 +83,7 @@ struct JavaScript {
 
 impl Holder for JavaScript {
     fn presence(&self) -> Presence {
-        if self.mailbox.is_closed() || self.mailbox.forgotten.lock().contains(&self.number) {
+        if self.mailbox.is_closed() || self.forgotten.lock().contains(&self.number) {
             return Presence::Gone;
         }
         // It was there when it asked for the lock.
@@ -119,6 +122,6 @@ impl Holder for JavaScript {
 
 impl Drop for JavaScript {
     fn drop(&mut self) {
-        self.mailbox.forgotten.lock().remove(&self.number);
+        self.forgotten.lock().remove(&self.number);
     }
 }

@@ -23,7 +23,7 @@ impl NativeBackend {
         cancellable: bool,
         after: Option<String>,
         limit: u32,
-    ) -> bool {
+    ) {
         let backend = Arc::clone(&self.operations.backend);
         let page = PageRequest {
             after,
@@ -33,19 +33,19 @@ impl NativeBackend {
             .spawn(&env, operation, cancellable, |cancelled| async move {
                 let page = operation::list(&backend, &page, cancelled).await?;
                 Ok(Completion::Text(page_json(page).to_string()))
-            })
+            });
     }
 
     /// How the store is set up: a text with the JSON of facts by name, for each node.
     #[napi]
-    pub fn facts(&self, env: Env, operation: u32, cancellable: bool) -> bool {
+    pub fn facts(&self, env: Env, operation: u32, cancellable: bool) {
         let backend = Arc::clone(&self.operations.backend);
         self.operations
             .spawn(&env, operation, cancellable, |cancelled| async move {
                 let facts = operation::facts(&backend, cancelled).await?;
                 let nodes: Value = facts.into_iter().map(facts_json).collect();
                 Ok(Completion::Text(nodes.to_string()))
-            })
+            });
     }
 }
 

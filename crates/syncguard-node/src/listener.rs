@@ -64,6 +64,35 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// [`call`](Self::call) from the event loop, where no JavaScript runs: what is resolved by it goes on before this
+    /// returns.
+    pub(crate) fn call_from_loop(&self, env: sys::napi_env) {
+        let (mut scope, mut function, mut this) =
+            (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: this runs on the thread of its environment, which has not ended: then nothing calls it any more.
+        unsafe {
+            if sys::napi_open_handle_scope(env, &mut scope) != sys::Status::napi_ok {
+                return;
+            }
+            sys::napi_get_reference_value(env, self.reference, &mut function);
+            sys::napi_get_global(env, &mut this);
+            if !function.is_null() {
+                // No asynchronous context of its own: those of the promises count.
+                let (none, mut result) = (ptr::null_mut(), ptr::null_mut());
+                let status =
+                    sys::napi_make_callback(env, none, this, function, 0, ptr::null(), &mut result);
+                if status == sys::Status::napi_pending_exception {
+                    let mut error = ptr::null_mut();
+                    sys::napi_get_and_clear_last_exception(env, &mut error);
+                    sys::napi_fatal_exception(env, error);
+                }
+            }
+            sys::napi_close_handle_scope(env, scope);
+        }
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         // SAFETY: whoever drops this is a finalizer of JavaScript, so that its environment is alive, on its thread.

@@ -2,20 +2,25 @@
 
 use std::cell::RefMut;
 use std::collections::HashMap;
-use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::future::{Future, pending};
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use napi::Env;
-use syncguard::operation::CallOptions;
-use syncguard::{Backend, BoxFuture, Error, Operation};
+use syncguard::operation::{self, CallOptions};
+use syncguard::{
+    AcquireOutcome, Backend, BoxFuture, Error, ErrorKind, ExtendOutcome, Hold, Operation, Outcome,
+    ReleaseOutcome, Ttl,
+};
 
-use crate::completion::{Completion, Completions};
+use crate::completion::Completion;
+use crate::completions::Completions;
 use crate::environment::Environment;
-use crate::io_thread::InFlight;
+use crate::granted::Granted;
+use crate::holder::HoldSettings;
 use crate::mailbox::Mailbox;
-use crate::pending::{Pending, panicked};
 use crate::watch::Watched;
 
 /// A backend in one environment.
@@ -23,17 +28,20 @@ use crate::watch::Watched;
 pub(crate) struct Operations {
     pub(crate) backend: Arc<dyn Backend>,
     environment: Rc<Environment>,
+    /// Whether its connections live on JavaScript's event loop. Then its operations run there, too.
+    is_here: bool,
 }
 
 impl Operations {
-    pub(crate) fn new(backend: Arc<dyn Backend>, completions: &Completions) -> Self {
+    pub(crate) fn new(backend: Arc<dyn Backend>, completions: &Completions, is_here: bool) -> Self {
         Self {
             backend,
             environment: Rc::clone(&completions.environment),
+            is_here,
         }
     }
 
-    /// What lies between JavaScript and the I/O thread.
+    /// What has finished and waits for JavaScript.
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.environment.mailbox
     }
@@ -43,7 +51,12 @@ impl Operations {
         self.environment.watches.borrow_mut()
     }
 
-    /// Carries out an operation. Gives whether [`Completions::flush`] must be called soon.
+    /// How JavaScript holds a lock.
+    pub(crate) fn hold(&self, settings: HoldSettings, ttl: Ttl) -> Result<Hold, Error> {
+        settings.for_ttl(ttl, &self.environment.mailbox, &self.environment.forgotten)
+    }
+
+    /// Carries out an operation of the store.
     pub(crate) fn submit(
         &self,
         env: &Env,
@@ -51,62 +64,97 @@ impl Operations {
         cancellable: bool,
         operation: Result<Operation, Error>,
         options: CallOptions,
-    ) -> bool {
-        self.start(env, number, |pending| {
+    ) {
+        let backend = Arc::clone(&self.backend);
+        let cancelled = self.cancelled(number, cancellable);
+        // A lock that extends itself must do so from the grant on, even if JavaScript's thread is busy then.
+        let extends_itself =
+            matches!(&operation, Ok(Operation::Acquire(request)) if request.hold.is_some());
+        self.start(env, number, self.is_here && !extends_itself, async move {
             let operation = operation?;
-            if cancellable {
-                let cancelled = pending.cancelled(true);
-                pending.run(operation, options, cancelled);
-            } else if pending.send(operation, options) {
-                self.environment.flush_later(&self.backend);
-            }
-            Ok(())
-        })
+            let ttl = ttl_of(&operation);
+            let outcome = operation::run(&backend, operation, options, cancelled).await?;
+            Ok(completion(outcome, ttl, backend))
+        });
     }
 
-    /// Runs anything on the I/O thread: what `running` gives for a future that completes when the operation
-    /// is cancelled. Gives what [`submit`](Self::submit) does.
+    /// Runs anything: what `running` gives for a future that completes when the operation is cancelled.
     pub(crate) fn spawn<F>(
         &self,
         env: &Env,
         number: u32,
         cancellable: bool,
         running: impl FnOnce(BoxFuture<()>) -> F,
-    ) -> bool
-    where
+    ) where
         F: Future<Output = Result<Completion, Error>> + Send + 'static,
     {
-        self.start(env, number, |pending| {
-            let cancelled = pending.cancelled(cancellable);
-            pending.spawn(running(cancelled));
-            Ok(())
-        })
+        let running = running(self.cancelled(number, cancellable));
+        self.start(env, number, self.is_here, running);
+    }
+
+    /// Completes when JavaScript cancels the operation; never, if it may not.
+    fn cancelled(&self, number: u32, cancellable: bool) -> BoxFuture<()> {
+        match cancellable {
+            true => Box::pin(self.environment.cancels.register(number)),
+            false => Box::pin(pending()),
+        }
     }
 
     fn start(
         &self,
         env: &Env,
         number: u32,
-        start: impl FnOnce(Pending) -> Result<(), Error>,
-    ) -> bool {
-        let environment = &self.environment;
-        let pending = Pending {
-            number,
-            mailbox: Arc::clone(&environment.mailbox),
-            backend: Arc::clone(&self.backend),
-            in_flight: InFlight::start(),
-        };
-        let started = environment.begin(env).and_then(|()| {
+        is_here: bool,
+        running: impl Future<Output = Result<Completion, Error>> + Send + 'static,
+    ) {
+        let (mailbox, backend) = (Arc::clone(self.mailbox()), Arc::clone(&self.backend));
+        let operation = async move {
             // A defect must not end the user's process.
-            catch_unwind(AssertUnwindSafe(|| start(pending))).unwrap_or_else(|_| Err(panicked()))
-        });
-        if let Err(error) = started {
-            environment.mailbox.fail(number, error);
+            let ended = AssertUnwindSafe(running).catch_unwind().await;
+            mailbox.live_for_background_of(&backend);
+            let ended = ended.unwrap_or_else(|_| Err(panicked()));
+            ended.unwrap_or_else(Completion::Failed)
+        };
+        self.environment.begin(env);
+        if is_here {
+            self.environment.run_here(number, operation);
+        } else {
+            self.environment.run_on_io_thread(number, operation);
         }
-        if environment.is_lone() {
-            // Nothing comes that it could go with, and JavaScript may block its thread now.
-            environment.flush();
-        }
-        environment.has_kept()
     }
+}
+
+/// How long a lock lasts that `operation` may be granted.
+fn ttl_of(operation: &Operation) -> Option<Ttl> {
+    match operation {
+        Operation::Acquire(request) => Some(request.ttl),
+        _ => None,
+    }
+}
+
+/// What `outcome` is to JavaScript.
+fn completion(outcome: Outcome, ttl: Option<Ttl>, backend: Arc<dyn Backend>) -> Completion {
+    match outcome {
+        Outcome::Acquire(AcquireOutcome::Acquired(grant)) => {
+            Completion::Acquired(Granted::new(grant, ttl.unwrap_or(Ttl::DEFAULT), backend))
+        }
+        Outcome::Acquire(AcquireOutcome::Locked { free_in }) => Completion::Locked { free_in },
+        Outcome::Release(ReleaseOutcome::Released) => Completion::Done,
+        Outcome::Extend(ExtendOutcome::Extended { expires_at_ms }) => {
+            Completion::Extended { expires_at_ms }
+        }
+        Outcome::Release(ReleaseOutcome::Absent(absence))
+        | Outcome::Extend(ExtendOutcome::Absent(absence)) => Completion::Absent(absence),
+        Outcome::IsLocked(answer) | Outcome::ForceRelease(answer) => Completion::Answer(answer),
+        Outcome::Lookup(None) => Completion::NotFound,
+        Outcome::Lookup(Some(record)) => Completion::Found(Box::new(record)),
+    }
+}
+
+/// The error of a defect of ours, which must not end the user's process.
+fn panicked() -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "the native core panicked; please report this",
+    )
 }

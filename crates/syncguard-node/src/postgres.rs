@@ -12,7 +12,8 @@ use syncguard::{Error, Login};
 
 use crate::backend::NativeBackend;
 use crate::bridge::Bridge;
-use crate::completion::{Completion, Completions};
+use crate::completion::Completion;
+use crate::completions::Completions;
 use crate::error::{Code, thrown};
 use crate::login::Asked;
 use crate::operations::Operations;
@@ -108,7 +109,7 @@ impl NativeBackend {
         client: u32,
         locks: PostgresLockOptions,
     ) -> napi::Result<Self, Code> {
-        let bridge = Bridge::new(Arc::clone(&completions.environment.mailbox), client);
+        let bridge = completions.environment.bridge(client);
         let locks = lock_options(locks).map_err(thrown)?;
         let backend =
             PostgresBackend::with_transport(Arc::new(ClientTransport::new(bridge)), locks);
@@ -117,7 +118,7 @@ impl NativeBackend {
 
     /// Creates the tables that are missing. Only for PostgreSQL.
     #[napi]
-    pub fn setup_schema(&self, env: Env, operation: u32) -> bool {
+    pub fn setup_schema(&self, env: Env, operation: u32) {
         let postgres = self.postgres.clone();
         self.operations
             .spawn(&env, operation, false, |_| async move {
@@ -126,13 +127,13 @@ impl NativeBackend {
                 })?;
                 backend.setup_schema().await?;
                 Ok(Completion::Done)
-            })
+            });
     }
 
     fn of_postgres(backend: PostgresBackend, completions: &Completions) -> Self {
         let backend = Arc::new(backend);
         Self {
-            operations: Operations::new(backend.clone(), completions),
+            operations: Operations::new(backend.clone(), completions, false),
             postgres: Some(backend),
         }
     }

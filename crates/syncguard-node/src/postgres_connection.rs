@@ -1,13 +1,10 @@
 //! Connections to PostgreSQL for several backends.
 
-use std::sync::Arc;
-
 use napi_derive::napi;
 use syncguard::DEFAULT_OPERATION_TIMEOUT;
 use syncguard::postgres;
 
-use crate::bridge::Bridge;
-use crate::completion::Completions;
+use crate::completions::Completions;
 use crate::error::{Code, thrown};
 use crate::options::timeout;
 use crate::postgres::{PostgresSettings, config};
@@ -27,7 +24,7 @@ impl PostgresConnection {
             Some(ms) => timeout(ms, "operationTimeoutMs").map_err(thrown)?,
             None => DEFAULT_OPERATION_TIMEOUT,
         };
-        let ask = |client| Bridge::new(Arc::clone(&completions.environment.mailbox), client);
+        let ask = |client| completions.environment.bridge(client);
         let config = config(options, ask).map_err(thrown)?;
         let shared = postgres::PostgresConnection::new(config, limit).map_err(thrown)?;
         Ok(Self { shared })

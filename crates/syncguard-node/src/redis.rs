@@ -11,9 +11,9 @@ use syncguard::redis::{
 };
 
 use crate::backend::NativeBackend;
-use crate::bridge::Bridge;
-use crate::completion::Completions;
+use crate::completions::Completions;
 use crate::error::{Code, thrown};
+use crate::operations::Operations;
 use crate::options::{TlsSettings, default_roots, port, timeout, whole};
 use crate::redis_client::{ClientTransport, RedisClientTraits};
 use crate::redis_cluster;
@@ -77,7 +77,11 @@ impl NativeBackend {
         locks: RedisLockOptions,
     ) -> napi::Result<Self, Code> {
         let backend = connection.backend(locks).map_err(thrown)?;
-        Ok(Self::of(backend, completions))
+        let backend = Arc::new(backend);
+        Ok(Self {
+            operations: Operations::new(backend, completions, connection.is_on_event_loop()),
+            postgres: None,
+        })
     }
 
     /// A backend over the client object with JavaScript's number `client`.
@@ -88,7 +92,7 @@ impl NativeBackend {
         traits: RedisClientTraits,
         locks: RedisLockOptions,
     ) -> napi::Result<Self, Code> {
-        let bridge = Bridge::new(Arc::clone(&completions.environment.mailbox), client);
+        let bridge = completions.environment.bridge(client);
         let locks = lock_settings(locks, RedisLocks::default()).map_err(thrown)?;
         let prefix = match &traits.key_prefix {
             None => ClientPrefix::Theirs,

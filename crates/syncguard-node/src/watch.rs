@@ -3,12 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
-use napi_derive::napi;
-use syncguard::Key;
-
-use crate::backend::NativeBackend;
-use crate::completion::{Completion, Completions};
-use crate::io_thread;
+use crate::completion::Completion;
 use crate::mailbox::Mailbox;
 
 /// A watched lock. No object of JavaScript's own: a thousand who wait would pay for a thousand of them.
@@ -17,55 +12,28 @@ pub(crate) struct Watched {
     watch: syncguard::Watch,
 }
 
-#[napi]
-impl NativeBackend {
-    /// Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
-    /// process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
-    /// finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
-    #[napi]
-    pub fn watch(&self, number: u32, key: String) -> bool {
-        let key = Key::new(&key).ok();
-        let watch = key.and_then(|key| self.operations.backend.watch(&key));
-        let (Some(watch), Ok(runtime)) = (watch, io_thread::runtime()) else {
-            return false;
-        };
-        let _on_it = runtime.enter();
+impl Watched {
+    /// Watches the lock under `number`, which JavaScript has chosen. It finds [`Tag::Freed`](crate::completion::Tag::Freed)
+    /// with `number` once after each call of [`next`](Self::next), when the lock may have been freed.
+    pub(crate) fn new(watch: syncguard::Watch, number: u32, mailbox: &Arc<Mailbox>) -> Self {
         let teller = Arc::new(Teller {
-            mailbox: Arc::clone(self.operations.mailbox()),
+            mailbox: Arc::clone(mailbox),
             number,
             state: AtomicU8::new(IDLE),
         });
         let told = Arc::clone(&teller);
         watch.on_freed(move || told.freed());
-        let watched = Watched { teller, watch };
-        self.operations.watches().insert(number, watched);
-        true
-    }
-}
-
-#[napi]
-impl Completions {
-    /// Asks to be told once of the watched lock.
-    #[napi]
-    pub fn next_freed(&self, number: u32) {
-        if let Some(watched) = self.environment.watches.borrow().get(&number) {
-            watched.teller.next();
-        }
+        Self { teller, watch }
     }
 
-    /// Whether the store tells of the watched lock at this moment.
-    #[napi]
-    pub fn is_listening(&self, number: u32) -> bool {
-        let watches = self.environment.watches.borrow();
-        let watched = watches.get(&number);
-        watched.is_some_and(|watched| watched.watch.is_listening())
+    /// Asks to be told once.
+    pub(crate) fn next(&self) {
+        self.teller.next();
     }
 
-    /// Ends the watch.
-    #[napi]
-    pub fn unwatch(&self, number: u32) {
-        let watched = self.environment.watches.borrow_mut().remove(&number);
-        drop(watched);
+    /// Whether the store tells at this moment.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.watch.is_listening()
     }
 }
 

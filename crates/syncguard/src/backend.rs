@@ -275,19 +275,6 @@ pub enum Outcome {
     ForceRelease(bool),
 }
 
-/// How an operation ended that was given to [`Backend::send`].
-pub enum Sent {
-    /// The store has answered, or no answer will come any more.
-    Answered(Result<Outcome, Error>),
-    /// Its time is over. The store may still carry it out: the future gives the answer, if it comes later.
-    Late(BoxFuture<Result<Outcome, Error>>),
-    /// It was not sent, or the store refused it unseen: it can be run as if it had not been given to `send`.
-    NotSent(Operation),
-}
-
-/// Called once it is known how an operation ended. It may run on any thread, and must not block it.
-pub type OnSent = Box<dyn FnOnce(Sent) + Send>;
-
 /// A boxed future that can be sent to another thread.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -422,15 +409,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Carries `operation` out without a task that waits for it: it is sent by the calling thread, now or
-    /// with others that follow, and `on_sent` is called once. A backend that cannot do that at this moment
-    /// says so by [`Sent::NotSent`], at once. [`operation::send`](crate::operation::send) is how to call it.
-    ///
-    /// Gives whether the operation is kept until others follow: then [`flush`](Self::flush) must be called
-    /// soon, at the latest when the caller has nothing more to send.
-    fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
-        let _ = deadline;
-        on_sent(Sent::NotSent(operation));
+    /// Whether operations on one lock are carried out in the order in which their futures are polled first, so that an
+    /// acquisition need not wait until the release before it has ended.
+    fn keeps_order(&self) -> bool {
         false
     }
 
@@ -439,9 +420,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         let _ = key;
         None
     }
-
-    /// Sends what [`send`](Self::send) has kept.
-    fn flush(&self) {}
 
     /// Ends connections. Operations after it fail with `Aborted`, and so do those who wait for a
     /// lock, at once.

@@ -28,6 +28,8 @@ mod backend;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod dial;
 mod error;
+#[cfg(feature = "redis")]
+pub mod event_loop;
 mod fence;
 #[cfg(feature = "firestore")]
 pub mod firestore;
@@ -77,8 +79,8 @@ mod work;
 
 pub use backend::{
     Absence, AcquireOutcome, AcquireRequest, Backend, BoxFuture, Capabilities,
-    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Limit, LockRecord, Lookup, OnSent, Operation,
-    Outcome, Owner, ReleaseOutcome, Sent, TimeAuthority, Ttl,
+    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Limit, LockRecord, Lookup, Operation, Outcome,
+    Owner, ReleaseOutcome, TimeAuthority, Ttl,
 };
 pub use error::{Error, ErrorKind};
 pub use fence::{Fence, format_fence};

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Limit, LockRecord, Lookup, Operation,
-    Outcome, ReleaseOutcome, Sent, Ttl,
+    Outcome, ReleaseOutcome, Ttl,
 };
 use crate::error::{Error, ErrorKind};
 use crate::holding::{Hold, end_of};
@@ -70,7 +70,9 @@ pub async fn acquire(
     backend.prepare(&mut request);
     let mut limit = options.limit(backend.as_ref());
     let mut cancelled = pin!(cancelled);
-    if let Some(released) = request.behind.take() {
+    if let Some(released) = request.behind.take()
+        && !backend.keeps_order()
+    {
         // Nothing is sent meanwhile.
         let start = Instant::now();
         let ended = async {
@@ -128,7 +130,8 @@ pub async fn release(
     let by = Instant::now() + limit;
     let mut cancelled = pin!(cancelled);
     let first = {
-        let _under_way = backend.work().releases().start(lock_id);
+        let is_waited_for = !backend.keeps_order();
+        let _under_way = is_waited_for.then(|| backend.work().releases().start(lock_id));
         let mut release = backend.release(lock_id);
         bounded(backend, &mut release, limit, cancelled.as_mut()).await
     };
@@ -264,126 +267,27 @@ pub async fn run(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<Outcome, Error> {
+    // Boxed, so that the future of a small operation is not as large as that of the largest.
     Ok(match operation {
         Operation::Acquire(request) => {
-            Outcome::Acquire(acquire(backend, request, options, cancelled).await?)
+            Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
         }
         Operation::Release(id) => {
-            Outcome::Release(release(backend, &id, options, cancelled).await?)
+            Outcome::Release(Box::pin(release(backend, &id, options, cancelled)).await?)
         }
         Operation::Extend(id, ttl) => {
-            Outcome::Extend(extend(backend, &id, ttl, options, cancelled).await?)
+            Outcome::Extend(Box::pin(extend(backend, &id, ttl, options, cancelled)).await?)
         }
         Operation::IsLocked(key) => {
-            Outcome::IsLocked(is_locked(backend, &key, options, cancelled).await?)
+            Outcome::IsLocked(Box::pin(is_locked(backend, &key, options, cancelled)).await?)
         }
         Operation::Lookup(what) => {
-            Outcome::Lookup(lookup(backend, &what, options, cancelled).await?)
+            Outcome::Lookup(Box::pin(lookup(backend, &what, options, cancelled)).await?)
         }
         Operation::ForceRelease(key) => {
-            Outcome::ForceRelease(force_release(backend, &key, options, cancelled).await?)
+            Outcome::ForceRelease(Box::pin(force_release(backend, &key, options, cancelled)).await?)
         }
     })
-}
-
-/// How an operation went that was given to [`send`].
-pub enum Ended {
-    /// With this answer, or with the errors of [`run`].
-    Done(Result<Outcome, Error>),
-    /// The backend could not send it from the calling thread: it is for [`run`] to carry out, with these options, which
-    /// leave it the rest of its time.
-    NotSent(Operation, CallOptions),
-}
-
-/// Carries out any operation without a task: the calling thread sends it, no runtime is needed there, and
-/// `on_end` is called once, on any thread. It cannot be cancelled; for the rest it is as [`run`].
-///
-/// Gives whether [`Backend::flush`] must be called soon: see [`Backend::send`].
-pub fn send(
-    backend: &Arc<dyn Backend>,
-    mut operation: Operation,
-    options: CallOptions,
-    on_end: impl FnOnce(Ended) + Send + 'static,
-) -> bool {
-    let heartbeats = backend.work().heartbeats();
-    let running = backend.work().start();
-    let (mut acquiring, mut releasing, mut extending) = (None, None, None);
-    match &mut operation {
-        Operation::Acquire(request) => {
-            backend.prepare(request);
-            acquiring = Some((request.lock_id.clone(), Wanted::of(request)));
-        }
-        Operation::Release(lock_id) => {
-            heartbeats.stop(lock_id);
-            releasing = Some(lock_id.clone());
-        }
-        Operation::Extend(lock_id, ttl) if running.is_ok() => {
-            extending = heartbeats.extending(lock_id, *ttl);
-        }
-        _ => {}
-    }
-    let running = match running {
-        Ok(running) => running,
-        Err(closed) => {
-            on_end(Ended::Done(Err(closed)));
-            return false;
-        }
-    };
-    let limit = options.limit(backend.as_ref());
-    let by = Instant::now() + limit;
-    let store = Arc::clone(backend);
-    let on_sent = move |sent| {
-        let (mut answer, late) = match sent {
-            Sent::NotSent(mut operation) => {
-                if let (Operation::Acquire(request), Some((_, wanted))) =
-                    (&mut operation, acquiring)
-                {
-                    request.hold = wanted.hold;
-                }
-                drop((running, extending));
-                let mut rest = options;
-                rest.timeout = Some(by.saturating_duration_since(Instant::now()));
-                return on_end(Ended::NotSent(operation, rest));
-            }
-            Sent::Answered(answer) => (answer, None),
-            Sent::Late(answer) => (Err(timed_out(store.as_ref(), limit)), Some(answer)),
-        };
-        if let Some((lock_id, wanted)) = acquiring {
-            let undo = |lock| undo::release_in_background(&store, &lock_id, wanted.ttl, lock);
-            match &answer {
-                Ok(Outcome::Acquire(AcquireOutcome::Acquired(_))) if wanted.is_over() => {
-                    undo(Lock::Granted);
-                    answer = Err(wanted.too_late());
-                }
-                Ok(Outcome::Acquire(AcquireOutcome::Acquired(_))) => {
-                    wanted.granted(&store, &lock_id);
-                }
-                Err(failure) if failure.is_outcome_unknown() => undo(Lock::Unknown),
-                _ => {}
-            }
-            if let Some(answer) = late {
-                undo(Lock::Awaited(Box::pin(async {
-                    match answer.await? {
-                        Outcome::Acquire(outcome) => Ok(outcome),
-                        _ => Ok(AcquireOutcome::Locked { free_in: None }),
-                    }
-                })));
-            }
-        }
-        if let (Some(lock_id), Err(failure)) = (releasing, &answer) {
-            let (lasts, failure) = (options.lasts, failure.clone());
-            return undo::repeat_release(&store, &lock_id, lasts, failure, by, |answer| {
-                on_end(Ended::Done(answer.map(Outcome::Release)));
-                drop(running);
-            });
-        }
-        if let (Ok(Outcome::Extend(outcome)), Some(extending)) = (&answer, extending) {
-            extending.done(&Ok(*outcome));
-        }
-        on_end(Ended::Done(answer));
-        drop(running);
-    };
-    backend.send(operation, by, Box::new(on_sent))
 }
 
 /// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.

@@ -72,9 +72,10 @@ export class ReleaseCall {
     this.key = this.native.key;
   }
 
-  /** Starts all of it, on the addon's own thread. */
-  readonly start: StartOn = (handle, operation, cancellable) =>
+  /** Starts all of it. */
+  readonly start: StartOn = (handle, operation, cancellable) => {
     this.native.start(handle, operation, cancellable);
+  };
 
   /** The result, once the operation that `start` began has ended. */
   answer(): unknown {

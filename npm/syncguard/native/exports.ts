@@ -10,14 +10,6 @@ export interface Capabilities {
 export declare class Completions {
   #native;
 
-  /** Asks to be told once of the watched lock. */
-  nextFreed(number: number): void;
-  /** Whether the store tells of the watched lock at this moment. */
-  isListening(number: number): boolean;
-  /** Ends the watch. */
-  unwatch(number: number): void;
-  /** Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it. */
-  forgetHolder(number: number): void;
   /** `on_ready` is called when finished operations wait to be drained. */
   constructor(onReady: () => void);
   /**
@@ -25,14 +17,20 @@ export declare class Completions {
    * after the other. What does not fit stays for the next call.
    */
   drain(): (arg0: Float64Array) => string;
-  /** A function that sends what was kept back: see `NativeBackend`. */
-  flush(): () => void;
   /** Cancels an operation if it has not finished. */
   cancel(operation: number): void;
   /** Brings a client's answer, in JSON, to the operation that asked for it. */
   answer(question: number, json: string): void;
   /** Brings what a client's promise was rejected with to the operation that asked. */
   reject(question: number, name: string, code: string | undefined | null, message: string): void;
+  /** Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it. */
+  forgetHolder(number: number): void;
+  /** Asks to be told once of the watched lock. */
+  nextFreed(number: number): void;
+  /** Whether the store tells of the watched lock at this moment. */
+  isListening(number: number): boolean;
+  /** Ends the watch. */
+  unwatch(number: number): void;
 }
 
 /**
@@ -127,7 +125,7 @@ export declare class ForrstRelease {
   constructor(arguments_: string);
   get key(): string;
   /** Starts an operation like those of [`NativeBackend`]. It fails only if the store fails: a refusal is in `answer`. */
-  start(backend: NativeBackend, operation: number, cancellable: boolean): boolean;
+  start(backend: NativeBackend, operation: number, cancellable: boolean): void;
   /** The result, once the operation has ended. Throws the error to answer with if nothing was released. */
   answer(): string;
   /** Throws the error to answer with if the caller may not release the lock that was found. */
@@ -164,12 +162,6 @@ export interface HoldSettings {
 export declare class NativeBackend {
   #native;
 
-  /**
-   * Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
-   * process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
-   * finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
-   */
-  watch(number: number, key: string): boolean;
   /** A backend on `connection`. */
   static postgres(
     completions: Completions,
@@ -183,7 +175,7 @@ export declare class NativeBackend {
     locks: PostgresLockOptions,
   ): NativeBackend;
   /** Creates the tables that are missing. Only for PostgreSQL. */
-  setupSchema(operation: number): boolean;
+  setupSchema(operation: number): void;
   /** A backend on `connection`. */
   static redis(
     completions: Completions,
@@ -216,9 +208,9 @@ export declare class NativeBackend {
     cancellable: boolean,
     after: string | undefined | null,
     limit: number,
-  ): boolean;
+  ): void;
   /** How the store is set up: a text with the JSON of facts by name, for each node. */
-  facts(operation: number, cancellable: boolean): boolean;
+  facts(operation: number, cancellable: boolean): void;
   static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
   get capabilities(): Capabilities;
   /**
@@ -235,7 +227,7 @@ export declare class NativeBackend {
     arg4?: number | undefined | null,
     arg5?: string | undefined | null,
     arg6?: string | undefined | null,
-  ) => boolean;
+  ) => void;
   /**
    * [`acquire`](Self::acquire) for a lock that extends itself from the moment it is granted, whatever JavaScript
    * does meanwhile.
@@ -249,24 +241,25 @@ export declare class NativeBackend {
     owner: string | undefined | null,
     behind: string | undefined | null,
     hold: HoldSettings,
-  ): boolean;
+  ): void;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
    * whether it can be cancelled, the lock id, and for how many milliseconds the lock can last: so long a
    * release that has failed goes on in the background.
    */
-  release(): (
-    arg0: number,
-    arg1: boolean,
-    arg2: string,
-    arg3?: number | undefined | null,
-  ) => boolean;
-  extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): boolean;
-  isLocked(operation: number, cancellable: boolean, key: string): boolean;
-  lookupByKey(operation: number, cancellable: boolean, key: string): boolean;
-  lookupByLockId(operation: number, cancellable: boolean, lockId: string): boolean;
-  forceRelease(operation: number, cancellable: boolean, key: string): boolean;
-  close(operation: number): boolean;
+  release(): (arg0: number, arg1: boolean, arg2: string, arg3?: number | undefined | null) => void;
+  extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): void;
+  isLocked(operation: number, cancellable: boolean, key: string): void;
+  lookupByKey(operation: number, cancellable: boolean, key: string): void;
+  lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
+  forceRelease(operation: number, cancellable: boolean, key: string): void;
+  close(operation: number): void;
+  /**
+   * Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
+   * process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
+   * finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
+   */
+  watch(number: number, key: string): boolean;
 }
 
 /** Connections that are made when they are needed, and closed with the last backend that uses them. */
@@ -351,7 +344,10 @@ export interface RedisClientTraits {
 export declare class RedisConnection {
   #native;
 
-  /** `completions` is used to ask JavaScript for the login, if it may change. */
+  /**
+   * It lives on JavaScript's event loop, where that is possible. `completions` is also used to ask JavaScript for the
+   * login, if it may change.
+   */
   constructor(completions: Completions, options: RedisSettings);
 }
 

@@ -42,13 +42,11 @@ export function ownCompletions(): Completions {
   if (completions === undefined) {
     completions = new (addon().Completions)(onReady);
     drain = completions.drain();
-    flushKept = completions.flush();
   }
   return completions;
 }
 
 let drain: ReturnType<Completions["drain"]>;
-let flushKept: ReturnType<Completions["flush"]>;
 
 function onReady(): void {
   const source = completions;
@@ -250,8 +248,8 @@ function nameOf(error: unknown): string {
   return name === "Error" && typeof constructor === "function" ? constructor.name : name;
 }
 
-/** Hands an operation with that number over. Gives whether the addon keeps something back until `flush` is called. */
-type Start = (operation: number, cancellable: boolean) => boolean;
+/** Hands an operation with that number over. */
+type Start = (operation: number, cancellable: boolean) => void;
 
 /**
  * Runs one operation. What it gives goes through {@link settle}. Whatever is wrong with the arguments becomes a
@@ -291,29 +289,13 @@ function begin<T extends Result>(
   start: Start,
 ): Promise<T | Failure> {
   return new Promise((resolve) => {
-    let isKept: boolean;
     try {
-      isKept = start(operation, cancellable);
+      start(operation, cancellable);
     } catch (error) {
       // It was not handed over, so its number is free again.
       free.push(operation);
       throw error;
     }
     waiting[operation] = resolve as (result: Result) => void;
-    if (isKept && !willFlush) {
-      willFlush = true;
-      // After what else starts now: the continuations of one batch of completions are queued already.
-      void NOW.then(flush);
-    }
   });
-}
-
-let willFlush = false;
-
-/** A promise and not `process.nextTick`, which users' tests may have replaced by a fake one. */
-const NOW = Promise.resolve();
-
-function flush(): void {
-  willFlush = false;
-  flushKept();
 }

@@ -48,19 +48,12 @@ export class AddonStore {
     hold?: HoldSettings,
   ): Promise<Acquired | number | Failure> {
     return run<Acquired | number>(signal, (operation, cancellable) => {
-      if (hold === undefined)
-        return this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner, behind);
-      const { handle } = this;
-      return handle.acquireAndHold(
-        operation,
-        cancellable,
-        key,
-        ttlMs,
-        timeoutMs,
-        owner,
-        behind,
-        hold,
-      );
+      if (hold === undefined) {
+        this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner, behind);
+      } else {
+        const { handle } = this;
+        handle.acquireAndHold(operation, cancellable, key, ttlMs, timeoutMs, owner, behind, hold);
+      }
     });
   }
 
@@ -141,7 +134,7 @@ export class AddonStore {
 }
 
 /** Hands over an operation that is none of {@link NativeBackend}'s own; otherwise as these do. */
-export type StartOn = (handle: NativeBackend, operation: number, cancellable: boolean) => boolean;
+export type StartOn = (handle: NativeBackend, operation: number, cancellable: boolean) => void;
 
 /** What can be done with the locks of a store, whoever stands before it. */
 export type Store = Pick<AddonStore, keyof AddonStore>;

@@ -4,20 +4,32 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::sleep;
 
 use super::*;
-use crate::backend::{Absence, Capabilities, Grant, OnSent, TimeAuthority};
+use crate::backend::{Absence, Capabilities, Grant, TimeAuthority};
 use crate::fence::Fence;
 use crate::sending::before_sending;
 use crate::work::Work;
 
-/// A store that keeps what it is sent, for the test to answer.
+/// Whether an operation does what it is to do, or fails.
+type Answer = oneshot::Receiver<Result<(), Error>>;
+
+/// A store that answers one operation as the test says, and the others at once.
 #[derive(Default)]
 struct Store {
     work: Work,
-    sent: Mutex<Vec<(Operation, OnSent)>>,
+    /// What the next operation waits for; for ever if it is dropped.
+    next: Mutex<Option<Answer>>,
     acquisitions: AtomicUsize,
+    /// Those that did not wait for the test's answer.
     releases: AtomicUsize,
+    /// Those of them that found a lock.
+    released: AtomicUsize,
+    /// From an acquisition on until it is granted, or may be.
+    is_free: AtomicBool,
+    keeps_order: bool,
     /// Whether acquisitions wait for a connection for ever.
     has_no_connection: AtomicBool,
     /// Held by a test, it holds up releases.
@@ -27,6 +39,28 @@ struct Store {
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Store")
+    }
+}
+
+impl Store {
+    /// The next operation waits for what is sent here.
+    fn answers_next(&self) -> oneshot::Sender<Result<(), Error>> {
+        let (sender, answer) = oneshot::channel();
+        *self.next.lock().unwrap() = Some(answer);
+        sender
+    }
+
+    /// The test's answer, if it gives one.
+    async fn answer(&self) -> Option<Result<(), Error>> {
+        let answer = self.next.lock().unwrap().take()?;
+        match answer.await {
+            Ok(answer) => Some(answer),
+            Err(_) => pending().await,
+        }
+    }
+
+    fn has_asked(&self) -> bool {
+        self.next.lock().unwrap().is_none()
     }
 }
 
@@ -44,22 +78,40 @@ impl Backend for Store {
         &self.work
     }
 
-    fn send(&self, operation: Operation, _deadline: Instant, on_sent: OnSent) -> bool {
-        self.sent.lock().unwrap().push((operation, on_sent));
-        true
+    fn keeps_order(&self) -> bool {
+        self.keeps_order
     }
 
-    async fn acquire(&self, _: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         self.acquisitions.fetch_add(1, SeqCst);
         if self.has_no_connection.load(SeqCst) {
             before_sending(pending::<()>()).await;
         }
-        Ok(AcquireOutcome::Locked { free_in: None })
+        self.is_free.store(true, SeqCst);
+        let answer = self.answer().await;
+        self.is_free.store(answer.is_none(), SeqCst);
+        match answer {
+            Some(answer) => answer.map(|()| {
+                AcquireOutcome::Acquired(Grant {
+                    lock_id: request.lock_id.clone(),
+                    fence: Fence::from_counter(1).unwrap(),
+                    expires_at_ms: 1,
+                })
+            }),
+            None => Ok(AcquireOutcome::Locked { free_in: None }),
+        }
     }
 
     async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
+        if let Some(answer) = self.answer().await {
+            return answer.map(|()| ReleaseOutcome::Released);
+        }
         let _way_out = self.way_out.lock().await;
         self.releases.fetch_add(1, SeqCst);
+        if self.is_free.load(SeqCst) {
+            return Ok(ReleaseOutcome::Absent(Absence::NotFound));
+        }
+        self.released.fetch_add(1, SeqCst);
         Ok(ReleaseOutcome::Released)
     }
 
@@ -82,50 +134,45 @@ impl Backend for Store {
     async fn shut_down(&self) {}
 }
 
-/// Sends an acquisition, lets `answer` tell how it went, and gives what the caller hears.
-async fn ended(store: &Arc<Store>, answer: impl FnOnce(Operation, OnSent)) -> Ended {
+fn request(ttl: Ttl) -> AcquireRequest {
+    AcquireRequest::new(Key::new("key").unwrap(), ttl).unwrap()
+}
+
+fn acquisition() -> Operation {
+    Operation::Acquire(request(Ttl::DEFAULT))
+}
+
+fn a_release() -> Operation {
+    Operation::Release(LockId::generate().unwrap())
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::ServiceUnavailable, "lost").with_unknown_outcome()
+}
+
+/// Starts an operation, and lets the store be asked.
+async fn start(
+    store: &Arc<Store>,
+    operation: Operation,
+    options: CallOptions,
+) -> JoinHandle<Result<Outcome, Error>> {
     let backend: Arc<dyn Backend> = Arc::clone(store) as _;
-    let key = Key::new("key").unwrap();
-    let request = AcquireRequest::new(key, Ttl::DEFAULT).unwrap();
-    let (sender, receiver) = oneshot::channel();
-    let must_flush = send(
-        &backend,
-        Operation::Acquire(request),
-        CallOptions::default(),
-        move |ended| assert!(sender.send(ended).is_ok()),
-    );
-    assert!(must_flush);
-    let (operation, on_sent) = store.sent.lock().unwrap().pop().unwrap();
-    answer(operation, on_sent);
-    receiver.await.unwrap()
-}
-
-fn grant(operation: Operation) -> Outcome {
-    let Operation::Acquire(request) = operation else {
-        panic!("{operation:?}");
-    };
-    Outcome::Acquire(AcquireOutcome::Acquired(Grant {
-        lock_id: request.lock_id,
-        fence: Fence::from_counter(1).unwrap(),
-        expires_at_ms: 1,
-    }))
-}
-
-fn error(ended: Ended) -> Error {
-    match ended {
-        Ended::Done(answer) => answer.unwrap_err(),
-        Ended::NotSent(..) => panic!("not sent"),
-    }
+    let running = tokio::spawn(async move { run(&backend, operation, options, pending()).await });
+    yield_now().await;
+    assert!(store.has_asked());
+    running
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_told_in_time_stays() {
     let store = Arc::<Store>::default();
-    let ended = ended(&store, |operation, on_sent| {
-        on_sent(Sent::Answered(Ok(grant(operation))));
-    })
-    .await;
-    assert!(matches!(ended, Ended::Done(Ok(Outcome::Acquire(_)))));
+    let answer = store.answers_next();
+    let running = start(&store, acquisition(), CallOptions::default()).await;
+    answer.send(Ok(())).unwrap();
+    let Ok(Outcome::Acquire(AcquireOutcome::Acquired(_))) = running.await.unwrap() else {
+        panic!("not granted");
+    };
+    assert!(!store.work.is_in_background());
     store.work.finish(Duration::from_secs(9)).await;
     assert_eq!(store.releases.load(SeqCst), 0);
 }
@@ -133,31 +180,42 @@ async fn a_grant_that_is_told_in_time_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_too_late_is_undone() {
     let store = Arc::<Store>::default();
-    let ended = ended(&store, |operation, on_sent| {
-        on_sent(Sent::Late(Box::pin(async { Ok(grant(operation)) })));
-    })
-    .await;
-    assert_eq!(error(ended).kind(), ErrorKind::NetworkTimeout);
+    let answer = store.answers_next();
+    let running = start(&store, acquisition(), CallOptions::default()).await;
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    yield_now().await;
+    assert_eq!(store.released.load(SeqCst), 0);
+    answer.send(Ok(())).unwrap();
     store.work.background_done().await;
-    assert!(store.releases.load(SeqCst) > 0);
+    assert_eq!(store.released.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_nobody_waits_for_any_more_is_undone() {
+    let store = Arc::<Store>::default();
+    let answer = store.answers_next();
+    let running = start(&store, acquisition(), CallOptions::default()).await;
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    yield_now().await;
+    assert_eq!(store.released.load(SeqCst), 0);
+    answer.send(Ok(())).unwrap();
+    store.work.background_done().await;
+    assert_eq!(store.released.load(SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_told_after_its_time_is_undone() {
     let store = Arc::<Store>::default();
-    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let ttl = Ttl::from_millis(400).unwrap();
-    let request = AcquireRequest::new(Key::new("key").unwrap(), ttl).unwrap();
-    let (sender, receiver) = oneshot::channel();
-    let call = CallOptions::default();
-    send(&backend, Operation::Acquire(request), call, |ended| {
-        assert!(sender.send(ended).is_ok());
-    });
-    let (operation, on_sent) = store.sent.lock().unwrap().pop().unwrap();
+    let answer = store.answers_next();
+    let operation = Operation::Acquire(request(Ttl::from_millis(400).unwrap()));
+    let running = start(&store, operation, CallOptions::default()).await;
     tokio::time::advance(Duration::from_millis(1000)).await;
-    on_sent(Sent::Answered(Ok(grant(operation))));
-    let error = error(receiver.await.unwrap());
+    answer.send(Ok(())).unwrap();
+    let error = running.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+    assert!(error.message().contains("granted too late"), "{error}");
     store.work.background_done().await;
     assert_eq!(store.releases.load(SeqCst), 1);
 }
@@ -165,17 +223,10 @@ async fn a_grant_that_is_told_after_its_time_is_undone() {
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_answer_is_lost_is_repeated() {
     let store = Arc::<Store>::default();
-    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let (sender, receiver) = oneshot::channel();
-    let release = Operation::Release(LockId::generate().unwrap());
-    send(&backend, release, CallOptions::default(), |ended| {
-        assert!(sender.send(ended).is_ok());
-    });
-    let (_, on_sent) = store.sent.lock().unwrap().pop().unwrap();
-    let lost = Error::new(ErrorKind::ServiceUnavailable, "lost").with_unknown_outcome();
-    on_sent(Sent::Answered(Err(lost)));
-    let Ended::Done(Ok(Outcome::Release(ReleaseOutcome::Released))) = receiver.await.unwrap()
-    else {
+    let answer = store.answers_next();
+    let running = start(&store, a_release(), CallOptions::default()).await;
+    answer.send(Err(lost())).unwrap();
+    let Ok(Outcome::Release(ReleaseOutcome::Released)) = running.await.unwrap() else {
         panic!("not released");
     };
     assert_eq!(store.releases.load(SeqCst), 1);
@@ -185,21 +236,13 @@ async fn a_release_whose_answer_is_lost_is_repeated() {
 async fn a_release_that_comes_too_late_goes_on_if_the_lock_may_last() {
     for lasts in [None, Some(Ttl::DEFAULT)] {
         let store = Arc::<Store>::default();
-        let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+        let _never = store.answers_next();
         let call = CallOptions {
             lasts,
             ..CallOptions::default()
         };
-        let (sender, receiver) = oneshot::channel();
-        let release = Operation::Release(LockId::generate().unwrap());
-        send(&backend, release, call, |ended| {
-            assert!(sender.send(ended).is_ok());
-        });
-        let (_, on_sent) = store.sent.lock().unwrap().pop().unwrap();
-        tokio::time::advance(Duration::from_secs(5)).await;
-        on_sent(Sent::Late(Box::pin(pending())));
-        let error = error(receiver.await.unwrap());
-        assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+        let error = start(&store, a_release(), call).await.await.unwrap();
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::NetworkTimeout);
         store.work.background_done().await;
         assert_eq!(store.releases.load(SeqCst), usize::from(lasts.is_some()));
     }
@@ -208,79 +251,86 @@ async fn a_release_that_comes_too_late_goes_on_if_the_lock_may_last() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_is_undone() {
     let store = Arc::<Store>::default();
-    let ended = ended(&store, |_, on_sent| {
-        let lost = Error::new(ErrorKind::ServiceUnavailable, "lost").with_unknown_outcome();
-        on_sent(Sent::Answered(Err(lost)));
-    })
-    .await;
-    assert!(error(ended).is_outcome_unknown());
+    let answer = store.answers_next();
+    let running = start(&store, acquisition(), CallOptions::default()).await;
+    answer.send(Err(lost())).unwrap();
+    assert!(running.await.unwrap().unwrap_err().is_outcome_unknown());
     store.work.background_done().await;
-    assert!(store.releases.load(SeqCst) > 0);
+    assert_eq!(store.released.load(SeqCst), 1);
+}
+
+/// A second for all that a call does.
+const A_SECOND: CallOptions = CallOptions {
+    timeout: Some(Duration::from_secs(1)),
+    lasts: None,
+};
+
+fn assert_took_a_second(since: Instant) {
+    let took = since.elapsed();
+    let second = Duration::from_secs(1);
+    assert!(
+        (second..second + Duration::from_millis(20)).contains(&took),
+        "{took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_sent_comes_back_and_counts_no_more() {
+async fn a_release_that_is_repeated_has_only_the_rest_of_its_time() {
     let store = Arc::<Store>::default();
-    let ended = ended(&store, |operation, on_sent| {
-        on_sent(Sent::NotSent(operation));
-    })
-    .await;
-    assert!(matches!(ended, Ended::NotSent(Operation::Acquire(_), _)));
-    let start = Instant::now();
-    store.work.finish(Duration::from_secs(9)).await;
-    assert_eq!(start.elapsed(), Duration::ZERO);
+    let _never = store.way_out.lock().await;
+    let answer = store.answers_next();
+    let began = Instant::now();
+    let running = start(&store, a_release(), A_SECOND).await;
+    sleep(Duration::from_millis(800)).await;
+    answer.send(Err(lost())).unwrap();
+    let error = running.await.unwrap().unwrap_err();
+    assert!(error.kind().is_transient(), "{error:?}");
+    assert_took_a_second(began);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_sent_has_only_the_rest_of_its_time() {
+async fn who_has_waited_for_a_release_has_only_the_rest_of_its_time() {
     let store = Arc::<Store>::default();
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let _never = store.way_out.lock().await;
-    let limit = Duration::from_secs(1);
-    let options = CallOptions {
-        timeout: Some(limit),
-        ..CallOptions::default()
-    };
-    let start = Instant::now();
-    let (sender, receiver) = oneshot::channel();
-    let release = Operation::Release(LockId::generate().unwrap());
-    send(&backend, release, options, |ended| {
-        assert!(sender.send(ended).is_ok());
-    });
-    // The store has lost its scripts, and takes its time to say so.
-    tokio::time::sleep(limit * 9 / 10).await;
-    let (operation, on_sent) = store.sent.lock().unwrap().pop().unwrap();
-    on_sent(Sent::NotSent(operation));
-    let Ended::NotSent(operation, rest) = receiver.await.unwrap() else {
-        panic!("it was sent");
-    };
-    let error = run(&backend, operation, rest, pending()).await.unwrap_err();
+    let answer = store.answers_next();
+    let lock_id = LockId::generate().unwrap();
+    let release = Operation::Release(lock_id.clone());
+    let release = start(&store, release, CallOptions::default()).await;
+    let mut request = request(Ttl::DEFAULT);
+    request.behind = Some(lock_id);
+    let began = Instant::now();
+    let behind = tokio::spawn(async move { acquire(&backend, request, A_SECOND, pending()).await });
+    sleep(Duration::from_millis(900)).await;
+    assert_eq!(store.acquisitions.load(SeqCst), 0);
+    let _never = store.answers_next();
+    answer.send(Ok(())).unwrap();
+    release.await.unwrap().unwrap();
+    let error = behind.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
-    let took = start.elapsed();
-    assert!(took < limit + Duration::from_millis(20), "{took:?}");
+    assert_eq!(store.acquisitions.load(SeqCst), 1);
+    assert_took_a_second(began);
 }
 
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_it_and_then_nothing_is_sent() {
     let store = Arc::<Store>::default();
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let release = || Operation::Release(LockId::generate().unwrap());
-    send(&backend, release(), CallOptions::default(), drop);
-    let start = Instant::now();
+    let answer = store.answers_next();
+    let running = start(&store, a_release(), CallOptions::default()).await;
+    let began = Instant::now();
     tokio::join!(store.work.finish(Duration::from_secs(9)), async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let (_, on_sent) = store.sent.lock().unwrap().pop().unwrap();
-        let done = Outcome::Release(ReleaseOutcome::Released);
-        on_sent(Sent::Answered(Ok(done)));
+        sleep(Duration::from_secs(1)).await;
+        answer.send(Ok(())).unwrap();
     });
-    assert_eq!(start.elapsed(), Duration::from_secs(1));
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
+    running.await.unwrap().unwrap();
 
-    let (sender, receiver) = oneshot::channel();
-    send(&backend, release(), CallOptions::default(), |ended| {
-        assert!(sender.send(ended).is_ok());
-    });
-    let error = error(receiver.await.unwrap());
-    assert_eq!(error.kind(), ErrorKind::Aborted);
+    for operation in [a_release(), acquisition()] {
+        let error = run(&backend, operation, CallOptions::default(), pending()).await;
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
+    }
+    assert_eq!(store.releases.load(SeqCst), 0);
+    assert_eq!(store.acquisitions.load(SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +342,7 @@ async fn who_goes_behind_a_release_asks_when_that_has_ended() {
     let options = CallOptions::default();
     let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
     assert!(release.as_mut().now_or_never().is_none());
-    let mut request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
+    let mut request = request(Ttl::DEFAULT);
     request.behind = Some(lock_id.clone());
     let mut behind = Box::pin(acquire(&backend, request, options, pending()));
     assert!(behind.as_mut().now_or_never().is_none());
@@ -304,12 +354,35 @@ async fn who_goes_behind_a_release_asks_when_that_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_goes_behind_a_release_asks_at_once_where_the_store_keeps_order() {
+    let store = Arc::new(Store {
+        keeps_order: true,
+        ..Store::default()
+    });
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let lock_id = LockId::generate().unwrap();
+    let slow = store.way_out.lock().await;
+    let options = CallOptions::default();
+    let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
+    assert!(release.as_mut().now_or_never().is_none());
+    let mut request = request(Ttl::DEFAULT);
+    request.behind = Some(lock_id.clone());
+    acquire(&backend, request, options, pending())
+        .await
+        .unwrap();
+    assert_eq!(store.acquisitions.load(SeqCst), 1);
+    assert_eq!(store.releases.load(SeqCst), 0);
+    drop(slow);
+    release.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_never_sent_is_not_undone() {
     let store = Arc::<Store>::default();
     store.has_no_connection.store(true, SeqCst);
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
     for gives_up in [false, true] {
-        let request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
+        let request = request(Ttl::DEFAULT);
         let cancelled = async {
             if !gives_up {
                 pending::<()>().await;
@@ -323,7 +396,11 @@ async fn what_was_never_sent_is_not_undone() {
         };
         assert_eq!(error.unwrap_err().kind(), kind);
     }
+    // It counts no more.
     assert!(!store.work.is_in_background());
+    let start = Instant::now();
+    store.work.finish(Duration::from_secs(9)).await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(store.acquisitions.load(SeqCst), 2);
     assert_eq!(store.releases.load(SeqCst), 0);

@@ -7,12 +7,14 @@ use super::config::RedisConfig;
 use super::names::ClientPrefix;
 use super::transport::{self, Transport};
 use crate::error::Error;
+use crate::event_loop::EventLoop;
 use crate::shared::Shared;
 
 /// A connection to one server, or connections to the nodes of one cluster. They are made when they are needed, and
 /// closed with the last backend that uses them.
 pub struct RedisConnection {
     config: RedisConfig,
+    event_loop: Option<Arc<dyn EventLoop>>,
     transport: Shared<dyn Transport>,
 }
 
@@ -26,12 +28,21 @@ impl RedisConnection {
         config.validate()?;
         Ok(Self {
             config,
+            event_loop: None,
             transport: Shared::default(),
         })
     }
 
+    /// Lets connections live on `event_loop` for what is called there. Heartbeats, releases in the background and all
+    /// else that is called on tokio use others, which are made when they are first needed.
+    pub fn on_event_loop(mut self, event_loop: Arc<dyn EventLoop>) -> Self {
+        self.event_loop = Some(event_loop);
+        self
+    }
+
     pub(super) fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
-        self.transport.get_or_share(|| transport::to(&self.config))
+        self.transport
+            .get_or_share(|| transport::to(&self.config, self.event_loop.as_ref()))
     }
 
     pub(super) fn client_prefix(&self) -> ClientPrefix {

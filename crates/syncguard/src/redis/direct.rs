@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::call::Call;
 use super::config::RedisConfig;
-use super::dialer::Dialer;
+use super::connections::Connections;
+use super::dialer::Target;
 use super::error::{Cause, to_error, to_error_hiding};
-use super::link::Link;
 use super::listen::Subscriptions;
 use super::pipeline::Answer;
 use super::plan::{Form, Plan};
 use super::reply::Reply;
 use super::transport::Transport;
 use crate::error::Error;
+use crate::event_loop::EventLoop;
 use crate::sending::before_sending;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
@@ -26,32 +26,28 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// How many connections may be lost before a call is given to one of them.
 const CONNECTIONS: u32 = 3;
 
-/// Runs scripts over one connection, which is made when it is needed.
+/// Runs scripts on one server.
 pub(super) struct DirectTransport {
-    link: Link<Dialer>,
-    /// For plans that wait for replicas: the server runs nothing else of a connection that waits.
-    waiting: Link<Dialer>,
+    connections: Connections,
     wakeups: Wakeups,
 }
 
 impl DirectTransport {
     /// Does no I/O.
-    pub(super) fn new(config: &RedisConfig) -> Result<Self, Error> {
-        let operation_timeout = config.locks.operation_timeout;
-        let dialer = Dialer::new(config)?;
-        let patience = PATIENCE.min(operation_timeout / 2);
+    pub(super) fn new(
+        config: &RedisConfig,
+        event_loop: Option<&Arc<dyn EventLoop>>,
+    ) -> Result<Self, Error> {
+        let target = Arc::new(Target::new(config)?);
+        let patience = PATIENCE.min(config.locks.operation_timeout / 2);
         Ok(Self {
-            wakeups: Wakeups::new(Subscriptions(Arc::clone(&dialer.0))),
-            waiting: Link::new(Dialer(Arc::clone(&dialer.0)), patience),
-            link: Link::new(dialer, patience),
+            connections: Connections::new(&target, event_loop, patience),
+            wakeups: Wakeups::new(Subscriptions(target)),
         })
     }
 
     async fn call(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
-        let link = match plan.replication() {
-            None => &self.link,
-            Some(_) => &self.waiting,
-        };
+        let link = self.connections.for_plan(plan);
         for _ in 0..CONNECTIONS {
             let connection = before_sending(link.get()).await?;
             match connection.run(form, plan).await? {
@@ -78,20 +74,8 @@ impl Transport for DirectTransport {
         true
     }
 
-    fn send(&self, plan: &Plan, call: Call) -> bool {
-        match self.link.current() {
-            Some(connection) => connection.send(plan, call),
-            None => {
-                call.not_sent();
-                false
-            }
-        }
-    }
-
-    fn flush(&self) {
-        if let Some(connection) = self.link.current() {
-            connection.flush();
-        }
+    fn keeps_order(&self) -> bool {
+        true
     }
 
     fn watch(&self, lock_key: &str) -> Option<Watch> {
@@ -99,14 +83,7 @@ impl Transport for DirectTransport {
     }
 
     fn trouble(&self) -> Option<Error> {
-        self.link.trouble().or_else(|| self.waiting.trouble())
-    }
-}
-
-impl Drop for DirectTransport {
-    fn drop(&mut self) {
-        self.link.close();
-        self.waiting.close();
+        self.connections.trouble()
     }
 }
 

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::socket::Socket;
 use super::stream::{Endpoint, Stream};
 
 /// The largest reply, in bytes.
@@ -37,6 +38,11 @@ impl Limited {
             read: 0,
             limit: LIMIT,
         }
+    }
+
+    /// The socket below it, if there is one.
+    pub(super) fn socket(&mut self) -> Option<&mut Socket> {
+        self.stream.socket()
     }
 
     /// What it is connected to.

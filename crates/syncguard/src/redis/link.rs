@@ -92,6 +92,14 @@ impl<D: Dial> Link<D> {
 
     /// The connection. Waits for it to be made. When this fails, nothing has been sent.
     pub(super) async fn get(&self) -> Result<Arc<D::Connection>, Error> {
+        match self.current().filter(|connection| connection.is_open()) {
+            Some(connection) => Ok(connection),
+            // Boxed, because nearly all calls find a connection, and need no room for the wait.
+            None => Box::pin(self.make()).await,
+        }
+    }
+
+    async fn make(&self) -> Result<Arc<D::Connection>, Error> {
         let deadline = Instant::now() + self.patience;
         loop {
             let mut progress = match self.ask()? {

@@ -11,10 +11,10 @@ use redis::{Cmd, Value, cmd, parse_redis_value_async};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::call::lost;
 use super::dialer::Target;
 use super::error::{Cause, driver_error, error_text, to_error, to_error_hiding};
 use super::limited::Limited;
+use super::pipeline::lost;
 use crate::error::Error;
 use crate::waiting::listener::{Heard, Listen, Listener};
 

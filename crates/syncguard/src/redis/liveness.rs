@@ -39,11 +39,12 @@ impl Liveness {
         (self.sent.load(SeqCst), self.answered.load(Relaxed))
     }
 
-    /// Completes when the connection is lost: calls wait, no answer has come for `patience`, and `is_alive`
-    /// says no as well. While nothing is sent, it sleeps and costs nothing.
+    /// Completes when the connection is lost: calls wait, no answer has come for `patience`, also not while whoever reads
+    /// was busy (`look` reads), and `is_alive` says no as well. While nothing is sent, it sleeps and costs nothing.
     pub(super) async fn stops<F: Future<Output = bool>>(
         &self,
         patience: Duration,
+        look: impl Fn(),
         is_alive: impl Fn() -> F,
     ) {
         loop {
@@ -51,6 +52,9 @@ impl Liveness {
             loop {
                 let (sent, answered) = self.read();
                 sleep(patience).await;
+                if self.read().1 == answered {
+                    look();
+                }
                 let now = self.read();
                 // Calls whose callers gave up are never counted as answered, and a server may be slow, so
                 // silence alone proves nothing: ask.
@@ -83,7 +87,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(1);
 
     async fn stops_within(liveness: &Liveness, limit: Duration, alive: bool) -> bool {
-        let stops = liveness.stops(PATIENCE, || async move { alive });
+        let stops = liveness.stops(PATIENCE, || {}, || async move { alive });
         timeout(limit, stops).await.is_ok()
     }
 
@@ -125,7 +129,7 @@ mod tests {
             // Given up by their callers, which is no answer.
             busy.sent();
         });
-        let stops = liveness.stops(PATIENCE, || async { false });
+        let stops = liveness.stops(PATIENCE, || {}, || async { false });
         let start = Instant::now();
         timeout(PATIENCE * 20, stops).await.unwrap();
         let silent_for = start.elapsed() - PATIENCE * 5;

@@ -60,12 +60,12 @@
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
 pub mod acquire;
-mod call;
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 mod clients;
 mod cluster;
 mod config;
 mod connection;
+mod connections;
 mod diagnosis;
 mod dialer;
 mod direct;
@@ -93,10 +93,12 @@ pub mod record;
 pub mod release;
 mod replication;
 mod reply;
+mod script_connection;
 mod scripts;
 mod sentinel;
 mod session;
 mod slots;
+mod socket;
 mod steps;
 mod stream;
 mod tls;
@@ -108,9 +110,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
-pub use call::Call;
 pub use config::{RedisCluster, RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::RedisConnection;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
@@ -124,7 +124,7 @@ pub use transport::Transport;
 
 use crate::backend::{
     Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord,
-    Lookup, OnSent, Operation, ReleaseOutcome, TimeAuthority, Ttl,
+    Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
 use crate::inspection::{Facts, LockPage, PageRequest};
@@ -151,7 +151,11 @@ impl RedisBackend {
     /// `InvalidArgument` that names the setting.
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
-        Ok(Self::with(transport::to(&config)?, names, &config.locks))
+        Ok(Self::with(
+            transport::to(&config, None)?,
+            names,
+            &config.locks,
+        ))
     }
 
     /// A backend on a connection that other backends may share.
@@ -232,30 +236,14 @@ impl Backend for RedisBackend {
         1024
     }
 
-    fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
-        let plan = self.scripts.plan(&operation);
-        let call = Call::new(operation, Arc::clone(&self.scripts), deadline, on_sent);
-        // After `not_sent` the caller runs the operation in the ordinary way, which reports what is wrong.
-        match (plan, self.transport.get()) {
-            (Ok(Some(plan)), Ok(transport)) if plan.replication().is_none() => {
-                transport.send(&plan, call)
-            }
-            _ => {
-                call.not_sent();
-                false
-            }
-        }
+    fn keeps_order(&self) -> bool {
+        let transport = self.transport.get();
+        transport.is_ok_and(|transport| transport.keeps_order())
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {
         let name = self.scripts.names.stored_lock_key(key).ok()?;
         self.transport.get().ok()?.watch(&name)
-    }
-
-    fn flush(&self) {
-        if let Ok(transport) = self.transport.get() {
-            transport.flush();
-        }
     }
 
     fn prepare(&self, request: &mut AcquireRequest) {

@@ -1,27 +1,29 @@
 //! Calls and their answers on one stream, both in the same order, with any number under way.
 //!
-//! Whoever calls writes the call to the socket: on the thread where it is, and as far as the socket takes
-//! it at once. No other thread has to be woken for that. A task on the runtime reads the answers, and
-//! writes what is left to be written. Nothing is sent twice: when the stream is lost, all that is under
-//! way fails, and only what was never given to the socket can be sent on another stream.
+//! Whoever calls writes the call to the socket, on the thread where it is, as far as the socket takes it. The answers are
+//! read by whatever watches the socket: a task on tokio, or the event loop of another thread. It also writes what is left
+//! to be written. Nothing is sent twice: when the stream is lost, all that is under way fails, and only what was never
+//! given to the socket can be sent on another stream.
 //!
 //! A stream on which nothing was heard for a while may be gone without a word: a NAT forgets connections, and a frozen
 //! process comes back to dead ones. So the next calls are held back until the server has answered a `PING`.
 
 mod outbox;
 mod queue;
+mod replies;
 mod silence;
 
 use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use redis::{Value, parse_redis_value_async};
-use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use redis::{RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 
 use super::error::{Cause, driver_error, error_text, reply_code, to_error};
 use super::limited::Limited;
@@ -31,12 +33,20 @@ use crate::error::Error;
 use crate::mutex::lock;
 use crate::redact;
 use outbox::Outbox;
-pub(super) use queue::{Fits, Waiting};
-use queue::{Late, Queue};
+pub(super) use queue::Fits;
+use queue::{Queue, Waiting};
+use replies::Replies;
 use silence::{LastHeard, Probe};
 
-/// Fewer calls than these are not worth a write of their own while others are on their way.
+/// While fewer calls are on their way, each is written at once. With more, the server has enough to do meanwhile, and one
+/// write carries many.
 const FEW: usize = 8;
+
+/// So many calls are written before others join them: the server works on them while those are made.
+const PORTION: usize = 16;
+
+/// So many bytes are read at a time.
+const READ: usize = 16 * 1024;
 
 /// What a server says to a call.
 pub(super) enum Answer {
@@ -61,6 +71,20 @@ impl Answer {
     }
 }
 
+/// Where the answer to a call arrives.
+pub(super) struct Answered(oneshot::Receiver<Result<Answer, Error>>);
+
+impl Answered {
+    pub(super) async fn wait(self) -> Result<Answer, Error> {
+        self.0.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+/// The error of a call whose answer will not come.
+pub(super) fn lost() -> Error {
+    to_error(Cause::Closed, true)
+}
+
 /// What is under way on one stream.
 pub(super) struct Pipeline {
     /// `None` after the end.
@@ -80,12 +104,10 @@ struct State {
     unwritten: Outbox,
     /// How many calls no attempt was made to write.
     kept: usize,
-    /// Whether the reader is to write: for a task that has kept a call, or because the socket was full.
-    is_readers: bool,
     waiting: Queue,
-    /// The time of no call is over before this.
-    deadline: Option<Instant>,
-    /// Wakes the task that reads.
+    buffer: Box<[u8]>,
+    replies: Replies,
+    /// Lets whatever reads have a turn.
     reader: Waker,
     heard: LastHeard,
     /// Set while calls are held back until the server gives a sign of life.
@@ -94,6 +116,9 @@ struct State {
     is_retired: bool,
 }
 
+/// Who is to be told what. That is done once the state is unlocked.
+type Told = Vec<(Waiting, Result<Answer, Error>)>;
+
 impl Pipeline {
     /// On a stream on which a sign of life takes no longer than `patience`.
     pub(super) fn new(stream: Limited, login: Vec<String>, patience: Duration) -> Self {
@@ -101,9 +126,9 @@ impl Pipeline {
             stream,
             unwritten: Outbox::default(),
             kept: 0,
-            is_readers: false,
             waiting: Queue::default(),
-            deadline: None,
+            buffer: vec![0; READ].into(),
+            replies: Replies::default(),
             reader: Waker::noop().clone(),
             heard: LastHeard::now(),
             probe: None,
@@ -131,150 +156,212 @@ impl Pipeline {
         self.reason.get()
     }
 
-    /// Sends the call that `write` appends, or keeps it for [`flush`](Self::flush), and says which: see
-    /// [`State::write_or_keep`]. Gives `waiting` back when the stream is no longer to be used.
-    pub(super) fn call(
-        &self,
+    /// Sends the call that `write` appends.
+    pub(super) async fn call(
+        self: &Arc<Self>,
         write: impl FnOnce(&mut Vec<u8>),
         fits: Fits,
-        waiting: Waiting,
-    ) -> Result<bool, Box<Waiting>> {
-        self.calls(None, write, fits, waiting)
+    ) -> Result<Answer, Error> {
+        match self.send(None, write, fits) {
+            Some((_, answer)) => answer.wait().await,
+            None => Ok(Answer::NotSent),
+        }
     }
 
-    /// [`call`](Self::call) with another one right before it: its bytes, what fits it, and who waits for it.
-    pub(super) fn calls(
-        &self,
-        first: Option<(&[u8], Fits, Waiting)>,
+    /// Sends two calls, one right behind the other: the bytes of the first and what fits it, and the second. `None`:
+    /// nothing is to be sent here any more.
+    pub(super) fn pair(
+        self: &Arc<Self>,
+        first: &[u8],
+        first_fits: Fits,
+        second: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
+    ) -> Option<(Answered, Answered)> {
+        let (first, answer) = self.send(Some((first, first_fits)), second, fits)?;
+        Some((first?, answer))
+    }
+
+    fn send(
+        self: &Arc<Self>,
+        first: Option<(&[u8], Fits)>,
         write: impl FnOnce(&mut Vec<u8>),
         fits: Fits,
-        waiting: Waiting,
-    ) -> Result<bool, Box<Waiting>> {
+    ) -> Option<(Option<Answered>, Answered)> {
         let mut state = self.lock();
-        let Some(state) = state.as_mut().filter(|state| !state.is_retired) else {
-            return Err(Box::new(waiting));
-        };
+        let state = state.as_mut().filter(|state| !state.is_retired)?;
         if state.probe.is_none() && state.heard.is_long_ago() {
-            state.ask_for_a_sign(self.patience);
-            self.liveness.sent();
+            self.ask_for_a_sign(state);
         }
-        if let Some((bytes, fits, waiting)) = first {
+        let first = first.map(|(bytes, fits)| {
             state.outbox().extend_from_slice(bytes);
-            state.wait(fits, waiting);
-            self.liveness.sent();
-        }
+            self.waits(state, fits)
+        });
         write(state.outbox());
-        let is_task = match &waiting {
-            Waiting::Call(call) => {
-                state.end_by(call.deadline());
-                false
-            }
-            _ => true,
-        };
-        state.wait(fits, waiting);
-        self.liveness.sent();
-        if state.probe.is_some() {
-            // The answer to the probe sends it.
-            return Ok(false);
+        let answer = self.waits(state, fits);
+        // Else the answer to the probe sends it.
+        if state.probe.is_none() {
+            state.write_or_keep();
         }
-        let is_kept = state.write_or_keep();
-        if is_kept && is_task {
-            // The reader runs after the tasks that are ready now, which may call as well.
-            state.is_readers = true;
-            state.reader.wake_by_ref();
-        }
-        Ok(is_kept)
+        Some((first, answer))
     }
 
-    /// Writes what was kept.
-    pub(super) fn flush(&self) {
-        if let Some(state) = self.lock().as_mut() {
-            state.write();
+    fn waits(&self, state: &mut State, fits: Fits) -> Answered {
+        let (sender, answer) = oneshot::channel();
+        state.wait(fits, Waiting::Call(sender));
+        self.liveness.sent();
+        Answered(answer)
+    }
+
+    /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
+    /// be sent on another stream if none comes.
+    fn ask_for_a_sign(self: &Arc<Self>, state: &mut State) {
+        let is_idle = state.waiting.len() == 0;
+        let ping = b"*1\r\n$4\r\nPING\r\n";
+        state.unwritten.end().extend_from_slice(ping);
+        state.wait(is_pong, Waiting::Probe);
+        self.liveness.sent();
+        state.write();
+        let until = is_idle.then(|| Instant::now() + self.patience);
+        state.probe = Some(Probe {
+            held: Vec::new(),
+            until,
+        });
+        if is_idle && let Ok(runtime) = Handle::try_current() {
+            let (this, patience) = (Arc::clone(self), self.patience);
+            runtime.spawn(async move {
+                sleep(patience).await;
+                this.end_if_silent();
+            });
+        }
+    }
+
+    fn end_if_silent(&self) {
+        self.look();
+        let until = self.lock().as_ref().and_then(State::gives_up_at);
+        if until.is_some_and(|until| until <= Instant::now()) {
+            self.end(&to_error(Cause::Silent, true));
         }
     }
 
     /// Reads answers until the stream ends, and gives the reason.
     pub(super) async fn read(&self) -> Error {
-        let mut decoder = Default::default();
-        // The parser asks for a few bytes at a time.
-        let mut answers = BufReader::new(Answers(self));
-        let mut timer = pin!(sleep_until(Instant::now()));
-        loop {
-            let mut next = pin!(parse_redis_value_async(&mut decoder, &mut answers));
-            let value = poll_fn(|cx| match next.as_mut().poll(cx) {
-                Poll::Ready(value) => {
-                    Poll::Ready(value.map_err(|error| driver_error(&error, true)))
-                }
-                Poll::Pending => self.poll_deadline(cx, timer.as_mut()).map(Err),
-            });
-            if let Err(reason) = value.await.and_then(|value| self.answer(value)) {
-                return reason;
-            }
-        }
+        poll_fn(|cx| self.poll_turn(cx)).await
     }
 
-    /// Fails what is under way, and all that comes.
-    pub(super) fn end(&self, reason: &Error) {
-        let mut state = match self.lock().take() {
-            Some(state) => state,
-            None => return,
-        };
-        // It may have been retired for another reason.
-        let _ = self.reason.set(reason.clone());
-        state.reader.wake_by_ref();
-        let kept = state.waiting.take_behind(state.on_their_way());
-        for waiting in state.waiting.take_behind(0) {
-            waiting.end(Err(reason.clone()));
-        }
-        kept.into_iter().for_each(Waiting::not_sent);
-    }
-
-    /// Tells whoever has waited longest. The error: answers do not belong to their calls any more.
-    fn answer(&self, value: Value) -> Result<(), Error> {
-        let answer = self.understand(value);
-        let (waiting, misfit, kept) = {
+    /// Reads what has come, whoever is to read otherwise: its thread may be busy with something else.
+    pub(super) fn look(&self) {
+        let reader = {
             let mut state = self.lock();
-            let asked = state.as_mut().filter(|state| state.on_their_way() > 0);
-            let Some(state) = asked else {
-                return Err(to_error(Cause::Unreadable, true));
-            };
-            let Some((fits, waiting)) = state.waiting.pop() else {
-                return Err(to_error(Cause::Unreadable, true));
-            };
-            state.stream.reply_is_complete();
-            let misfit = match &answer {
-                Ok(Answer::Reply(reply)) => !fits(reply),
-                Ok(_) => false,
-                Err(_) => true,
-            };
-            let end = match &answer {
-                _ if misfit => Some(to_error(Cause::Misfit, true)),
-                Ok(Answer::Refused(text)) => {
-                    let code =
-                        reply_code(text).filter(|code| ["READONLY", "NOAUTH"].contains(code));
-                    code.map(|code| to_error(Cause::Reply(code), false))
-                }
-                _ => None,
-            };
-            if let Some(reason) = end {
-                state.is_retired = true;
-                let _ = self.reason.set(reason);
+            let Some(state) = state.as_mut() else { return };
+            if let Some(socket) = state.stream.socket() {
+                socket.try_to_read();
             }
-            let mut kept = Vec::new();
-            if matches!(waiting, Waiting::Probe) {
-                if state.is_retired {
-                    kept = state.waiting.take_behind(state.on_their_way());
-                    state.kept = 0;
-                } else {
-                    state.send_what_was_held();
-                }
-            }
-            (waiting, misfit, kept)
+            state.reader.clone()
         };
+        if let Poll::Ready(reason) = self.poll_turn(&mut Context::from_waker(&reader)) {
+            self.end(&reason);
+        }
+    }
+
+    /// Reads what has come, tells those who wait for it, and writes what is left to be written. Completes when the stream
+    /// has ended, with the reason. Otherwise the waker of `cx` is called when there is more to do.
+    pub(super) fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Error> {
+        loop {
+            let mut told = Told::new();
+            let read = {
+                let mut state = self.lock();
+                let Some(state) = state.as_mut() else {
+                    return Poll::Ready(lost());
+                };
+                if !state.reader.will_wake(cx.waker()) {
+                    state.reader = cx.waker().clone();
+                }
+                self.poll_read(state, cx, &mut told)
+            };
+            for (waiting, answer) in told {
+                waiting.end(answer);
+            }
+            if let Err(reason) = ready!(read) {
+                return Poll::Ready(reason);
+            }
+        }
+    }
+
+    fn poll_read(
+        &self,
+        state: &mut State,
+        cx: &mut Context<'_>,
+        told: &mut Told,
+    ) -> Poll<Result<(), Error>> {
+        let mut buffer = ReadBuf::new(&mut state.buffer);
+        let read = Pin::new(&mut state.stream).poll_read(cx, &mut buffer);
+        let count = buffer.filled().len();
+        match read {
+            Poll::Ready(Ok(())) => state.heard = LastHeard::now(),
+            Poll::Ready(Err(error)) => {
+                return Poll::Ready(Err(driver_error(&RedisError::from(error), true)));
+            }
+            Poll::Pending => {
+                state.write();
+                return Poll::Pending;
+            }
+        }
+        let bytes = std::mem::take(&mut state.buffer);
+        let answered = self.take_answers(state, &bytes[..count], told);
+        state.buffer = bytes;
+        Poll::Ready(answered)
+    }
+
+    fn take_answers(
+        &self,
+        state: &mut State,
+        mut bytes: &[u8],
+        told: &mut Told,
+    ) -> Result<(), Error> {
+        while let Some(value) = state.replies.next(&mut bytes)? {
+            self.answer(state, value, told)?;
+        }
+        Ok(())
+    }
+
+    /// Finds out who is to be told. The error: answers do not belong to their calls any more.
+    fn answer(&self, state: &mut State, value: Value, told: &mut Told) -> Result<(), Error> {
+        let answer = self.understand(value);
+        if state.on_their_way() == 0 {
+            return Err(to_error(Cause::Unreadable, true));
+        }
+        let Some((fits, waiting)) = state.waiting.pop() else {
+            return Err(to_error(Cause::Unreadable, true));
+        };
+        state.stream.reply_is_complete();
         self.liveness.answered();
-        waiting.end(answer);
-        kept.into_iter().for_each(Waiting::not_sent);
-        match misfit {
+        let is_misfit = match &answer {
+            Ok(Answer::Reply(reply)) => !fits(reply),
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        let end = match &answer {
+            _ if is_misfit => Some(to_error(Cause::Misfit, true)),
+            Ok(Answer::Refused(text)) => {
+                let code = reply_code(text).filter(|code| ["READONLY", "NOAUTH"].contains(code));
+                code.map(|code| to_error(Cause::Reply(code), false))
+            }
+            _ => None,
+        };
+        if let Some(reason) = end {
+            state.is_retired = true;
+            let _ = self.reason.set(reason);
+        }
+        let is_probe = matches!(waiting, Waiting::Probe);
+        told.push((waiting, answer));
+        if is_probe && state.is_retired {
+            let kept = state.waiting.take_behind(state.on_their_way());
+            told.extend(kept.map(|waiting| (waiting, Ok(Answer::NotSent))));
+            state.kept = 0;
+        } else if is_probe {
+            state.send_what_was_held();
+        }
+        match is_misfit {
             // Nobody knows where it belongs, nor the answers behind it.
             true => Err(to_error(Cause::Misfit, true)),
             false => Ok(()),
@@ -293,28 +380,29 @@ impl Pipeline {
         Ok(Answer::Refused(redact::hide(&text, login)))
     }
 
-    /// Ends the calls whose time is over, now and when `timer` wakes the task. Completes when no sign of life has come
-    /// in time.
-    fn poll_deadline(&self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) -> Poll<Error> {
-        loop {
-            let deadline = self.lock().as_ref().and_then(State::next_deadline);
-            let Some(deadline) = deadline else {
-                return Poll::Pending;
-            };
-            if timer.deadline() != deadline {
-                timer.as_mut().reset(deadline);
-            }
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            let late = self.lock().as_mut().map(State::take_late);
-            let Some(late) = late.unwrap_or_default() else {
-                return Poll::Ready(to_error(Cause::Silent, true));
-            };
-            for (call, answer) in late {
-                call.late(answer);
-            }
+    /// Fails what is under way, and all that comes.
+    pub(super) fn end(&self, reason: &Error) {
+        let Some(mut state) = self.lock().take() else {
+            return;
+        };
+        // It may have been retired for another reason.
+        let _ = self.reason.set(reason.clone());
+        if let Some(socket) = state.stream.socket() {
+            socket.end();
         }
+        state.reader.wake_by_ref();
+        let on_their_way = state.on_their_way();
+        for waiting in state.waiting.take_behind(on_their_way) {
+            waiting.end(Ok(Answer::NotSent));
+        }
+        for waiting in state.waiting.take_behind(0) {
+            waiting.end(Err(reason.clone()));
+        }
+    }
+
+    /// Does something with the stream, unless it has ended.
+    pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut Limited) -> T) -> Option<T> {
+        self.lock().as_mut().map(|state| act(&mut state.stream))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<State>> {
@@ -337,23 +425,6 @@ impl State {
         }
     }
 
-    /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
-    /// be sent on another stream if none comes.
-    fn ask_for_a_sign(&mut self, patience: Duration) {
-        let is_idle = self.waiting.len() == 0;
-        self.unwritten
-            .end()
-            .extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
-        self.wait(is_pong, Waiting::Probe);
-        self.write();
-        let until = is_idle.then(|| Instant::now() + patience);
-        self.probe = Some(Probe {
-            held: Vec::new(),
-            until,
-        });
-        self.reader.wake_by_ref();
-    }
-
     fn send_what_was_held(&mut self) {
         if let Some(probe) = self.probe.take() {
             self.unwritten.end().extend_from_slice(&probe.held);
@@ -361,15 +432,14 @@ impl State {
         }
     }
 
-    /// Writes a call at once that is alone, or when as much is kept as is on its way: then the server has
-    /// something to do while the next come. Else what comes together goes out together.
-    fn write_or_keep(&mut self) -> bool {
-        let on_their_way = self.on_their_way();
-        if on_their_way > 0 && self.kept < on_their_way.max(FEW) {
-            return true;
+    /// Writes a call at once while few are on their way, and a portion when it is complete. Else the reader writes it, with
+    /// what else is called until its turn.
+    fn write_or_keep(&mut self) {
+        if self.on_their_way() < FEW || self.kept >= PORTION {
+            self.write();
+        } else {
+            self.reader.wake_by_ref();
         }
-        self.write();
-        false
     }
 
     /// How many calls were given to the socket and wait for an answer.
@@ -382,72 +452,24 @@ impl State {
         if self.probe.is_none() {
             self.kept = 0;
         }
-        self.is_readers = false;
         let mut stream = Pin::new(&mut self.stream);
         let mut cx = Context::from_waker(&self.reader);
         while !self.unwritten.left().is_empty() {
             match stream.as_mut().poll_write(&mut cx, self.unwritten.left()) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => self.unwritten.took(bytes),
-                Poll::Pending => {
-                    self.is_readers = true;
-                    return;
-                }
+                Poll::Pending => return,
                 // The reader will find the reason.
                 Poll::Ready(_) => self.unwritten.clear(),
             }
         }
-        // TLS takes more than its socket does, and sends the rest only when it is asked to.
-        self.is_readers = stream.poll_flush(&mut cx).is_pending();
+        // TLS takes more than its socket does, and sends the rest only when it is asked to. If that fails, the reader
+        // will find the reason.
+        let _ = stream.poll_flush(&mut cx);
     }
 
-    /// Lets the reader know of a call that ends by that time.
-    fn end_by(&mut self, deadline: Instant) {
-        if self.deadline.is_none_or(|known| deadline < known) {
-            self.deadline = Some(deadline);
-            self.reader.wake_by_ref();
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        let probe = self.probe.as_ref().and_then(|probe| probe.until);
-        probe.into_iter().chain(self.deadline).min()
-    }
-
-    /// The calls whose time is over. `None`: that of a probe is.
-    fn take_late(&mut self) -> Option<Vec<Late>> {
-        let until = self.probe.as_ref().and_then(|probe| probe.until);
-        if until.is_some_and(|until| until <= Instant::now()) {
-            return None;
-        }
-        let late;
-        (late, self.deadline) = self.waiting.take_late();
-        Some(late)
-    }
-}
-
-/// What the server sends. What is the reader's to write is written when there is nothing to read.
-struct Answers<'a>(&'a Pipeline);
-
-impl AsyncRead for Answers<'_> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut state = self.0.lock();
-        let Some(state) = state.as_mut() else {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        };
-        if !state.reader.will_wake(cx.waker()) {
-            state.reader = cx.waker().clone();
-        }
-        let read = Pin::new(&mut state.stream).poll_read(cx, buf);
-        match &read {
-            Poll::Ready(_) => state.heard = LastHeard::now(),
-            Poll::Pending if state.is_readers => state.write(),
-            Poll::Pending => {}
-        }
-        read
+    /// When the time for a sign of life is over.
+    fn gives_up_at(&self) -> Option<Instant> {
+        self.probe.as_ref()?.until
     }
 }
 

@@ -9,10 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::diagnosis;
 use super::error::{cannot_connect, distrusted};
 use super::limited::Limited;
+use super::socket::Socket;
 use super::tls::TlsContext;
 use crate::dial::{self, Refusal};
 use crate::error::Error;
@@ -23,9 +25,29 @@ use crate::tls::is_refusal;
 const TLS_DOUBT: Duration = Duration::from_millis(500);
 
 /// A stream of any kind.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The socket below it, if there is one.
+    fn socket(&mut self) -> Option<&mut Socket>;
+}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl Stream for Socket {
+    fn socket(&mut self) -> Option<&mut Socket> {
+        Some(self)
+    }
+}
+
+impl Stream for TlsStream<Socket> {
+    fn socket(&mut self) -> Option<&mut Socket> {
+        Some(self.get_mut().0)
+    }
+}
+
+#[cfg(test)]
+impl Stream for tokio::io::DuplexStream {
+    fn socket(&mut self) -> Option<&mut Socket> {
+        None
+    }
+}
 
 /// What a stream is connected to, as error messages name it.
 #[derive(Debug, Clone)]
@@ -62,6 +84,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
         .set_nodelay(true)
         .and_then(|()| Keepalive::DEFAULT.set_on(&stream))
         .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
+    let stream = Socket::Tcp(stream);
     let Some(tls) = tls else {
         return Ok(Limited::new(Box::new(stream), endpoint));
     };
@@ -128,7 +151,7 @@ pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
     let stream = tokio::net::UnixStream::connect(path)
         .await
         .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
-    Ok(Limited::new(Box::new(stream), endpoint))
+    Ok(Limited::new(Box::new(Socket::Unix(stream)), endpoint))
 }
 
 /// Fails: this platform has no such sockets.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::call::Call;
 use super::cluster::ClusterTransport;
 use super::config::{RedisConfig, RedisServer};
 use super::direct::DirectTransport;
 use super::plan::Plan;
 use super::reply::Reply;
 use crate::error::Error;
+use crate::event_loop::EventLoop;
 use crate::waiting::wakeups::Watch;
 
 /// Runs scripts in a Redis server.
@@ -41,16 +41,10 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Sends the plan from the calling thread, if that is possible without waiting, and later tells `call` how
-    /// that went. Returns whether the plan is buffered: then [`flush`](Self::flush) must follow.
-    fn send(&self, plan: &Plan, call: Call) -> bool {
-        let _ = plan;
-        call.not_sent();
+    /// Whether calls that concern one lock are carried out in the order in which they are made.
+    fn keeps_order(&self) -> bool {
         false
     }
-
-    /// Sends what is buffered.
-    fn flush(&self) {}
 
     /// Hears when the lock with that key is freed: the name under which the server knows it. `None`: this
     /// transport cannot, and whoever waits asks again from time to time.
@@ -66,9 +60,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The transport to where `config` says that the server is. Does no I/O.
-pub(super) fn to(config: &RedisConfig) -> Result<Arc<dyn Transport>, Error> {
+pub(super) fn to(
+    config: &RedisConfig,
+    event_loop: Option<&Arc<dyn EventLoop>>,
+) -> Result<Arc<dyn Transport>, Error> {
     Ok(match &config.server {
-        RedisServer::Cluster(set) => Arc::new(ClusterTransport::new(config, set)?),
-        _ => Arc::new(DirectTransport::new(config)?),
+        RedisServer::Cluster(set) => Arc::new(ClusterTransport::new(config, set, event_loop)?),
+        _ => Arc::new(DirectTransport::new(config, event_loop)?),
     })
 }

@@ -1,23 +1,20 @@
 //! The backend of one process: it goes to the store through the network.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rand::RngExt as _;
-use tokio::time::{Instant, timeout_at};
 
 use super::listening::Dialer;
 use super::world::Sim;
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
-    OnSent, Operation, Outcome, Owner, ReleaseOutcome, Sent, Ttl,
+    Owner, ReleaseOutcome, Ttl,
 };
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::mutex::lock;
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
 
@@ -26,8 +23,6 @@ pub(super) struct Process {
     pub(super) number: usize,
     work: Work,
     pub(super) wakeups: Wakeups,
-    /// Operations that wait for others to go with.
-    kept: Mutex<Vec<(Operation, Instant, OnSent)>>,
 }
 
 /// Notes how a call ends, also when nobody waits for it any more.
@@ -53,7 +48,6 @@ impl Process {
             number,
             work: Work::default(),
             wakeups: Wakeups::new(dialer),
-            kept: Mutex::default(),
         })
     }
 
@@ -205,34 +199,6 @@ impl Backend for Process {
         self.sim.call(process, act).await
     }
 
-    fn send(&self, operation: Operation, deadline: Instant, on_sent: OnSent) -> bool {
-        let (is_sent, is_kept) = self
-            .sim
-            .with(|world| (world.rng.random_bool(0.7), world.rng.random_bool(0.5)));
-        if !is_sent {
-            on_sent(Sent::NotSent(operation));
-            return false;
-        }
-        lock(&self.kept).push((operation, deadline, on_sent));
-        if !is_kept {
-            self.flush();
-        }
-        is_kept
-    }
-
-    fn flush(&self) {
-        for (operation, deadline, on_sent) in std::mem::take(&mut *lock(&self.kept)) {
-            let process = Self::beside(self);
-            let mut answer = Box::pin(async move { process.run(operation).await });
-            tokio::spawn(async move {
-                match timeout_at(deadline, &mut answer).await {
-                    Ok(answer) => on_sent(Sent::Answered(answer)),
-                    Err(_) => on_sent(Sent::Late(answer)),
-                }
-            });
-        }
-    }
-
     fn watch(&self, key: &Key) -> Option<Watch> {
         let tells = self.sim.with(|world| world.plan.tells);
         tells.then(|| self.wakeups.watch(key.as_str()))
@@ -244,24 +210,6 @@ impl Backend for Process {
             world.links[self.number].is_shut = true;
             world.witness.over.insert(self.number);
         });
-    }
-}
-
-impl Process {
-    /// The same process, for calls that nobody waits for.
-    fn beside(&self) -> Arc<Self> {
-        Self::new(&self.sim, self.number)
-    }
-
-    async fn run(&self, operation: Operation) -> Result<Outcome, Error> {
-        Ok(match operation {
-            Operation::Acquire(request) => Outcome::Acquire(self.acquire(&request).await?),
-            Operation::Release(lock_id) => Outcome::Release(self.release(&lock_id).await?),
-            Operation::Extend(lock_id, ttl) => Outcome::Extend(self.extend(&lock_id, ttl).await?),
-            Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(&key).await?),
-            Operation::Lookup(what) => Outcome::Lookup(self.lookup(&what).await?),
-            Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(&key).await?),
-        })
     }
 }
 

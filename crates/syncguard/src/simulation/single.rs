@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::clients::{Client, Dropped};
@@ -16,7 +15,7 @@ use crate::holding::{AutoExtend, Hold, Holder};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
-use crate::operation::{self, CallOptions, Ended};
+use crate::operation::{self, CallOptions};
 
 /// Hears what becomes of a lock.
 struct Hearer {
@@ -96,23 +95,6 @@ impl Client {
             false => 1_000_000,
         };
         let cancelled = sleep(Duration::from_millis(patience));
-        if self.sim.chance(0.5) {
-            return operation::run(&self.backend, operation, call, cancelled).await;
-        }
-        let (ended, end) = oneshot::channel();
-        let must_flush = operation::send(&self.backend, operation, call, move |end| {
-            // Whoever sends waits for it.
-            let _ = ended.send(end);
-        });
-        if must_flush {
-            self.backend.flush();
-        }
-        match end.await {
-            Ok(Ended::Done(outcome)) => outcome,
-            Ok(Ended::NotSent(operation, rest)) => {
-                operation::run(&self.backend, operation, rest, cancelled).await
-            }
-            Err(_) => Err(Error::invalid("the operation was forgotten")),
-        }
+        operation::run(&self.backend, operation, call, cancelled).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use syncguard::operation::{self, CallOptions, Ended};
+use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
 use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, Operation, lock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -190,15 +190,9 @@ async fn a_late_answer_that_scripts_are_lost_leaves_the_rest_of_the_time() {
     let backend = backend(RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap());
     assert!(!backend.is_locked(&key("k")).await.unwrap());
     let start = Instant::now();
-    let (sender, ended) = tokio::sync::oneshot::channel();
     let operation = Operation::IsLocked(key("k"));
-    operation::send(&backend, operation, CallOptions::default(), |ended| {
-        assert!(sender.send(ended).is_ok());
-    });
-    let Ended::NotSent(operation, rest) = ended.await.unwrap() else {
-        panic!("the server has run it");
-    };
-    let answer = operation::run(&backend, operation, rest, std::future::pending()).await;
+    let call = CallOptions::default();
+    let answer = operation::run(&backend, operation, call, std::future::pending()).await;
     let error = answer.unwrap_err();
     assert!(error.kind().is_transient(), "{error:?}");
     assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());

@@ -1,18 +1,18 @@
 //! Nodes that answer as no test can make real ones do: what is sent again, and what never is.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use syncguard::operation::Ended;
-use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, Operation, Ttl};
+use syncguard::operation::{self, CallOptions};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, Operation, Outcome, Ttl};
 use tokio::io::{AsyncWriteExt, BufReader};
 
 use crate::fake::{listen, read_request};
 use crate::stage::backend_with;
 use crate::support::locks::{key, prepared};
 use crate::support::suite::tests;
-use crate::witness::sent;
 
 tests![
     nodes_that_send_a_call_to_each_other_get_it_a_few_times,
@@ -21,7 +21,7 @@ tests![
     a_node_without_a_host_is_on_that_of_the_one_that_names_it,
     asking_and_the_call_go_together,
     a_node_that_starts_is_left_for_its_successor,
-    what_was_sent_and_not_run_is_run_in_the_ordinary_way,
+    what_was_sent_and_not_run_is_sent_again_and_nothing_else,
     an_answer_about_the_slots_that_makes_no_sense_is_told,
     a_name_that_a_node_has_not_is_waited_for,
     a_slot_that_nobody_serves_yet_is_waited_for,
@@ -173,11 +173,11 @@ async fn a_node_that_starts_is_left_for_its_successor() {
     assert!(error.message().contains("LOADING"), "{error}");
 }
 
-async fn what_was_sent_and_not_run_is_run_in_the_ordinary_way() {
+async fn what_was_sent_and_not_run_is_sent_again_and_nothing_else() {
     let sha = "0123456789012345678901234567890123456789";
     for (refusal, is_run) in [
-        ("MOVED 1 127.0.0.1:1".to_owned(), false),
-        ("ASK 1 127.0.0.1:1".to_owned(), false),
+        ("MOVED 1 127.0.0.1:{b}".to_owned(), false),
+        ("ASK 1 127.0.0.1:{b}".to_owned(), false),
         ("TRYAGAIN x".to_owned(), false),
         ("CLUSTERDOWN x".to_owned(), false),
         ("LOADING x".to_owned(), false),
@@ -188,15 +188,23 @@ async fn what_was_sent_and_not_run_is_run_in_the_ordinary_way() {
         ),
     ] {
         let owner = Arc::new(AtomicU16::new(0));
+        let (b, at_b) = node(&owner, |word| {
+            Some(if word == "ASKING" { "+OK\r\n" } else { GRANT }.to_owned())
+        })
+        .await;
         let calls = Arc::new(AtomicUsize::new(0));
-        let reply = format!("-{refusal}\r\n");
-        let (a, _) = node(&owner, move |_| {
+        let reply = format!("-{}\r\n", refusal.replace("{b}", &b.to_string()));
+        let (counted, succeeds) = (Arc::clone(&calls), Arc::clone(&owner));
+        let (a, at_a) = node(&owner, move |_| {
             // The first makes the connection.
-            let is_first = calls.fetch_add(1, SeqCst) == 0;
-            Some(if is_first {
-                GRANT.to_owned()
-            } else {
+            let is_second = counted.fetch_add(1, SeqCst) == 1;
+            if is_second && reply.starts_with("-LOADING") {
+                succeeds.store(b, SeqCst);
+            }
+            Some(if is_second {
                 reply.clone()
+            } else {
+                GRANT.to_owned()
             })
         })
         .await;
@@ -204,9 +212,22 @@ async fn what_was_sent_and_not_run_is_run_in_the_ordinary_way() {
         let backend = to(a);
         acquire(&backend).await.unwrap();
         let request = prepared(backend.as_ref(), &key("k"), Ttl::DEFAULT);
-        let ended = sent(&backend, Operation::Acquire(request)).await;
-        assert_eq!(matches!(ended, Ended::Done(Err(_))), is_run, "{refusal}");
-        assert_eq!(matches!(ended, Ended::NotSent(..)), !is_run, "{refusal}");
+        let (acquisition, call) = (Operation::Acquire(request), CallOptions::default());
+        let answer = operation::run(&backend, acquisition, call, pending()).await;
+        if is_run {
+            // Sent again, it would have been granted.
+            answer.unwrap_err();
+        } else {
+            let Outcome::Acquire(outcome) = answer.unwrap() else {
+                panic!("{refusal}");
+            };
+            assert!(!outcome.is_locked(), "{refusal}");
+            let scripts = [&at_a, &at_b].map(|heard| {
+                let heard = heard.lock().unwrap();
+                heard.iter().filter(|word| *word != "ASKING").count()
+            });
+            assert_eq!(scripts.iter().sum::<usize>(), 3, "{refusal}: {scripts:?}");
+        }
     }
 }
 

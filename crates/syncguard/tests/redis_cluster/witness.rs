@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use syncguard::operation::{self, CallOptions, Ended};
+use syncguard::operation::{self, CallOptions};
 use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, Error, Grant, Operation, Outcome, ReleaseOutcome, Ttl,
 };
@@ -186,29 +186,8 @@ impl Load {
     }
 }
 
-/// In either of the ways in which operations are carried out: sent by the thread that asks, or run by a task.
 async fn carry_out(backend: &Arc<dyn Backend>, operation: Operation) -> Result<Outcome, Error> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let call = CallOptions::default();
-    if COUNT.fetch_add(1, SeqCst).is_multiple_of(2) {
-        return operation::run(backend, operation, call, pending()).await;
-    }
-    match sent(backend, operation).await {
-        Ended::Done(answer) => answer,
-        Ended::NotSent(operation, rest) => {
-            operation::run(backend, operation, rest, pending()).await
-        }
-    }
-}
-
-/// Sends it from here, as JavaScript's thread does.
-pub(crate) async fn sent(backend: &Arc<dyn Backend>, operation: Operation) -> Ended {
-    let (sender, ended) = tokio::sync::oneshot::channel();
-    let on_end = |how| assert!(sender.send(how).is_ok());
-    if operation::send(backend, operation, CallOptions::default(), on_end) {
-        backend.flush();
-    }
-    ended.await.unwrap()
+    operation::run(backend, operation, CallOptions::default(), pending()).await
 }
 
 /// What a load has met.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::backend::{
     Absence, AcquireOutcome, AcquireRequest, Capabilities, Grant, LockRecord, Lookup, Operation,
-    ReleaseOutcome, TimeAuthority,
+    Outcome, ReleaseOutcome, TimeAuthority,
 };
 use crate::error::ErrorKind;
 use crate::fence::Fence;
@@ -440,7 +440,12 @@ async fn every_way_to_release_it_ends_its_heartbeats_first() {
     t.release(&ids[0]).await;
     operation::release_in_background(&t.backend, &ids[1], ttl(3000));
     let release = Operation::Release(ids[2].clone());
-    operation::send(&t.backend, release, CallOptions::default(), drop);
+    let call = CallOptions::default();
+    let released = operation::run(&t.backend, release, call, pending()).await;
+    assert!(matches!(
+        released,
+        Ok(Outcome::Release(ReleaseOutcome::Released))
+    ));
     t.assert_quiet().await;
     assert_eq!(t.store.count(), 3);
 }

@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::redirect::Redirect;
 use super::routes::Node;
 use crate::error::{Error, ErrorKind};
-use crate::redis::call::lost;
 use crate::redis::error::{driver_error, error_text};
 use crate::redis::limited::Limited;
 use crate::redis::listen::read;
+use crate::redis::pipeline::lost;
 use crate::waiting::listener::{ANSWER, Heard, SILENCE};
 
 /// What a node tells.

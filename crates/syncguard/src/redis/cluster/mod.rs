@@ -17,7 +17,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::call::Call;
 use super::config::{RedisCluster, RedisConfig};
 use super::error::{Cause, reply_code, to_error, to_error_hiding};
 use super::pipeline::Answer;
@@ -26,11 +25,12 @@ use super::reply::Reply;
 use super::slots;
 use super::transport::Transport;
 use crate::error::Error;
+use crate::event_loop::EventLoop;
 use crate::random;
 use crate::sending::before_sending;
 use crate::waiting::wakeups::{Wakeups, Watch};
 use listen::Subscriptions;
-pub(super) use redirect::Redirect;
+use redirect::Redirect;
 use routes::{Node, Routes};
 
 /// How often a call may be sent to another node.
@@ -49,8 +49,12 @@ pub(super) struct ClusterTransport {
 
 impl ClusterTransport {
     /// Does no I/O.
-    pub(super) fn new(config: &RedisConfig, set: &RedisCluster) -> Result<Self, Error> {
-        let routes = Routes::new(config, set)?;
+    pub(super) fn new(
+        config: &RedisConfig,
+        set: &RedisCluster,
+        event_loop: Option<&Arc<dyn EventLoop>>,
+    ) -> Result<Self, Error> {
+        let routes = Routes::new(config, set, event_loop)?;
         Ok(Self {
             wakeups: Wakeups::new(Subscriptions(Arc::clone(&routes))),
             routes,
@@ -94,28 +98,14 @@ impl Transport for ClusterTransport {
         true
     }
 
+    /// Of what belongs to one key.
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
     async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {
         let node = self.routes.owner(slots::key_slot(key)).await?;
         Ok(node.map(|node| format!("{}:{}", node.address.0, node.address.1)))
-    }
-
-    fn send(&self, plan: &Plan, call: Call) -> bool {
-        let node = self.routes.known_owner(Self::slot(plan));
-        match node.and_then(|node| node.link.current()) {
-            Some(connection) => connection.send(plan, call),
-            None => {
-                call.not_sent();
-                false
-            }
-        }
-    }
-
-    fn flush(&self) {
-        for node in self.routes.nodes() {
-            if let Some(connection) = node.link.current() {
-                connection.flush();
-            }
-        }
     }
 
     fn watch(&self, lock_key: &str) -> Option<Watch> {
@@ -168,7 +158,7 @@ impl Trip<'_> {
                 }
             },
         };
-        let connection = match before_sending(node.link_for(self.plan).get()).await {
+        let connection = match before_sending(node.connections.for_plan(self.plan).get()).await {
             Ok(connection) => connection,
             Err(error) => return self.somewhere_else(&node, error).await,
         };

@@ -14,58 +14,33 @@ use tokio::time::{Instant, sleep};
 
 use super::topology::{Address, Range, fetch};
 use crate::error::Error;
+use crate::event_loop::EventLoop;
 use crate::mutex::lock;
 use crate::race::Race;
 use crate::random;
 use crate::redis::config::{RedisCluster, RedisConfig};
-use crate::redis::dialer::{Dialer, Target};
+use crate::redis::connections::Connections;
+use crate::redis::dialer::Target;
 use crate::redis::direct::PATIENCE;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::link::{Connection, Dial, Link};
-use crate::redis::plan::Plan;
 use crate::redis::slots::SLOTS;
 
 /// How long one node may take to tell the slots before another one is asked as well.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// A node, with a connection that is made when it is needed.
+/// A node, with connections that are made when they are needed.
 pub(super) struct Node {
     /// Where we reach it.
     pub(super) address: Address,
     pub(super) target: Arc<Target>,
-    pub(super) link: Link<Dialer>,
-    /// For plans that wait for replicas: the node runs nothing else of a connection that waits.
-    waiting: Link<Dialer>,
-}
-
-impl Node {
-    /// The connection for a plan.
-    pub(super) fn link_for(&self, plan: &Plan) -> &Link<Dialer> {
-        match plan.replication() {
-            None => &self.link,
-            Some(_) => &self.waiting,
-        }
-    }
-
-    fn trouble(&self) -> Option<Error> {
-        self.link.trouble().or_else(|| self.waiting.trouble())
-    }
-
-    fn close(&self) {
-        self.link.close();
-        self.waiting.close();
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.close();
-    }
+    pub(super) connections: Connections,
 }
 
 pub(super) struct Routes {
     set: RedisCluster,
     target: Target,
+    event_loop: Option<Arc<dyn EventLoop>>,
     patience: Duration,
     this: Weak<Self>,
     state: Mutex<State>,
@@ -97,7 +72,11 @@ struct Found {
 
 impl Routes {
     /// Does no I/O.
-    pub(super) fn new(config: &RedisConfig, set: &RedisCluster) -> Result<Arc<Self>, Error> {
+    pub(super) fn new(
+        config: &RedisConfig,
+        set: &RedisCluster,
+        event_loop: Option<&Arc<dyn EventLoop>>,
+    ) -> Result<Arc<Self>, Error> {
         let target = Target::new(config)?;
         let patience = PATIENCE.min(config.locks.operation_timeout / 2);
         Ok(Arc::new_cyclic(|this| {
@@ -110,6 +89,7 @@ impl Routes {
             Self {
                 set: set.clone(),
                 target: target.with_trouble(on_trouble),
+                event_loop: event_loop.cloned(),
                 patience,
                 this: Weak::clone(this),
                 state: Mutex::default(),
@@ -190,7 +170,11 @@ impl Routes {
         let noted = lock(&self.state).trouble.clone();
         let noted = noted.filter(|(until, _)| Instant::now() < *until);
         let noted = noted.map(|(_, trouble)| trouble);
-        let of_a_node = || self.nodes().iter().find_map(|node| node.trouble());
+        let of_a_node = || {
+            self.nodes()
+                .iter()
+                .find_map(|node| node.connections.trouble())
+        };
         noted.or_else(of_a_node).or_else(|| self.finder.trouble())
     }
 
@@ -201,7 +185,7 @@ impl Routes {
         lock(&self.state).is_closed = true;
         let former = state.former.into_iter().map(|(_, node)| node);
         for node in state.nodes.into_values().chain(former) {
-            node.close();
+            node.connections.close();
         }
     }
 
@@ -220,8 +204,7 @@ impl Routes {
             let target = Arc::new(self.target.at(&address.0, address.1));
             Arc::new(Node {
                 address: address.clone(),
-                link: Link::new(Dialer(Arc::clone(&target)), self.patience),
-                waiting: Link::new(Dialer(Arc::clone(&target)), self.patience),
+                connections: Connections::new(&target, self.event_loop.as_ref(), self.patience),
                 target,
             })
         });

@@ -8,12 +8,11 @@ use std::time::Instant;
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
 
 use super::*;
 use crate::backend::{Backend, Operation, Outcome};
 use crate::key::Key;
-use crate::operation::{self, CallOptions, Ended};
+use crate::operation::{self, CallOptions};
 use crate::redis::RedisBackend;
 
 /// A server on which nothing is locked.
@@ -76,20 +75,11 @@ async fn is_locked(backend: &Arc<dyn Backend>) -> bool {
     answer.unwrap()
 }
 
-/// Asks without a task, and in the ordinary way where that is not possible: as the binding does.
-async fn sends(backend: &Arc<dyn Backend>) -> Outcome {
-    let (sender, ended) = oneshot::channel();
+/// Asks by the way that carries out any operation: as the binding does.
+async fn runs(backend: &Arc<dyn Backend>) -> Outcome {
     let operation = Operation::IsLocked(Key::new("k").unwrap());
-    operation::send(backend, operation, CallOptions::default(), |ended| {
-        assert!(sender.send(ended).is_ok());
-    });
-    backend.flush();
-    match ended.await.unwrap() {
-        Ended::Done(answer) => answer.unwrap(),
-        Ended::NotSent(operation, rest) => operation::run(backend, operation, rest, pending())
-            .await
-            .unwrap(),
-    }
+    let answer = operation::run(backend, operation, CallOptions::default(), pending()).await;
+    answer.unwrap()
 }
 
 #[tokio::test]
@@ -99,12 +89,12 @@ async fn a_connection_that_was_forgotten_while_idle_costs_the_next_calls_little(
     server.is_forgotten.store(true, SeqCst);
     is_idle_for_long().await;
     let start = Instant::now();
-    let tasks = join_all((0..5).map(|_| is_locked(&backend)));
-    let sent = join_all((0..5).map(|_| sends(&backend)));
-    let (tasks, sent) = tokio::join!(tasks, sent);
-    assert_eq!(tasks, [false; 5]);
+    let asked = join_all((0..5).map(|_| is_locked(&backend)));
+    let run = join_all((0..5).map(|_| runs(&backend)));
+    let (asked, run) = tokio::join!(asked, run);
+    assert_eq!(asked, [false; 5]);
     assert!(
-        sent.iter()
+        run.iter()
             .all(|outcome| *outcome == Outcome::IsLocked(false))
     );
     assert!(
@@ -122,7 +112,7 @@ async fn a_connection_that_is_only_idle_is_kept() {
     for _ in 0..3 {
         assert!(!is_locked(&backend).await);
         is_idle_for_long().await;
-        assert_eq!(sends(&backend).await, Outcome::IsLocked(false));
+        assert_eq!(runs(&backend).await, Outcome::IsLocked(false));
         is_idle_for_long().await;
     }
     assert_eq!(server.scripts(), [6]);

@@ -1,14 +1,11 @@
 //! Who waits for an answer, in the order of the calls.
 
 use std::collections::VecDeque;
-use std::mem;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::Answer;
 use crate::error::Error;
-use crate::redis::call::Call;
 use crate::redis::reply::Reply;
 
 /// For as many who wait, room is kept.
@@ -18,29 +15,17 @@ const ROOM: usize = 1024;
 pub(in crate::redis) type Fits = fn(&Reply) -> bool;
 
 /// Whoever waits for an answer.
-pub(in crate::redis) enum Waiting {
-    /// A task, which has a time limit of its own.
-    Task(oneshot::Sender<Result<Answer, Error>>),
-    Call(Call),
+pub(super) enum Waiting {
+    Call(oneshot::Sender<Result<Answer, Error>>),
     /// The pipeline itself, for a sign of life.
     Probe,
 }
 
 impl Waiting {
     pub(super) fn end(self, answer: Result<Answer, Error>) {
-        match self {
+        if let Self::Call(call) = self {
             // It may have given up.
-            Self::Task(task) => drop(task.send(answer)),
-            Self::Call(call) => call.answered(answer),
-            Self::Probe => {}
-        }
-    }
-
-    /// Ends it because the stream has ended before anything of the call was given to it.
-    pub(super) fn not_sent(self) {
-        match self {
-            Self::Call(call) => call.not_sent(),
-            other => other.end(Ok(Answer::NotSent)),
+            drop(call.send(answer));
         }
     }
 }
@@ -69,36 +54,11 @@ impl Queue {
     }
 
     /// Takes the last ones, all but the first `count`.
-    pub(super) fn take_behind(&mut self, count: usize) -> Vec<Waiting> {
+    pub(super) fn take_behind(&mut self, count: usize) -> impl Iterator<Item = Waiting> {
         let last = self.0.drain(count.min(self.0.len())..);
-        last.map(|(_, waiting)| waiting).collect()
-    }
-
-    /// The calls whose time is over, each with what will be its answer: it keeps its place. And when the time of the
-    /// next one is over.
-    pub(super) fn take_late(&mut self) -> (Vec<Late>, Option<Instant>) {
-        let now = Instant::now();
-        let (mut late, mut next) = (Vec::new(), None);
-        for (_, waiting) in &mut self.0 {
-            let Waiting::Call(call) = waiting else {
-                continue;
-            };
-            let deadline = call.deadline();
-            if deadline > now {
-                next = Some(next.map_or(deadline, |other: Instant| other.min(deadline)));
-                continue;
-            }
-            let (sender, answer) = oneshot::channel();
-            if let Waiting::Call(call) = mem::replace(waiting, Waiting::Task(sender)) {
-                late.push((call, answer));
-            }
-        }
-        (late, next)
+        last.map(|(_, waiting)| waiting)
     }
 }
-
-/// A call whose time is over, and what may still come.
-pub(super) type Late = (Call, oneshot::Receiver<Result<Answer, Error>>);
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,72 @@
+//! The connections to one server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dialer::{Dialer, Target};
+use super::link::Link;
+use super::plan::Plan;
+use crate::error::Error;
+use crate::event_loop::EventLoop;
+
+/// Each is made when it is needed.
+pub(super) struct Connections {
+    /// On the caller's event loop, for what is called there.
+    here: Option<(Arc<dyn EventLoop>, Link<Dialer>)>,
+    /// On tokio, for all others: heartbeats and releases must not wait for a thread that is busy with something else.
+    link: Link<Dialer>,
+    /// For plans that wait for replicas: the server runs nothing else of a connection that waits.
+    waiting: Link<Dialer>,
+}
+
+impl Connections {
+    /// Calls wait for `patience` while the server refuses connections.
+    pub(super) fn new(
+        target: &Arc<Target>,
+        event_loop: Option<&Arc<dyn EventLoop>>,
+        patience: Duration,
+    ) -> Self {
+        let link = |event_loop: Option<&Arc<dyn EventLoop>>| {
+            let dialer = Dialer {
+                target: Arc::clone(target),
+                event_loop: event_loop.cloned(),
+            };
+            Link::new(dialer, patience)
+        };
+        Self {
+            here: event_loop.map(|here| (Arc::clone(here), link(Some(here)))),
+            link: link(None),
+            waiting: link(None),
+        }
+    }
+
+    /// The one for a plan that is called from where this is asked.
+    pub(super) fn for_plan(&self, plan: &Plan) -> &Link<Dialer> {
+        match &self.here {
+            _ if plan.replication().is_some() => &self.waiting,
+            Some((event_loop, here)) if event_loop.is_current() => here,
+            _ => &self.link,
+        }
+    }
+
+    /// Why the server cannot be reached at this moment, if that is known.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        self.all().find_map(Link::trouble)
+    }
+
+    /// Ends them for good.
+    pub(super) fn close(&self) {
+        self.all().for_each(Link::close);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Link<Dialer>> {
+        let here = self.here.as_ref().map(|(_, here)| here);
+        here.into_iter().chain([&self.link, &self.waiting])
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

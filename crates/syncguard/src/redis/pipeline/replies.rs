@@ -1,0 +1,77 @@
+//! The replies in a stream of bytes.
+
+use std::io::{self, ErrorKind, Read};
+
+use redis::{Parser, Value};
+
+use crate::error::Error;
+use crate::redis::error::driver_error;
+
+/// Keeps what has come of a reply until the rest comes.
+#[derive(Default)]
+pub(super) struct Replies(Parser);
+
+impl Replies {
+    /// The next complete reply. Takes bytes as it needs them; `None` once it has all.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Value>, Error> {
+        match self.0.parse_value(Come(bytes)) {
+            Ok(value) => Ok(Some(value)),
+            // The parser gives the error of what it reads from, and goes on where it was when it is called again.
+            Err(error) if error.is_io_error() => Ok(None),
+            Err(error) => Err(driver_error(&error, true)),
+        }
+    }
+}
+
+/// Bytes that have come. Behind them, more may come.
+struct Come<'a, 'b>(&'a mut &'b [u8]);
+
+impl Read for Come<'_, '_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.0.read(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_may_be_split_anywhere() {
+        let text: &[u8] =
+            b"*3\r\n:1\r\n$15\r\n000000000000012\r\n:-7\r\n+OK\r\n$-1\r\n-ERR no such thing\r\n:1\r\n$3\r\na\r\n\r\n";
+        let mut whole = Replies::default();
+        let mut rest = text;
+        let mut expected = Vec::new();
+        while let Some(value) = whole.next(&mut rest).unwrap() {
+            expected.push(value);
+        }
+        assert_eq!(expected.len(), 6);
+        for piece in 1..text.len() {
+            let mut replies = Replies::default();
+            let mut values = Vec::new();
+            for mut bytes in text.chunks(piece) {
+                while let Some(value) = replies.next(&mut bytes).unwrap() {
+                    values.push(value);
+                }
+                assert!(bytes.is_empty());
+            }
+            assert_eq!(values, expected, "{piece}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_an_error() {
+        for mut bytes in [
+            &b"HTTP/1.1 400 Bad Request\r\n"[..],
+            b"*x\r\n",
+            b"\0\0\0\r\n",
+        ] {
+            let error = Replies::default().next(&mut bytes).unwrap_err();
+            assert!(error.is_outcome_unknown(), "{error}");
+        }
+    }
+}
