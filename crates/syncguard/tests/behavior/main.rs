@@ -66,6 +66,8 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(redis::TlsWithAcl::default()),
         #[cfg(feature = "redis")]
         Arc::new(redis::BySentinel::default()),
+        #[cfg(all(unix, feature = "redis"))]
+        Arc::new(redis::OnEventLoop::default()),
         #[cfg(feature = "fred")]
         Arc::new(redis::ByFred::default()),
         #[cfg(feature = "fred")]

@@ -1,17 +1,20 @@
 //! Redis' fixtures: a plain server, one of the oldest version that is supported, one with TLS and users,
-//! and one that a Sentinel knows; and a plain one through clients of an application.
+//! and one that a Sentinel knows; a plain one over connections on an event loop, and one through clients of an
+//! application.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
+use syncguard::redis::{RedisBackend, RedisConfig, RedisConnection, RedisTls};
 use syncguard::{Absence, Backend, Key, KeySpace};
 
 use crate::fixture::{Fixture, Setup, Store};
 use crate::support::certificates::Certificates;
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 use crate::support::clients;
+#[cfg(unix)]
+use crate::support::event_loop::OwnLoop;
 use crate::support::redis_server::{LOCKS_ONLY, RedisServer, Version};
 use crate::support::resp::{Answer, Resp};
 
@@ -104,6 +107,39 @@ impl Store for BySentinel {
             let sentinel = RedisServer::start_sentinel(&server, &[]);
             let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
             (vec![server, sentinel], RedisConfig::from_url(&url).unwrap())
+        })
+    }
+
+    fn stop(&self) {
+        self.0.lock().unwrap().take();
+    }
+}
+
+/// A plain server: what the thread of the test calls goes over a connection on an event loop, and all else over one on
+/// tokio.
+#[cfg(unix)]
+#[derive(Default)]
+pub(crate) struct OnEventLoop(Shared);
+
+#[cfg(unix)]
+#[async_trait]
+impl Store for OnEventLoop {
+    fn name(&self) -> &'static str {
+        "redis_on_event_loop"
+    }
+
+    async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
+        let (_, config, raw) = started(&self.0, setup, plain);
+        let event_loop = OwnLoop::of_this_thread();
+        let make = || {
+            let connection = RedisConnection::new(config.clone()).unwrap();
+            let connection = connection.on_event_loop(event_loop.clone());
+            Arc::new(RedisBackend::on(&connection, &config.locks).unwrap())
+        };
+        Box::new(Redis {
+            backend: make(),
+            peer: make(),
+            raw,
         })
     }
 

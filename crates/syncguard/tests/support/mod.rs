@@ -10,6 +10,8 @@
 
 pub(crate) mod certificates;
 pub(crate) mod clients;
+#[cfg(all(unix, feature = "redis"))]
+pub(crate) mod event_loop;
 pub(crate) mod inputs;
 pub(crate) mod link;
 pub(crate) mod locks;
