@@ -1,4 +1,4 @@
-/** The public API on every runtime that is supported beside the one that runs the tests. */
+/** The public API on every runtime that is supported: the one that runs the tests, and all others. */
 
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -10,7 +10,8 @@ import { type RedisServer, startRedis } from "../support/redis";
 import { temporaryFolder } from "../support/temp";
 
 const root = resolve(import.meta.dirname, "../..");
-const names = [...(runtimeNames as string[]), "bun"];
+const THIS = "this Node.js";
+const names = [THIS, ...(runtimeNames as string[]), "bun"];
 
 let redis: RedisServer;
 beforeAll(async () => {
@@ -22,10 +23,11 @@ afterAll(async () => {
 
 /** The program of a runtime, and what stands before the file that it is to run. */
 function commandOf(name: string): [string, string[]] {
-  const program =
-    name === "bun"
-      ? join(root, "node_modules/.bin/bun")
-      : (runtime as (name: string) => string)(name);
+  const programs: Record<string, string> = {
+    [THIS]: process.execPath,
+    bun: join(root, "node_modules/.bin/bun"),
+  };
+  const program = programs[name] ?? (runtime as (name: string) => string)(name);
   if (!existsSync(program)) throw new Error(`${program} is missing: npm test fetches it`);
   return [program, name === "deno" ? ["run", "--no-check", "-A"] : []];
 }

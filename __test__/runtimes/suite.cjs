@@ -2,6 +2,7 @@
 // gets a backend and a key of its own.
 
 const assert = require("node:assert/strict");
+const { AsyncLocalStorage } = require("node:async_hooks");
 const { setTimeout: sleep } = require("node:timers/promises");
 
 /** What is checked on every store: `api` is `syncguard`. */
@@ -148,6 +149,30 @@ function checksOf(api) {
         ["acquire ok", "release ok"],
       );
       assert.equal(events[0].keyHash, hashKey(key));
+    },
+
+    async "goes on in the asynchronous context of whoever has called"({ backend, key }) {
+      const storage = new AsyncLocalStorage();
+      const callers = Array.from({ length: 32 }, (_, caller) =>
+        storage.run(caller, async () => {
+          for (let round = 0; round < 5; round += 1) {
+            // Some of them wait for others.
+            const held = await backend.lock(`${key}:${caller % 24}`, { ttlMs: 30_000 });
+            assert.equal(storage.getStore(), caller);
+            const second = await backend.acquire({ key: `${key}:own:${caller}`, ttlMs: 30_000 });
+            assert.equal(storage.getStore(), caller);
+            await Promise.all([second.release(), backend.isLocked({ key })]);
+            assert.equal(storage.getStore(), caller);
+            await held.release().then(() => assert.equal(storage.getStore(), caller));
+            const work = async () => assert.equal(storage.getStore(), caller);
+            await lock(backend, work, { key: `${key}:${caller % 24}` });
+            assert.equal(storage.getStore(), caller);
+            const taken = backend.lock("", {}).catch(() => storage.getStore());
+            assert.equal(await taken, caller);
+          }
+        }),
+      );
+      await Promise.all(callers);
     },
 
     async "carries many at once"({ backend, key }) {
