@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { expectToEnd, run } from "../support/child";
-import { type RedisServer, startRedis } from "../support/redis";
+import { type RedisServer, startRedis, startTlsRedis } from "../support/redis";
+import { newKey } from "../support/suite";
+import { until } from "../support/until";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -24,3 +26,28 @@ describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
     expect(stdout.match(/acquired/g)).toHaveLength(50);
   });
 });
+
+test(
+  "process.exit() in the middle of many calls over TLS ends a process as asked",
+  { timeout: 180_000 },
+  async () => {
+    const tls = await startTlsRedis();
+    onTestFinished(tls.stop);
+    const connection = JSON.stringify(tls.connection);
+    const exits = async (number: number): Promise<void> => {
+      const [from, afterMs] = [number % 2 === 0 ? "timer" : "grant", 5 + number];
+      const args = [connection, newKey(), from, String(afterMs), String(number)];
+      const finished = await run("node", "../../redis/fixtures/exit.mjs", args);
+      const expected = { code: number, signal: null, stdout: "ready\n", stderr: "" };
+      expect(finished).toEqual(expected);
+    };
+    for (let first = 0; first < 40; first += 4) {
+      await Promise.all([0, 1, 2, 3].map((index) => exits(first + index)));
+    }
+    // Locks end with their time, half a second and the tolerance of one.
+    await until(
+      async () => (await tls.admin.keys("*")).every((key) => key.includes("fence:")),
+      1_500 + 1_000,
+    );
+  },
+);
