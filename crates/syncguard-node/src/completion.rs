@@ -80,16 +80,17 @@ pub enum Tag {
 /// Numbers of one finished operation: its own, the tag of its outcome, and its values.
 pub(crate) const WIDTH: usize = 2 + VALUES;
 const VALUES: usize = 5;
+/// The length of the texts of a grant: see [`push_grant`].
+const GRANT: usize = LockId::LENGTH + 15;
 
 /// Writes a batch into `numbers`, the count first, and gives the texts.
-pub(crate) fn write(batch: Vec<(u32, Completion)>, numbers: &mut [f64]) -> String {
-    let mut texts = String::new();
+pub(crate) fn write(batch: &mut Vec<(u32, Completion)>, numbers: &mut [f64]) -> String {
+    let mut texts = String::with_capacity(batch.len() * GRANT);
     let Some((count, records)) = numbers.split_first_mut() else {
         return texts;
     };
     *count = batch.len() as f64;
-    for ((operation, completion), record) in batch.into_iter().zip(records.chunks_exact_mut(WIDTH))
-    {
+    for ((operation, completion), record) in batch.drain(..).zip(records.chunks_exact_mut(WIDTH)) {
         let (tag, values) = encode(completion, &mut texts);
         let head = [f64::from(operation), f64::from(tag as u8)];
         for (slot, number) in record.iter_mut().zip(head.into_iter().chain(values)) {

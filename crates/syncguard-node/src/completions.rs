@@ -55,8 +55,8 @@ impl Completions {
             // SAFETY: JavaScript waits for this call to return, and nothing else has the array's memory
             // while it does: the array is `native/operations.ts`'s own and no other thread sees it.
             let numbers = unsafe { numbers.as_mut() };
-            let batch = environment.take(call.env, numbers.len().saturating_sub(1) / WIDTH);
-            Ok(write(batch, numbers))
+            let room = numbers.len().saturating_sub(1) / WIDTH;
+            Ok(environment.take(call.env, room, |batch| write(batch, numbers)))
         })
     }
 

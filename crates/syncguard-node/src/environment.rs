@@ -2,12 +2,15 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use napi::{Env, sys};
 use syncguard::event_loop::EventLoop;
+use syncguard::{Backend, BoxFuture, Error, ErrorKind};
 
 use crate::bridge::{Bridge, Questions};
 use crate::cancel::Cancels;
@@ -32,7 +35,12 @@ pub(crate) struct Environment {
     in_flight: Cell<usize>,
     /// Whether it is kept alive.
     is_held: Cell<bool>,
+    /// The room of the batch before, for the next.
+    batch: RefCell<Vec<(u32, Completion)>>,
 }
+
+/// The room for so many finished operations is kept.
+const ROOM: usize = 256;
 
 impl Environment {
     /// `listener` is what the mailbox wakes.
@@ -47,6 +55,7 @@ impl Environment {
             event_loop: OnceCell::new(),
             in_flight: Cell::new(0),
             is_held: Cell::new(false),
+            batch: RefCell::default(),
         }
     }
 
@@ -64,39 +73,33 @@ impl Environment {
         event_loop.as_ref().map(|event_loop| event_loop.shared())
     }
 
-    /// Runs an operation on JavaScript's event loop.
-    pub(crate) fn run_here(
+    /// Runs an operation, on JavaScript's event loop if `is_here` and else on the I/O thread, and counts it: the process
+    /// stays alive until its outcome is drained, and what it leaves to be done in the background is done.
+    pub(crate) fn run(
         &self,
+        env: &Env,
         number: u32,
-        operation: impl Future<Output = Completion> + Send + 'static,
+        is_here: bool,
+        backend: Arc<dyn Backend>,
+        operation: BoxFuture<Result<Completion, Error>>,
     ) {
-        let Some(Some(event_loop)) = self.event_loop.get() else {
-            return self.run_on_io_thread(number, operation);
+        self.begin(env);
+        let event_loop = self.event_loop.get().and_then(Option::as_ref);
+        let event_loop = event_loop.filter(|_| is_here);
+        let running = Running {
+            number,
+            operation,
+            backend,
+            mailbox: Arc::clone(&self.mailbox),
+            here: event_loop.map(|event_loop| event_loop.shared()),
         };
-        let (mailbox, here) = (Arc::clone(&self.mailbox), event_loop.shared());
-        event_loop.run(async move {
-            let completion = operation.await;
-            if here.is_current() {
-                // It looks for what has finished.
-                mailbox.keep(number, completion);
-            } else {
-                mailbox.put(number, completion);
-            }
-        });
-    }
-
-    /// Runs an operation on the I/O thread.
-    pub(crate) fn run_on_io_thread(
-        &self,
-        number: u32,
-        operation: impl Future<Output = Completion> + Send + 'static,
-    ) {
-        let mailbox = Arc::clone(&self.mailbox);
+        if let Some(event_loop) = event_loop {
+            event_loop.run(running);
+            return;
+        }
         match io_thread::runtime() {
-            Ok(runtime) => drop(runtime.spawn(async move {
-                mailbox.put(number, operation.await);
-            })),
-            Err(error) => mailbox.put(number, Completion::Failed(error)),
+            Ok(runtime) => drop(runtime.spawn(running)),
+            Err(error) => self.mailbox.put(number, Completion::Failed(error)),
         }
     }
 
@@ -109,9 +112,7 @@ impl Environment {
         }
     }
 
-    /// Counts an operation that starts; the process stays alive until it is drained, and what it leaves
-    /// to be done in the background is done.
-    pub(crate) fn begin(&self, env: &Env) {
+    fn begin(&self, env: &Env) {
         self.in_flight.set(self.in_flight.get() + 1);
         if !self.is_held.replace(true) {
             self.listener.hold(true);
@@ -121,9 +122,15 @@ impl Environment {
         }
     }
 
-    /// The finished operations, at most `room` of them.
-    pub(crate) fn take(&self, env: &Env, room: usize) -> Vec<(u32, Completion)> {
-        let batch = self.mailbox.take(room);
+    /// Gives the finished operations to `write`: at most `room` of them.
+    pub(crate) fn take<T>(
+        &self,
+        env: &Env,
+        room: usize,
+        write: impl FnOnce(&mut Vec<(u32, Completion)>) -> T,
+    ) -> T {
+        let mut batch = self.batch.take();
+        self.mailbox.take(room, &mut batch);
         let outcomes = batch.iter().filter(|(_, one)| one.is_outcome()).count();
         let left = self.in_flight.get().saturating_sub(outcomes);
         self.in_flight.set(left);
@@ -133,6 +140,46 @@ impl Environment {
             // SAFETY: as in `begin`.
             unsafe { sys::napi_unref_threadsafe_function(env.raw(), self.mailbox.wake.raw()) };
         }
-        batch
+        let written = write(&mut batch);
+        batch.clear();
+        batch.shrink_to(ROOM);
+        self.batch.replace(batch);
+        written
     }
+}
+
+/// An operation that runs, and brings what it comes to into the mailbox.
+struct Running {
+    number: u32,
+    operation: BoxFuture<Result<Completion, Error>>,
+    backend: Arc<dyn Backend>,
+    mailbox: Arc<Mailbox>,
+    /// The event loop on which it runs.
+    here: Option<Arc<dyn EventLoop>>,
+}
+
+impl Future for Running {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // A defect must not end the user's process.
+        let poll = AssertUnwindSafe(|| self.operation.as_mut().poll(cx));
+        let ended = ready!(catch_unwind(poll).unwrap_or_else(|_| Poll::Ready(Err(panicked()))));
+        self.mailbox.live_for_background_of(&self.backend);
+        let completion = ended.unwrap_or_else(Completion::Failed);
+        match &self.here {
+            // It looks for what has finished.
+            Some(here) if here.is_current() => self.mailbox.keep(self.number, completion),
+            _ => self.mailbox.put(self.number, completion),
+        }
+        Poll::Ready(())
+    }
+}
+
+/// The error of a defect of ours.
+fn panicked() -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "the native core panicked; please report this",
+    )
 }

@@ -22,6 +22,9 @@ thread_local! {
     static CURRENT: Cell<*const Shared> = const { Cell::new(ptr::null()) };
 }
 
+/// The room for so many tasks is kept.
+const ROOM: usize = 256;
+
 /// The loop of one environment, for its own thread.
 pub(crate) struct JavaScriptLoop {
     shared: Arc<Shared>,
@@ -30,6 +33,8 @@ pub(crate) struct JavaScriptLoop {
     wake: RefCell<Option<Wake>>,
     sources: RefCell<Vec<Rc<Watched>>>,
     numbers: Cell<u64>,
+    /// The room of those that were ready before, for the next.
+    room: RefCell<Vec<Runnable>>,
     mailbox: Arc<Mailbox>,
     listener: Rc<Listener>,
     env: sys::napi_env,
@@ -84,6 +89,7 @@ impl JavaScriptLoop {
             wake: RefCell::default(),
             sources: RefCell::default(),
             numbers: Cell::new(0),
+            room: RefCell::default(),
             mailbox: Arc::clone(mailbox),
             listener: Rc::clone(listener),
             env: env.raw(),
@@ -156,15 +162,20 @@ impl JavaScriptLoop {
     }
 
     fn run_ready(&self) {
+        let mut ready = self.room.take();
         loop {
-            let ready = match &mut *lock(&self.shared.queues) {
-                Some(queues) if !queues.ready.is_empty() => std::mem::take(&mut queues.ready),
-                _ => return,
-            };
-            for runnable in ready {
+            match &mut *lock(&self.shared.queues) {
+                Some(queues) if !queues.ready.is_empty() => {
+                    std::mem::swap(&mut queues.ready, &mut ready);
+                }
+                _ => break,
+            }
+            for runnable in ready.drain(..) {
                 runnable.run();
             }
         }
+        ready.shrink_to(ROOM);
+        self.room.replace(ready);
     }
 
     /// Watches the new sources.

@@ -47,15 +47,16 @@ impl Mailbox {
         !lock(&self.finished).operations.is_empty()
     }
 
-    /// The finished operations, at most `room` of them.
-    pub(crate) fn take(&self, room: usize) -> Vec<(u32, Completion)> {
+    /// Moves the finished operations into `batch`, which is empty: at most `room` of them.
+    pub(crate) fn take(&self, room: usize, batch: &mut Vec<(u32, Completion)>) {
         let mut finished = lock(&self.finished);
         finished.looked = Some(Instant::now());
         if finished.operations.len() > room {
-            return finished.operations.drain(..room).collect();
+            batch.extend(finished.operations.drain(..room));
+        } else {
+            finished.is_announced = false;
+            mem::swap(&mut finished.operations, batch);
         }
-        finished.is_announced = false;
-        mem::take(&mut finished.operations)
     }
 
     /// Puts a finished operation where JavaScript will find it, and wakes JavaScript, unless it has been woken.

@@ -2,16 +2,14 @@
 
 use std::cell::RefMut;
 use std::collections::HashMap;
-use std::future::{Future, pending};
-use std::panic::AssertUnwindSafe;
+use std::future::{Future, pending, ready};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use napi::Env;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, Backend, BoxFuture, Error, ErrorKind, ExtendOutcome, Hold, Operation, Outcome,
+    AcquireOutcome, Backend, BoxFuture, Error, ExtendOutcome, Hold, Operation, Outcome,
     ReleaseOutcome, Ttl,
 };
 
@@ -65,17 +63,20 @@ impl Operations {
         operation: Result<Operation, Error>,
         options: CallOptions,
     ) {
-        let backend = Arc::clone(&self.backend);
         let cancelled = self.cancelled(number, cancellable);
         // A lock that extends itself must do so from the grant on, even if JavaScript's thread is busy then.
         let extends_itself =
             matches!(&operation, Ok(Operation::Acquire(request)) if request.hold.is_some());
-        self.start(env, number, self.is_here && !extends_itself, async move {
-            let operation = operation?;
-            let ttl = ttl_of(&operation);
-            let outcome = operation::run(&backend, operation, options, cancelled).await?;
-            Ok(completion(outcome, ttl, backend))
-        });
+        let running: BoxFuture<_> = match operation {
+            Err(error) => Box::pin(ready(Err(error))),
+            Ok(operation) => {
+                let backend = Arc::clone(&self.backend);
+                let ttl = ttl_of(&operation);
+                let running = operation::run(Arc::clone(&backend), operation, options, cancelled);
+                Box::pin(async move { Ok(completion(running.await?, ttl, backend)) })
+            }
+        };
+        self.start(env, number, self.is_here && !extends_itself, running);
     }
 
     /// Runs anything: what `running` gives for a future that completes when the operation is cancelled.
@@ -89,7 +90,7 @@ impl Operations {
         F: Future<Output = Result<Completion, Error>> + Send + 'static,
     {
         let running = running(self.cancelled(number, cancellable));
-        self.start(env, number, self.is_here, running);
+        self.start(env, number, self.is_here, Box::pin(running));
     }
 
     /// Completes when JavaScript cancels the operation; never, if it may not.
@@ -105,22 +106,10 @@ impl Operations {
         env: &Env,
         number: u32,
         is_here: bool,
-        running: impl Future<Output = Result<Completion, Error>> + Send + 'static,
+        running: BoxFuture<Result<Completion, Error>>,
     ) {
-        let (mailbox, backend) = (Arc::clone(self.mailbox()), Arc::clone(&self.backend));
-        let operation = async move {
-            // A defect must not end the user's process.
-            let ended = AssertUnwindSafe(running).catch_unwind().await;
-            mailbox.live_for_background_of(&backend);
-            let ended = ended.unwrap_or_else(|_| Err(panicked()));
-            ended.unwrap_or_else(Completion::Failed)
-        };
-        self.environment.begin(env);
-        if is_here {
-            self.environment.run_here(number, operation);
-        } else {
-            self.environment.run_on_io_thread(number, operation);
-        }
+        let backend = Arc::clone(&self.backend);
+        self.environment.run(env, number, is_here, backend, running);
     }
 }
 
@@ -149,12 +138,4 @@ fn completion(outcome: Outcome, ttl: Option<Ttl>, backend: Arc<dyn Backend>) -> 
         Outcome::Lookup(None) => Completion::NotFound,
         Outcome::Lookup(Some(record)) => Completion::Found(Box::new(record)),
     }
-}
-
-/// The error of a defect of ours, which must not end the user's process.
-fn panicked() -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        "the native core panicked; please report this",
-    )
 }

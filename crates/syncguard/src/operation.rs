@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Limit, LockRecord, Lookup, Operation,
-    Outcome, ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ExtendOutcome, Limit, LockRecord, Lookup,
+    Operation, Outcome, ReleaseOutcome, Ttl,
 };
 use crate::error::{Error, ErrorKind};
 use crate::holding::{Hold, end_of};
@@ -73,13 +73,13 @@ pub async fn acquire(
     if let Some(released) = request.behind.take()
         && !backend.keeps_order()
     {
-        // Nothing is sent meanwhile.
+        // Nothing is sent meanwhile. Boxed, because it is rare and large.
         let start = Instant::now();
         let ended = async {
             backend.work().releases().ended(&released).await;
             Ok(())
         };
-        bounded(backend, ended, limit, cancelled.as_mut()).await??;
+        Box::pin(bounded(backend, ended, limit, cancelled.as_mut())).await??;
         limit = limit.saturating_sub(start.elapsed());
     }
     let mut wanted = Wanted::of(&mut request);
@@ -261,33 +261,39 @@ pub async fn facts(
 ///
 /// # Errors
 /// As [`acquire`].
-pub async fn run(
-    backend: &Arc<dyn Backend>,
+pub fn run(
+    backend: Arc<dyn Backend>,
     operation: Operation,
     options: CallOptions,
-    cancelled: impl Future<Output = ()>,
-) -> Result<Outcome, Error> {
-    // Boxed, so that the future of a small operation is not as large as that of the largest.
-    Ok(match operation {
-        Operation::Acquire(request) => {
-            Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
-        }
-        Operation::Release(id) => {
-            Outcome::Release(Box::pin(release(backend, &id, options, cancelled)).await?)
-        }
-        Operation::Extend(id, ttl) => {
-            Outcome::Extend(Box::pin(extend(backend, &id, ttl, options, cancelled)).await?)
-        }
-        Operation::IsLocked(key) => {
-            Outcome::IsLocked(Box::pin(is_locked(backend, &key, options, cancelled)).await?)
-        }
-        Operation::Lookup(what) => {
-            Outcome::Lookup(Box::pin(lookup(backend, &what, options, cancelled)).await?)
-        }
-        Operation::ForceRelease(key) => {
-            Outcome::ForceRelease(Box::pin(force_release(backend, &key, options, cancelled)).await?)
-        }
-    })
+    cancelled: impl Future<Output = ()> + Send + 'static,
+) -> BoxFuture<Result<Outcome, Error>> {
+    // Each in a box of its own size, which need not be moved any more.
+    match operation {
+        Operation::Acquire(request) => Box::pin(async move {
+            let outcome = acquire(&backend, request, options, cancelled).await?;
+            Ok(Outcome::Acquire(outcome))
+        }),
+        Operation::Release(id) => Box::pin(async move {
+            let outcome = release(&backend, &id, options, cancelled).await?;
+            Ok(Outcome::Release(outcome))
+        }),
+        Operation::Extend(id, ttl) => Box::pin(async move {
+            let outcome = extend(&backend, &id, ttl, options, cancelled).await?;
+            Ok(Outcome::Extend(outcome))
+        }),
+        Operation::IsLocked(key) => Box::pin(async move {
+            let is_locked = is_locked(&backend, &key, options, cancelled).await?;
+            Ok(Outcome::IsLocked(is_locked))
+        }),
+        Operation::Lookup(what) => Box::pin(async move {
+            let record = lookup(&backend, &what, options, cancelled).await?;
+            Ok(Outcome::Lookup(record))
+        }),
+        Operation::ForceRelease(key) => Box::pin(async move {
+            let is_freed = force_release(&backend, &key, options, cancelled).await?;
+            Ok(Outcome::ForceRelease(is_freed))
+        }),
+    }
 }
 
 /// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.

@@ -157,7 +157,7 @@ async fn start(
     options: CallOptions,
 ) -> JoinHandle<Result<Outcome, Error>> {
     let backend: Arc<dyn Backend> = Arc::clone(store) as _;
-    let running = tokio::spawn(async move { run(&backend, operation, options, pending()).await });
+    let running = tokio::spawn(async move { run(backend, operation, options, pending()).await });
     yield_now().await;
     assert!(store.has_asked());
     running
@@ -326,7 +326,13 @@ async fn closing_waits_for_it_and_then_nothing_is_sent() {
     running.await.unwrap().unwrap();
 
     for operation in [a_release(), acquisition()] {
-        let error = run(&backend, operation, CallOptions::default(), pending()).await;
+        let error = run(
+            Arc::clone(&backend),
+            operation,
+            CallOptions::default(),
+            pending(),
+        )
+        .await;
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
     }
     assert_eq!(store.releases.load(SeqCst), 0);

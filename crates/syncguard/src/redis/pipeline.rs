@@ -45,6 +45,9 @@ const FEW: usize = 8;
 /// So many calls are written before others join them: the server works on them while those are made.
 const PORTION: usize = 16;
 
+/// The room for so many who are told at a time is kept.
+const ROOM: usize = 256;
+
 /// So many bytes are read at a time.
 const READ: usize = 16 * 1024;
 
@@ -107,6 +110,8 @@ struct State {
     waiting: Queue,
     buffer: Box<[u8]>,
     replies: Replies,
+    /// The room of those who were told before, for the next. It is empty.
+    room: Told,
     /// Lets whatever reads have a turn.
     reader: Waker,
     heard: LastHeard,
@@ -129,6 +134,7 @@ impl Pipeline {
             waiting: Queue::default(),
             buffer: vec![0; READ].into(),
             replies: Replies::default(),
+            room: Told::new(),
             reader: Waker::noop().clone(),
             heard: LastHeard::now(),
             probe: None,
@@ -266,8 +272,8 @@ impl Pipeline {
     /// Reads what has come, tells those who wait for it, and writes what is left to be written. Completes when the stream
     /// has ended, with the reason. Otherwise the waker of `cx` is called when there is more to do.
     pub(super) fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Error> {
+        let mut told = Told::new();
         loop {
-            let mut told = Told::new();
             let read = {
                 let mut state = self.lock();
                 let Some(state) = state.as_mut() else {
@@ -276,9 +282,17 @@ impl Pipeline {
                 if !state.reader.will_wake(cx.waker()) {
                     state.reader = cx.waker().clone();
                 }
-                self.poll_read(state, cx, &mut told)
+                if told.capacity() == 0 {
+                    told = std::mem::take(&mut state.room);
+                }
+                let read = self.poll_read(state, cx, &mut told);
+                if read.is_pending() {
+                    told.shrink_to(ROOM);
+                    state.room = std::mem::take(&mut told);
+                }
+                read
             };
-            for (waiting, answer) in told {
+            for (waiting, answer) in told.drain(..) {
                 waiting.end(answer);
             }
             if let Err(reason) = ready!(read) {

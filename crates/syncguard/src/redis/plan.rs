@@ -189,7 +189,8 @@ impl Plan {
             Form::Hash => ("EVALSHA", self.script.sha()),
             Form::Source => ("EVAL", self.script.source()),
         };
-        let keys = self.keys.to_string();
+        let mut keys = itoa::Buffer::new();
+        let keys = keys.format(self.keys);
         let mut digits = itoa::Buffer::new();
         let mut push = |parts: [&str; 3]| {
             for part in parts {
@@ -197,7 +198,7 @@ impl Plan {
             }
         };
         push(["*", digits.format(3 + self.ends.len()), "\r\n"]);
-        for text in [command, script, &keys].into_iter().chain(self.texts()) {
+        for text in [command, script, keys].into_iter().chain(self.texts()) {
             push(["$", digits.format(text.len()), "\r\n"]);
             push([text, "\r\n", ""]);
         }

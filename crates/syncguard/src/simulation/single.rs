@@ -95,6 +95,6 @@ impl Client {
             false => 1_000_000,
         };
         let cancelled = sleep(Duration::from_millis(patience));
-        operation::run(&self.backend, operation, call, cancelled).await
+        operation::run(Arc::clone(&self.backend), operation, call, cancelled).await
     }
 }

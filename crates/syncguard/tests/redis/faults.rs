@@ -192,7 +192,13 @@ async fn a_late_answer_that_scripts_are_lost_leaves_the_rest_of_the_time() {
     let start = Instant::now();
     let operation = Operation::IsLocked(key("k"));
     let call = CallOptions::default();
-    let answer = operation::run(&backend, operation, call, std::future::pending()).await;
+    let answer = operation::run(
+        Arc::clone(&backend),
+        operation,
+        call,
+        std::future::pending(),
+    )
+    .await;
     let error = answer.unwrap_err();
     assert!(error.kind().is_transient(), "{error:?}");
     assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());

@@ -441,7 +441,7 @@ async fn every_way_to_release_it_ends_its_heartbeats_first() {
     operation::release_in_background(&t.backend, &ids[1], ttl(3000));
     let release = Operation::Release(ids[2].clone());
     let call = CallOptions::default();
-    let released = operation::run(&t.backend, release, call, pending()).await;
+    let released = operation::run(Arc::clone(&t.backend), release, call, pending()).await;
     assert!(matches!(
         released,
         Ok(Outcome::Release(ReleaseOutcome::Released))

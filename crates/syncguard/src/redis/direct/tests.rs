@@ -78,7 +78,13 @@ async fn is_locked(backend: &Arc<dyn Backend>) -> bool {
 /// Asks by the way that carries out any operation: as the binding does.
 async fn runs(backend: &Arc<dyn Backend>) -> Outcome {
     let operation = Operation::IsLocked(Key::new("k").unwrap());
-    let answer = operation::run(backend, operation, CallOptions::default(), pending()).await;
+    let answer = operation::run(
+        Arc::clone(backend),
+        operation,
+        CallOptions::default(),
+        pending(),
+    )
+    .await;
     answer.unwrap()
 }
 

@@ -192,7 +192,13 @@ impl Stage {
         let backend = Arc::clone(&self.backend);
         Box::pin(async move {
             let operation = Operation::IsLocked(Key::new("k")?);
-            operation::run(&backend, operation, CallOptions::default(), pending()).await
+            operation::run(
+                Arc::clone(&backend),
+                operation,
+                CallOptions::default(),
+                pending(),
+            )
+            .await
         })
     }
 
