@@ -19,7 +19,7 @@ use crate::stage::Server;
 use crate::support::link::Link;
 use crate::support::locks::{AHEAD, acquire, eventually, key, try_acquire};
 use crate::support::precedence::locks_are_kept_and_freed_before_a_crowd;
-use crate::support::process::pipe_in;
+use crate::support::process::Pipe;
 use crate::support::suite::tests;
 
 tests![
@@ -524,12 +524,12 @@ async fn closing_leaves_no_transaction_open() {
 /// Reading it takes as long as somebody else likes: nobody writes into the pipe.
 async fn a_key_file_that_cannot_be_read_holds_up_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
-    let pipe = pipe_in(folder.path());
+    let pipe = Pipe::new_in(folder.path());
     let server = Server::start();
     let free = server.backend();
     let stuck = FirestoreBackend::new(FirestoreConfig {
         emulator_host: None,
-        credentials: Credentials::KeyFile(pipe.clone()),
+        credentials: Credentials::KeyFile(pipe.0.clone()),
         operation_timeout: LIMIT,
         ..FirestoreConfig::project("test")
     });
@@ -537,7 +537,7 @@ async fn a_key_file_that_cannot_be_read_holds_up_nobody_else() {
     // All of it on one thread, on which a lock also extends itself.
     let others = async {
         let options = LockOptions {
-            ttl: Ttl::from_millis(300).unwrap(),
+            ttl: Ttl::from_millis(900).unwrap(),
             auto_extend: Some(AutoExtend::default()),
             ..LockOptions::default()
         };
@@ -555,7 +555,7 @@ async fn a_key_file_that_cannot_be_read_holds_up_nobody_else() {
     assert!(error.message().contains("credentials"), "{error}");
     assert!(!error.is_outcome_unknown());
     // Once it is there, it counts: this one is no key.
-    tokio::task::spawn_blocking(move || std::fs::write(pipe, "{}").unwrap());
+    tokio::task::spawn_blocking(move || std::fs::write(&pipe.0, "{}").unwrap());
     eventually("the file is read", async || {
         let answer = stuck.is_locked(&key("a")).await;
         answer.is_err_and(|error| error.kind() == ErrorKind::AuthFailed)

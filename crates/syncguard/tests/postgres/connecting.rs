@@ -18,7 +18,7 @@ use crate::stage::{enters, options, own_tables, server, sessions};
 use crate::support::certificates::Certificates;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::postgres_server::{DATABASE, PASSWORD, PgBouncer, PostgresServer, USER};
-use crate::support::process::pipe_in;
+use crate::support::process::Pipe;
 use crate::support::suite::tests;
 
 tests![
@@ -385,9 +385,9 @@ async fn a_server_may_be_its_own_authority() {
 /// Reading it takes as long as somebody else likes: nobody writes into the pipe.
 async fn a_file_that_cannot_be_read_holds_up_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
-    let pipe = pipe_in(folder.path());
+    let pipe = Pipe::new_in(folder.path());
     let mut config = server().tls();
-    config.tls.root = Some(Pem::File(pipe.clone()));
+    config.tls.root = Some(Pem::File(pipe.0.clone()));
     let limit = Duration::from_millis(500);
     let options = |tables: &Tables| PostgresOptions {
         operation_timeout: limit,
@@ -413,7 +413,7 @@ async fn a_file_that_cannot_be_read_holds_up_nobody_else() {
     assert!(error.message().contains("certificates"), "{error}");
     // Once it is there, it counts.
     let text = std::fs::read(&server().certificates.authority).unwrap();
-    tokio::task::spawn_blocking(move || std::fs::write(pipe, text).unwrap());
+    tokio::task::spawn_blocking(move || std::fs::write(&pipe.0, text).unwrap());
     eventually("the file is read", async || {
         let answer = stuck.is_locked(&key("k")).await;
         answer.is_err_and(|error| error.message().contains("setupSchema"))

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
+
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -54,10 +56,25 @@ pub(crate) fn wait_for(what: &str, log: &Path, mut is_there: impl FnMut() -> boo
     }
 }
 
-/// A named pipe in `folder`. Whoever opens it waits for the other side.
-pub(crate) fn pipe_in(folder: &Path) -> PathBuf {
-    let pipe = folder.join("pipe");
-    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
-    assert!(made.success());
-    pipe
+/// A named pipe. Whoever opens it waits for the other side, at most until this is dropped.
+pub(crate) struct Pipe(pub(crate) PathBuf);
+
+impl Pipe {
+    pub(crate) fn new_in(folder: &Path) -> Self {
+        let pipe = folder.join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        Self(pipe)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        // A test that fails must not wait for its reader, which waits for a writer. Fails if nobody waits.
+        drop(rustix::fs::open(
+            &self.0,
+            OFlags::WRONLY | OFlags::NONBLOCK,
+            Mode::empty(),
+        ));
+    }
 }
