@@ -22,7 +22,6 @@ use std::time::Duration;
 use redis::{RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::error::{Cause, driver_error, error_text, reply_code, to_error};
@@ -33,9 +32,9 @@ use crate::error::Error;
 use crate::mutex::lock;
 use crate::redact;
 use outbox::Outbox;
-pub(super) use queue::Fits;
+pub(super) use queue::{Answered, Fits};
 use queue::{Queue, Waiting};
-use replies::Replies;
+use replies::{Replies, reply};
 use silence::{LastHeard, Probe};
 
 /// While fewer calls are on their way, each is written at once. With more, the server has enough to do meanwhile, and one
@@ -74,15 +73,6 @@ impl Answer {
     }
 }
 
-/// Where the answer to a call arrives.
-pub(super) struct Answered(oneshot::Receiver<Result<Answer, Error>>);
-
-impl Answered {
-    pub(super) async fn wait(self) -> Result<Answer, Error> {
-        self.0.await.unwrap_or_else(|_| Err(lost()))
-    }
-}
-
 /// The error of a call whose answer will not come.
 pub(super) fn lost() -> Error {
     to_error(Cause::Closed, true)
@@ -105,7 +95,7 @@ struct State {
     stream: Limited,
     /// Calls, or the rest of one, that the socket has not been given or has not taken.
     unwritten: Outbox,
-    /// How many calls no attempt was made to write.
+    /// How many of them it has not been given, apart from those that a probe holds back.
     kept: usize,
     waiting: Queue,
     buffer: Box<[u8]>,
@@ -212,10 +202,10 @@ impl Pipeline {
     }
 
     fn waits(&self, state: &mut State, fits: Fits) -> Answered {
-        let (sender, answer) = oneshot::channel();
-        state.wait(fits, Waiting::Call(sender));
+        let (call, answer) = Waiting::call();
+        state.wait(fits, call);
         self.liveness.sent();
-        Answered(answer)
+        answer
     }
 
     /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
@@ -230,6 +220,7 @@ impl Pipeline {
         let until = is_idle.then(|| Instant::now() + self.patience);
         state.probe = Some(Probe {
             held: Vec::new(),
+            calls: 0,
             until,
         });
         if is_idle && let Ok(runtime) = Handle::try_current() {
@@ -368,10 +359,9 @@ impl Pipeline {
         }
         let is_probe = matches!(waiting, Waiting::Probe);
         told.push((waiting, answer));
-        if is_probe && state.is_retired {
-            let kept = state.waiting.take_behind(state.on_their_way());
+        if state.is_retired {
+            let kept = state.take_kept();
             told.extend(kept.map(|waiting| (waiting, Ok(Answer::NotSent))));
-            state.kept = 0;
         } else if is_probe {
             state.send_what_was_held();
         }
@@ -405,8 +395,7 @@ impl Pipeline {
             socket.end();
         }
         state.reader.wake_by_ref();
-        let on_their_way = state.on_their_way();
-        for waiting in state.waiting.take_behind(on_their_way) {
+        for waiting in state.take_kept() {
             waiting.end(Ok(Answer::NotSent));
         }
         for waiting in state.waiting.take_behind(0) {
@@ -428,7 +417,10 @@ impl Pipeline {
 impl State {
     fn wait(&mut self, fits: Fits, waiting: Waiting) {
         self.waiting.push(fits, waiting);
-        self.kept += 1;
+        match &mut self.probe {
+            Some(probe) => probe.calls += 1,
+            None => self.kept += 1,
+        }
     }
 
     /// Where calls are appended.
@@ -442,34 +434,50 @@ impl State {
     fn send_what_was_held(&mut self) {
         if let Some(probe) = self.probe.take() {
             self.unwritten.end().extend_from_slice(&probe.held);
+            self.kept += probe.calls;
             self.write();
         }
     }
 
     /// Writes a call at once while few are on their way, and a portion when it is complete. Else the reader writes it, with
-    /// what else is called until its turn.
+    /// what else is called until its turn, or until the socket takes more.
     fn write_or_keep(&mut self) {
-        if self.on_their_way() < FEW || self.kept >= PORTION {
+        if !self.unwritten.begun().is_empty() {
+            // The socket is full, and the reader waits for it.
+        } else if self.on_their_way() < FEW || self.kept >= PORTION {
             self.write();
         } else {
             self.reader.wake_by_ref();
         }
     }
 
+    /// Takes back the calls that the socket was not given.
+    fn take_kept(&mut self) -> impl Iterator<Item = Waiting> {
+        let on_their_way = self.on_their_way();
+        self.unwritten.take_back();
+        self.kept = 0;
+        if let Some(probe) = &mut self.probe {
+            probe.held.clear();
+            probe.calls = 0;
+        }
+        self.waiting.take_behind(on_their_way)
+    }
+
     /// How many calls were given to the socket and wait for an answer.
     fn on_their_way(&self) -> usize {
-        self.waiting.len().saturating_sub(self.kept)
+        let held = self.probe.as_ref().map_or(0, |probe| probe.calls);
+        self.waiting.len().saturating_sub(self.kept + held)
     }
 
     /// Gives the socket what it takes. The reader is woken when it takes more.
     fn write(&mut self) {
-        if self.probe.is_none() {
-            self.kept = 0;
-        }
         let mut stream = Pin::new(&mut self.stream);
         let mut cx = Context::from_waker(&self.reader);
         while !self.unwritten.left().is_empty() {
-            match stream.as_mut().poll_write(&mut cx, self.unwritten.left()) {
+            if self.unwritten.begin() {
+                self.kept = 0;
+            }
+            match stream.as_mut().poll_write(&mut cx, self.unwritten.begun()) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => self.unwritten.took(bytes),
                 Poll::Pending => return,
                 // The reader will find the reason.
@@ -485,20 +493,6 @@ impl State {
     fn gives_up_at(&self) -> Option<Instant> {
         self.probe.as_ref()?.until
     }
-}
-
-fn reply(value: Value) -> Result<Reply, Error> {
-    Ok(match value {
-        Value::Nil => Reply::Nil,
-        Value::Int(number) => Reply::Int(number),
-        Value::BulkString(bytes) => Reply::Bulk(bytes),
-        Value::SimpleString(text) => Reply::Bulk(text.into_bytes()),
-        Value::Okay => Reply::Bulk(b"OK".to_vec()),
-        Value::Array(items) => {
-            Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
-        }
-        _ => return Err(to_error(Cause::Unreadable, true)),
-    })
 }
 
 #[cfg(test)]

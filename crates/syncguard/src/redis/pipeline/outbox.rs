@@ -9,6 +9,8 @@ pub(super) struct Outbox {
     bytes: Vec<u8>,
     /// How many of them it has taken.
     taken: usize,
+    /// How many of the next ones it was given. Those behind them wait until it has taken these.
+    begun: usize,
 }
 
 impl Outbox {
@@ -22,9 +24,29 @@ impl Outbox {
         &mut self.bytes
     }
 
+    /// Gives the socket all that there is, unless it has not taken yet what it was given before.
+    pub(super) fn begin(&mut self) -> bool {
+        let is_new = self.begun == 0;
+        if is_new {
+            self.begun = self.left().len();
+        }
+        is_new
+    }
+
+    /// What the socket was given and has not taken.
+    pub(super) fn begun(&self) -> &[u8] {
+        self.left().get(..self.begun).unwrap_or_default()
+    }
+
+    /// Forgets what the socket was not given.
+    pub(super) fn take_back(&mut self) {
+        self.bytes.truncate(self.taken + self.begun);
+    }
+
     /// Forgets the next `count` bytes, because the socket has taken them.
     pub(super) fn took(&mut self, count: usize) {
         self.taken += count;
+        self.begun = self.begun.saturating_sub(count);
         if self.taken >= self.bytes.len() {
             self.clear();
         } else if self.taken > self.bytes.len() / 2 {
@@ -38,6 +60,7 @@ impl Outbox {
     /// Forgets all.
     pub(super) fn clear(&mut self) {
         self.taken = 0;
+        self.begun = 0;
         self.bytes.clear();
         self.bytes.shrink_to(ROOM);
     }
@@ -64,5 +87,24 @@ mod tests {
         assert!(outbox.bytes.capacity() <= ROOM);
         outbox.end().extend_from_slice(b"next");
         assert_eq!(outbox.left(), b"next");
+    }
+
+    #[test]
+    fn what_was_not_begun_can_be_taken_back() {
+        let mut outbox = Outbox::default();
+        outbox.end().extend_from_slice(b"first");
+        assert!(outbox.begin());
+        outbox.took(2);
+        outbox.end().extend_from_slice(b"second");
+        assert!(!outbox.begin());
+        assert_eq!(outbox.begun(), b"rst");
+        outbox.take_back();
+        assert_eq!(outbox.left(), b"rst");
+        outbox.took(3);
+        outbox.end().extend_from_slice(b"third");
+        assert!(outbox.begin());
+        assert_eq!(outbox.begun(), b"third");
+        outbox.clear();
+        assert!(outbox.begun().is_empty());
     }
 }

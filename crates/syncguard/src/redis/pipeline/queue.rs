@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use super::Answer;
+use super::{Answer, lost};
 use crate::error::Error;
 use crate::redis::reply::Reply;
 
@@ -21,7 +21,22 @@ pub(super) enum Waiting {
     Probe,
 }
 
+/// Where the answer to a call arrives.
+pub(in crate::redis) struct Answered(oneshot::Receiver<Result<Answer, Error>>);
+
+impl Answered {
+    pub(in crate::redis) async fn wait(self) -> Result<Answer, Error> {
+        self.0.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
 impl Waiting {
+    /// Whoever waits for the answer to a call, and where it will arrive.
+    pub(super) fn call() -> (Self, Answered) {
+        let (sender, answer) = oneshot::channel();
+        (Self::Call(sender), Answered(answer))
+    }
+
     pub(super) fn end(self, answer: Result<Answer, Error>) {
         if let Self::Call(call) = self {
             // It may have given up.

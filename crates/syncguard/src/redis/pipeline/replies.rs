@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Read};
 use redis::{Parser, Value};
 
 use crate::error::Error;
-use crate::redis::error::driver_error;
+use crate::redis::error::{Cause, driver_error, to_error};
+use crate::redis::reply::Reply;
 
 /// Keeps what has come of a reply until the rest comes.
 #[derive(Default)]
@@ -21,6 +22,21 @@ impl Replies {
             Err(error) => Err(driver_error(&error, true)),
         }
     }
+}
+
+/// A reply as scripts give it.
+pub(super) fn reply(value: Value) -> Result<Reply, Error> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => Reply::Bulk(bytes),
+        Value::SimpleString(text) => Reply::Bulk(text.into_bytes()),
+        Value::Okay => Reply::Bulk(b"OK".to_vec()),
+        Value::Array(items) => {
+            Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
+        }
+        _ => return Err(to_error(Cause::Unreadable, true)),
+    })
 }
 
 /// Bytes that have come. Behind them, more may come.

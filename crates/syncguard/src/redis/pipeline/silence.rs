@@ -33,6 +33,8 @@ impl LastHeard {
 pub(super) struct Probe {
     /// Calls that are not written until it has given one.
     pub(super) held: Vec<u8>,
+    /// How many these are.
+    pub(super) calls: usize,
     /// When to give up. `None` where other calls are under way: then [`Liveness`](super::Liveness) decides.
     pub(super) until: Option<Instant>,
 }

@@ -1,5 +1,6 @@
 //! On a clock that stands still unless all wait, and a stream in memory.
 
+mod retired;
 mod stage;
 
 use std::time::Duration;
@@ -238,23 +239,6 @@ async fn an_error_is_told_without_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_new_goes_to_a_server_that_has_become_another() {
-    for reply in ["-READONLY You can't write.\r\n", "-NOAUTH Who are you?\r\n"] {
-        let mut stage = Stage::new(4096);
-        let (first, second) = (stage.call(), stage.call());
-        assert_eq!(stage.arrived(), 2);
-        stage.reply(reply).await;
-        assert!(outcome(first).await.is_err());
-        assert!(!stage.pipeline.is_open());
-        assert!(is_not_sent(stage.call()).await);
-        assert_eq!(stage.arrived(), 0);
-        // What it was asked before is still answered.
-        stage.reply(":1\r\n").await;
-        assert_eq!(outcome(second).await.unwrap(), ReleaseOutcome::Released);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_end_of_the_stream_fails_what_is_under_way() {
     let mut stage = Stage::new(4096);
     let (few, kept) = (stage.a_few_calls(), stage.call());
@@ -429,28 +413,6 @@ async fn a_server_that_is_silent_with_calls_under_way_may_be_busy() {
         ReleaseOutcome::Absent(Absence::NotFound)
     );
     assert_eq!(outcome(held).await.unwrap(), ReleaseOutcome::Released);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_know_us_any_more_is_sent_nothing() {
-    let mut stage = Stage::new(4096);
-    tokio::time::sleep(silence::LONG * 2).await;
-    let call = stage.call();
-    stage.reply("-NOAUTH Authentication required.\r\n").await;
-    assert!(is_not_sent(call).await);
-    turns().await;
-    assert_eq!(stage.words(), PING);
-    // A user without the right to PING may still call.
-    let mut stage = Stage::new(4096);
-    tokio::time::sleep(silence::LONG * 2).await;
-    let call = stage.call();
-    turns().await;
-    assert_eq!(stage.arrived(), 0);
-    stage.reply("-NOPERM no permissions\r\n").await;
-    turns().await;
-    assert_eq!(stage.arrived(), 1);
-    stage.reply(":1\r\n").await;
-    outcome(call).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
