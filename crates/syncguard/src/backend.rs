@@ -327,6 +327,15 @@ pub struct Capabilities {
 /// How long one operation may take unless the backend is told otherwise.
 pub const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_millis(5000);
 
+/// Where a call is made. Calls from the same place share a connection, and so are carried out in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// On the event loop of the thread that calls.
+    EventLoop,
+    /// Anywhere else.
+    Runtime,
+}
+
 /// A store of locks.
 ///
 /// Each method is one attempt, atomic in the store. Retrying is [`lock`](crate::lock)'s part;
@@ -409,10 +418,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Whether operations on one lock are carried out in the order in which their futures are polled first, so that an
-    /// acquisition need not wait until the release before it has ended.
-    fn keeps_order(&self) -> bool {
-        false
+    /// The lane of releases and acquisitions that are made here and now. In the same lane, those that concern one lock are
+    /// carried out in the order in which their futures are polled first, so that an acquisition need not wait until the
+    /// release before it has ended. `None`: they may be carried out in any order.
+    fn lane(&self) -> Option<Lane> {
+        None
     }
 
     /// Hears when the lock on `key` may have been freed. `None`: this store cannot tell of it.

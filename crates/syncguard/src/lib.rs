@@ -79,8 +79,8 @@ mod work;
 
 pub use backend::{
     Absence, AcquireOutcome, AcquireRequest, Backend, BoxFuture, Capabilities,
-    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Limit, LockRecord, Lookup, Operation, Outcome,
-    Owner, ReleaseOutcome, TimeAuthority, Ttl,
+    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Lane, Limit, LockRecord, Lookup, Operation,
+    Outcome, Owner, ReleaseOutcome, TimeAuthority, Ttl,
 };
 pub use error::{Error, ErrorKind};
 pub use fence::{Fence, format_fence};

@@ -71,12 +71,12 @@ pub async fn acquire(
     let mut limit = options.limit(backend.as_ref());
     let mut cancelled = pin!(cancelled);
     if let Some(released) = request.behind.take()
-        && !backend.keeps_order()
+        && let Some(ended) = backend.work().releases().ended(&released, backend.lane())
     {
         // Nothing is sent meanwhile. Boxed, because it is rare and large.
         let start = Instant::now();
         let ended = async {
-            backend.work().releases().ended(&released).await;
+            ended.await;
             Ok(())
         };
         Box::pin(bounded(backend, ended, limit, cancelled.as_mut())).await??;
@@ -130,8 +130,7 @@ pub async fn release(
     let by = Instant::now() + limit;
     let mut cancelled = pin!(cancelled);
     let first = {
-        let is_waited_for = !backend.keeps_order();
-        let _under_way = is_waited_for.then(|| backend.work().releases().start(lock_id));
+        let _under_way = backend.work().releases().start(lock_id, backend.lane());
         let mut release = backend.release(lock_id);
         bounded(backend, &mut release, limit, cancelled.as_mut()).await
     };

@@ -8,7 +8,7 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 
 use super::*;
-use crate::backend::{Absence, Capabilities, Grant, TimeAuthority};
+use crate::backend::{Absence, Capabilities, Grant, Lane, TimeAuthority};
 use crate::fence::Fence;
 use crate::sending::before_sending;
 use crate::work::Work;
@@ -29,7 +29,8 @@ struct Store {
     released: AtomicUsize,
     /// From an acquisition on until it is granted, or may be.
     is_free: AtomicBool,
-    keeps_order: bool,
+    /// Of what is called from now on.
+    lane: Mutex<Option<Lane>>,
     /// Whether acquisitions wait for a connection for ever.
     has_no_connection: AtomicBool,
     /// Held by a test, it holds up releases.
@@ -78,8 +79,8 @@ impl Backend for Store {
         &self.work
     }
 
-    fn keeps_order(&self) -> bool {
-        self.keeps_order
+    fn lane(&self) -> Option<Lane> {
+        *self.lane.lock().unwrap()
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
@@ -360,9 +361,9 @@ async fn who_goes_behind_a_release_asks_when_that_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_behind_a_release_asks_at_once_where_the_store_keeps_order() {
+async fn who_goes_behind_a_release_asks_at_once_in_the_same_lane() {
     let store = Arc::new(Store {
-        keeps_order: true,
+        lane: Mutex::new(Some(Lane::EventLoop)),
         ..Store::default()
     });
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
@@ -380,6 +381,30 @@ async fn who_goes_behind_a_release_asks_at_once_where_the_store_keeps_order() {
     assert_eq!(store.releases.load(SeqCst), 0);
     drop(slow);
     release.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_behind_a_release_in_another_lane_waits_until_it_has_ended() {
+    let store = Arc::new(Store {
+        lane: Mutex::new(Some(Lane::EventLoop)),
+        ..Store::default()
+    });
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let lock_id = LockId::generate().unwrap();
+    let slow = store.way_out.lock().await;
+    let options = CallOptions::default();
+    let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
+    assert!(release.as_mut().now_or_never().is_none());
+    *store.lane.lock().unwrap() = Some(Lane::Runtime);
+    let mut request = request(Ttl::DEFAULT);
+    request.behind = Some(lock_id.clone());
+    let mut behind = Box::pin(acquire(&backend, request, options, pending()));
+    assert!(behind.as_mut().now_or_never().is_none());
+    assert_eq!(store.acquisitions.load(SeqCst), 0);
+    drop(slow);
+    release.await.unwrap();
+    behind.await.unwrap();
+    assert_eq!(store.acquisitions.load(SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]

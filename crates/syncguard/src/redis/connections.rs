@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::dialer::{Dialer, Target};
 use super::link::Link;
 use super::plan::Plan;
+use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
 
@@ -49,6 +50,11 @@ impl Connections {
         }
     }
 
+    /// The lane of plans that are called from where this is asked, and wait for no replicas.
+    pub(super) fn lane(&self) -> Lane {
+        lane_of(self.here.as_ref().map(|(event_loop, _)| event_loop))
+    }
+
     /// Why the server cannot be reached at this moment, if that is known.
     pub(super) fn trouble(&self) -> Option<Error> {
         self.all().find_map(Link::trouble)
@@ -62,6 +68,14 @@ impl Connections {
     fn all(&self) -> impl Iterator<Item = &Link<Dialer>> {
         let here = self.here.as_ref().map(|(_, here)| here);
         here.into_iter().chain([&self.link, &self.waiting])
+    }
+}
+
+/// The lane of what is called from where this is asked, where that event loop has connections.
+pub(super) fn lane_of(event_loop: Option<&Arc<dyn EventLoop>>) -> Lane {
+    match event_loop.is_some_and(|event_loop| event_loop.is_current()) {
+        true => Lane::EventLoop,
+        false => Lane::Runtime,
     }
 }
 

@@ -15,6 +15,7 @@ use super::pipeline::Answer;
 use super::plan::{Form, Plan};
 use super::reply::Reply;
 use super::transport::Transport;
+use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
 use crate::sending::before_sending;
@@ -74,8 +75,8 @@ impl Transport for DirectTransport {
         true
     }
 
-    fn keeps_order(&self) -> bool {
-        true
+    fn lane(&self) -> Option<Lane> {
+        Some(self.connections.lane())
     }
 
     fn watch(&self, lock_key: &str) -> Option<Watch> {

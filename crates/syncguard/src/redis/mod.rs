@@ -123,8 +123,8 @@ pub use tls::RedisTls;
 pub use transport::Transport;
 
 use crate::backend::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord,
-    Lookup, ReleaseOutcome, TimeAuthority, Ttl,
+    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, Lane,
+    LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
 use crate::inspection::{Facts, LockPage, PageRequest};
@@ -236,9 +236,12 @@ impl Backend for RedisBackend {
         1024
     }
 
-    fn keeps_order(&self) -> bool {
-        let transport = self.transport.get();
-        transport.is_ok_and(|transport| transport.keeps_order())
+    fn lane(&self) -> Option<Lane> {
+        // Acquisitions that wait for replicas have a connection of their own.
+        match self.scripts.waits_for_replicas() {
+            true => None,
+            false => self.transport.get().ok()?.lane(),
+        }
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

@@ -34,6 +34,11 @@ impl Scripts {
         }
     }
 
+    /// Whether acquisitions wait for replicas.
+    pub(super) fn waits_for_replicas(&self) -> bool {
+        self.replication.is_some()
+    }
+
     /// The plan of an acquisition. From now on it is known which lock the lock id owns if it owns one.
     pub(super) fn acquire(&self, request: &AcquireRequest) -> Result<Plan, Error> {
         let mut plan = acquire::plan(&self.names, request)?.replicated(self.replication);

@@ -10,6 +10,7 @@ use super::config::{RedisConfig, RedisServer};
 use super::direct::DirectTransport;
 use super::plan::Plan;
 use super::reply::Reply;
+use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
 use crate::waiting::wakeups::Watch;
@@ -41,9 +42,10 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Whether calls that concern one lock are carried out in the order in which they are made.
-    fn keeps_order(&self) -> bool {
-        false
+    /// The lane of calls that are made here and now: those that concern one lock are carried out in the order in which
+    /// they are made in it, but for acquisitions that wait for replicas. `None`: they may be carried out in any order.
+    fn lane(&self) -> Option<Lane> {
+        None
     }
 
     /// Hears when the lock with that key is freed: the name under which the server knows it. `None`: this

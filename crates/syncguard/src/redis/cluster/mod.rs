@@ -24,6 +24,7 @@ use super::plan::{Form, Plan};
 use super::reply::Reply;
 use super::slots;
 use super::transport::Transport;
+use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
 use crate::random;
@@ -98,9 +99,8 @@ impl Transport for ClusterTransport {
         true
     }
 
-    /// Of what belongs to one key.
-    fn keeps_order(&self) -> bool {
-        true
+    fn lane(&self) -> Option<Lane> {
+        Some(self.routes.lane())
     }
 
     async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {

@@ -13,13 +13,14 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::topology::{Address, Range, fetch};
+use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
 use crate::mutex::lock;
 use crate::race::Race;
 use crate::random;
 use crate::redis::config::{RedisCluster, RedisConfig};
-use crate::redis::connections::Connections;
+use crate::redis::connections::{Connections, lane_of};
 use crate::redis::dialer::Target;
 use crate::redis::direct::PATIENCE;
 use crate::redis::error::{Cause, to_error};
@@ -97,6 +98,11 @@ impl Routes {
                 is_finding: AtomicBool::new(false),
             }
         }))
+    }
+
+    /// The lane of plans that are called from where this is asked, and wait for no replicas.
+    pub(super) fn lane(&self) -> Lane {
+        lane_of(self.event_loop.as_ref())
     }
 
     /// The node that serves the slot, as far as is known.

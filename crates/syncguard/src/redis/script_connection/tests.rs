@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Instant;
 
+use futures::FutureExt as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::backend::{Backend, Operation, Outcome};
+use crate::backend::{AcquireRequest, Backend, Lane, Operation, Outcome, Ttl};
 use crate::key::Key;
+use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
 use crate::redis::{RedisBackend, RedisConfig, RedisConnection};
 
@@ -106,6 +108,8 @@ impl Loop {
 struct Server {
     connections: AtomicUsize,
     scripts: watch::Sender<usize>,
+    /// What has come.
+    words: Mutex<String>,
     answers: watch::Sender<bool>,
     hangs_up: watch::Sender<bool>,
 }
@@ -124,6 +128,7 @@ impl Server {
             }
             let text = String::from_utf8_lossy(&bytes[..count]);
             let scripts = text.matches("EVALSHA").count();
+            lock(&self.words).push_str(&text);
             let pings = "+PONG\r\n".repeat(text.matches("PING").count());
             if scripts > 0 {
                 self.scripts.send_modify(|seen| *seen += scripts);
@@ -161,6 +166,7 @@ impl Stage {
         let server = Arc::new(Server {
             connections: AtomicUsize::new(0),
             scripts: watch::channel(0).0,
+            words: Mutex::default(),
             answers: watch::channel(true).0,
             hangs_up: watch::channel(false).0,
         });
@@ -287,4 +293,66 @@ fn closing_ends_the_connection_on_the_loop() {
     assert_eq!(stage.event_loop.ended.load(SeqCst), 1);
     let answer = stage.event_loop.run(&stage.runtime, stage.is_locked());
     assert!(answer.is_err());
+}
+
+#[test]
+fn the_loop_and_tokio_are_lanes_of_their_own() {
+    let stage = Stage::new();
+    let lane = || std::future::ready(stage.backend.lane());
+    assert_eq!(
+        stage.event_loop.run(&stage.runtime, async { lane().await }),
+        Some(Lane::EventLoop)
+    );
+    assert_eq!(
+        stage.runtime.block_on(async { lane().await }),
+        Some(Lane::Runtime)
+    );
+    // Acquisitions that wait for replicas have a connection of their own.
+    let mut config = RedisConfig::from_url("redis://localhost").unwrap();
+    config.locks.replicas = 1;
+    assert_eq!(RedisBackend::new(config).unwrap().lane(), None);
+}
+
+#[test]
+fn an_acquisition_on_tokio_does_not_overtake_the_release_on_the_loop_that_it_goes_behind() {
+    let stage = Stage::new();
+    stage.ask_here();
+    stage.ask_on_tokio();
+    stage.server.answers.send_replace(false);
+    let (lock_id, backend) = (LockId::generate().unwrap(), Arc::clone(&stage.backend));
+    let released = lock_id.clone();
+    let mut release = Box::pin(async move {
+        operation::release(&backend, &released, CallOptions::default(), pending()).await
+    });
+    assert!(
+        stage
+            .event_loop
+            .turn(&stage.runtime, &mut release)
+            .is_none()
+    );
+    let request = AcquireRequest {
+        key: Key::new("behind").unwrap(),
+        ttl: Ttl::DEFAULT,
+        owner: None,
+        lock_id: LockId::generate().unwrap(),
+        limit: None,
+        hold: None,
+        behind: Some(lock_id),
+    };
+    let is_sent = || lock(&stage.server.words).contains("behind");
+    let behind = operation::acquire(&stage.backend, request, CallOptions::default(), pending());
+    let mut behind = Box::pin(behind);
+    let mut other = stage.is_locked();
+    stage.runtime.block_on(async {
+        assert!(behind.as_mut().now_or_never().is_none());
+        assert!((&mut other).now_or_never().is_none());
+        // On the connection on which the acquisition would have gone before.
+        stage.server.has_seen(4).await;
+    });
+    assert!(!is_sent());
+    stage.server.answers.send_replace(true);
+    stage.event_loop.run(&stage.runtime, release).unwrap();
+    // Whatever this server makes of it.
+    let _ = stage.runtime.block_on(behind);
+    assert!(is_sent());
 }
