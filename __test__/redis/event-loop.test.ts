@@ -1,11 +1,11 @@
 /** What becomes of answers when the event loop, or the socket, has a lot to do. */
 
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { getByKey, hashKey } from "syncguard";
 import { createRedisBackend, type RedisConnectionOptions } from "syncguard/redis";
 import { type RedisServer, startRedis, startTlsRedis } from "../support/redis";
-import { newKey, take } from "../support/suite";
+import { type Backend, newKey, take } from "../support/suite";
 
 type Place = { server: RedisServer; connection: RedisConnectionOptions };
 
@@ -76,40 +76,67 @@ describe.each(Object.entries(ways))("over %s", (_, open) => {
     },
   );
 
-  test("what came while the event loop was blocked for longer than the limit counts", async () => {
-    const { server, connection } = open();
+  test("answers that have come while the event loop was blocked for too long count", async () => {
     const operationTimeoutMs = 300;
-    const settings = { ...connection, connectionName: newKey().replaceAll(":", "-") };
-    const backend = createRedisBackend(settings, { operationTimeoutMs });
-    onTestFinished(backend.close);
-    await backend.isLocked({ key: newKey() });
-    const mine = async (): Promise<string[]> => {
-      const list = (await server.admin.client("LIST")) as string;
-      return list
-        .split("\n")
-        .filter((line) => line.includes(`name=${settings.connectionName} `))
-        .map((line) => line.split(" ", 1)[0] ?? "");
-    };
-    const before = await mine();
-
+    const { backends, connections } = await connected(open(), operationTimeoutMs);
+    const before = await connections();
     // A few are sent before the thread is blocked; many when the event loop has turned.
-    for (const [count, turns] of [
-      [8, 0],
-      [64, 1],
-    ] as const) {
-      const keys = Array.from({ length: count }, newKey);
-      const attempts = Promise.allSettled(
-        keys.map((key) => backend.acquire({ key, ttlMs: 30_000 })),
-      );
-      for (let turn = 0; turn < turns; turn += 1) await nextTurn();
-      const end = performance.now() + operationTimeoutMs * 4;
-      while (performance.now() < end);
-      const outcomes = (await attempts).map((one) =>
-        one.status === "fulfilled" ? one.value.ok : (one.reason as Error).message,
-      );
-      expect(outcomes).toEqual(keys.map(() => true));
-      for (const key of keys) expect(await backend.isLocked({ key })).toBe(true);
-    }
-    expect(await mine()).toEqual(before);
+    await acquireBlocked(backends, 8, 0, operationTimeoutMs * 4);
+    await acquireBlocked(backends, 64, 1, operationTimeoutMs * 4);
+    expect(await connections()).toEqual(before);
   });
 });
+
+test("no time limit is looked at before all connections were read", async () => {
+  const operationTimeoutMs = 4_000;
+  const place = { server: plain, connection: { host: "127.0.0.1", port: plain.port } };
+  const { backends, connections } = await connected(place, operationTimeoutMs);
+  const before = await connections();
+  // Whether the connections live is looked at every 500 ms while calls wait: for the last time before the limit before
+  // the server answers, and for the next time after the event loop has turned.
+  await sleep(1_000);
+  await Promise.all(backends.map((backend) => backend.isLocked({ key: newKey() })));
+  await sleep(250);
+  const { done } = await stop(plain, operationTimeoutMs - 300);
+  await acquireBlocked(backends, 2, 0, operationTimeoutMs + 100);
+  await done;
+  expect(await connections()).toEqual(before);
+});
+
+/** Backends with connections, and how to see whether these are still the same. */
+async function connected({ server, connection }: Place, operationTimeoutMs: number) {
+  const connectionName = newKey().replaceAll(":", "-");
+  const backends = [1, 2, 3].map(() => {
+    return createRedisBackend({ ...connection, connectionName }, { operationTimeoutMs });
+  });
+  for (const backend of backends) {
+    onTestFinished(backend.close);
+    // Then the server knows the script: whoever has to send it in full cannot do so in time.
+    await (await take(backend, newKey())).release();
+  }
+  const connections = async (): Promise<string[]> => {
+    const list = (await server.admin.client("LIST")) as string;
+    const lines = list.split("\n").filter((line) => line.includes(`name=${connectionName} `));
+    return lines.map((line) => line.split(" ", 1)[0] ?? "");
+  };
+  return { backends, connections };
+}
+
+/** Acquires locks on all backends, lets the event loop turn so often, and blocks it; expects to get all of them. */
+async function acquireBlocked(backends: Backend[], count: number, turns: number, ms: number) {
+  const all = backends.flatMap((backend) =>
+    Array.from({ length: count }, () => ({ backend, key: newKey() })),
+  );
+  const end = performance.now() + ms;
+  const attempts = Promise.allSettled(
+    all.map(({ backend, key }) => backend.acquire({ key, ttlMs: 30_000 })),
+  );
+  for (let turn = 0; turn < turns; turn += 1) await nextTurn();
+  // Without anything that is collected: V8 would wake the event loop.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, end - performance.now());
+  const outcomes = (await attempts).map((one) =>
+    one.status === "fulfilled" ? one.value.ok : (one.reason as Error).message,
+  );
+  expect(outcomes).toEqual(all.map(() => true));
+  for (const { backend, key } of all) expect(await backend.isLocked({ key })).toBe(true);
+}

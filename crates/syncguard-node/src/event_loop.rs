@@ -63,7 +63,10 @@ struct Shared {
 #[derive(Default)]
 struct Queues {
     new: Vec<Arc<dyn Source>>,
+    /// What a turn has woken, which runs in the same.
     ready: Vec<Runnable>,
+    /// What was woken from elsewhere. It may be that its time is over, so that all is read before it runs.
+    woken: Vec<Runnable>,
 }
 
 impl JavaScriptLoop {
@@ -137,13 +140,16 @@ impl JavaScriptLoop {
         {
             let _here = Here::enter(&self.shared);
             self.shared.is_in_turn.store(true, SeqCst);
-            self.adopt();
+            let woken = self.adopt();
             match ready {
-                Some((number, is_readable)) => {
+                Some((number, is_readable)) if woken.is_empty() => {
                     self.attend(|watched| watched.number == number, is_readable);
                 }
                 // Also where nothing was said to have come: then it is no time yet to call anything late.
-                None => self.attend(|_| true, true),
+                _ => self.attend(|_| true, true),
+            }
+            for runnable in woken {
+                runnable.run();
             }
             self.run_ready();
             self.shared.has_more.store(false, SeqCst);
@@ -178,15 +184,16 @@ impl JavaScriptLoop {
         self.room.replace(ready);
     }
 
-    /// Watches the new sources.
-    fn adopt(&self) {
-        let new = match &mut *lock(&self.shared.queues) {
-            Some(queues) if !queues.new.is_empty() => std::mem::take(&mut queues.new),
-            _ => return,
+    /// Watches the new sources. Gives what was woken from elsewhere until now.
+    fn adopt(&self) -> Vec<Runnable> {
+        let (new, woken) = match &mut *lock(&self.shared.queues) {
+            Some(Queues { new, woken, .. }) => (std::mem::take(new), std::mem::take(woken)),
+            None => return Vec::new(),
         };
         for source in new {
             self.watch(source);
         }
+        woken
     }
 
     fn watch(&self, source: Arc<dyn Source>) {
@@ -228,7 +235,11 @@ impl JavaScriptLoop {
     /// Lets everything go on on the I/O thread.
     pub(crate) fn end(&self) {
         let queues = lock(&self.shared.queues).take();
-        let Queues { mut new, ready } = queues.unwrap_or_default();
+        let Queues {
+            mut new,
+            ready,
+            woken,
+        } = queues.unwrap_or_default();
         // Nothing is watched any more once these are dropped.
         let watched = self.sources.take();
         new.extend(watched.iter().map(|watched| Arc::clone(&watched.source)));
@@ -236,17 +247,25 @@ impl JavaScriptLoop {
         self.wake.take();
         self.uv.close();
         new.iter().for_each(|source| source.leave());
-        for runnable in ready {
+        for runnable in ready.into_iter().chain(woken) {
             self.shared.schedule(runnable);
         }
     }
 }
 
 impl Shared {
+    /// Whether the calling thread is in a turn.
+    fn has_turn(&self) -> bool {
+        self.is_current() && self.is_in_turn.load(SeqCst)
+    }
+
     /// Lets the next turn run it, or the I/O thread if there is none.
     fn schedule(&self, runnable: Runnable) {
         if let Some(queues) = &mut *lock(&self.queues) {
-            queues.ready.push(runnable);
+            match self.has_turn() {
+                true => queues.ready.push(runnable),
+                false => queues.woken.push(runnable),
+            }
         } else {
             self.runtime.spawn(async { runnable.run() });
             return;
@@ -270,7 +289,7 @@ impl EventLoop for Shared {
     }
 
     fn wake(&self) {
-        if self.is_current() && self.is_in_turn.load(SeqCst) {
+        if self.has_turn() {
             self.has_more.store(true, SeqCst);
         } else if let Some(sender) = self.sender.get() {
             sender.send();
