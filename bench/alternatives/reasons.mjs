@@ -1,9 +1,9 @@
 // Why this package is behind somebody in a figure, where it is. The page shows only what the samples show.
 
 const THREADS =
-  "An answer passes two threads, the one that reads and JavaScript's, where a client in JavaScript passes one; with few in flight that is not made up for by what goes together ([one I/O thread](docs/decisions/io-thread.md)).";
-const OTHER_MACHINES =
-  "What waking a thread costs differs from machine to machine: with 4 in flight, it was 0.76 to 1.01 × ioredis on others.";
+  "An answer passes two threads, the one that reads and JavaScript's, where a client in JavaScript passes one; with few in flight that is not made up for by what goes together ([which thread does what](docs/decisions/io-thread.md)).";
+const ASLEEP =
+  "With few in flight on a quiet host, cores fall asleep between two packets, and a client that computes longer keeps them awake. On hosts with other work it does not show ([which thread does what](docs/decisions/io-thread.md)).";
 const MORE_WORK =
   "A lock with a fence and a look-up by id is three entries in Redis, written and deleted by two scripts. A lock without them is one entry: a `SET NX`, and a script that deletes it.";
 const DISK =
@@ -12,16 +12,12 @@ const SHARED_CORES =
   "The load generator, the server and the store share the machine's cores, so that others use what the main thread saves.";
 const TOGETHER =
   "Answers that have come together are told together, and the handlers that waited for them run in one turn of the event loop: there are fewer turns, and each is longer.";
-const AWAKE =
-  "With one operation in flight the I/O thread stays awake for the answer: that is faster, and costs CPU of another core ([threads](docs/threads.md)).";
-
 /** By row, field and store; `*` stands for any field. */
 const REASONS = {
-  "pairs cpu redis": [AWAKE, MORE_WORK],
-  "pairs * redis": [THREADS, OTHER_MACHINES, MORE_WORK],
+  "pairs * redis": [ASLEEP, MORE_WORK],
   "pairs * postgres": [DISK],
   "pairs * firestore": [THREADS],
-  "contended * redis": [THREADS, "A refusal is a script here, which also tells how long the lock can still last; elsewhere it is one `SET NX`."], // prettier-ignore
+  "contended * redis": [ASLEEP, "A refusal is a script here, which also tells how long the lock can still last; elsewhere it is one `SET NX`."], // prettier-ignore
   "contended * postgres": [
     "A refusal reads a row and its lock's end by the server's clock; an advisory lock is looked for in the server's memory.",
   ],
