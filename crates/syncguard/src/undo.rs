@@ -1,6 +1,7 @@
 //! Releases in the background: of locks whose holder is gone, of locks that an acquisition with an unknown
 //! outcome may have been granted, and of locks whose release has failed.
 
+use std::future::pending;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,9 +177,11 @@ enum End {
 
 /// Tries until the lock is known to be gone, or `last_for` has passed; without that, for as long as the caller waits.
 ///
-/// If it is not known whether the lock was granted, one answer "absent" is not enough: after a stall of the
-/// network or the server, the store may still carry out the acquisition. A lock that was granted before this
-/// starts has ended once the TTL and the tolerance have passed.
+/// What a release says that was sent while the acquisition was still running is not enough, not even that it has
+/// released the lock: a client that lost its connection sends the acquisition again, and the store grants it once more.
+/// If the answer to the acquisition is lost, "absent" is not enough either: after a stall of the network or the
+/// server, the store may still carry it out. A lock that was granted before this starts has ended once the TTL and the
+/// tolerance have passed.
 async fn undo(
     backend: &dyn Backend,
     lock_id: &LockId,
@@ -196,15 +199,17 @@ async fn undo(
         Lock::Awaited(running) => (None, Some(running)),
     };
     // The acquisition's future is polled on, because the transport may need that to finish it. Its answer may
-    // never come, hence the time limit.
+    // never come, hence the time limit. Nobody knows then whether a client still goes on with it.
     let mut attempt = pin!(async {
-        match running {
-            Some(running) => end_of(timeout(patience, running).await.ok()),
-            None => End::Unknown,
+        if let Some(running) = running
+            && let Ok(answer) = timeout(patience, running).await
+        {
+            return end_of(answer);
         }
+        pending().await
     });
     loop {
-        let was_granted = end == Some(End::Granted);
+        let ended = end;
         let came = {
             let mut release = pin!(try_release(backend, lock_id, releasing));
             loop {
@@ -222,22 +227,27 @@ async fn undo(
                 }
             }
         };
-        match (came, end) {
-            (Some(Ok(outcome)), _) if outcome == ReleaseOutcome::Released || was_granted => {
-                if let Some(caller) = caller {
-                    caller.answered(outcome);
+        match came {
+            None => return,
+            Some(Ok(outcome)) => match (ended, outcome) {
+                (Some(End::Granted), _) | (Some(_), ReleaseOutcome::Released) => {
+                    if let Some(caller) = caller {
+                        caller.answered(outcome);
+                    }
+                    return;
                 }
-                return;
-            }
-            (None, _) | (_, Some(End::NotGranted)) => return,
-            // This release was sent before it was known that the lock was granted: try once more.
-            (Some(Ok(_)), Some(End::Granted)) => continue,
-            (Some(Err(failure)), _) => {
+                // This release was sent before it was known that the lock was granted: try once more.
+                _ if end == Some(End::Granted) => continue,
+                _ => {}
+            },
+            Some(Err(failure)) => {
                 if let Some(caller) = &mut caller {
                     caller.failed(failure);
                 }
             }
-            (Some(Ok(_)), _) => {}
+        }
+        if end == Some(End::NotGranted) {
+            return;
         }
         let past = start.elapsed();
         let mut wait = pause;
@@ -279,12 +289,12 @@ fn rate_limited_pause(releasing: &Releasing) -> Duration {
     PAUSE / TRIES_PER_PAUSE * count
 }
 
-fn end_of(answer: Option<Result<AcquireOutcome, Error>>) -> End {
+fn end_of(answer: Result<AcquireOutcome, Error>) -> End {
     match answer {
-        Some(Ok(AcquireOutcome::Acquired(_))) => End::Granted,
-        Some(Ok(AcquireOutcome::Locked { .. })) => End::NotGranted,
-        Some(Err(error)) if !error.is_outcome_unknown() => End::NotGranted,
-        Some(Err(_)) | None => End::Unknown,
+        Ok(AcquireOutcome::Acquired(_)) => End::Granted,
+        Ok(AcquireOutcome::Locked { .. }) => End::NotGranted,
+        Err(error) if !error.is_outcome_unknown() => End::NotGranted,
+        Err(_) => End::Unknown,
     }
 }
 

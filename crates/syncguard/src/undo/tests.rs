@@ -26,6 +26,8 @@ struct Store {
     work: Work,
     /// When it grants what it is asked for; never otherwise.
     grants_at: Option<Instant>,
+    /// When it is asked once more for the same lock, and grants it if it is free: the client had no answer.
+    asked_again_at: Option<Instant>,
     /// What it then says; nothing if this is not set.
     answer: Option<AcquireOutcome>,
     /// Until then it answers nothing at all, and acts on what it was asked in the meantime.
@@ -44,6 +46,7 @@ impl Store {
         let mut store = Self {
             work: Work::default(),
             grants_at: None,
+            asked_again_at: None,
             answer: None,
             stands_still_until: now,
             unreachable_until: now,
@@ -61,7 +64,8 @@ impl Store {
 
     /// How long the lock was held; `None` if it still is, or was never granted.
     fn held(&self) -> Option<Duration> {
-        Some((*self.released_at.lock().unwrap())? - self.grants_at?)
+        let granted = self.asked_again_at.max(self.grants_at)?;
+        (*self.released_at.lock().unwrap())?.checked_duration_since(granted)
     }
 }
 
@@ -84,8 +88,8 @@ impl Backend for Store {
     }
 
     async fn acquire(&self, _: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        if let Some(grants_at) = self.grants_at {
-            sleep_until(grants_at).await;
+        if let Some(asked_last) = self.asked_again_at.max(self.grants_at) {
+            sleep_until(asked_last).await;
         }
         match &self.answer {
             Some(answer) => Ok(answer.clone()),
@@ -102,7 +106,9 @@ impl Backend for Store {
         }
         let mut released_at = self.released_at.lock().unwrap();
         let mut outcome = ReleaseOutcome::Absent(Absence::NotFound);
-        if self.grants_at.is_some_and(|at| at <= now) && released_at.is_none() {
+        let granted = [self.grants_at, self.asked_again_at].into_iter().flatten();
+        let granted = granted.filter(|at| *at <= now).max();
+        if granted.is_some_and(|at| released_at.is_none_or(|released| released < at)) {
             *released_at = Some(now);
             outcome = ReleaseOutcome::Released;
         }
@@ -162,6 +168,40 @@ async fn a_lock_that_is_granted_late_stays_for_no_more_than_a_pause() {
         assert!(held <= PAUSE, "{held:?} after {after} s");
         assert!(store.tries() < 40, "{}", store.tries());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_granted_again_after_its_release_does_not_stay() {
+    let granted = AcquireOutcome::Acquired(Grant {
+        lock_id: LockId::generate().unwrap(),
+        fence: Fence::from_counter(1).unwrap(),
+        expires_at_ms: 0,
+    });
+    // The first release frees the lock. While the client may still ask again, that proves nothing, also when the time for its
+    // answer is over.
+    for again in [0.02, 0.1, 0.6, 4.9, 5.1, 20.0] {
+        for answer in [None, Some(granted.clone())] {
+            let store = Store::new(|store, now| {
+                store.grants_at = Some(now);
+                store.asked_again_at = Some(now + secs(again));
+                store.answer = answer;
+            });
+            give_up(&store, Ttl::DEFAULT).await;
+            let held = store.held().expect("a lock that is still held");
+            assert!(held <= PAUSE, "{held:?} after {again} s");
+            assert!(store.tries() < 40, "{}", store.tries());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_follows_the_last_word_of_the_client_ends_the_tries() {
+    let store = Store::new(|store, now| store.grants_at = Some(now));
+    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
+    let id = LockId::generate().unwrap();
+    release_in_background(&backend, &id, Ttl::DEFAULT, Lock::Unknown);
+    backend.close().await;
+    assert_eq!((store.held(), store.tries()), (Some(Duration::ZERO), 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +266,7 @@ async fn the_answer_to_the_acquisition_ends_the_tries() {
         });
         if !was_granted {
             // There is nothing for a release to find.
-            *store.released_at.lock().unwrap() = Some(Instant::now());
+            *store.released_at.lock().unwrap() = store.grants_at;
         }
         let start = Instant::now();
         give_up(&store, Ttl::DEFAULT).await;
