@@ -171,15 +171,14 @@ pub async fn extend(
     answer
 }
 
-/// [`extend`] for a heartbeat, within `limit`.
+/// [`extend`] for a heartbeat.
 pub(crate) async fn extend_with_others(
     backend: &Arc<dyn Backend>,
     lock_id: &LockId,
     ttl: Ttl,
-    limit: Duration,
 ) -> Result<ExtendOutcome, Error> {
     let _running = backend.work().start()?;
-    let limit = limit.min(backend.operation_timeout());
+    let limit = backend.operation_timeout();
     let mut extension = backend.extend_with_others(lock_id, ttl);
     bounded(backend, &mut extension, limit, pending()).await?
 }
@@ -324,7 +323,7 @@ fn aborted() -> Error {
 }
 
 /// The error of an operation whose time is over: the reason where one is known, else that it took too long.
-fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
+pub(crate) fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     let message = format!("Operation timed out after {} ms", limit.as_millis());
     match backend.trouble() {
         Some(trouble) => {

@@ -1,6 +1,8 @@
 //! The heartbeats of one backend: which lock is due next, and the task that extends those that are.
 
 use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -35,7 +37,7 @@ struct Shared {
 #[derive(Default)]
 struct Locks {
     held: HashMap<LockId, Entry>,
-    /// The locks without a heartbeat on its way, by when to look at them again.
+    /// By when to look at them again.
     queue: BTreeMap<(Instant, u64), LockId>,
     numbers: u64,
     is_running: bool,
@@ -43,15 +45,19 @@ struct Locks {
 
 struct Entry {
     held: Held,
-    /// Tells it from others that are due at the same time.
+    /// Where it is in the queue: at this time, and with a number that tells it from others that are due then.
+    at: Instant,
     number: u64,
-    place: Place,
+    state: State,
 }
 
-enum Place {
-    /// In the queue at this time.
-    Queued(Instant),
-    /// In a batch. The sender ends the heartbeat that is on its way.
+enum State {
+    /// It waits for its next heartbeat.
+    Waiting,
+    /// It is in a batch, and its turn has not come. Whether it ends before that is seen all the same.
+    Due,
+    /// A heartbeat is on its way. If something is sent here, the time for the answer is over; once this is dropped, there is
+    /// no need for it any more.
     Beating(Option<oneshot::Sender<()>>),
 }
 
@@ -70,13 +76,13 @@ impl Heartbeats {
             let mut locks = self.0.lock();
             locks.numbers += 1;
             let entry = Entry {
-                place: Place::Queued(held.next()),
+                at: held.next(),
                 number: locks.numbers,
+                state: State::Waiting,
                 held,
             };
-            let at = (entry.held.next(), entry.number);
-            locks.queue.insert(at, lock_id.clone());
             locks.held.insert(lock_id.clone(), entry);
+            locks.queue_again(lock_id);
             self.0.count.store(locks.held.len(), SeqCst);
             std::mem::replace(&mut locks.is_running, true)
         };
@@ -183,7 +189,14 @@ async fn run(mut running: Running) {
             locks.take_due(Instant::now())
         };
         match next {
-            Next::Due(due) => beat_all(&shared, due),
+            Next::Due { due, ended } => {
+                beat_all(&shared, due);
+                // Nothing is sent for these, or one more at once: no reason to wait for others.
+                for lock_id in ended {
+                    let shared = Arc::clone(&shared);
+                    tokio::spawn(async move { beat(&shared, &lock_id).await });
+                }
+            }
             Next::At(at) => {
                 let at = at.min(Instant::now() + LONGEST_SLEEP);
                 tokio::select! {
@@ -209,9 +222,13 @@ impl Drop for Running {
 }
 
 enum Next {
-    Due(Vec<LockId>),
+    /// The locks whose heartbeats are due, the last one first, and those whose end has come.
+    Due {
+        due: Vec<LockId>,
+        ended: Vec<LockId>,
+    },
     At(Instant),
-    /// All locks have a heartbeat on its way.
+    /// All locks have a heartbeat on its way that is about to end.
     Unknown,
 }
 
@@ -236,7 +253,7 @@ fn beat_all(shared: &Arc<Shared>, due: Vec<LockId>) {
     }
 }
 
-/// Extends one lock, unless it was released, has been lost, or need not be extended now.
+/// Extends one lock that is due, unless it was released, has been lost, or need not be extended now.
 async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
     let Some(holder) = shared.lock().holder(lock_id) else {
         return;
@@ -249,41 +266,52 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
             return;
         }
     };
-    let (stop, stopped) = oneshot::channel();
-    let step = {
+    let (late, stopped) = oneshot::channel();
+    let (backend, ttl, sent) = {
         let mut locks = shared.lock();
         let Some(entry) = locks.held.get_mut(lock_id) else {
             return;
         };
-        let now = Instant::now();
+        if !matches!(entry.state, State::Due) {
+            return;
+        }
+        let (backend, now) = (Arc::clone(&entry.held.backend), Instant::now());
         match entry.held.step(now, stalled) {
-            Step::Extend { ttl, limit } => {
+            Step::Extend(ttl) => {
                 entry.held.begin(ttl, now);
-                entry.place = Place::Beating(Some(stop));
-                let extending = Extending::new(shared, lock_id, ttl, now);
-                Ok((Arc::clone(&entry.held.backend), extending, limit))
+                entry.state = State::Beating(Some(late));
+                locks.queue_again(lock_id);
+                shared.changed.notify_one();
+                (backend, ttl, now)
             }
-            Step::Wait => Err(None),
-            Step::Lose(error) => Err(Some(error)),
+            Step::Wait => {
+                drop(locks);
+                return shared.wait_again(lock_id);
+            }
+            Step::Lose(error) => {
+                drop(locks);
+                return shared.lose(lock_id, error);
+            }
         }
     };
-    match step {
-        Ok((backend, extending, limit)) => {
-            let ttl = extending.ttl;
-            tokio::select! {
-                // What is stopped before it was sent is not sent: a release comes next.
+    let extending = Extending::new(shared, lock_id, ttl, sent);
+    let mut extension = pin!(operation::extend_with_others(&backend, lock_id, ttl));
+    let answer = tokio::select! {
+        // What is stopped before it was sent is not sent: a release comes next.
+        biased;
+        late = stopped => match late {
+            Err(_) => return,
+            // An answer that is there wins.
+            Ok(()) => tokio::select! {
                 biased;
-                Ok(()) = stopped => return,
-                answer = operation::extend_with_others(&backend, lock_id, ttl, limit) => {
-                    extending.done(&answer);
-                }
-            }
-        }
-        Err(None) => {}
-        Err(Some(error)) => shared.lose(lock_id, error),
-    }
-    shared.lock().queue_again(lock_id);
-    shared.changed.notify_one();
+                answer = &mut extension => answer,
+                () = ready(()) => Err(operation::timed_out(backend.as_ref(), sent.elapsed())),
+            },
+        },
+        answer = &mut extension => answer,
+    };
+    extending.done(&answer);
+    shared.wait_again(lock_id);
 }
 
 impl Shared {
@@ -296,16 +324,7 @@ impl Shared {
     fn remove(&self, lock_id: &LockId) -> Option<Arc<dyn Holder>> {
         let mut locks = self.lock();
         let entry = locks.held.remove(lock_id)?;
-        match entry.place {
-            Place::Queued(at) => {
-                locks.queue.remove(&(at, entry.number));
-            }
-            Place::Beating(Some(stop)) => {
-                // Fails if the heartbeat has just ended.
-                let _ = stop.send(());
-            }
-            Place::Beating(None) => {}
-        }
+        locks.queue.remove(&(entry.at, entry.number));
         self.count.store(locks.held.len(), SeqCst);
         if locks.held.is_empty() {
             self.changed.notify_one();
@@ -313,46 +332,76 @@ impl Shared {
         Some(entry.held.holder)
     }
 
+    /// Lets a lock wait for its next heartbeat.
+    fn wait_again(&self, lock_id: &LockId) {
+        let mut locks = self.lock();
+        if let Some(entry) = locks.held.get_mut(lock_id) {
+            entry.state = State::Waiting;
+            locks.queue_again(lock_id);
+        }
+        drop(locks);
+        self.changed.notify_one();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Locks> {
         lock(&self.locks)
     }
 }
 
+impl Entry {
+    /// When to look at it, as things are.
+    fn look_at(&self) -> Instant {
+        match self.state {
+            State::Waiting => self.held.next(),
+            State::Due => self.held.end(),
+            State::Beating(_) => self.held.answer_by(),
+        }
+    }
+}
+
 impl Locks {
-    /// Takes what is due now or soon out of the queue, else says when something is.
+    /// Takes what is due now or soon out of the queue, else says when something is. A heartbeat whose time is over is told so.
     fn take_due(&mut self, now: Instant) -> Next {
-        let mut due = Vec::new();
+        let (mut due, mut ended) = (Vec::new(), Vec::new());
         while let Some(first) = self.queue.first_entry() {
-            let (at, lock_id) = (first.key().0, first.get());
-            let Some(entry) = self.held.get_mut(lock_id) else {
+            let Some(entry) = self.held.get_mut(first.get()) else {
                 first.remove();
                 continue;
             };
             // The first one sets the time, and those that are due soon go with it.
-            let is_first = due.is_empty();
-            if at > now && (is_first || !entry.held.is_due_soon(now)) {
-                if is_first {
-                    return Next::At(at);
-                }
+            let is_waiting = matches!(entry.state, State::Waiting);
+            let goes_with = is_waiting && !due.is_empty() && entry.held.is_due_soon(now);
+            if entry.at > now && !goes_with {
                 break;
             }
-            entry.place = Place::Beating(None);
-            due.push(first.remove());
+            let lock_id = first.remove();
+            // It does not hear that if its runtime has ended.
+            if let State::Beating(late) = &mut entry.state
+                && late.take().is_some_and(|late| late.send(()).is_ok())
+            {
+                continue;
+            }
+            entry.state = State::Due;
+            if entry.held.end() <= now {
+                ended.push(lock_id);
+            } else {
+                entry.at = entry.look_at();
+                self.queue.insert((entry.at, entry.number), lock_id.clone());
+                due.push(lock_id);
+            }
         }
-        if due.is_empty() {
-            Next::Unknown
-        } else {
-            Next::Due(due)
+        due.reverse();
+        match self.queue.first_key_value() {
+            _ if !due.is_empty() || !ended.is_empty() => Next::Due { due, ended },
+            Some(((at, _), _)) => Next::At(*at),
+            None => Next::Unknown,
         }
     }
 
     /// Changes a lock, and its place in the queue.
     fn change<T>(&mut self, lock_id: &LockId, change: impl FnOnce(&mut Held) -> T) -> Option<T> {
-        let entry = self.held.get_mut(lock_id)?;
-        let changed = change(&mut entry.held);
-        if matches!(entry.place, Place::Queued(_)) {
-            self.queue_again(lock_id);
-        }
+        let changed = change(&mut self.held.get_mut(lock_id)?.held);
+        self.queue_again(lock_id);
         Some(changed)
     }
 
@@ -360,12 +409,9 @@ impl Locks {
         let Some(entry) = self.held.get_mut(lock_id) else {
             return;
         };
-        if let Place::Queued(at) = entry.place {
-            self.queue.remove(&(at, entry.number));
-        }
-        let at = entry.held.next();
-        entry.place = Place::Queued(at);
-        self.queue.insert((at, entry.number), lock_id.clone());
+        self.queue.remove(&(entry.at, entry.number));
+        entry.at = entry.look_at();
+        self.queue.insert((entry.at, entry.number), lock_id.clone());
     }
 
     fn holder(&self, lock_id: &LockId) -> Option<Arc<dyn Holder>> {

@@ -45,8 +45,8 @@ pub(super) struct Held {
 
 /// What is to be done for a lock.
 pub(super) enum Step {
-    /// Extend it by this TTL. Any answer after `limit` comes too late.
-    Extend { ttl: Ttl, limit: Duration },
+    /// Extend it by this TTL.
+    Extend(Ttl),
     /// Nothing before [`Held::next`].
     Wait,
     /// Tell its holder that it is lost.
@@ -85,15 +85,22 @@ impl Held {
         self.next <= now + self.every / 10 && self.next < self.end
     }
 
-    /// Decides at its time, unless the holder has stalled for this reason.
-    pub(super) fn step(&mut self, now: Instant, stalled: Option<Error>) -> Step {
-        let grace = self.grace();
-        let last = self.end
-            + if take(&mut self.is_late) {
-                grace
-            } else {
-                Duration::ZERO
-            };
+    /// When it ends, as far as is known.
+    pub(super) fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// Until when the answer to an extension may come that was sent before the end.
+    pub(super) fn answer_by(&self) -> Instant {
+        self.end + self.grace()
+    }
+
+    /// Decides at its time. It cannot be extended now if there is a `hindrance`.
+    pub(super) fn step(&mut self, now: Instant, hindrance: Option<Error>) -> Step {
+        let last = match take(&mut self.is_late) {
+            true => self.answer_by(),
+            false => self.end,
+        };
         if now >= last {
             return Step::Lose(self.ended());
         }
@@ -101,7 +108,7 @@ impl Held {
             self.next = self.end;
             return Step::Wait;
         }
-        if let Some(reason) = stalled {
+        if let Some(reason) = hindrance {
             self.fail(now, reason);
             return Step::Wait;
         }
@@ -113,8 +120,7 @@ impl Held {
             self.next = self.end;
             return Step::Wait;
         };
-        let limit = (self.end + grace).saturating_duration_since(now);
-        Step::Extend { ttl, limit }
+        Step::Extend(ttl)
     }
 
     /// An extension by `ttl` is about to be sent.

@@ -1,3 +1,5 @@
+mod crossing;
+
 use std::future::pending;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +30,7 @@ struct Store {
     answer: Mutex<Answer>,
     delay: Mutex<Duration>,
     is_client_timed: AtomicBool,
+    one_at_a_time: AtomicBool,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -80,6 +83,13 @@ impl Backend for Store {
 
     fn work(&self) -> &Work {
         &self.work
+    }
+
+    fn heartbeats_at_once(&self) -> usize {
+        match self.one_at_a_time.load(SeqCst) {
+            true => 1,
+            false => 64,
+        }
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
@@ -461,50 +471,6 @@ async fn an_acquisition_that_is_cancelled_leaves_no_heartbeats() {
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
     t.assert_quiet().await;
     assert_eq!(t.store.count(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_holder_may_extend_for_longer_and_for_shorter() {
-    let t = scene();
-    let lock_id = t.acquire(3000, AutoExtend::default()).await;
-    sleep(ms(500)).await;
-    t.extend(&lock_id, 60_000).await;
-    // The next heartbeat would shorten it until two seconds before its end.
-    sleep(ms(59_010)).await;
-    assert_eq!(t.store.extended(t.start), [500, 58_500, 59_500]);
-    // The end is nearer than a heartbeat is from its end.
-    t.extend(&lock_id, 100).await;
-    sleep(ms(1)).await;
-    assert_eq!(t.store.extended(t.start)[3..], [59_510, 59_510]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn it_is_lost_too_when_the_holder_itself_finds_it_gone() {
-    let mut t = scene();
-    let lock_id = t.acquire(3000, AutoExtend::default()).await;
-    t.store.answers(Answer::Absent);
-    let call = CallOptions::default();
-    let gone = operation::extend(&t.backend, &lock_id, ttl(1), call, pending()).await;
-    assert!(matches!(gone.unwrap(), ExtendOutcome::Absent(_)));
-    assert_eq!(t.lost().await.1, 0);
-    t.assert_quiet().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_two_extensions_cross_the_earlier_end_counts() {
-    let mut t = scene();
-    let lock_id = t.acquire(3000, AutoExtend::default()).await;
-    *t.store.delay.lock().unwrap() = ms(100);
-    sleep(ms(1050)).await;
-    // The heartbeat of 1000 ms is on its way: the store may carry this out before it or after it.
-    let extending = t.extend(&lock_id, 200);
-    tokio::join!(extending, async {
-        sleep(ms(10)).await;
-        t.store.answers(Answer::Fails);
-    });
-    // Its end is at 1250, and a try that was sent before may be answered after it.
-    let (_, at) = t.lost().await;
-    assert!((1250..=1350).contains(&at), "{at}");
 }
 
 #[tokio::test(start_paused = true)]

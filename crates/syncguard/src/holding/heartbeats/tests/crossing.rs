@@ -1,0 +1,119 @@
+//! When a loss is told while extensions are on their way: heartbeats beside extensions by the holder, beside those of other locks, and when the backend is closed or the runtime ends.
+
+use tokio::runtime::Builder;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_may_extend_for_longer_and_for_shorter() {
+    let t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    sleep(ms(500)).await;
+    t.extend(&lock_id, 60_000).await;
+    // The next heartbeat would shorten it until two seconds before its end.
+    sleep(ms(59_010)).await;
+    assert_eq!(t.store.extended(t.start), [500, 58_500, 59_500]);
+    // The end is nearer than a heartbeat is from its end.
+    t.extend(&lock_id, 100).await;
+    sleep(ms(1)).await;
+    assert_eq!(t.store.extended(t.start)[3..], [59_510, 59_510]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_lost_too_when_the_holder_itself_finds_it_gone() {
+    let mut t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    t.store.answers(Answer::Absent);
+    let call = CallOptions::default();
+    let gone = operation::extend(&t.backend, &lock_id, ttl(1), call, pending()).await;
+    assert!(matches!(gone.unwrap(), ExtendOutcome::Absent(_)));
+    assert_eq!(t.lost().await.1, 0);
+    t.assert_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_two_extensions_cross_the_earlier_end_counts() {
+    let mut t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    *t.store.delay.lock().unwrap() = ms(100);
+    sleep(ms(1050)).await;
+    // The heartbeat of 1000 ms is on its way: the store may carry this out before it or after it.
+    let extending = t.extend(&lock_id, 200);
+    tokio::join!(extending, async {
+        sleep(ms(10)).await;
+        t.store.answers(Answer::Fails);
+    });
+    // Its end is at 1250, and a try that was sent before may be answered after it.
+    let (_, at) = t.lost().await;
+    assert!((1250..=1350).contains(&at), "{at}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nearer_end_is_seen_while_a_heartbeat_is_on_its_way() {
+    for (is_client_timed, lost_at) in [(false, 1750), (true, 1250)] {
+        let mut t = scene();
+        t.store.is_client_timed.store(is_client_timed, SeqCst);
+        let lock_id = t.acquire(3000, AutoExtend::default()).await;
+        t.store.answers(Answer::Never);
+        sleep(ms(1050)).await;
+        // The heartbeat of 1000 ms had time for its answer until the old end.
+        t.store.answers(Answer::Extended);
+        t.extend(&lock_id, 200).await;
+        let (error, at) = t.lost().await;
+        assert_eq!(at, lost_at);
+        let reason = format!("Operation timed out after {} ms", lost_at - 1000);
+        assert!(error.message().ends_with(&reason), "{error}");
+        t.assert_quiet().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_falls_silent_after_an_answer_within_the_grace_has_no_more_time() {
+    let mut t = scene();
+    t.acquire(500, AutoExtend::default()).await;
+    *t.store.delay.lock().unwrap() = ms(600);
+    sleep(ms(500)).await;
+    t.store.answers(Answer::Never);
+    // The one of 167 was answered at 767, after its end at 667. One more follows at once.
+    assert_eq!(t.lost().await.1, 1167);
+    assert_eq!(t.store.extended(t.start), [167, 767]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_lost_in_time_while_the_heartbeats_of_others_are_on_their_way() {
+    let mut t = scene();
+    t.store.one_at_a_time.store(true, SeqCst);
+    t.store.answers(Answer::Never);
+    let often = AutoExtend {
+        every: Some(ms(1000)),
+        max: None,
+    };
+    // All are due at 1000, one after the other, and the first one gets no answer for five seconds.
+    t.acquire(60_000, often).await;
+    t.acquire(3000, often).await;
+    t.acquire(60_000, often).await;
+    let (error, at) = t.lost().await;
+    assert_eq!((error.kind(), at), (ErrorKind::LockLost, 3000));
+    assert_eq!(t.store.extended(t.start), [1000]);
+    // The others go on with the next one.
+    sleep(ms(3100)).await;
+    assert_eq!(t.store.extended(t.start), [1000, 6000]);
+}
+
+#[test]
+fn a_heartbeat_that_ended_with_its_runtime_is_not_waited_for() {
+    let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
+    let mut t = scene();
+    t.store.answers(Answer::Never);
+    runtime().block_on(async {
+        t.acquire(300, AutoExtend::default()).await;
+        while t.store.count() == 0 {
+            sleep(ms(1)).await;
+        }
+    });
+    let (error, _) = runtime().block_on(async {
+        t.acquire(60_000, AutoExtend::default()).await;
+        t.lost().await
+    });
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+}
