@@ -171,13 +171,12 @@ pub async fn extend(
     answer
 }
 
-/// [`extend`] for a heartbeat.
+/// [`extend`] for a heartbeat, which counts as an operation already.
 pub(crate) async fn extend_with_others(
     backend: &Arc<dyn Backend>,
     lock_id: &LockId,
     ttl: Ttl,
 ) -> Result<ExtendOutcome, Error> {
-    let _running = backend.work().start()?;
     let limit = backend.operation_timeout();
     let mut extension = backend.extend_with_others(lock_id, ttl);
     bounded(backend, &mut extension, limit, pending()).await?

@@ -267,7 +267,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         }
     };
     let (late, stopped) = oneshot::channel();
-    let (backend, ttl, sent) = {
+    let (backend, _running, ttl, sent) = {
         let mut locks = shared.lock();
         let Some(entry) = locks.held.get_mut(lock_id) else {
             return;
@@ -276,13 +276,18 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
             return;
         }
         let (backend, now) = (Arc::clone(&entry.held.backend), Instant::now());
-        match entry.held.step(now, stalled) {
+        // While the backend is being closed, nothing is sent, and so nothing may count as sent.
+        let (running, closed) = match backend.work().start() {
+            Ok(running) => (Some(running), None),
+            Err(closed) => (None, Some(closed)),
+        };
+        match entry.held.step(now, stalled.or(closed)) {
             Step::Extend(ttl) => {
                 entry.held.begin(ttl, now);
                 entry.state = State::Beating(Some(late));
                 locks.queue_again(lock_id);
                 shared.changed.notify_one();
-                (backend, ttl, now)
+                (backend, running, ttl, now)
             }
             Step::Wait => {
                 drop(locks);

@@ -117,3 +117,16 @@ fn a_heartbeat_that_ended_with_its_runtime_is_not_waited_for() {
     });
     assert_eq!(error.kind(), ErrorKind::LockLost);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_that_a_closing_backend_does_not_send_makes_nothing_shorter() {
+    let mut t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    *t.store.delay.lock().unwrap() = ms(200);
+    sleep(ms(900)).await;
+    // The next heartbeat is due at 1000.
+    tokio::join!(t.extend(&lock_id, 60_000), t.backend.close());
+    let (error, at) = t.lost().await;
+    assert_eq!((error.kind(), at), (ErrorKind::LockLost, 60_900));
+    assert_eq!(t.store.extended(t.start), [900]);
+}
