@@ -225,6 +225,9 @@ impl Drop for Call<'_> {
         sim.with(|world| match self.what {
             What::Release => world.witness.released(self.lock_id),
             What::Extend(number, outcome) => {
+                let lock = world.witness.number(self.lock_id);
+                let was_answered = u64::from(outcome.is_some());
+                world.note("extends no more", &[lock, number as u64, was_answered]);
                 world.witness.extension_done(self.lock_id, number, outcome);
             }
         });

@@ -466,7 +466,8 @@ impl Lock {
             let next = self.extensions.get(number + 1);
             let done = call.done.unwrap_or(now);
             let overlaps_next = next.is_some_and(|next| next.sent <= done);
-            if is_alone && !overlaps_next && call.was_answered {
+            // A holder hears of a loss in a task of its own: the answer may have come in the same instant, after the loss.
+            if is_alone && !overlaps_next && call.was_answered && done < now {
                 ends.clear();
             }
             ends.push(call.sent + call.ttl.as_duration());
