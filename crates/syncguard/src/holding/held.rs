@@ -153,6 +153,10 @@ impl Held {
                 } else {
                     end
                 });
+                if self.calls > 1 {
+                    // It brought no later end, and neither does the next one before the other is answered.
+                    self.next = self.next.max(self.retry_at(now));
+                }
             }
             Some(Err(error)) => self.fail(now, error.clone()),
             None => {}
@@ -186,11 +190,16 @@ impl Held {
     /// Tries again after a while, at the latest at the end: then it is lost.
     fn fail(&mut self, now: Instant, error: Error) {
         self.failure = Some(error);
+        self.next = self.retry_at(now);
+    }
+
+    /// When to try again what has brought nothing.
+    fn retry_at(&self, now: Instant) -> Instant {
         let left = self.end.saturating_duration_since(now);
         // Without randomness the locks of many processes would be tried at the same times.
         let jitter = 0.75 + random::unit().unwrap_or(0.5) / 2.0;
         let pause = (left / RETRIES).mul_f64(jitter).max(SHORTEST_PAUSE);
-        self.next = self.end.min(now + pause);
+        self.end.min(now + pause)
     }
 
     fn grace(&self) -> Duration {

@@ -100,6 +100,20 @@ async fn a_lock_is_lost_in_time_while_the_heartbeats_of_others_are_on_their_way(
     assert_eq!(t.store.extended(t.start), [1000, 6000]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn while_two_extensions_cross_heartbeats_keep_their_distance() {
+    let t = scene();
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    *t.store.delay.lock().unwrap() = ms(1000);
+    sleep(ms(500)).await;
+    // Its answer takes longer than it makes the lock last. Those to the heartbeats, which cannot help that, come at once.
+    tokio::join!(t.extend(&lock_id, 400), async {
+        *t.store.delay.lock().unwrap() = ms(1);
+    });
+    let count = t.store.count();
+    assert!((4..=15).contains(&count), "{count}");
+}
+
 #[test]
 fn a_heartbeat_that_ended_with_its_runtime_is_not_waited_for() {
     let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
