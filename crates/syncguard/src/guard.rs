@@ -29,7 +29,8 @@ pub struct LockGuard {
     backend: Arc<dyn Backend>,
     key: Key,
     grant: Grant,
-    ttl: Ttl,
+    /// For how long it may last from now on, by all that it was granted for and asked to be extended by.
+    lasts: Ttl,
     state: Arc<Guarded>,
     is_held: bool,
 }
@@ -52,7 +53,7 @@ impl LockGuard {
             backend: Arc::clone(backend),
             key: key.clone(),
             grant,
-            ttl,
+            lasts: ttl,
             state,
             is_held: true,
         }
@@ -152,6 +153,8 @@ impl LockGuard {
             return Ok(false);
         }
         let sent = Instant::now();
+        // Heartbeats go on with the TTL that it was granted for.
+        self.lasts = self.lasts.max(ttl);
         if !self.state.extends_itself {
             // The store may carry it out from now on, also if nobody hears of it.
             self.state.ends_by(end_of(sent, ttl));
@@ -162,7 +165,6 @@ impl LockGuard {
             // It was lost before the answer came, and whoever works under it may have been told.
             ExtendOutcome::Extended { .. } if self.state.is_lost() => Ok(false),
             ExtendOutcome::Extended { expires_at_ms } => {
-                self.ttl = ttl;
                 self.state.expires_at_ms.store(expires_at_ms, Relaxed);
                 if !self.state.extends_itself {
                     self.state.ends(end_of(sent, ttl));
@@ -197,7 +199,7 @@ impl LockGuard {
     pub async fn release(mut self) -> Result<bool, Error> {
         let was_lost = self.state.is_lost();
         let call = CallOptions {
-            lasts: Some(self.ttl),
+            lasts: Some(self.lasts),
             ..CallOptions::default()
         };
         let outcome = operation::release(&self.backend, &self.grant.lock_id, call, pending()).await;
@@ -219,7 +221,7 @@ impl Drop for LockGuard {
         if !self.is_held {
             return;
         }
-        operation::release_in_background(&self.backend, &self.grant.lock_id, self.ttl);
+        operation::release_in_background(&self.backend, &self.grant.lock_id, self.lasts);
     }
 }
 

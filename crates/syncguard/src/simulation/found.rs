@@ -48,3 +48,16 @@ async fn an_extension_that_is_not_sent_leaves_the_lock_as_it_is() {
         assert_eq!(start.elapsed().as_millis(), 6000);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_extended_for_less_is_released_for_as_long_as_it_may_last() {
+    let (sim, backend, mut guard) = alone(Some(AutoExtend::default())).await;
+    assert!(guard.extend(Ttl::from_millis(100).unwrap()).await.unwrap());
+    // A heartbeat has followed.
+    sleep(Duration::from_millis(100)).await;
+    let (until, how) = (Instant::now() + Duration::from_secs(4), How::Refused);
+    sim.with(|world| world.links[0].cut = Some(Cut { until, how }));
+    drop(guard);
+    sleep(Duration::from_millis(5500)).await;
+    assert!(!backend.is_locked(&Key::new("0").unwrap()).await.unwrap());
+}
