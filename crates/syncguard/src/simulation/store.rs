@@ -106,14 +106,23 @@ impl Store {
         (Ok(AcquireOutcome::Acquired(grant)), gone)
     }
 
-    /// The lock that this lock id owns, live or not.
-    fn owned(&mut self, lock_id: &LockId, now_ms: i64) -> Option<Stored> {
-        let name = self.index.get(lock_id.as_str())?;
-        let stored = self.locks.get(name).cloned()?;
-        if self.forgets && !stored.is_live(now_ms) {
-            return None;
+    /// The lock that this lock id owns, live or not. The second value is one that the store forgets, now that it is asked for
+    /// it: if its clock is set back afterwards, the lock does not come back.
+    fn owned(&mut self, lock_id: &LockId, now_ms: i64) -> (Option<Stored>, Option<Gone>) {
+        let name = self.index.get(lock_id.as_str()).cloned();
+        let Some(name) = name else {
+            return (None, None);
+        };
+        let stored = self
+            .locks
+            .get(&name)
+            .filter(|stored| stored.lock_id == *lock_id);
+        match stored.cloned() {
+            Some(stored) if self.forgets && !stored.is_live(now_ms) => {
+                (None, self.remove(&name, now_ms))
+            }
+            stored => (stored, None),
         }
-        (stored.lock_id == *lock_id).then_some(stored)
     }
 
     pub(super) fn release(
@@ -121,8 +130,9 @@ impl Store {
         lock_id: &LockId,
         now_ms: i64,
     ) -> (ReleaseOutcome, Option<Gone>) {
-        let Some(stored) = self.owned(lock_id, now_ms) else {
-            return (ReleaseOutcome::Absent(Absence::NotFound), None);
+        let (stored, forgotten) = self.owned(lock_id, now_ms);
+        let Some(stored) = stored else {
+            return (ReleaseOutcome::Absent(Absence::NotFound), forgotten);
         };
         let gone = self.remove(stored.key.as_str(), now_ms);
         match stored.is_live(now_ms) {
@@ -137,8 +147,9 @@ impl Store {
         ttl: Ttl,
         now_ms: i64,
     ) -> (ExtendOutcome, Option<Gone>) {
-        let Some(stored) = self.owned(lock_id, now_ms) else {
-            return (ExtendOutcome::Absent(Absence::NotFound), None);
+        let (stored, forgotten) = self.owned(lock_id, now_ms);
+        let Some(stored) = stored else {
+            return (ExtendOutcome::Absent(Absence::NotFound), forgotten);
         };
         let name = stored.key.as_str();
         if !stored.is_live(now_ms) {

@@ -1,4 +1,5 @@
-//! When a loss is told while extensions are on their way: heartbeats beside extensions by the holder, beside those of other locks, and when the backend is closed or the runtime ends.
+//! When a loss is told while extensions are on their way: those of the holder, those of other locks, and heartbeats that are not
+//! sent, or not awaited, any more.
 
 use tokio::runtime::Builder;
 
