@@ -112,17 +112,19 @@ async fn a_sign_of_life_that_a_full_socket_does_not_take_is_asked_for_later() {
     tokio::time::sleep(silence::LONG * 2).await;
     let calls = [stage.call(), stage.call()];
     let mut words = String::new();
-    while !words.ends_with(PING) {
+    for _ in 0..PORTION {
         words += &stage.words();
         turns().await;
     }
+    assert!(words.ends_with(PING), "{words}");
     assert_eq!(words.matches("EVALSHA").count(), 1);
     stage.reply(":1\r\n+PONG\r\n").await;
     assert_eq!(outcome(first).await.unwrap(), ReleaseOutcome::Released);
-    while words.matches(ID).count() < 2 * 3 {
+    for _ in 0..PORTION {
         words += &stage.words();
         turns().await;
     }
+    assert_eq!(words.matches(ID).count(), 2 * 3);
     for call in calls {
         stage.reply(":1\r\n").await;
         assert_eq!(outcome(call).await.unwrap(), ReleaseOutcome::Released);
