@@ -70,6 +70,10 @@ fn turn(source: &dyn Source, is_readable: bool) -> Interest {
 /// Gives a source its turns until it has ended. Those who wait for its answers are woken as on any thread.
 async fn turns(source: Arc<dyn Source>, mut wakes: watch::Receiver<()>) {
     let events = Events::READABLE | Events::WRITABLE;
+    #[expect(
+        deprecated,
+        reason = "its replacement is unsafe, and the source keeps its socket open for as long as this runs"
+    )]
     let socket = AsyncFd::with_interest(Socket(source.socket()), events).unwrap();
     let mut interest = turn(&*source, true);
     while interest != Interest::Nothing {
