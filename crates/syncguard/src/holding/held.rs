@@ -147,12 +147,12 @@ impl Held {
             Some(Ok(ExtendOutcome::Extended { .. })) => {
                 self.failure = None;
                 let end = end_of(sent, ttl);
-                self.is_late = now >= end;
                 self.ends(if self.overlapped {
                     end.min(self.end)
                 } else {
                     end
                 });
+                self.is_late = self.calls == 1 && self.end <= now;
                 if self.calls > 1 {
                     // It brought no later end, and neither does the next one before the other is answered.
                     self.next = self.next.max(self.retry_at(now));

@@ -115,6 +115,27 @@ async fn while_two_extensions_cross_heartbeats_keep_their_distance() {
     assert!((4..=15).contains(&count), "{count}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn after_two_have_crossed_until_the_end_one_more_may_follow() {
+    let mut t = scene();
+    let delay = |t: &Scene, delay| *t.store.delay.lock().unwrap() = ms(delay);
+    let lock_id = t.acquire(3000, AutoExtend::default()).await;
+    sleep(ms(500)).await;
+    delay(&t, 30);
+    // The end is at 560. Of the two heartbeats that cross this, the second one is answered after it.
+    tokio::join!(t.extend(&lock_id, 60), async {
+        delay(&t, 10);
+        sleep(ms(12)).await;
+        delay(&t, 45);
+    });
+    delay(&t, 1);
+    sleep(ms(500)).await;
+    t.release(&lock_id).await;
+    while let Ok(heard) = t.heard.try_recv() {
+        heard.unwrap();
+    }
+}
+
 #[test]
 fn a_heartbeat_that_ended_with_its_runtime_is_not_waited_for() {
     let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
