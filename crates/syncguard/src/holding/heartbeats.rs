@@ -228,7 +228,7 @@ enum Next {
         ended: Vec<LockId>,
     },
     At(Instant),
-    /// All locks have a heartbeat on its way that is about to end.
+    /// All locks have just come to their end, or to that of the time for an answer: what is done about them tells more.
     Unknown,
 }
 
