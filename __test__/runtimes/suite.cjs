@@ -151,13 +151,21 @@ function checksOf(api) {
       assert.equal(events[0].keyHash, hashKey(key));
     },
 
+    async "is told of an answer when it comes"({ backend, key }) {
+      const start = performance.now();
+      for (let round = 0; round < 20; round += 1) await (await backend.lock(key)).release();
+      const tookMs = performance.now() - start;
+      // The event loops of some runtimes do not tell of sockets, and then something else finds out a while later.
+      assert(tookMs < 5_000, `20 locks took ${tookMs} ms`);
+    },
+
     async "goes on in the asynchronous context of whoever has called"({ backend, key }) {
       const storage = new AsyncLocalStorage();
-      const callers = Array.from({ length: 32 }, (_, caller) =>
+      const callers = Array.from({ length: 16 }, (_, caller) =>
         storage.run(caller, async () => {
-          for (let round = 0; round < 5; round += 1) {
+          for (let round = 0; round < 3; round += 1) {
             // Some of them wait for others.
-            const held = await backend.lock(`${key}:${caller % 24}`, { ttlMs: 30_000 });
+            const held = await backend.lock(`${key}:${caller % 12}`, { ttlMs: 30_000 });
             assert.equal(storage.getStore(), caller);
             const second = await backend.acquire({ key: `${key}:own:${caller}`, ttlMs: 30_000 });
             assert.equal(storage.getStore(), caller);
@@ -165,7 +173,7 @@ function checksOf(api) {
             assert.equal(storage.getStore(), caller);
             await held.release().then(() => assert.equal(storage.getStore(), caller));
             const work = async () => assert.equal(storage.getStore(), caller);
-            await lock(backend, work, { key: `${key}:${caller % 24}` });
+            await lock(backend, work, { key: `${key}:${caller % 12}` });
             assert.equal(storage.getStore(), caller);
             const taken = backend.lock("", {}).catch(() => storage.getStore());
             assert.equal(await taken, caller);
@@ -203,9 +211,9 @@ module.exports = async function run(api, stores) {
   for (const [name, open] of Object.entries(stores)) {
     const backend = open();
     const checks = Object.entries(checksOf(api));
-    // Side by side: most of the time goes into waiting. Those that block the event loop come last.
+    // Side by side: most of the time goes into waiting. Those that block the event loop, or keep the store busy, come last.
     const [blocking, others] = [true, false].map((wanted) =>
-      checks.filter(([what]) => what.includes("blocked") === wanted),
+      checks.filter(([what]) => /blocked|context/.test(what) === wanted),
     );
     const perform = async ([what, check], index) => {
       try {

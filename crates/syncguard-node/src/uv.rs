@@ -1,7 +1,7 @@
 //! The part of libuv that a socket on JavaScript's own event loop needs.
 //!
-//! Its functions are looked up in the program that has loaded the addon: Node.js and Electron have them, Deno has not, and
-//! those of Bun end the process when they are called.
+//! Its functions are looked up in the program that has loaded the addon: Node.js and Electron have them. Those of Bun end
+//! the process when they are called, and those of Deno are its own, which do not tell when a socket can be read.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -84,8 +84,11 @@ struct Hook {
 impl Uv {
     /// `None` where JavaScript does not run on libuv.
     pub(crate) fn of(env: &Env) -> Option<Self> {
-        if env.get_global().ok()?.has_named_property("Bun").ok()? {
-            return None;
+        let global = env.get_global().ok()?;
+        for without in ["Bun", "Deno"] {
+            if global.has_named_property(without).ok()? {
+                return None;
+            }
         }
         let functions = functions()?;
         let mut raw = ptr::null_mut();
