@@ -398,8 +398,8 @@ const shared = [
     [
       [
         "undo.rs",
-        "(Some(Ok(outcome)), _) if outcome == ReleaseOutcome::Released || was_granted =>",
-        "(Some(Ok(outcome)), _) =>",
+        "(Some(End::Granted), _) | (Some(_), ReleaseOutcome::Released) =>",
+        "(Some(_) | None, _) =>",
       ],
     ],
   ),
