@@ -6,8 +6,8 @@ import { until } from "./until";
 
 /** The timeout of operations under load. */
 export const TIMEOUT_MS = 400;
-/** What a call may take beyond its timeout. */
-export const GRACE_MS = 250;
+/** What a call may take beyond its timeout, on a machine that runs other tests at the same time. */
+export const GRACE_MS = 600;
 
 /** Workers that take and release locks without a pause. */
 export function load(backend: Backend, workers = 16) {
