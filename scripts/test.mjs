@@ -34,9 +34,8 @@ await main(async () => {
     const { code, counts, report = "" } = await result;
     process.stdout.write(report);
     const wrong = complaint({ code, counts });
-    if (wrong) complaints.push(`${name}: ${wrong}`);
-    // Once more at the end, where they are found among thousands of lines.
-    if (wrong) complaints.push(...counts.failures);
+    // The failures once more at the end, where they are found among thousands of lines.
+    if (wrong) complaints.push(`${name}: ${wrong}`, ...counts.failures);
     total.passed += counts.passed;
     // A runner that broke without naming a test still counts as a failure.
     total.failed += counts.failed || (wrong ? 1 : 0);

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::completion::Completion;
 use crate::mailbox::Mailbox;
+use crate::mutex::lock;
 
 /// The error that a client's promise was rejected with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,14 +39,9 @@ impl Questions {
     /// Passes an answer on to whoever asked. Does nothing if nobody waits any more, because the operation has reached
     /// its time limit.
     pub(crate) fn answer(&self, question: u32, answer: Answer) {
-        if let Some(sender) = self.lock().remove(&question) {
+        if let Some(sender) = lock(&self.open).remove(&question) {
             let _ = sender.send(answer);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<Answer>>> {
-        // Nothing can panic while the lock is held.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,7 +67,7 @@ impl Bridge {
         let questions = &self.questions;
         let question = questions.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
-        questions.lock().insert(question, sender);
+        lock(&questions.open).insert(question, sender);
         // Removes the question when this future is dropped: otherwise it would stay in the map for ever.
         let _forget = Forget {
             questions,
@@ -124,6 +120,6 @@ struct Forget<'a> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.questions.lock().remove(&self.question);
+        lock(&self.questions.open).remove(&self.question);
     }
 }

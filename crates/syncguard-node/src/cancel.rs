@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::future::{Future, pending};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
+
+use crate::mutex::lock;
 
 /// The operations of one environment that can be cancelled.
 #[derive(Default)]
@@ -15,7 +17,7 @@ impl Cancels {
     /// cancelled, and never otherwise.
     pub(crate) fn register(self: &Arc<Self>, operation: u32) -> impl Future<Output = ()> + use<> {
         let (sender, receiver) = oneshot::channel();
-        self.lock().insert(operation, sender);
+        lock(&self.0).insert(operation, sender);
         let forget = Forget(Arc::clone(self), operation);
         async move {
             let _forget = forget;
@@ -27,15 +29,10 @@ impl Cancels {
 
     /// Cancels `operation`, unless it has ended.
     pub(crate) fn cancel(&self, operation: u32) {
-        if let Some(sender) = self.lock().remove(&operation) {
+        if let Some(sender) = lock(&self.0).remove(&operation) {
             // Fails if the operation has ended at this moment, which does no harm.
             let _ = sender.send(());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<()>>> {
-        // Nothing can panic while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,6 +40,6 @@ struct Forget(Arc<Cancels>, u32);
 
 impl Drop for Forget {
     fn drop(&mut self) {
-        self.0.lock().remove(&self.1);
+        lock(&self.0.0).remove(&self.1);
     }
 }

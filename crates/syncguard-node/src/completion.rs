@@ -81,7 +81,7 @@ pub enum Tag {
 pub(crate) const WIDTH: usize = 2 + VALUES;
 const VALUES: usize = 5;
 /// The length of the texts of a grant: see [`push_grant`].
-const GRANT: usize = LockId::LENGTH + 15;
+const GRANT: usize = LockId::LENGTH + Fence::DIGITS;
 
 /// Writes a batch into `numbers`, the count first, and gives the texts.
 pub(crate) fn write(batch: &mut Vec<(u32, Completion)>, numbers: &mut [f64]) -> String {
@@ -165,7 +165,7 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     (tag, values)
 }
 
-/// A lock id, which has 22 characters, and a fence, which has 15.
+/// A lock id and a fence, which are always as long.
 fn push_grant(texts: &mut String, lock_id: &LockId, fence: Fence) {
     texts.push_str(lock_id.as_str());
     // Writing to a string cannot fail.

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::ptr;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_task::Runnable;
 use napi::{Env, sys};
@@ -15,6 +15,7 @@ use tokio::runtime::{EnterGuard, Handle};
 
 use crate::listener::Listener;
 use crate::mailbox::Mailbox;
+use crate::mutex::lock;
 use crate::uv::{Poll, Sender, Uv, Wake};
 
 thread_local! {
@@ -324,9 +325,4 @@ impl Drop for Here<'_> {
     fn drop(&mut self) {
         CURRENT.set(self.before);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs while one is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! JavaScript as the holder of locks that extend themselves.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use napi_derive::napi;
@@ -10,6 +10,7 @@ use syncguard::{AutoExtend, Error, ErrorKind, Hold, Holder, Presence, Ttl};
 use crate::completion::Completion;
 use crate::io_thread;
 use crate::mailbox::Mailbox;
+use crate::mutex::lock;
 use crate::options::timeout;
 
 /// How a lock extends itself. Times are in milliseconds.
@@ -61,12 +62,7 @@ pub(crate) struct Forgotten(Mutex<HashSet<u32>>);
 impl Forgotten {
     /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
     pub(crate) fn add(&self, number: u32) {
-        self.lock().insert(number);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
-        // Nothing can panic while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).insert(number);
     }
 }
 
@@ -83,7 +79,7 @@ struct JavaScript {
 
 impl Holder for JavaScript {
     fn presence(&self) -> Presence {
-        if self.mailbox.is_closed() || self.forgotten.lock().contains(&self.number) {
+        if self.mailbox.is_closed() || lock(&self.forgotten.0).contains(&self.number) {
             return Presence::Gone;
         }
         // It was there when it asked for the lock.
@@ -91,7 +87,7 @@ impl Holder for JavaScript {
             .mailbox
             .looked()
             .map_or(self.since, |at| at.max(self.since));
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         let has_answered = asked.is_some_and(|asked| looked > asked);
         let stalled = looked.elapsed();
         if has_answered || stalled < self.max_stall {
@@ -122,6 +118,6 @@ impl Holder for JavaScript {
 
 impl Drop for JavaScript {
     fn drop(&mut self) {
-        self.forgotten.lock().remove(&self.number);
+        lock(&self.forgotten.0).remove(&self.number);
     }
 }

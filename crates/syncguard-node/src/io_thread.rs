@@ -1,17 +1,19 @@
 //! The one thread that does all I/O, for all environments of the process.
 
 use std::future::pending;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
 use syncguard::{Error, ErrorKind};
 use tokio::runtime::{Builder, Handle};
 
+use crate::mutex::lock;
+
 /// The thread's runtime. It starts with the first use and lives as long as the process. It does not keep the
 /// process alive: that is for the environments to decide.
 pub(crate) fn runtime() -> Result<Handle, Error> {
     static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
-    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut runtime = lock(&RUNTIME);
     if let Some(runtime) = &*runtime {
         return Ok(runtime.clone());
     }

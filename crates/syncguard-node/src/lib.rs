@@ -33,6 +33,7 @@ mod keys;
 mod listener;
 mod login;
 mod mailbox;
+mod mutex;
 mod operations;
 mod options;
 mod postgres;

@@ -62,9 +62,7 @@ impl Listener {
             }
         }
     }
-}
 
-impl Listener {
     /// [`call`](Self::call) from the event loop, where no JavaScript runs: what is resolved by it goes on before this
     /// returns.
     pub(crate) fn call_from_loop(&self, env: sys::napi_env) {

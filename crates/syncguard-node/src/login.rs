@@ -1,7 +1,7 @@
 //! Logins that JavaScript is asked for, before each new connection.
 
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use syncguard::{Error, ErrorKind, Login, LoginSource};
 use tokio::time::timeout;
 
 use crate::bridge::{Bridge, Rejection};
+use crate::mutex::lock;
 
 /// How long JavaScript may be too busy to be asked. Then its last word counts: locks must be extended meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -32,8 +33,7 @@ impl Asked {
     }
 
     fn known(&self) -> Option<Login> {
-        let known = self.known.lock();
-        known.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.known).clone()
     }
 }
 
@@ -52,7 +52,7 @@ impl LoginSource for Asked {
             },
         };
         let login = read(answer)?;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(login.clone());
+        *lock(&self.known) = Some(login.clone());
         Ok(login)
     }
 }

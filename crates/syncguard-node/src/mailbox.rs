@@ -1,7 +1,7 @@
 //! What has finished and waits for one environment of JavaScript.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use napi::Status;
@@ -11,6 +11,7 @@ use syncguard::Backend;
 use crate::busy::BusyBackends;
 use crate::completion::Completion;
 use crate::io_thread;
+use crate::mutex::lock;
 
 pub(crate) type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
 
@@ -126,9 +127,4 @@ impl Mailbox {
         };
         drop(left);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs while one is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,11 +9,13 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use napi::bindgen_prelude::JsObjectValue;
 use napi::{Env, sys};
 use syncguard::event_loop::{Interest, RawSocket};
+
+use crate::mutex::lock;
 
 type RawLoop = *mut c_void;
 type RawHandle = *mut c_void;
@@ -296,11 +298,7 @@ pub(crate) struct Wake(#[allow(dead_code, reason = "it is dropped")] Handle, Sen
 impl Drop for Wake {
     fn drop(&mut self) {
         // Before the handle is closed.
-        self.1
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        lock(&self.1.0).take();
     }
 }
 
@@ -319,7 +317,7 @@ unsafe impl Send for Sending {}
 impl Sender {
     pub(crate) fn send(&self) {
         // Under the lock: nobody closes the handle meanwhile.
-        let sending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sending = lock(&self.0);
         if let Some(Sending { send, raw }) = &*sending {
             // SAFETY: `Wake` takes it from here before the handle is closed.
             unsafe { send(raw.as_ptr()) };

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::dialer::Target;
 use super::limited::Limited;
 use super::link::Connection;
-use super::pipeline::{Answer, Answered, Fits, Pipeline, lost};
+use super::pipeline::{Answer, Pipeline, lost};
 use super::plan::{Form, Plan};
 use super::replication::Replication;
 use super::reply::{is_count, is_ok, is_pong};
@@ -91,7 +91,8 @@ impl ScriptConnection {
         let mut script = Vec::new();
         plan.write(form, &mut script);
         let wait = |out: &mut Vec<u8>| replication.command().write_packed_command(out);
-        let Some((answer, waited)) = self.pair((&script, plan.fits()), wait, is_count) else {
+        let pair = self.pipeline.pair(&script, plan.fits(), wait, is_count);
+        let Some((answer, waited)) = pair else {
             return Ok(Answer::NotSent);
         };
         let answer = answer.wait().await?;
@@ -110,7 +111,8 @@ impl ScriptConnection {
     ) -> Result<(Answer, Answer), Error> {
         let asking = cmd("ASKING").get_packed_command();
         let write = |out: &mut Vec<u8>| plan.write(form, out);
-        let Some((first, answer)) = self.pair((&asking, is_ok), write, plan.fits()) else {
+        let pair = self.pipeline.pair(&asking, is_ok, write, plan.fits());
+        let Some((first, answer)) = pair else {
             return Ok((Answer::NotSent, Answer::NotSent));
         };
         let (first, answer) = (first.wait().await?, answer.wait().await?);
@@ -123,15 +125,6 @@ impl ScriptConnection {
         let waited = self.pipeline.call(wait, is_count).await;
         let waited = waited.map_err(Error::with_unknown_outcome)?;
         Ok((first, replication.confirmed(answer, waited)?))
-    }
-
-    fn pair(
-        &self,
-        (first, first_fits): (&[u8], Fits),
-        second: impl FnOnce(&mut Vec<u8>),
-        fits: Fits,
-    ) -> Option<(Answered, Answered)> {
-        self.pipeline.pair(first, first_fits, second, fits)
     }
 }
 
