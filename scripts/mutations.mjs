@@ -66,6 +66,7 @@ async function copy() {
     "clippy.toml",
     "README.md",
     "crates",
+    "verify",
     "examples/rust-axum",
   ];
   const { output } = await must("git", ["ls-files", "-z", ...paths], { quiet: true });

@@ -225,7 +225,9 @@ function shellFaults(code: string): string[] {
         return isThere(first) ? [] : fault;
       case "cargo": {
         const named = words[words.indexOf("-p") + 1] ?? "";
-        const isMember = isThere(`crates/${named}`) || isThere(`examples/${named}`);
+        const isMember = ["crates", "verify", "examples"].some((folder) =>
+          isThere(`${folder}/${named}/Cargo.toml`),
+        );
         return words.includes("-p") && !isMember ? fault : [];
       }
       case "curl":

@@ -13,7 +13,7 @@ import { target } from "../../scripts/lib/paths.mjs";
 // Without it, the client of Google looks for the metadata server of a machine in its cloud.
 process.env.METADATA_SERVER_DETECTION = "none";
 
-/** Something to go wrong; see the README of `crates/firestore-emulator`. */
+/** Something to go wrong; see the README of `verify/firestore-emulator`. */
 export type Fault = {
   effect:
     | { status: string }
@@ -42,7 +42,7 @@ process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Starts an emulator of `crates/firestore-emulator`. */
+/** Starts an emulator of `verify/firestore-emulator`. */
 export async function startEmulator(): Promise<Emulator> {
   const program = join(target as string, "debug", "firestore-emulator");
   if (!existsSync(program)) {

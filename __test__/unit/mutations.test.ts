@@ -52,7 +52,7 @@ describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named 
       return;
     }
     expect(storeNames).toContain(store);
-    const usage = readFileSync(join(root, "crates/torture/src/main.rs"), "utf8");
+    const usage = readFileSync(join(root, "verify/torture/src/main.rs"), "utf8");
     for (const word of trouble) expect(usage).toContain(`[${word}]`);
   });
 });

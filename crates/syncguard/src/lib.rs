@@ -65,6 +65,7 @@ mod sending;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
 #[cfg(test)]
+#[path = "../../../verify/simulation/mod.rs"]
 mod simulation;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

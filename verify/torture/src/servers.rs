@@ -9,15 +9,15 @@
     reason = "written for tests, which fail by panicking, and each use needs its part"
 )]
 
-#[path = "../../syncguard/tests/support/certificates.rs"]
+#[path = "../../../crates/syncguard/tests/support/certificates.rs"]
 pub(crate) mod certificates;
-#[path = "../../syncguard/tests/support/postgres_server.rs"]
+#[path = "../../../crates/syncguard/tests/support/postgres_server.rs"]
 pub(crate) mod postgres_server;
-#[path = "../../syncguard/tests/support/process.rs"]
+#[path = "../../../crates/syncguard/tests/support/process.rs"]
 pub(crate) mod process;
-#[path = "../../syncguard/tests/support/redis_cluster.rs"]
+#[path = "../../../crates/syncguard/tests/support/redis_cluster.rs"]
 pub(crate) mod redis_cluster;
-#[path = "../../syncguard/tests/support/redis_server.rs"]
+#[path = "../../../crates/syncguard/tests/support/redis_server.rs"]
 pub(crate) mod redis_server;
-#[path = "../../syncguard/tests/support/resp.rs"]
+#[path = "../../../crates/syncguard/tests/support/resp.rs"]
 pub(crate) mod resp;

@@ -95,7 +95,7 @@ fn nothing_panics_hangs_or_shows_what_is_private() {
 
 #[test]
 fn what_fuzzing_has_found_stays_mended() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
     for (name, body) in BODIES {
         let inputs = replay(&corpus.join(name), body);
         assert!(inputs > 0, "{name} has no corpus");

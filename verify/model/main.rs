@@ -141,7 +141,7 @@ fn each_mistake_breaks_the_promise_that_is_about_it() {
 
 #[test]
 fn the_promises_are_those_of_the_documents() {
-    let concepts = include_str!("../../../../docs/concepts.md");
+    let concepts = include_str!("../../docs/concepts.md");
     let (_, invariants) = concepts.split_once("## What always holds").unwrap();
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let invariants = words(invariants);

@@ -1,7 +1,7 @@
 //! What must hold of the library for any input: no panic, no hang, and nothing private in the text of an error.
 //!
 //! Each body takes bytes and makes of them what its part of the library takes. cargo-fuzz calls the bodies from
-//! `fuzz/fuzz_targets`, the tests of this package with inputs from proptest and with the corpus of `fuzz/corpus`.
+//! `verify/fuzz/fuzz_targets`, the tests of this package with inputs from proptest and with the corpus of `verify/fuzz/corpus`.
 //! How to run them: docs/reliability.md, "Fuzzing".
 
 #![allow(
