@@ -44,6 +44,14 @@ pub(super) fn damaged() -> Error {
     Error::new(ErrorKind::Internal, DAMAGED)
 }
 
+/// The error for a file that is not ours.
+pub(super) fn foreign() -> Error {
+    Error::invalid(
+        "path is not a lock file: it is not an SQLite database, or belongs to another application; \
+         choose another path or move the file away",
+    )
+}
+
 /// The error for a path that leads to another file than before, or to none.
 pub(super) fn moved() -> Error {
     Error::new(ErrorKind::ServiceUnavailable, MOVED)

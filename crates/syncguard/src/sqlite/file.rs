@@ -1,53 +1,42 @@
-//! Prepares the lock file before SQLite opens it: creates it, or checks it and refuses it unchanged.
+//! The lock file: finds or creates it before SQLite opens it, and notices when its path leads elsewhere.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::copies::{self, held_by_another_copy};
+use super::claim::{Claim, Claims, FileId, held_by_another_copy, id_of};
 use super::error::{self, Subject};
-use super::file_id::FileId;
 use super::file_system::network_file_system;
-use super::header;
-use super::open_files::{self, OpenFile};
 use crate::error::Error;
 use crate::random;
 
 /// How long to wait for another copy of the library in this process to close the file.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A lock file that is open.
+/// A lock file that only this copy of the library has open in this process. Dropped after its connection.
 pub(super) struct LockFile {
     /// The path as the user gave it.
     path: PathBuf,
+    /// The same without links.
+    real: PathBuf,
     id: FileId,
-    entry: OpenFile,
+    _claim: Arc<Claim>,
 }
 
 impl LockFile {
-    /// Opens the file with `connect`, once it is known to be a lock file or new. Nothing is written to any other
-    /// file. For the threads of this process, the checks and `connect` are one step: see [`open_files`].
-    pub(super) fn open<C>(
-        path: &Path,
-        allow_network_file_system: bool,
-        connect: impl Fn(&Path) -> Result<C, Error>,
-    ) -> Result<(Self, C), Error> {
-        Self::open_where(
-            path,
-            allow_network_file_system,
-            network_file_system,
-            connect,
-        )
+    /// Finds the file, or creates an empty one. Nothing is written to a file that is no lock file.
+    pub(super) fn open(path: &Path, allow_network_file_system: bool) -> Result<Self, Error> {
+        Self::open_where(path, allow_network_file_system, network_file_system)
     }
 
     /// The same; `network_file_system` gives the network file system that a folder is on, if any.
-    fn open_where<C>(
+    fn open_where(
         path: &Path,
         allow_network_file_system: bool,
         network_file_system: impl Fn(&Path) -> io::Result<Option<String>>,
-        connect: impl Fn(&Path) -> Result<C, Error>,
-    ) -> Result<(Self, C), Error> {
+    ) -> Result<Self, Error> {
         let real = without_links(path)?;
         let folder = real.parent().unwrap_or(&real);
         check_folder(folder)?;
@@ -56,10 +45,18 @@ impl LockFile {
         }
         let until = Instant::now() + PATIENCE;
         loop {
-            if let Some((id, entry, connection)) = attempt(&real, &connect)? {
+            let mut claims = Claims::lock();
+            let id = make_or_check(&real)?;
+            if let Some(claim) = claims.claim(&real, FileId::clone(&id))? {
                 let path = path.to_owned();
-                return Ok((Self { path, id, entry }, connection));
+                return Ok(Self {
+                    path,
+                    real,
+                    id,
+                    _claim: claim,
+                });
             }
+            drop(claims);
             if Instant::now() >= until {
                 return Err(held_by_another_copy());
             }
@@ -67,6 +64,11 @@ impl LockFile {
             let step = Duration::from_millis(5).mul_f64(random::unit().unwrap_or(0.5));
             std::thread::sleep(step);
         }
+    }
+
+    /// Where SQLite finds the file.
+    pub(super) fn real_path(&self) -> &Path {
+        &self.real
     }
 
     /// Checks that the path still leads to this file, and that the file has no other name. If the file was
@@ -81,39 +83,12 @@ impl LockFile {
         let path = &self.path;
         #[cfg(not(unix))]
         let path = &without_links(&self.path)?;
-        if FileId::new(path, &metadata) == self.id {
+        if id_of(path, &metadata) == self.id {
             Ok(())
         } else {
             Err(error::moved())
         }
     }
-
-    /// The file's entry in [`open_files`], to be removed once the connection is closed.
-    pub(super) fn into_entry(self) -> OpenFile {
-        self.entry
-    }
-}
-
-/// Opens the file, a path without links, unless another copy of the library has it open.
-fn attempt<C>(
-    path: &Path,
-    connect: impl Fn(&Path) -> Result<C, Error>,
-) -> Result<Option<(FileId, OpenFile, C)>, Error> {
-    let failed = |error| error::from_io(error, Subject::File);
-    let mut open_files = open_files::lock();
-    let id = make_or_check(path)?;
-    if open_files.contains(&id) {
-        let connection = connect(path)?;
-        return Ok(Some((id.clone(), open_files.add_again(id), connection)));
-    }
-    let Some(claim) = copies::attempt(path, &id).map_err(failed)? else {
-        return Ok(None);
-    };
-    // Nothing else in this process has the file open, so opening and closing it cannot release anybody's locks.
-    let file = OpenOptions::new().read(true).write(true).open(path);
-    header::check(file.map_err(failed)?)?;
-    let connection = connect(path)?;
-    Ok(Some((id.clone(), open_files.add(id, claim), connection)))
 }
 
 /// The path to the same file without symbolic links. SQLite follows links and keeps its other files where they lead,
@@ -139,20 +114,15 @@ fn without_links(path: &Path) -> Result<PathBuf, Error> {
 
 /// SQLite creates and removes files beside the lock file, so the folder must be writable.
 fn check_folder(folder: &Path) -> Result<(), Error> {
-    let metadata =
-        std::fs::metadata(folder).map_err(|error| error::from_io(error, Subject::Folder))?;
-    if !metadata.is_dir() {
-        return Err(error::from_io(
-            io::ErrorKind::NotADirectory.into(),
-            Subject::Folder,
-        ));
-    }
     #[cfg(unix)]
     {
         use rustix::fs::{Access, access};
-        access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        // With the dot, what is no folder is an error of its own.
+        access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|error| error::from_io(error.into(), Subject::Folder))?;
     }
+    #[cfg(not(unix))]
+    let _ = folder;
     Ok(())
 }
 
@@ -190,26 +160,11 @@ fn make_or_check(path: &Path) -> Result<FileId, Error> {
     }
     check_has_one_name(&metadata)?;
     check_is_not_mounted(path)?;
-    Ok(FileId::new(path, &metadata))
+    Ok(id_of(path, &metadata))
 }
 
 /// Creates an empty file, unless somebody else has just done so. Only its owner may read it, because lock ids are
 /// secrets. SQLite gives its other files the same mode.
-///
-/// The file is not opened for this: another copy of the library may have opened it in the meantime, and closing a
-/// descriptor would release that copy's locks.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn make(path: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-    let mode = Mode::RUSR | Mode::WUSR;
-    match mknodat(CWD, path, FileType::RegularFile, mode, 0) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The same where files can only be created by opening them.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn make(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -271,7 +226,7 @@ mod tests {
             assert_eq!(asked, folder);
             Ok(kind.map(str::to_owned))
         };
-        let result = LockFile::open_where(&link.join("locks.db"), allow, asked, |_| Ok(()));
+        let result = LockFile::open_where(&link.join("locks.db"), allow, asked);
         assert_eq!(folder.join("locks.db").exists(), result.is_ok());
         result.map(drop)
     }

@@ -60,32 +60,9 @@ mod kind {
         })
     }
 
-    const NETWORK_FUSE: [&str; 24] = [
-        "blobfuse",
-        "blobfuse2",
-        "ceph",
-        "ceph-fuse",
-        "curlftpfs",
-        "davfs",
-        "fuse_dfs",
-        "gcsfuse",
-        "glusterfs",
-        "goofys",
-        "gvfsd-fuse",
-        "juicefs",
-        "lizardfs",
-        "mfs",
-        "moosefs",
-        "mount-s3",
-        "mountpoint-s3",
-        "rclone",
-        "s3fs",
-        "saunafs",
-        "seaweedfs",
-        "smbnetfs",
-        "sshfs",
-        "weed",
-    ];
+    /// Those in user space that have a network behind them.
+    const NETWORK_FUSE: &str = "blobfuse blobfuse2 ceph ceph-fuse curlftpfs davfs fuse_dfs gcsfuse glusterfs goofys \
+        gvfsd-fuse juicefs lizardfs mfs moosefs mount-s3 mountpoint-s3 rclone s3fs saunafs seaweedfs smbnetfs sshfs weed";
 
     /// The name of the FUSE file system on a device, from `/proc/self/mountinfo`, if it is a known network file system.
     fn name_of_fuse(mounts: &str, (major, minor): (u32, u32)) -> Option<String> {
@@ -99,7 +76,8 @@ mod kind {
             .next()?
             .strip_prefix("fuse.")?;
         NETWORK_FUSE
-            .contains(&name)
+            .split(' ')
+            .any(|known| known == name)
             .then(|| format!("FUSE: {name}"))
     }
 

@@ -61,21 +61,18 @@
 //! in no order.
 
 mod acquire;
+mod claim;
 mod config;
-mod copies;
 mod error;
 mod extend;
 mod facts;
 mod file;
-mod file_id;
 mod file_system;
 mod force_release;
-mod header;
 mod is_locked;
 mod list;
 mod listen;
 mod lookup;
-mod open_files;
 mod owned;
 mod pace;
 mod queue;

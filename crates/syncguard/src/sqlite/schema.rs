@@ -12,75 +12,82 @@ pub(super) const VERSION: i32 = 1;
 
 const TABLES: &str = include_str!("schema.sql");
 
+/// What a database says of itself.
+#[derive(PartialEq)]
+pub(super) struct Marks {
+    application_id: i32,
+    version: i32,
+    /// How many tables and indexes there are.
+    entries: i64,
+    /// How many of them are our tables.
+    tables: i64,
+}
+
+const MARKS: &str = "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema), \
+     (SELECT count(*) FROM sqlite_schema \
+      WHERE type = 'table' AND name IN ('syncguard_locks', 'syncguard_fence_counters')) \
+     FROM pragma_application_id, pragma_user_version";
+
+const NEW: Marks = Marks {
+    application_id: 0,
+    version: 0,
+    entries: 0,
+    tables: 0,
+};
+
+impl Marks {
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        connection.query_one(MARKS, [], |row| {
+            Ok(Self {
+                application_id: row.get(0)?,
+                version: row.get(1)?,
+                entries: row.get(2)?,
+                tables: row.get(3)?,
+            })
+        })
+    }
+
+    /// Checks that the tables are ours, and of this version.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        check_version(self.application_id, self.version)?;
+        if self.tables == 2 {
+            Ok(())
+        } else {
+            Err(error::damaged())
+        }
+    }
+}
+
 /// Checks that a file with these two numbers can be used.
 pub(super) fn check_version(application_id: i32, version: i32) -> Result<(), Error> {
     if application_id != APPLICATION_ID {
-        return Err(Error::invalid(
-            "path is a database that belongs to another application; choose another path",
-        ));
-    }
-    if version > VERSION {
-        return Err(Error::invalid(
+        Err(error::foreign())
+    } else if version > VERSION {
+        Err(Error::invalid(
             "path was written by a newer version of SyncGuard; upgrade this one",
-        ));
-    }
-    if version < VERSION {
-        return Err(error::damaged());
-    }
-    Ok(())
-}
-
-/// Why a database could not be prepared.
-pub(super) enum Failure {
-    Sqlite(rusqlite::Error),
-    Refused(Error),
-}
-
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error)
+        ))
+    } else if version < VERSION {
+        Err(error::damaged())
+    } else {
+        Ok(())
     }
 }
 
-/// Creates the tables unless they exist. Any number of processes may do this at once.
-pub(super) fn ensure(connection: &mut Connection) -> Result<(), Failure> {
-    if is_empty(connection)? {
-        // The numbers are written in the transaction that creates the tables, so no file ever has one
-        // without the other, and a second process finds both.
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if is_empty(&transaction)? {
-            transaction.execute_batch(TABLES)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-            transaction.pragma_update(None, "user_version", VERSION)?;
-        }
-        transaction.commit()?;
+/// Creates the tables if there is nothing yet. Any number of processes may do this at once.
+pub(super) fn ensure(connection: &mut Connection) -> rusqlite::Result<Marks> {
+    let marks = Marks::read(connection)?;
+    if marks != NEW {
+        return Ok(marks);
     }
-    let (application_id, version) = marks(connection)?;
-    check_version(application_id, version).map_err(Failure::Refused)?;
-    let tables: i64 = connection.query_one(
-        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' \
-         AND name IN ('syncguard_locks', 'syncguard_fence_counters')",
-        [],
-        |row| row.get(0),
-    )?;
-    if tables != 2 {
-        return Err(Failure::Refused(error::damaged()));
+    // The numbers are written in the transaction that creates the tables, so no file ever has one without the other,
+    // and a second process finds both.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if Marks::read(&transaction)? == NEW {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
     }
-    Ok(())
-}
-
-fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
-    if marks(connection)? != (0, 0) {
-        return Ok(false);
-    }
-    connection.query_one("SELECT count(*) = 0 FROM sqlite_schema", [], |row| {
-        row.get(0)
-    })
-}
-
-fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
-    Ok((
-        connection.pragma_query_value(None, "application_id", |row| row.get(0))?,
-        connection.pragma_query_value(None, "user_version", |row| row.get(0))?,
-    ))
+    let marks = Marks::read(&transaction)?;
+    transaction.commit()?;
+    Ok(marks)
 }

@@ -13,7 +13,7 @@ use super::config::{Location, SqliteConfig};
 use super::error::{from_sqlite, is_busy};
 use super::file::LockFile;
 use super::releases::Releases;
-use super::{open_files, schema};
+use super::schema;
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 use crate::random;
@@ -38,7 +38,7 @@ pub(super) struct Store {
     /// How long to wait for other processes. The busy handler reads it.
     deadline: Arc<Mutex<Instant>>,
     durability: Durability,
-    /// `None` in memory.
+    /// `None` in memory. Behind the connection, which is to be closed first.
     file: Option<LockFile>,
     /// What the transaction has freed, by storage keys.
     freed: RefCell<Vec<String>>,
@@ -68,8 +68,8 @@ impl Store {
         let (file, connection) = match &config.location {
             Location::Memory => (None, Connection::open_in_memory().map_err(from_sqlite)?),
             Location::File(path) => {
-                let allow_network = config.allow_network_file_system;
-                let (file, connection) = LockFile::open(path, allow_network, connect)?;
+                let file = LockFile::open(path, config.allow_network_file_system)?;
+                let connection = connect(file.real_path())?;
                 (Some(file), connection)
             }
         };
@@ -93,11 +93,28 @@ impl Store {
     }
 
     fn prepare(&mut self) -> Result<(), Error> {
-        wait_for_others(&mut self.connection, &self.deadline).map_err(from_sqlite)?;
-        let is_file = self.is_file();
-        until_free(&self.deadline, || prepare(&mut self.connection, is_file))?;
-        self.connection
-            .set_prepared_statement_cache_capacity(STATEMENTS);
+        let connection = &mut self.connection;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        wait_for_others(connection, &self.deadline).map_err(from_sqlite)?;
+        let marks = until_free(&self.deadline, || {
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.pragma_update(None, "trusted_schema", false)?;
+            schema::ensure(connection)
+        })?;
+        marks.check()?;
+        if self.file.is_none() {
+            return Ok(());
+        }
+        // After the tables, so that the main file's header has its two numbers even if all processes are killed before
+        // the first checkpoint.
+        let mode: String = until_free(&self.deadline, || {
+            connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
+        })?;
+        if mode != "wal" {
+            return Err(Error::invalid(
+                "the file system of path cannot share memory between processes; choose a local one",
+            ));
+        }
         Ok(())
     }
 
@@ -189,21 +206,12 @@ impl Store {
         self.file.is_some()
     }
 
-    /// Closes a connection that has failed. Writes nothing more to the file.
+    /// Closes a connection that has failed. Writes nothing more to the file. If the store is dropped instead, the last
+    /// connection on a file moves everything from the `-wal` file into the main file.
     pub(super) fn abandon(self) {
         let _ = self
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        self.close();
-    }
-
-    /// Closes the connection. The last one on a file moves everything from the `-wal` file into the main file.
-    pub(super) fn close(self) {
-        let mut open_files = open_files::lock();
-        drop(self.connection);
-        if let Some(file) = self.file {
-            open_files.remove(file.into_entry());
-        }
     }
 
     fn set_durability(&mut self, durability: Durability) -> Result<(), Error> {
@@ -230,26 +238,6 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     Connection::open_with_flags(path, flags).map_err(from_sqlite)
 }
 
-/// Creates the tables and configures the connection. May fail because of other processes, and can be repeated.
-fn prepare(connection: &mut Connection, is_file: bool) -> Result<(), schema::Failure> {
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "trusted_schema", false)?;
-    schema::ensure(connection)?;
-    if !is_file {
-        return Ok(());
-    }
-    // After the tables, so that the main file's header has its two numbers even if all processes are killed before
-    // the first checkpoint.
-    let mode: String =
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
-    if mode != "wal" {
-        return Err(schema::Failure::Refused(Error::invalid(
-            "the file system of path cannot share memory between processes; choose a local one",
-        )));
-    }
-    Ok(())
-}
-
 /// Sets a busy handler that waits until the deadline.
 ///
 /// SQLite's own handler sleeps up to 100 ms at a time, and so loses against processes that try more often.
@@ -263,16 +251,14 @@ fn wait_for_others(
 
 /// Repeats `step` while the database is busy and time is left: some steps fail at once, without calling the busy
 /// handler.
-fn until_free(
+fn until_free<T>(
     deadline: &Mutex<Instant>,
-    mut step: impl FnMut() -> Result<(), schema::Failure>,
-) -> Result<(), Error> {
+    mut step: impl FnMut() -> rusqlite::Result<T>,
+) -> Result<T, Error> {
     loop {
         match step() {
-            Ok(()) => return Ok(()),
-            Err(schema::Failure::Sqlite(error)) if is_busy(&error) && pause(deadline) => {}
-            Err(schema::Failure::Sqlite(error)) => return Err(from_sqlite(error)),
-            Err(schema::Failure::Refused(error)) => return Err(error),
+            Err(error) if is_busy(&error) && pause(deadline) => {}
+            done => return done.map_err(from_sqlite),
         }
     }
 }

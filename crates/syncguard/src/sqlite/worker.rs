@@ -134,9 +134,6 @@ pub(super) fn serve(
             open.store.abandon();
         }
     }
-    if let Some(store) = store {
-        store.close();
-    }
 }
 
 /// What has come and is not done yet.

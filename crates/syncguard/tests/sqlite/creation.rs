@@ -53,7 +53,7 @@ async fn the_header_is_right_at_once() {
     let place = place();
     let backend = backend(&place.path);
     acquire(&backend, "a").await;
-    // Read by another process: see `open_files.rs`.
+    // Read by another process: see `claim.rs`.
     let mut head = Command::new("head");
     let header = head.args(["-c", "100"]).arg(&place.path).output().unwrap();
     let header = header.stdout;

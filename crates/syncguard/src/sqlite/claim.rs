@@ -15,16 +15,93 @@
 //! named after the process. This finds only copies of this library.
 //!
 //! On Windows, locks belong to handles, so copies exclude each other as processes do.
+//!
+//! The backends of one copy share a claim: SQLite takes care of its own descriptors.
 
+use std::collections::HashMap;
+use std::fs::{Metadata, OpenOptions};
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+
+use super::error::{self, Subject};
+use super::schema;
 use crate::error::Error;
+use crate::mutex::lock;
 
-/// Proof that, in this process, only this copy of the library has the file open.
+/// Identifies a file, whatever path leads to it.
+#[cfg(unix)]
+pub(super) type FileId = (u64, u64);
+/// Other systems give no number, and none is needed.
+#[cfg(not(unix))]
+pub(super) type FileId = std::path::PathBuf;
+
+/// The file at `path`, a path without links that `metadata` was read from.
+#[cfg(unix)]
+pub(super) fn id_of(_: &Path, metadata: &Metadata) -> FileId {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+pub(super) fn id_of(path: &Path, _: &Metadata) -> FileId {
+    path.to_owned()
+}
+
+/// Proof that, in this process, only this copy of the library has the file open. To be dropped after its connections.
 #[derive(Debug)]
 pub(super) struct Claim {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     _mark: rustix::fd::OwnedFd,
     #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
     _lock: flock::ProcessLock,
+}
+
+/// The claims of this copy, for one thread at a time. A deleted file keeps its number as long as it is open, so no other
+/// file can have the same.
+pub(super) struct Claims(MutexGuard<'static, HashMap<FileId, Weak<Claim>>>);
+
+impl Claims {
+    /// Files are created and looked into while this is held: closing them would release the locks of another backend.
+    pub(super) fn lock() -> Self {
+        static CLAIMS: LazyLock<Mutex<HashMap<FileId, Weak<Claim>>>> =
+            LazyLock::new(Mutex::default);
+        Self(lock(&CLAIMS))
+    }
+
+    /// Claims a file, a path without links, for this copy, unless something else in this process has it open. A file
+    /// that is neither empty nor a lock file is refused.
+    pub(super) fn claim(&mut self, path: &Path, id: FileId) -> Result<Option<Arc<Claim>>, Error> {
+        if let Some(claim) = self.0.get(&id).and_then(Weak::upgrade) {
+            return Ok(Some(claim));
+        }
+        let claim = attempt(path, &id).map_err(|error| error::from_io(error, Subject::File))?;
+        let Some(claim) = claim.map(Arc::new) else {
+            return Ok(None);
+        };
+        check_header(path)?;
+        self.0.retain(|_, claim| claim.strong_count() > 0);
+        self.0.insert(id, Arc::downgrade(&claim));
+        Ok(Some(claim))
+    }
+}
+
+/// Checks that a file is empty or says that it is ours, before SQLite opens it: SQLite would finish what another
+/// application has left half done. Opened for both, so that a missing right is named.
+fn check_header(path: &Path) -> Result<(), Error> {
+    let failed = |error| error::from_io(error, Subject::File);
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).open(path).map_err(failed)?;
+    let mut header = Vec::new();
+    file.take(72).read_to_end(&mut header).map_err(failed)?;
+    if header.is_empty() {
+        return Ok(());
+    }
+    let number = |at: usize| Some(i32::from_be_bytes(*header.get(at..)?.first_chunk()?));
+    match (number(68), number(60)) {
+        (Some(application_id), Some(version)) => schema::check_version(application_id, version),
+        _ => Err(error::foreign()),
+    }
 }
 
 /// The error for the copy that comes second.
@@ -37,7 +114,7 @@ pub(super) fn held_by_another_copy() -> Error {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use linux::attempt;
+use linux::attempt;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux {
@@ -47,14 +124,13 @@ mod linux {
 
     use rustix::fs::{CWD, Mode, OFlags, openat};
 
-    use super::super::file_id::FileId;
-    use super::Claim;
+    use super::{Claim, FileId, id_of};
 
     /// All threads share the process's table. This path also works after the first thread has ended.
     const DESCRIPTORS: &str = "/proc/thread-self/fd";
 
     /// Claims the file, a path without links, if nothing else in this process has it open.
-    pub(in super::super) fn attempt(path: &Path, id: &FileId) -> io::Result<Option<Claim>> {
+    pub(super) fn attempt(path: &Path, id: &FileId) -> io::Result<Option<Claim>> {
         let mark = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let free = !is_open_besides(mark.as_raw_fd(), id)?;
         Ok(free.then_some(Claim { _mark: mark }))
@@ -81,7 +157,7 @@ mod linux {
             let path = descriptor.path();
             // A descriptor that was closed in the meantime does not matter.
             if let Ok(metadata) = std::fs::metadata(&path)
-                && FileId::new(&path, &metadata) == *id
+                && id_of(&path, &metadata) == *id
             {
                 return Ok(true);
             }
@@ -91,10 +167,7 @@ mod linux {
 }
 
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-pub(super) fn attempt(
-    _: &std::path::Path,
-    id: &super::file_id::FileId,
-) -> std::io::Result<Option<Claim>> {
+fn attempt(_: &Path, id: &FileId) -> std::io::Result<Option<Claim>> {
     let lock = flock::ProcessLock::attempt(id)?;
     Ok(lock.map(|lock| Claim { _lock: lock }))
 }
@@ -106,7 +179,7 @@ mod flock {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     use std::path::PathBuf;
 
-    use super::super::file_id::FileId;
+    use super::FileId;
 
     /// A lock for one copy in this process.
     #[derive(Debug)]
@@ -117,7 +190,9 @@ mod flock {
 
     impl ProcessLock {
         pub(super) fn attempt(id: &FileId) -> io::Result<Option<Self>> {
-            let path = std::env::temp_dir().join(id.name_in_process());
+            let (device, number) = id;
+            let name = format!("syncguard-{}-{device}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o600);
             let file = options.open(&path)?;
@@ -154,6 +229,7 @@ mod flock {
 
     #[cfg(test)]
     mod tests {
+        use super::super::id_of;
         use super::*;
 
         #[test]
@@ -161,7 +237,7 @@ mod flock {
             let file = tempfile::NamedTempFile::new().unwrap();
             let other = tempfile::NamedTempFile::new().unwrap();
             let id = |file: &tempfile::NamedTempFile| {
-                FileId::new(file.path(), &file.as_file().metadata().unwrap())
+                id_of(file.path(), &file.as_file().metadata().unwrap())
             };
             let first = ProcessLock::attempt(&id(&file)).unwrap().unwrap();
             assert!(ProcessLock::attempt(&id(&file)).unwrap().is_none());
@@ -176,10 +252,7 @@ mod flock {
 }
 
 #[cfg(not(unix))]
-pub(super) fn attempt(
-    _: &std::path::Path,
-    _: &super::file_id::FileId,
-) -> std::io::Result<Option<Claim>> {
+fn attempt(_: &Path, _: &FileId) -> std::io::Result<Option<Claim>> {
     Ok(Some(Claim {}))
 }
 
@@ -187,13 +260,12 @@ pub(super) fn attempt(
 mod tests {
     use std::fs::File;
 
-    use super::super::file_id::FileId;
     use super::*;
 
     #[test]
     fn a_file_that_is_open_otherwise_is_not_claimed() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let id = FileId::new(file.path(), &file.as_file().metadata().unwrap());
+        let id = id_of(file.path(), &file.as_file().metadata().unwrap());
         let path = file.into_temp_path();
         let first = attempt(&path, &id).unwrap();
         assert!(first.is_some());
@@ -211,7 +283,7 @@ mod tests {
     #[test]
     fn of_copies_that_come_at_once_at_most_one_has_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let id = FileId::new(file.path(), &file.as_file().metadata().unwrap());
+        let id = id_of(file.path(), &file.as_file().metadata().unwrap());
         let path = file.into_temp_path();
         let claims = std::sync::Mutex::new(0);
         std::thread::scope(|scope| {
