@@ -7,7 +7,7 @@ import { Redis } from "ioredis";
 import { built } from "../lib/built.mjs";
 import { pairOf } from "../lib/pair.mjs";
 
-const scripts = new URL("../../crates/syncguard/src/redis/", import.meta.url);
+const scripts = new URL("../../crates/syncguard/src/redis/operations/", import.meta.url);
 
 /** A script of the core. */
 export const coreScript = (name) =>

@@ -27,7 +27,7 @@ const PG_DEAD = `WHERE held.expires_at_ms <= ${PG_CLOCK} - $6::bigint`;
 
 // With the time in it, a fence that is not counted is repeated only within a millisecond.
 const REDIS_WITHOUT_TIME = [
-  "redis/acquire.lua",
+  "redis/operations/acquire.lua",
   "math.max(counter + 1, math.min(now, 90000000000000))",
   "counter + 1",
 ];
@@ -39,11 +39,15 @@ const SQLITE_WITHOUT_TIME = [
 
 const redis = [
   mutation("redis-tolerance", "redis", "A lock counts as free as soon as its TTL is over.", [
-    ["redis/acquire.lua", "local wait = expires + ARGV[3] - now", "local wait = expires - now"],
+    [
+      "redis/operations/acquire.lua",
+      "local wait = expires + ARGV[3] - now",
+      "local wait = expires - now",
+    ],
   ]),
   mutation("redis-lifetime", "redis", "Redis forgets a lock when its TTL is over.", [
     [
-      "redis/acquire.lua",
+      "redis/operations/acquire.lua",
       "call('SET', KEYS[1], value, 'PX', ARGV[7])",
       "call('SET', KEYS[1], value, 'PX', ARGV[2])",
     ],
@@ -52,7 +56,11 @@ const redis = [
     "redis",
     "an_index_that_leads_to_anothers_lock_frees_nothing",
     mutation("redis-release-ownership", "redis", "A release does not check whose lock it frees.", [
-      ["redis/release.lua", "if id ~= ARGV[1] then\n  return 0", "if false then\n  return 0"],
+      [
+        "redis/operations/release.lua",
+        "if id ~= ARGV[1] then\n  return 0",
+        "if false then\n  return 0",
+      ],
     ]),
   ),
   mutation(
@@ -61,12 +69,12 @@ const redis = [
     "An acquisition takes the client's time.",
     [
       [
-        "redis/acquire.lua",
+        "redis/operations/acquire.lua",
         "local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000",
         "local now = tonumber(ARGV[8])",
       ],
       [
-        "redis/acquire.rs",
+        "redis/operations/acquire.rs",
         ".number(lifetime_ms(",
         ".number_after(&crate::time::SystemClock, lifetime_ms(",
       ],
@@ -88,9 +96,9 @@ const redis = [
     "A fence is a number, counted when its lock is released.",
     [
       REDIS_WITHOUT_TIME,
-      ["redis/acquire.lua", "  call('SET', KEYS[3], counted)\n", ""],
+      ["redis/operations/acquire.lua", "  call('SET', KEYS[3], counted)\n", ""],
       [
-        "redis/release.lua",
+        "redis/operations/release.lua",
         FREE_AND_DELETE,
         "call('INCR', 'syncguard:fence:' .. lock_key)\ncall('DEL', lock_key, KEYS[1])\n-- Wakes",
       ],
@@ -103,7 +111,7 @@ const redis = [
     [
       REDIS_WITHOUT_TIME,
       [
-        "redis/release.lua",
+        "redis/operations/release.lua",
         FREE_AND_DELETE,
         "call('DEL', lock_key, KEYS[1], 'syncguard:fence:' .. lock_key)\n-- Wakes",
       ],
@@ -116,7 +124,7 @@ const redis = [
     [
       REDIS_WITHOUT_TIME,
       [
-        "redis/force_release.lua",
+        "redis/operations/force_release.lua",
         "call('DEL', KEYS[1])\n",
         "call('DEL', KEYS[1], 'syncguard:fence:' .. KEYS[1])\n",
       ],
@@ -124,26 +132,30 @@ const redis = [
   ),
   mutation("redis-extend-lifetime", "redis", "Redis forgets an extended lock at its first end.", [
     [
-      "redis/extend.lua",
+      "redis/operations/extend.lua",
       "call('SET', lock_key, stored, 'PX', ARGV[4])",
       "call('SET', lock_key, stored, 'KEEPTTL')",
     ],
   ]),
   mutation("redis-is-locked-tolerance", "redis", "`isLocked` leaves out the tolerance.", [
     [
-      "redis/is_locked.lua",
+      "redis/operations/is_locked.lua",
       "if tonumber(expires) > now - ARGV[2] then",
       "if tonumber(expires) > now then",
     ],
   ]),
   mutation("redis-release-tells-nobody", "redis", "A release wakes nobody.", [
-    ["redis/release.lua", "  redis.pcall('PUBLISH', lock_key, '')", "  local _ = ''"],
+    ["redis/operations/release.lua", "  redis.pcall('PUBLISH', lock_key, '')", "  local _ = ''"],
   ]),
 ];
 
 const cluster = [
   mutation("cluster-tolerance", "redis-cluster", "The same as `redis-tolerance`, in a cluster.", [
-    ["redis/acquire.lua", "local wait = expires + ARGV[3] - now", "local wait = expires - now"],
+    [
+      "redis/operations/acquire.lua",
+      "local wait = expires + ARGV[3] - now",
+      "local wait = expires - now",
+    ],
   ]),
   mutation("cluster-shard", "redis-cluster", "A lock id does not fit the slot of its key.", [
     [
@@ -159,7 +171,13 @@ const cluster = [
       "cluster-ownership",
       "redis-cluster",
       "A release does not check whose lock it frees.",
-      [["redis/release.lua", "if id ~= ARGV[1] then\n  return 0", "if false then\n  return 0"]],
+      [
+        [
+          "redis/operations/release.lua",
+          "if id ~= ARGV[1] then\n  return 0",
+          "if false then\n  return 0",
+        ],
+      ],
     ),
   ),
   mutation(
@@ -168,7 +186,7 @@ const cluster = [
     "A release is told on the other kind of channel.",
     [
       [
-        "redis/release.lua",
+        "redis/operations/release.lua",
         "type(redis.pcall('SPUBLISH', lock_key, '')) == 'table'",
         "type(redis.pcall('SPUBLISH', KEYS[1], '')) == 'table'",
       ],

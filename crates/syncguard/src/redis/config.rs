@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connection::tls::RedisTls;
 use super::names::{ClientPrefix, Names};
 use super::nat_map::NatMap;
-use super::tls::RedisTls;
 use super::url;
 use crate::backend::DEFAULT_OPERATION_TIMEOUT;
 use crate::error::Error;

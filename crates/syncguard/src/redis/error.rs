@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
-use super::limited::TooLong;
-use super::stream::Endpoint;
+use super::connection::limited::TooLong;
+use super::connection::stream::Endpoint;
 use crate::error::{Error, ErrorKind};
 use crate::redact;
 use crate::tls::is_refusal;

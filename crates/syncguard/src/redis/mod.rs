@@ -59,51 +59,23 @@
 //! ioredis' `keyPrefix`). Libraries that share a store through such clients exclude each other. Our index
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
-pub mod acquire;
+// Files depend in one direction: what is stored and said (names, plan, reply, error), connection/, wakeups/, transport/
+// and clients/, and this. operations/ needs no connection.
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 mod clients;
-mod cluster;
 mod config;
 mod connection;
-mod connections;
-mod diagnosis;
-mod dialer;
-mod direct;
-mod entrances;
 mod error;
-pub mod extend;
-mod facts;
-pub mod force_release;
-pub mod holder;
-pub mod is_locked;
-mod known;
-mod limited;
-mod link;
-mod list;
-mod listen;
-mod liveness;
-pub mod locate;
-pub mod lookup_key;
-pub mod lookup_lock_id;
 mod names;
 mod nat_map;
-mod pipeline;
+mod operations;
 mod plan;
-pub mod record;
-pub mod release;
 mod replication;
 mod reply;
-mod script_connection;
-mod scripts;
-mod sentinel;
-mod session;
 mod slots;
-mod socket;
-mod steps;
-mod stream;
-mod tls;
 mod transport;
 mod url;
+mod wakeups;
 
 use std::fmt;
 use std::sync::Arc;
@@ -112,15 +84,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use config::{RedisCluster, RedisConfig, RedisLocks, RedisSentinel, RedisServer};
-pub use connection::RedisConnection;
+pub use connection::tls::RedisTls;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
 pub use names::{ClientPrefix, KEYS, Names};
 pub use nat_map::NatMap;
+pub use operations::{
+    acquire, extend, force_release, holder, is_locked, locate, lookup_key, lookup_lock_id, record,
+    release,
+};
 pub use plan::{Plan, Script};
 pub use reply::Reply;
 pub use slots::key_slot;
-pub use tls::RedisTls;
 pub use transport::Transport;
+pub use transport::shared::RedisConnection;
 
 use crate::backend::{
     Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, Lane,
@@ -133,7 +109,8 @@ use crate::lock_id::LockId;
 use crate::shared::Lease;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
-use scripts::Scripts;
+use operations::scripts::Scripts;
+use operations::{facts, list};
 
 /// Locks in a Redis server.
 pub struct RedisBackend {

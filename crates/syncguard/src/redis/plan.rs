@@ -61,11 +61,12 @@ pub(super) fn sha1_hex(source: &str) -> String {
 /// Declares the script of the operation whose file this stands in, and whether a reply is one that it can give.
 macro_rules! script {
     ($name:ident, $file:literal, $fits:expr) => {
-        pub(super) static $name: $crate::redis::plan::Script = $crate::redis::plan::Script::new(
-            include_str!($file),
-            || $crate::redis::plan::sha1_hex(include_str!($file)),
-            $fits,
-        );
+        pub(in crate::redis) static $name: $crate::redis::plan::Script =
+            $crate::redis::plan::Script::new(
+                include_str!($file),
+                || $crate::redis::plan::sha1_hex(include_str!($file)),
+                $fits,
+            );
     };
 }
 pub(super) use script;
@@ -254,7 +255,7 @@ mod tests {
             (ClientPrefix::Theirs, "app:k", Some("app:k")),
         ] {
             let names = names(prefix);
-            let plan = Plan::new(&super::super::acquire::SCRIPT)
+            let plan = Plan::new(&super::super::operations::acquire::SCRIPT)
                 .key(&names, &name)
                 .bare(&names, &name);
             assert!(plan.keys().eq([sent]));
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn debug_output_shows_no_names() {
         let names = Names::new("secret", ClientPrefix::None).unwrap();
-        let plan = Plan::new(&super::super::acquire::SCRIPT)
+        let plan = Plan::new(&super::super::operations::acquire::SCRIPT)
             .key(&names, "secret")
             .arg("secret");
         assert!(!format!("{plan:?}").contains("secret"));

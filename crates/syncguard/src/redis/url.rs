@@ -5,7 +5,7 @@ use percent_encoding::percent_decode_str;
 use super::config::{
     DEFAULT_PORT, DEFAULT_SENTINEL_PORT, RedisCluster, RedisConfig, RedisSentinel, RedisServer,
 };
-use super::tls::RedisTls;
+use super::connection::tls::RedisTls;
 use crate::error::Error;
 use crate::suggest;
 

@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn errors_have_the_kinds_of_connections_of_our_own() {
-        let plan = || Plan::new(&super::super::super::acquire::SCRIPT).arg("secret");
+        let plan = || Plan::new(&crate::redis::operations::acquire::SCRIPT).arg("secret");
         let io = |kind: io::ErrorKind| RedisError::from(io::Error::from(kind));
         for (error, expected, unknown) in [
             (

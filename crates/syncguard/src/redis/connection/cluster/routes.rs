@@ -1,0 +1,325 @@
+//! The nodes of a cluster, and which of them serves which slot.
+//!
+//! What is known is used until a node says otherwise. It is read anew when that happens, when a connection is lost or
+//! falls silent, and when the cluster is down: one question at a time however many ask for it, and with growing
+//! pauses while that does not help.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
+
+use super::topology::{Address, Range, fetch};
+use crate::backend::Lane;
+use crate::error::Error;
+use crate::event_loop::EventLoop;
+use crate::mutex::lock;
+use crate::race::Race;
+use crate::random;
+use crate::redis::config::{RedisCluster, RedisConfig};
+use crate::redis::connection::connections::{Connections, lane_of};
+use crate::redis::connection::dialer::Target;
+use crate::redis::connection::link::{Connection, Dial, Link};
+use crate::redis::error::{Cause, to_error};
+use crate::redis::slots::SLOTS;
+use crate::redis::transport::direct::PATIENCE;
+
+/// How long one node may take to tell the slots before another one is asked as well.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// A node, with connections that are made when they are needed.
+pub(in crate::redis) struct Node {
+    /// Where we reach it.
+    pub(in crate::redis) address: Address,
+    pub(in crate::redis) target: Arc<Target>,
+    pub(in crate::redis) connections: Connections,
+}
+
+pub(in crate::redis) struct Routes {
+    set: RedisCluster,
+    target: Target,
+    event_loop: Option<Arc<dyn EventLoop>>,
+    patience: Duration,
+    this: Weak<Self>,
+    state: Mutex<State>,
+    /// What was found out about the slots is a "connection" that is open until it is known to be outdated.
+    finder: Link<Finder>,
+    is_finding: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the address where we reach them.
+    nodes: HashMap<Address, Arc<Node>>,
+    /// Nodes that are not in the cluster any more. They may still answer what they were sent.
+    former: Vec<(Instant, Arc<Node>)>,
+    /// For each slot the node that serves it. Empty until that is known.
+    owners: Vec<Option<Arc<Node>>>,
+    /// Why a call waits for the cluster, and until when it does.
+    trouble: Option<(Instant, Error)>,
+    is_closed: bool,
+}
+
+/// Asks nodes for the slots.
+struct Finder(Weak<Routes>);
+
+/// That the slots were found out.
+struct Found {
+    is_current: AtomicBool,
+}
+
+impl Routes {
+    /// Does no I/O.
+    pub(in crate::redis) fn new(
+        config: &RedisConfig,
+        set: &RedisCluster,
+        event_loop: Option<&Arc<dyn EventLoop>>,
+    ) -> Result<Arc<Self>, Error> {
+        let target = Target::new(config)?;
+        let patience = PATIENCE.min(config.locks.operation_timeout / 2);
+        Ok(Arc::new_cyclic(|this| {
+            let routes: Weak<Self> = Weak::clone(this);
+            let on_trouble = move || {
+                if let Some(routes) = routes.upgrade() {
+                    routes.find_soon();
+                }
+            };
+            Self {
+                set: set.clone(),
+                target: target.with_trouble(on_trouble),
+                event_loop: event_loop.cloned(),
+                patience,
+                this: Weak::clone(this),
+                state: Mutex::default(),
+                finder: Link::new(Finder(Weak::clone(this)), patience),
+                is_finding: AtomicBool::new(false),
+            }
+        }))
+    }
+
+    /// The lane of plans that are called from where this is asked, and wait for no replicas.
+    pub(in crate::redis) fn lane(&self) -> Lane {
+        lane_of(self.event_loop.as_ref())
+    }
+
+    /// The node that serves the slot, as far as is known.
+    pub(in crate::redis) fn known_owner(&self, slot: u16) -> Option<Arc<Node>> {
+        lock(&self.state).owners.get(usize::from(slot))?.clone()
+    }
+
+    /// The node that serves the slot. Waits for the first answer about the slots. The inner `None`: there is none.
+    pub(in crate::redis) async fn owner(&self, slot: u16) -> Result<Option<Arc<Node>>, Error> {
+        if lock(&self.state).owners.is_empty() {
+            self.finder.get().await?;
+        }
+        Ok(self.known_owner(slot))
+    }
+
+    /// The node at the address that a node has told.
+    pub(in crate::redis) fn node(&self, (host, port): (&str, u16)) -> Result<Arc<Node>, Error> {
+        let address = self.translate((host.to_owned(), port));
+        self.at(&mut lock(&self.state), address)
+            .ok_or_else(Error::closed)
+    }
+
+    /// Notes that `node` serves the slot, for until all slots are read anew.
+    pub(in crate::redis) fn moved(&self, slot: u16, node: &Arc<Node>) {
+        if let Some(owner) = lock(&self.state).owners.get_mut(usize::from(slot)) {
+            *owner = Some(Arc::clone(node));
+        }
+        self.find_soon();
+    }
+
+    /// Reads the slots anew, and waits for that.
+    pub(in crate::redis) async fn find(&self) {
+        self.outdate();
+        // Whoever asks next finds the reason.
+        let _ = self.finder.get().await;
+    }
+
+    /// Reads the slots anew in the background.
+    pub(in crate::redis) fn find_soon(&self) {
+        self.outdate();
+        let Some(this) = self.this.upgrade() else {
+            return;
+        };
+        if tokio::runtime::Handle::try_current().is_err() || this.is_finding.swap(true, SeqCst) {
+            return;
+        }
+        let finding = Finding(this);
+        tokio::spawn(async move {
+            let _ = finding.0.finder.get().await;
+        });
+    }
+
+    fn outdate(&self) {
+        if let Some(found) = self.finder.current() {
+            found.close();
+        }
+    }
+
+    /// All nodes of the cluster.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        lock(&self.state).nodes.values().cloned().collect()
+    }
+
+    /// Notes why a call waits until that time.
+    pub(in crate::redis) fn waits(&self, until: Instant, trouble: &Error) {
+        lock(&self.state).trouble = Some((until, trouble.clone()));
+    }
+
+    /// Why nothing can be sent to some node at this moment, if that is known.
+    pub(in crate::redis) fn trouble(&self) -> Option<Error> {
+        let noted = lock(&self.state).trouble.clone();
+        let noted = noted.filter(|(until, _)| Instant::now() < *until);
+        let noted = noted.map(|(_, trouble)| trouble);
+        let of_a_node = || {
+            self.nodes()
+                .iter()
+                .find_map(|node| node.connections.trouble())
+        };
+        noted.or_else(of_a_node).or_else(|| self.finder.trouble())
+    }
+
+    /// Ends all connections for good.
+    pub(in crate::redis) fn close(&self) {
+        self.finder.close();
+        let state = std::mem::take(&mut *lock(&self.state));
+        lock(&self.state).is_closed = true;
+        let former = state.former.into_iter().map(|(_, node)| node);
+        for node in state.nodes.into_values().chain(former) {
+            node.connections.close();
+        }
+    }
+
+    fn translate(&self, (host, port): Address) -> Address {
+        let map = self.set.nat_map.as_ref();
+        map.and_then(|map| map.translate(&host, port))
+            .unwrap_or((host, port))
+    }
+
+    /// The node that we reach at that address; `None` after the end.
+    fn at(&self, state: &mut State, address: Address) -> Option<Arc<Node>> {
+        if state.is_closed {
+            return None;
+        }
+        let node = state.nodes.entry(address).or_insert_with_key(|address| {
+            let target = Arc::new(self.target.at(&address.0, address.1));
+            Arc::new(Node {
+                address: address.clone(),
+                connections: Connections::new(&target, self.event_loop.as_ref(), self.patience),
+                target,
+            })
+        });
+        Some(Arc::clone(node))
+    }
+
+    /// Goes by what a node has told about the slots.
+    fn adopt(&self, ranges: Vec<Range>) {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let mut before = std::mem::take(&mut state.nodes);
+        state.owners = vec![None; usize::from(SLOTS)];
+        for range in ranges {
+            let mut place = |address| {
+                let address = self.translate(address);
+                if let Some(known) = before.remove(&address) {
+                    state.nodes.insert(address.clone(), known);
+                }
+                self.at(state, address)
+            };
+            let primary = place(range.primary);
+            range
+                .replicas
+                .into_iter()
+                .for_each(|replica| drop(place(replica)));
+            let slots = usize::from(range.first)..=usize::from(range.last);
+            if let Some(owners) = state.owners.get_mut(slots) {
+                owners.fill(primary);
+            }
+        }
+        let now = Instant::now();
+        state
+            .former
+            .extend(before.into_values().map(|node| (now, node)));
+        // By then, the time of every call that they were sent is over.
+        let keep = self.target.config().locks.operation_timeout * 2;
+        let is_over = |(since, _): &mut (Instant, Arc<Node>)| now - *since > keep;
+        let gone: Vec<_> = state.former.extract_if(.., is_over).collect();
+        drop(guard);
+        // This may end connections, and so tell somebody.
+        drop(gone);
+    }
+
+    /// The nodes to ask for the slots: first those that are known, beginning anywhere, so that no single one decides.
+    fn candidates(&self) -> Vec<Address> {
+        let mut known: Vec<_> = lock(&self.state).nodes.keys().cloned().collect();
+        if !known.is_empty() {
+            let anywhere = random::unit().unwrap_or_default() * known.len() as f64;
+            let last = known.len() - 1;
+            known.rotate_left((anywhere as usize).min(last));
+        }
+        for node in &self.set.nodes {
+            if !known.contains(node) {
+                known.push(node.clone());
+            }
+        }
+        known
+    }
+}
+
+/// Counts as finding until it is dropped, also with its runtime.
+struct Finding(Arc<Routes>);
+
+impl Drop for Finding {
+    fn drop(&mut self) {
+        self.0.is_finding.store(false, SeqCst);
+    }
+}
+
+#[async_trait]
+impl Dial for Finder {
+    type Connection = Found;
+
+    async fn dial(&self) -> Result<Found, Error> {
+        let routes = self.0.upgrade().ok_or_else(Error::closed)?;
+        let candidates = routes.candidates();
+        let mut candidates = candidates.iter().peekable();
+        let mut race = Race::new();
+        let (mut refusal, mut last) = (None, None);
+        loop {
+            if let Some((host, port)) = candidates.next() {
+                race.start(fetch(&routes.target, host, *port));
+            }
+            tokio::select! {
+                result = race.next() => match result {
+                    Some(Ok(ranges)) => {
+                        routes.adopt(ranges);
+                        return Ok(Found { is_current: AtomicBool::new(true) });
+                    }
+                    // Such as a wrong password: more useful to report than that a node cannot be reached.
+                    Some(Err(error)) if !error.kind().is_transient() => refusal = Some(error),
+                    Some(Err(error)) => last = Some(error),
+                    None => break,
+                },
+                () = sleep(HEAD_START), if candidates.peek().is_some() => {}
+            }
+        }
+        Err(refusal
+            .or(last)
+            .unwrap_or_else(|| to_error(Cause::NoNode, false)))
+    }
+}
+
+impl Connection for Found {
+    fn is_open(&self) -> bool {
+        self.is_current.load(SeqCst)
+    }
+
+    fn close(&self) {
+        self.is_current.store(false, SeqCst);
+    }
+}

@@ -1,0 +1,144 @@
+//! A stream with a limit on the size of a reply, whose end is an error.
+//!
+//! The driver's parser buffers a reply until it is complete. Replies here are small: one that exceeds the limit
+//! comes from a broken or hostile server, or is a value that is no lock. And where a connection ends in the
+//! middle of a reply, the parser would report a malformed reply, unless the stream reports its end as an error.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::socket::Socket;
+use super::stream::{Endpoint, Stream};
+
+/// The largest reply, in bytes.
+const LIMIT: usize = 1024 * 1024;
+
+/// The error of a read past the limit.
+#[derive(Debug, thiserror::Error)]
+#[error("a reply is longer than {0} bytes")]
+pub(in crate::redis) struct TooLong(usize);
+
+/// A stream of replies.
+pub(in crate::redis) struct Limited {
+    stream: Box<dyn Stream>,
+    endpoint: Endpoint,
+    /// Bytes read since the last complete reply.
+    read: usize,
+    limit: usize,
+}
+
+impl Limited {
+    pub(super) fn new(stream: Box<dyn Stream>, endpoint: Endpoint) -> Self {
+        Self {
+            stream,
+            endpoint,
+            read: 0,
+            limit: LIMIT,
+        }
+    }
+
+    /// The socket below it, if there is one.
+    pub(super) fn socket(&mut self) -> Option<&mut Socket> {
+        self.stream.socket()
+    }
+
+    /// What it is connected to.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Lets replies be as long as that, in bytes.
+    pub(super) fn allow(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Starts counting anew; to be called after each reply.
+    pub(in crate::redis) fn reply_is_complete(&mut self) {
+        self.read = 0;
+    }
+}
+
+impl AsyncRead for Limited {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (before, has_room) = (buf.filled().len(), buf.remaining() > 0);
+        std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let bytes = buf.filled().len() - before;
+        if bytes == 0 && has_room {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.read += bytes;
+        if self.read > self.limit {
+            return Poll::Ready(Err(io::Error::other(TooLong(self.limit))));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Limited {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    fn endpoint() -> Endpoint {
+        Endpoint::Unix("here".to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_complete_reply_makes_room() {
+        let (mut server, client) = duplex(4096);
+        let mut limited = Limited::new(Box::new(client), endpoint());
+        tokio::spawn(async move { while server.write_all(&[0; 4096]).await.is_ok() {} });
+        let mut buffer = vec![0; LIMIT];
+        limited.read_exact(&mut buffer).await.unwrap();
+        limited.reply_is_complete();
+        limited.read_exact(&mut buffer).await.unwrap();
+        let error = limited.read_u8().await.unwrap_err();
+        assert!(error.get_ref().unwrap().is::<TooLong>());
+    }
+
+    #[tokio::test]
+    async fn the_end_is_an_error() {
+        let (server, client) = duplex(16);
+        drop(server);
+        let mut limited = Limited::new(Box::new(client), endpoint());
+        let error = limited.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,16 @@
+//! How bytes come and go: sockets, TLS, logging in, and calls with their answers.
+
+pub(super) mod cluster;
+pub(super) mod connections;
+mod diagnosis;
+pub(super) mod dialer;
+pub(super) mod limited;
+pub(super) mod link;
+mod liveness;
+pub(super) mod pipeline;
+mod script_connection;
+mod sentinel;
+mod session;
+mod socket;
+pub(super) mod stream;
+pub(super) mod tls;

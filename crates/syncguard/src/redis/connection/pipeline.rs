@@ -1,0 +1,502 @@
+//! Calls and their answers on one stream, both in the same order, with any number under way.
+//!
+//! Whoever calls writes the call to the socket, on the thread where it is, as far as the socket takes it. The answers are
+//! read by whatever watches the socket: a task on tokio, or the event loop of another thread. It also writes what is left
+//! to be written. Nothing is sent twice: when the stream is lost, all that is under way fails, and only what was never
+//! given to the socket can be sent on another stream.
+//!
+//! A stream on which nothing was heard for a while may be gone without a word: a NAT forgets connections, and a frozen
+//! process comes back to dead ones. So the next calls are held back until the server has answered a `PING`.
+
+mod outbox;
+mod queue;
+mod replies;
+mod silence;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use redis::{RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::limited::Limited;
+use super::liveness::Liveness;
+use crate::error::Error;
+use crate::mutex::lock;
+use crate::redact;
+use crate::redis::error::{Cause, driver_error, error_text, reply_code, to_error};
+use crate::redis::reply::{Reply, is_pong};
+use outbox::Outbox;
+pub(super) use queue::{Answered, Fits};
+use queue::{Queue, Waiting};
+use replies::{Replies, reply};
+use silence::{LastHeard, Probe};
+
+/// While fewer calls are on their way, each is written at once. With more, the server has enough to do meanwhile, and one
+/// write carries many.
+const FEW: usize = 8;
+
+/// So many calls are written before others join them: the server works on them while those are made.
+const PORTION: usize = 16;
+
+/// The room for so many who are told at a time is kept.
+const ROOM: usize = 256;
+
+/// So many bytes are read at a time.
+const READ: usize = 16 * 1024;
+
+/// What a server says to a call.
+pub(in crate::redis) enum Answer {
+    Reply(Reply),
+    /// It has run nothing, because it does not know the script of that hash.
+    NoScript,
+    /// An error, in its words.
+    Refused(String),
+    /// Nothing: the stream had ended before the call was given to it. Another one may carry it.
+    NotSent,
+}
+
+impl Answer {
+    /// The reply to a script that was sent in full, else the error. `refused` makes that of the server's words.
+    pub(in crate::redis) fn reply(
+        self,
+        refused: impl FnOnce(&str) -> Error,
+    ) -> Result<Reply, Error> {
+        match self {
+            Self::Reply(reply) => Ok(reply),
+            Self::NoScript => Err(to_error(Cause::Reply("NOSCRIPT"), true)),
+            Self::Refused(text) => Err(refused(&text)),
+            Self::NotSent => Err(to_error(Cause::Closed, false)),
+        }
+    }
+}
+
+/// The error of a call whose answer will not come.
+pub(in crate::redis) fn lost() -> Error {
+    to_error(Cause::Closed, true)
+}
+
+/// What is under way on one stream.
+pub(super) struct Pipeline {
+    /// `None` after the end.
+    state: Mutex<Option<State>>,
+    /// Why nothing new is sent.
+    reason: OnceLock<Error>,
+    liveness: Liveness,
+    /// How long a sign of life may take.
+    patience: Duration,
+    /// The user's name and password, which servers may quote.
+    login: Vec<String>,
+}
+
+struct State {
+    stream: Limited,
+    /// Calls, or the rest of one, that the socket has not been given or has not taken.
+    unwritten: Outbox,
+    /// How many of them it has not been given, apart from those that a probe holds back.
+    kept: usize,
+    waiting: Queue,
+    buffer: Box<[u8]>,
+    replies: Replies,
+    /// The room of those who were told before, for the next. It is empty.
+    room: Told,
+    /// Lets whatever reads have a turn.
+    reader: Waker,
+    heard: LastHeard,
+    /// Set while calls are held back until the server gives a sign of life.
+    probe: Option<Probe>,
+    /// Whether the server is not what it was when the stream was opened: nothing new is sent to it.
+    is_retired: bool,
+}
+
+/// Who is to be told what. That is done once the state is unlocked.
+type Told = Vec<(Waiting, Result<Answer, Error>)>;
+
+impl Pipeline {
+    /// On a stream on which a sign of life takes no longer than `patience`.
+    pub(super) fn new(stream: Limited, login: Vec<String>, patience: Duration) -> Self {
+        let state = State {
+            stream,
+            unwritten: Outbox::default(),
+            kept: 0,
+            waiting: Queue::default(),
+            buffer: vec![0; READ].into(),
+            replies: Replies::default(),
+            room: Told::new(),
+            reader: Waker::noop().clone(),
+            heard: LastHeard::now(),
+            probe: None,
+            is_retired: false,
+        };
+        Self {
+            state: Mutex::new(Some(state)),
+            reason: OnceLock::new(),
+            liveness: Liveness::default(),
+            patience,
+            login,
+        }
+    }
+
+    pub(super) fn liveness(&self) -> &Liveness {
+        &self.liveness
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().as_ref().is_some_and(|state| !state.is_retired)
+    }
+
+    /// Why it is not open any more, if that is known.
+    pub(super) fn reason(&self) -> Option<&Error> {
+        self.reason.get()
+    }
+
+    /// Sends the call that `write` appends.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        write: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
+    ) -> Result<Answer, Error> {
+        match self.send(None, write, fits) {
+            Some((_, answer)) => answer.wait().await,
+            None => Ok(Answer::NotSent),
+        }
+    }
+
+    /// Sends two calls, one right behind the other: the bytes of the first and what fits it, and the second. `None`:
+    /// nothing is to be sent here any more.
+    pub(super) fn pair(
+        self: &Arc<Self>,
+        first: &[u8],
+        first_fits: Fits,
+        second: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
+    ) -> Option<(Answered, Answered)> {
+        let (first, answer) = self.send(Some((first, first_fits)), second, fits)?;
+        Some((first?, answer))
+    }
+
+    fn send(
+        self: &Arc<Self>,
+        first: Option<(&[u8], Fits)>,
+        write: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
+    ) -> Option<(Option<Answered>, Answered)> {
+        let mut state = self.lock();
+        let state = state.as_mut().filter(|state| !state.is_retired)?;
+        if state.probe.is_none() && state.heard.is_long_ago() {
+            self.ask_for_a_sign(state);
+        }
+        let first = first.map(|(bytes, fits)| {
+            state.outbox().extend_from_slice(bytes);
+            self.waits(state, fits)
+        });
+        write(state.outbox());
+        let answer = self.waits(state, fits);
+        // Else the answer to the probe sends it.
+        if state.probe.is_none() {
+            state.write_or_keep();
+        }
+        Some((first, answer))
+    }
+
+    fn waits(&self, state: &mut State, fits: Fits) -> Answered {
+        let (call, answer) = Waiting::call();
+        state.wait(fits, call);
+        self.liveness.sent();
+        answer
+    }
+
+    /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
+    /// be sent on another stream if none comes.
+    fn ask_for_a_sign(self: &Arc<Self>, state: &mut State) {
+        let is_idle = state.waiting.len() == 0;
+        let ping = b"*1\r\n$4\r\nPING\r\n";
+        state.unwritten.end().extend_from_slice(ping);
+        state.wait(is_pong, Waiting::Probe);
+        self.liveness.sent();
+        state.write();
+        let until = is_idle.then(|| Instant::now() + self.patience);
+        state.probe = Some(Probe {
+            held: Vec::new(),
+            calls: 0,
+            until,
+        });
+        if is_idle && let Ok(runtime) = Handle::try_current() {
+            let (this, patience) = (Arc::clone(self), self.patience);
+            runtime.spawn(async move {
+                sleep(patience).await;
+                this.end_if_silent();
+            });
+        }
+    }
+
+    fn end_if_silent(&self) {
+        self.look();
+        let until = self.lock().as_ref().and_then(State::gives_up_at);
+        if until.is_some_and(|until| until <= Instant::now()) {
+            self.end(&to_error(Cause::Silent, true));
+        }
+    }
+
+    /// Reads answers until the stream ends, and gives the reason.
+    pub(super) async fn read(&self) -> Error {
+        poll_fn(|cx| self.poll_turn(cx)).await
+    }
+
+    /// Reads what has come, whoever is to read otherwise: its thread may be busy with something else.
+    pub(super) fn look(&self) {
+        let reader = {
+            let mut state = self.lock();
+            let Some(state) = state.as_mut() else { return };
+            if let Some(socket) = state.stream.socket() {
+                socket.try_to_read();
+            }
+            state.reader.clone()
+        };
+        if let Poll::Ready(reason) = self.poll_turn(&mut Context::from_waker(&reader)) {
+            self.end(&reason);
+        }
+    }
+
+    /// Reads what has come, tells those who wait for it, and writes what is left to be written. Completes when the stream
+    /// has ended, with the reason. Otherwise the waker of `cx` is called when there is more to do.
+    pub(super) fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Error> {
+        let mut told = Told::new();
+        loop {
+            let read = {
+                let mut state = self.lock();
+                let Some(state) = state.as_mut() else {
+                    return Poll::Ready(lost());
+                };
+                if !state.reader.will_wake(cx.waker()) {
+                    state.reader = cx.waker().clone();
+                }
+                if told.capacity() == 0 {
+                    told = std::mem::take(&mut state.room);
+                }
+                let read = self.poll_read(state, cx, &mut told);
+                if read.is_pending() {
+                    told.shrink_to(ROOM);
+                    state.room = std::mem::take(&mut told);
+                }
+                read
+            };
+            for (waiting, answer) in told.drain(..) {
+                waiting.end(answer);
+            }
+            if let Err(reason) = ready!(read) {
+                return Poll::Ready(reason);
+            }
+        }
+    }
+
+    fn poll_read(
+        &self,
+        state: &mut State,
+        cx: &mut Context<'_>,
+        told: &mut Told,
+    ) -> Poll<Result<(), Error>> {
+        let mut buffer = ReadBuf::new(&mut state.buffer);
+        let read = Pin::new(&mut state.stream).poll_read(cx, &mut buffer);
+        let count = buffer.filled().len();
+        match read {
+            Poll::Ready(Ok(())) => state.heard = LastHeard::now(),
+            Poll::Ready(Err(error)) => {
+                return Poll::Ready(Err(driver_error(&RedisError::from(error), true)));
+            }
+            Poll::Pending => {
+                state.write();
+                return Poll::Pending;
+            }
+        }
+        let bytes = std::mem::take(&mut state.buffer);
+        let answered = self.take_answers(state, &bytes[..count], told);
+        state.buffer = bytes;
+        Poll::Ready(answered)
+    }
+
+    fn take_answers(
+        &self,
+        state: &mut State,
+        mut bytes: &[u8],
+        told: &mut Told,
+    ) -> Result<(), Error> {
+        while let Some(value) = state.replies.next(&mut bytes)? {
+            self.answer(state, value, told)?;
+        }
+        Ok(())
+    }
+
+    /// Finds out who is to be told. The error: answers do not belong to their calls any more.
+    fn answer(&self, state: &mut State, value: Value, told: &mut Told) -> Result<(), Error> {
+        let answer = self.understand(value);
+        if state.on_their_way() == 0 {
+            return Err(to_error(Cause::Unreadable, true));
+        }
+        let Some((fits, waiting)) = state.waiting.pop() else {
+            return Err(to_error(Cause::Unreadable, true));
+        };
+        state.stream.reply_is_complete();
+        self.liveness.answered();
+        let is_misfit = match &answer {
+            Ok(Answer::Reply(reply)) => !fits(reply),
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        let end = match &answer {
+            _ if is_misfit => Some(to_error(Cause::Misfit, true)),
+            Ok(Answer::Refused(text)) => {
+                let code = reply_code(text).filter(|code| ["READONLY", "NOAUTH"].contains(code));
+                code.map(|code| to_error(Cause::Reply(code), false))
+            }
+            _ => None,
+        };
+        if let Some(reason) = end {
+            state.is_retired = true;
+            let _ = self.reason.set(reason);
+        }
+        let is_probe = matches!(waiting, Waiting::Probe);
+        told.push((waiting, answer));
+        if state.is_retired {
+            let kept = state.take_kept();
+            told.extend(kept.map(|waiting| (waiting, Ok(Answer::NotSent))));
+        } else if is_probe {
+            state.send_what_was_held();
+        }
+        match is_misfit {
+            // Nobody knows where it belongs, nor the answers behind it.
+            true => Err(to_error(Cause::Misfit, true)),
+            false => Ok(()),
+        }
+    }
+
+    fn understand(&self, value: Value) -> Result<Answer, Error> {
+        let Value::ServerError(error) = value else {
+            return Ok(Answer::Reply(reply(value)?));
+        };
+        let text = error_text(&error);
+        if reply_code(&text) == Some("NOSCRIPT") {
+            return Ok(Answer::NoScript);
+        }
+        let login = self.login.iter().map(String::as_str);
+        Ok(Answer::Refused(redact::hide(&text, login)))
+    }
+
+    /// Fails what is under way, and all that comes.
+    pub(super) fn end(&self, reason: &Error) {
+        let Some(mut state) = self.lock().take() else {
+            return;
+        };
+        // It may have been retired for another reason.
+        let _ = self.reason.set(reason.clone());
+        if let Some(socket) = state.stream.socket() {
+            socket.end();
+        }
+        state.reader.wake_by_ref();
+        for waiting in state.take_kept() {
+            waiting.end(Ok(Answer::NotSent));
+        }
+        for waiting in state.waiting.take_behind(0) {
+            waiting.end(Err(reason.clone()));
+        }
+    }
+
+    /// Does something with the stream, unless it has ended.
+    pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut Limited) -> T) -> Option<T> {
+        self.lock().as_mut().map(|state| act(&mut state.stream))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+        // A panic leaves nothing half done here.
+        lock(&self.state)
+    }
+}
+
+impl State {
+    fn wait(&mut self, fits: Fits, waiting: Waiting) {
+        self.waiting.push(fits, waiting);
+        match &mut self.probe {
+            Some(probe) => probe.calls += 1,
+            None => self.kept += 1,
+        }
+    }
+
+    /// Where calls are appended.
+    fn outbox(&mut self) -> &mut Vec<u8> {
+        match &mut self.probe {
+            Some(probe) => &mut probe.held,
+            None => self.unwritten.end(),
+        }
+    }
+
+    fn send_what_was_held(&mut self) {
+        if let Some(probe) = self.probe.take() {
+            self.unwritten.end().extend_from_slice(&probe.held);
+            self.kept += probe.calls;
+            self.write();
+        }
+    }
+
+    /// Writes a call at once while few are on their way, and a portion when it is complete. Else the reader writes it, with
+    /// what else is called until its turn, or until the socket takes more.
+    fn write_or_keep(&mut self) {
+        if !self.unwritten.begun().is_empty() {
+            // The socket is full, and the reader waits for it.
+        } else if self.on_their_way() < FEW || self.kept >= PORTION {
+            self.write();
+        } else {
+            self.reader.wake_by_ref();
+        }
+    }
+
+    /// Takes back the calls that the socket was not given.
+    fn take_kept(&mut self) -> impl Iterator<Item = Waiting> {
+        let on_their_way = self.on_their_way();
+        self.unwritten.take_back();
+        self.kept = 0;
+        if let Some(probe) = &mut self.probe {
+            probe.held.clear();
+            probe.calls = 0;
+        }
+        self.waiting.take_behind(on_their_way)
+    }
+
+    /// How many calls were given to the socket and wait for an answer.
+    fn on_their_way(&self) -> usize {
+        let held = self.probe.as_ref().map_or(0, |probe| probe.calls);
+        self.waiting.len().saturating_sub(self.kept + held)
+    }
+
+    /// Gives the socket what it takes. The reader is woken when it takes more.
+    fn write(&mut self) {
+        let mut stream = Pin::new(&mut self.stream);
+        let mut cx = Context::from_waker(&self.reader);
+        while !self.unwritten.left().is_empty() {
+            if self.unwritten.begin() {
+                self.kept = 0;
+            }
+            match stream.as_mut().poll_write(&mut cx, self.unwritten.begun()) {
+                Poll::Ready(Ok(bytes)) if bytes > 0 => self.unwritten.took(bytes),
+                Poll::Pending => return,
+                // The reader will find the reason.
+                Poll::Ready(_) => self.unwritten.clear(),
+            }
+        }
+        // TLS takes more than its socket does, and sends the rest only when it is asked to. If that fails, the reader
+        // will find the reason.
+        let _ = stream.poll_flush(&mut cx);
+    }
+
+    /// When the time for a sign of life is over.
+    fn gives_up_at(&self) -> Option<Instant> {
+        self.probe.as_ref()?.until
+    }
+}
+
+#[cfg(test)]
+mod tests;

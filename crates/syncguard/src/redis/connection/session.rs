@@ -1,0 +1,165 @@
+//! The start of a connection: logs in, and checks that this is a usable server.
+
+use redis::{Cmd, RedisError, Value, cmd, parse_redis_value_async};
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::diagnosis;
+use super::limited::Limited;
+use super::sentinel;
+use super::stream::{self, Endpoint};
+use super::tls::TlsContext;
+use crate::error::Error;
+use crate::redis::config::{RedisConfig, RedisServer};
+use crate::redis::error::{
+    Cause, cannot_connect, describe, distrusted, driver_error, error_text, refused_by_tls,
+    reply_code, to_error, to_error_hiding,
+};
+
+/// A command at the start of a connection.
+pub(super) struct Step {
+    command: Cmd,
+    /// Whether the connection is usable although the server answers with an error of this code.
+    tolerates: fn(Option<&str>) -> bool,
+}
+
+impl Step {
+    /// A command that must succeed.
+    pub(super) fn required(command: Cmd) -> Self {
+        Self {
+            command,
+            tolerates: |_| false,
+        }
+    }
+}
+
+/// A stream to the configured server that is ready for scripts.
+pub(super) async fn open(config: &RedisConfig, tls: Option<&TlsContext>) -> Result<Limited, Error> {
+    let limit = config.connect_timeout;
+    match &config.server {
+        RedisServer::Sentinel(set) => sentinel::open(config, set, tls).await,
+        RedisServer::Tcp { host, port } => {
+            let open = async {
+                let stream = stream::tcp(host, *port, tls).await?;
+                ready(stream, config).await
+            };
+            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
+        }
+        // Each of its nodes is a server of its own.
+        RedisServer::Cluster(_) => Err(to_error(Cause::Settings, false)),
+        RedisServer::Unix(path) => {
+            let open = async { ready(stream::unix(path).await?, config).await };
+            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
+        }
+    }
+}
+
+async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Error> {
+    let mut steps = login(config);
+    steps.push(Step {
+        command: cmd("PING"),
+        // A user without the right to PING may still run scripts, and that is what matters.
+        tolerates: |code| code == Some("NOPERM"),
+    });
+    steps.extend(name(config));
+    ask(&mut stream, &steps).await?;
+    Ok(stream)
+}
+
+/// The commands that log in and select the database.
+pub(super) fn login(config: &RedisConfig) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(4);
+    steps.extend(auth(config.username.as_deref(), config.password.as_deref()));
+    if config.database > 0 {
+        let mut select = cmd("SELECT");
+        select.arg(config.database);
+        steps.push(Step::required(select));
+    }
+    steps
+}
+
+/// The command that logs in, if there is a password.
+pub(super) fn auth(username: Option<&str>, password: Option<&str>) -> Option<Step> {
+    let mut auth = cmd("AUTH");
+    auth.arg(username).arg(password?);
+    Some(Step::required(auth))
+}
+
+/// The command that names the connection, if it has a name. It must not be the first, because its errors are
+/// ignored, and a server that refuses all clients says so in its first answer.
+pub(super) fn name(config: &RedisConfig) -> Option<Step> {
+    let mut command = cmd("CLIENT");
+    command.arg("SETNAME").arg(config.connection_name.as_ref()?);
+    Some(Step {
+        command,
+        // The name is only for people: a connection without it works as well.
+        tolerates: |_| true,
+    })
+}
+
+/// Sends all commands at once and gives their answers, or the first error that matters.
+pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Value>, Error> {
+    let mut request = Vec::new();
+    for step in steps {
+        step.command.write_packed_command(&mut request);
+    }
+    // Errors of writing are ignored: a server that closed the connection may have said why, so read first.
+    let _ = stream.write_all(&request).await;
+    let _ = stream.flush().await;
+    let mut decoder = Default::default();
+    let mut answers = Vec::with_capacity(steps.len());
+    for step in steps {
+        let value = parse_redis_value_async(&mut decoder, stream).await;
+        let value = match value {
+            Ok(value) => value,
+            Err(error) if answers.is_empty() => {
+                return Err(no_answer(stream.endpoint(), error).await);
+            }
+            Err(error) => return Err(driver_error(&error, false)),
+        };
+        if let Value::ServerError(error) = &value {
+            let text = error_text(error);
+            if !(step.tolerates)(reply_code(&text)) {
+                let words = step.command.args_iter().filter_map(|arg| match arg {
+                    redis::Arg::Simple(word) => std::str::from_utf8(word).ok(),
+                    _ => None,
+                });
+                // The first word is the command's name and no secret.
+                return Err(to_error_hiding(Cause::Reply(&text), false, words.skip(1)));
+            }
+        }
+        answers.push(value);
+    }
+    Ok(answers)
+}
+
+/// The error for a server that closed the connection instead of answering, or whose answer is not of the Redis
+/// protocol.
+async fn no_answer(endpoint: &Endpoint, error: RedisError) -> Error {
+    if let Some(why) = refused_by_tls(&error) {
+        return distrusted(endpoint, &why).with_source(error);
+    }
+    let is_readable = describe(&error) != Cause::Unreadable;
+    let why = match endpoint {
+        // Before TLS: a web server may speak that as well.
+        Endpoint::Tcp { host, port, .. }
+            if !is_readable && diagnosis::speaks_http(host, *port).await =>
+        {
+            "an HTTP server answers there, and no Redis server"
+        }
+        Endpoint::Tcp {
+            host,
+            port,
+            has_tls: false,
+        } if diagnosis::speaks_tls(host, *port).await => {
+            "the server expects TLS: use rediss:// instead of redis://"
+        }
+        _ if describe(&error) != Cause::Closed => return driver_error(&error, false),
+        _ => "the server ended the connection without an answer; is it a Redis server?",
+    };
+    cannot_connect(endpoint, why).with_source(error)
+}
+
+pub(super) fn late() -> Error {
+    to_error(Cause::ConnectTimeout, false)
+}

@@ -1,0 +1,224 @@
+//! Takes a lock if nobody holds it. Repeated with the lock id that holds it, it answers as before.
+
+use std::time::Duration;
+
+use super::record;
+use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::redis::names::Names;
+use crate::redis::plan::{Plan, lifetime_ms, script};
+use crate::redis::reply::{Reply, malformed};
+use crate::time::TIME_TOLERANCE_MS;
+
+script!(SCRIPT, "acquire.lua", fits);
+
+/// What to send.
+///
+/// # Errors
+/// `InvalidArgument` when the prefix leaves no room for the key, and in a cluster for a lock id that does not fit.
+pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
+    let lock_key = names.lock_key(&request.key)?;
+    if !names.fits(&lock_key, &request.lock_id) {
+        return Err(Error::invalid(
+            "lockId is of another shard than the key: in a redis cluster, Backend::prepare makes it fit",
+        ));
+    }
+    let fence_key = names.fence_key(&lock_key)?;
+    let index_key = names.index_key(&request.lock_id)?;
+    let ttl_ms = request.ttl.as_millis();
+    Ok(Plan::new(&SCRIPT)
+        .key(names, &lock_key)
+        .key(names, &index_key)
+        .key(names, &fence_key)
+        .arg(request.lock_id.as_str())
+        .number(ttl_ms)
+        .number(TIME_TOLERANCE_MS)
+        .arg(&lock_key)
+        .arg(request.key.as_str())
+        .arg(&record::tail(&request.key, request.owner.as_ref()))
+        .number(lifetime_ms(ttl_ms)))
+}
+
+/// The name of the lock in a plan, without the client's prefix.
+pub(super) fn lock_key(plan: &Plan) -> Option<&str> {
+    plan.args().nth(3)
+}
+
+/// What the reply means.
+///
+/// # Errors
+/// `Internal` for a fence counter at its limit, and for a reply that makes no sense. In the second
+/// case the lock may have been granted.
+pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome, Error> {
+    match reply {
+        Reply::Array(items) => locked(items)
+            .or_else(|| granted(request, items))
+            .ok_or_else(|| malformed("acquire")),
+        other => match other.integer() {
+            // From somebody's mock of a client.
+            Some(0) => Ok(AcquireOutcome::Locked { free_in: None }),
+            Some(-3) => Err(Fence::overflow()),
+            _ => Err(malformed("acquire")),
+        },
+    }
+}
+
+/// Whether the script can have given that reply. How long to wait is the server's arithmetic on what others wrote.
+fn fits(reply: &Reply) -> bool {
+    match reply {
+        Reply::Array(items) => match items.as_slice() {
+            [code, wait_ms] => code.integer() == Some(0) && wait_ms.integer().is_some(),
+            items => grant(items).is_some(),
+        },
+        other => matches!(other.integer(), Some(0 | -3)),
+    }
+}
+
+fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
+    let [code, wait_ms] = items else {
+        return None;
+    };
+    let wait_ms = wait_ms.integer().filter(|ms| *ms > 0)?;
+    (code.integer()? == 0).then_some(AcquireOutcome::Locked {
+        free_in: Some(Duration::from_millis(wait_ms.unsigned_abs())),
+    })
+}
+
+fn granted(request: &AcquireRequest, items: &[Reply]) -> Option<AcquireOutcome> {
+    let (fence, expires_at_ms) = grant(items)?;
+    Some(AcquireOutcome::Acquired(Grant {
+        lock_id: request.lock_id.clone(),
+        fence,
+        expires_at_ms,
+    }))
+}
+
+/// The fence and the end of a lock that was granted.
+fn grant(items: &[Reply]) -> Option<(Fence, i64)> {
+    let [code, fence, expires_at_ms] = items else {
+        return None;
+    };
+    if code.integer()? != 1 {
+        return None;
+    }
+    let fence = Fence::from_counter(fence.integer()?).ok()?;
+    Some((fence, expires_at_ms.integer().filter(|ms| *ms > 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Owner, Ttl};
+    use crate::error::ErrorKind;
+    use crate::key::Key;
+    use crate::lock_id::LockId;
+    use crate::redis::names::ClientPrefix;
+
+    const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
+
+    fn request() -> AcquireRequest {
+        AcquireRequest {
+            key: Key::new("job:\"1\"").unwrap(),
+            ttl: Ttl::from_millis(5000).unwrap(),
+            lock_id: LockId::parse(ID).unwrap(),
+            owner: None,
+            hold: None,
+            behind: None,
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn keys_and_arguments_stand_in_the_agreed_order() {
+        let names = Names::new("syncguard", ClientPrefix::None).unwrap();
+        let mut request = request();
+        request.owner = Some(Owner::new("me").unwrap());
+        let plan = plan(&names, &request).unwrap();
+        assert!(plan.keys().eq([
+            "syncguard:job:\"1\"",
+            "syncguard:id:AAAAAAAAAAAAAAAAAAAAAA",
+            "syncguard:fence:syncguard:job:\"1\"",
+        ]));
+        assert!(plan.args().eq([
+            ID,
+            "5000",
+            "1000",
+            "syncguard:job:\"1\"",
+            "job:\"1\"",
+            r#""key":"job:\"1\"","owner":"me"}"#,
+            "6000",
+        ]));
+    }
+
+    #[test]
+    fn a_clients_prefix_stands_before_the_keys_and_not_in_the_arguments() {
+        let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
+        let plan = plan(&names, &request()).unwrap();
+        assert!(plan.keys().all(|key| key.starts_with("app:s:")));
+        assert_eq!(lock_key(&plan), Some("s:job:\"1\""));
+    }
+
+    #[test]
+    fn replies_are_grants_locks_or_errors() {
+        let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+        let grant = AcquireOutcome::Acquired(Grant {
+            lock_id: LockId::parse(ID).unwrap(),
+            fence: Fence::from_counter(7).unwrap(),
+            expires_at_ms: 1_700_000_000_000,
+        });
+        for reply in [
+            Reply::Array(vec![
+                Reply::Int(1),
+                Reply::Int(7),
+                Reply::Int(1_700_000_000_000),
+            ]),
+            Reply::Array(vec![
+                bulk("1"),
+                bulk("000000000000007"),
+                bulk("1700000000000"),
+            ]),
+        ] {
+            assert_eq!(outcome(&request(), &reply).unwrap(), grant);
+        }
+        for (reply, free_in) in [
+            (Reply::Int(0), None),
+            (bulk("0"), None),
+            (Reply::Array(vec![Reply::Int(0), Reply::Int(7)]), Some(7)),
+            (Reply::Array(vec![bulk("0"), bulk("7")]), Some(7)),
+        ] {
+            let free_in = free_in.map(Duration::from_millis);
+            let locked = AcquireOutcome::Locked { free_in };
+            assert_eq!(outcome(&request(), &reply).unwrap(), locked);
+        }
+        let overflow = outcome(&request(), &Reply::Int(-3)).unwrap_err();
+        assert_eq!(overflow.kind(), ErrorKind::Internal);
+        assert!(overflow.message().contains("limit"));
+        assert!(!overflow.is_outcome_unknown());
+    }
+
+    #[test]
+    fn other_replies_are_malformed_and_may_hide_a_grant() {
+        let int = Reply::Int;
+        for reply in [
+            int(1),
+            int(-1),
+            Reply::Nil,
+            Reply::Bulk(b"OK".to_vec()),
+            Reply::Array(vec![]),
+            Reply::Array(vec![int(1)]),
+            Reply::Array(vec![int(0), int(0)]),
+            Reply::Array(vec![int(2), int(5)]),
+            Reply::Array(vec![int(0), int(1), int(1)]),
+            Reply::Array(vec![int(1), int(0), int(1)]),
+            Reply::Array(vec![int(1), int(1), Reply::Nil]),
+            Reply::Array(vec![int(1), int(1), int(-5)]),
+            Reply::Array(vec![int(1), int(1_000_000_000_000_000), int(5)]),
+            Reply::Array(vec![int(1), int(1), int(5), int(5)]),
+        ] {
+            let error = outcome(&request(), &reply).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal, "{reply:?}");
+            assert!(error.is_outcome_unknown());
+        }
+    }
+}

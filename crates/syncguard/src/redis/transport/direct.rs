@@ -1,0 +1,98 @@
+//! The transport over a connection of our own, not through somebody else's client.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::Transport;
+use crate::backend::Lane;
+use crate::error::Error;
+use crate::event_loop::EventLoop;
+use crate::redis::config::RedisConfig;
+use crate::redis::connection::connections::Connections;
+use crate::redis::connection::dialer::Target;
+use crate::redis::connection::pipeline::Answer;
+use crate::redis::error::{Cause, to_error, to_error_hiding};
+use crate::redis::plan::{Form, Plan};
+use crate::redis::reply::Reply;
+use crate::redis::wakeups::listen::Subscriptions;
+use crate::sending::before_sending;
+use crate::waiting::wakeups::{Wakeups, Watch};
+
+/// How long calls wait, at most, while the server refuses connections, because it may be restarting.
+pub(in crate::redis) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many connections may be lost before a call is given to one of them.
+const CONNECTIONS: u32 = 3;
+
+/// Runs scripts on one server.
+pub(super) struct DirectTransport {
+    connections: Connections,
+    wakeups: Wakeups,
+}
+
+impl DirectTransport {
+    /// Does no I/O.
+    pub(super) fn new(
+        config: &RedisConfig,
+        event_loop: Option<&Arc<dyn EventLoop>>,
+    ) -> Result<Self, Error> {
+        let target = Arc::new(Target::new(config)?);
+        let patience = PATIENCE.min(config.locks.operation_timeout / 2);
+        Ok(Self {
+            connections: Connections::new(&target, event_loop, patience),
+            wakeups: Wakeups::new(Subscriptions(target)),
+        })
+    }
+
+    async fn call(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+        let link = self.connections.for_plan(plan);
+        for _ in 0..CONNECTIONS {
+            let connection = before_sending(link.get()).await?;
+            match connection.run(form, plan).await? {
+                Answer::NotSent => {}
+                answer => return Ok(answer),
+            }
+        }
+        Err(to_error(Cause::Closed, false))
+    }
+}
+
+#[async_trait]
+impl Transport for DirectTransport {
+    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
+        let mut answer = self.call(Form::Hash, &plan).await?;
+        if let Answer::NoScript = answer {
+            // The server has lost its scripts, in a restart or a SCRIPT FLUSH.
+            answer = self.call(Form::Source, &plan).await?;
+        }
+        answer.reply(|text| to_error_hiding(Cause::Reply(text), true, plan.secrets()))
+    }
+
+    fn waits_for_replicas(&self) -> bool {
+        true
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        Some(self.connections.lane())
+    }
+
+    fn watch(&self, lock_key: &str) -> Option<Watch> {
+        Some(self.wakeups.watch(lock_key))
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.connections.trouble()
+    }
+}
+
+impl fmt::Debug for DirectTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectTransport").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! How scripts get to a server: over a connection of our own, or through the caller's client.
+
+mod cluster;
+pub(super) mod direct;
+pub(super) mod shared;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::config::{RedisConfig, RedisServer};
+use super::plan::Plan;
+use super::reply::Reply;
+use crate::backend::Lane;
+use crate::error::Error;
+use crate::event_loop::EventLoop;
+use crate::waiting::wakeups::Watch;
+use cluster::ClusterTransport;
+use direct::DirectTransport;
+
+/// Runs scripts in a Redis server.
+///
+/// An implementation sends a plan at most once. When a plan may have reached the server and its answer is lost,
+/// the error says so ([`Error::with_unknown_outcome`]). Futures may be dropped at any point. Connections that
+/// the transport has made itself end when it is dropped.
+#[async_trait]
+pub trait Transport: fmt::Debug + Send + Sync + 'static {
+    /// Runs the script and gives the server's reply.
+    async fn run(&self, plan: Plan) -> Result<Reply, Error>;
+
+    /// Whether it leads to a Redis Cluster: then the names of each lock share a slot, and scripts touch only the
+    /// keys of their plans.
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    /// Whether it waits until replicas have a grant, where a plan asks for that.
+    fn waits_for_replicas(&self) -> bool {
+        false
+    }
+
+    /// The node of a cluster that has the key; `None` where there is only one.
+    async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {
+        let _ = key;
+        Ok(None)
+    }
+
+    /// The lane of calls that are made here and now: those that concern one lock are carried out in the order in which
+    /// they are made in it, but for acquisitions that wait for replicas. `None`: they may be carried out in any order.
+    fn lane(&self) -> Option<Lane> {
+        None
+    }
+
+    /// Hears when the lock with that key is freed: the name under which the server knows it. `None`: this
+    /// transport cannot, and whoever waits asks again from time to time.
+    fn watch(&self, lock_key: &str) -> Option<Watch> {
+        let _ = lock_key;
+        None
+    }
+
+    /// Why nothing can be sent to the server at this moment, if that is known.
+    fn trouble(&self) -> Option<Error> {
+        None
+    }
+}
+
+/// The transport to where `config` says that the server is. Does no I/O.
+pub(super) fn to(
+    config: &RedisConfig,
+    event_loop: Option<&Arc<dyn EventLoop>>,
+) -> Result<Arc<dyn Transport>, Error> {
+    Ok(match &config.server {
+        RedisServer::Cluster(set) => Arc::new(ClusterTransport::new(config, set, event_loop)?),
+        _ => Arc::new(DirectTransport::new(config, event_loop)?),
+    })
+}

@@ -1,0 +1,210 @@
+//! How the nodes of a cluster tell what was freed: each of the locks in its slots, on a connection of its own that is
+//! made for the first of them.
+//!
+//! When a slot moves, or a node is lost, its names wait for a moment and then move to the node that has them by then.
+//! Until it tells of them, whoever waits for them polls.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
+
+use super::feed::{Event, Feed, Told};
+use crate::error::Error;
+use crate::random;
+use crate::redis::connection::cluster::routes::Routes;
+use crate::redis::slots::key_slot;
+use crate::waiting::listener::{Heard, Listen, Listener};
+
+/// The pause before names move to another node after the first disturbance. It doubles while others follow soon.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Opens what tells.
+pub(in crate::redis) struct Subscriptions(pub(in crate::redis) Arc<Routes>);
+
+/// All nodes that tell of something.
+struct Subscriber {
+    routes: Arc<Routes>,
+    feeds: HashMap<u64, Feed>,
+    /// How many feeds there have been.
+    count: u64,
+    /// Which feed is to tell of which name.
+    places: HashMap<Arc<str>, u64>,
+    /// Names that no node is to tell of at the moment.
+    homeless: HashSet<Arc<str>>,
+    /// When to look for a node for those.
+    settle_at: Option<Instant>,
+    pause: Duration,
+    disturbed_at: Instant,
+    events: UnboundedReceiver<Event>,
+    sender: UnboundedSender<Event>,
+    /// What is to be told next.
+    heard: VecDeque<Heard>,
+}
+
+#[async_trait]
+impl Listen for Subscriptions {
+    async fn open(&self) -> Result<Box<dyn Listener>, Error> {
+        // Waits until the slots are known.
+        self.0.owner(0).await?;
+        let (sender, events) = unbounded_channel();
+        Ok(Box::new(Subscriber {
+            routes: Arc::clone(&self.0),
+            feeds: HashMap::new(),
+            count: 0,
+            places: HashMap::new(),
+            homeless: HashSet::new(),
+            settle_at: None,
+            pause: FIRST_PAUSE,
+            disturbed_at: Instant::now(),
+            events,
+            sender,
+            heard: VecDeque::new(),
+        }))
+    }
+}
+
+#[async_trait]
+impl Listener for Subscriber {
+    async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error> {
+        for (name, is_wanted) in names {
+            if *is_wanted {
+                self.place(name);
+                continue;
+            }
+            self.homeless.remove(name);
+            let place = self.places.remove(name);
+            if let Some(feed) = place.and_then(|number| self.feeds.get_mut(&number)) {
+                feed.change(name, false);
+            }
+        }
+        Ok(())
+    }
+
+    async fn test(&mut self) -> Result<(), Error> {
+        // Each feed tests its own connection.
+        self.heard.push_back(Heard::Alive);
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Heard, Error> {
+        loop {
+            if let Some(heard) = self.heard.pop_front() {
+                return Ok(heard);
+            }
+            let settle_at = self.settle_at;
+            tokio::select! {
+                event = self.events.recv() => {
+                    if let Some((number, told)) = event {
+                        self.told(number, told)?;
+                    }
+                }
+                () = sleep_until(settle_at.unwrap_or_else(Instant::now)), if settle_at.is_some() => {
+                    self.settle();
+                }
+            }
+        }
+    }
+}
+
+impl Subscriber {
+    /// Asks the node that has the name to tell of it.
+    fn place(&mut self, name: &Arc<str>) {
+        let Some(node) = self.routes.known_owner(key_slot(name)) else {
+            self.homeless.insert(Arc::clone(name));
+            return self.disturbed();
+        };
+        let known = self
+            .feeds
+            .iter()
+            .find(|(_, feed)| Arc::ptr_eq(&feed.node, &node));
+        let number = match known {
+            Some((number, _)) => *number,
+            None => {
+                self.count += 1;
+                let feed = Feed::start(node, self.count, self.sender.clone());
+                self.feeds.insert(self.count, feed);
+                self.count
+            }
+        };
+        self.places.insert(Arc::clone(name), number);
+        if let Some(feed) = self.feeds.get_mut(&number) {
+            feed.change(name, true);
+        }
+    }
+
+    fn told(&mut self, number: u64, told: Result<Told, Error>) -> Result<(), Error> {
+        let Some(feed) = self.feeds.get_mut(&number) else {
+            return Ok(());
+        };
+        match told {
+            Ok(Told::Heard(Heard::Deaf(name))) => {
+                if !feed.has_left(&name) {
+                    self.displace(number, |moved| **moved == *name);
+                }
+            }
+            Ok(Told::Heard(heard)) => self.heard.push_back(heard),
+            Ok(Told::Moved(slot, host, port)) => {
+                // Where it is now is known at once; what else has changed is asked for.
+                let host = if host.is_empty() {
+                    &feed.node.address.0
+                } else {
+                    &host
+                };
+                // A node that is to be known by a name and has none is `?`.
+                if host != "?"
+                    && let Ok(node) = self.routes.node((host, port))
+                {
+                    self.routes.moved(slot, &node);
+                }
+                self.displace(number, |name| key_slot(name) == slot);
+            }
+            Err(error) if error.kind().is_transient() => {
+                self.displace(number, |_| true);
+                self.feeds.remove(&number);
+            }
+            // Such as a missing right, which each node will tell.
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Lets the chosen names of a feed look for another one.
+    fn displace(&mut self, number: u64, is_chosen: impl Fn(&Arc<str>) -> bool) {
+        let chosen = self
+            .places
+            .extract_if(|name, place| *place == number && is_chosen(name));
+        for (name, _) in chosen {
+            self.heard.push_back(Heard::Deaf(name.to_string()));
+            self.homeless.insert(name);
+        }
+        self.disturbed();
+    }
+
+    /// Something is not where it was thought to be.
+    fn disturbed(&mut self) {
+        self.routes.find_soon();
+        let now = Instant::now();
+        if self.settle_at.is_none() {
+            if now - self.disturbed_at > 2 * LONGEST_PAUSE {
+                self.pause = FIRST_PAUSE;
+            }
+            // Jitter, so that processes that lost the same node do not all come at once.
+            let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
+            self.settle_at = Some(now + self.pause.mul_f64(scatter));
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        }
+        self.disturbed_at = now;
+    }
+
+    fn settle(&mut self) {
+        self.settle_at = None;
+        for name in std::mem::take(&mut self.homeless) {
+            self.place(&name);
+        }
+    }
+}
