@@ -16,11 +16,10 @@ use super::config::{ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionA
 use super::error::{Failure, failure_to_connect};
 use super::fault::Fault;
 use super::listen;
-use super::liveness::Liveness;
 use super::options;
+use super::silence::{Arrivals, End, Silences};
 use super::stream::Stream;
 use super::tls;
-use super::watch::Watch;
 use crate::dial::Refusal;
 use crate::error::{Error, ErrorKind};
 use crate::loaded::Loaded;
@@ -68,7 +67,9 @@ pub(super) struct Connection {
     pub(super) client: Client,
     /// The server that it is on.
     pub(super) host: Host,
-    pub(super) liveness: Arc<Liveness>,
+    /// The server process of the session, if the session is ours alone.
+    pub(super) process: Option<i32>,
+    pub(super) arrivals: Arc<Arrivals>,
     /// The task that reads and writes the socket. It ends once the client is dropped and the last answer is
     /// there.
     pub(super) driver: JoinHandle<()>,
@@ -78,11 +79,19 @@ pub(super) struct Connection {
     pub(super) prepared: Vec<Option<Statement>>,
 }
 
+impl Connection {
+    /// Ends a session that gives no answer. Whoever waits for one gets an error.
+    pub(super) fn cut_off(&self) {
+        self.arrivals.finish(End::Silent);
+        self.driver.abort();
+    }
+}
+
 /// Opens sessions.
 pub(super) struct Connector {
     config: PostgresConfig,
     operation_timeout: Duration,
-    watch: Watch,
+    silences: Silences,
     /// The index of the host to try first: the one that answered last.
     first: AtomicUsize,
     /// Whether the last attempt failed on all hosts.
@@ -107,7 +116,7 @@ impl Connector {
         Ok(Self {
             config,
             operation_timeout,
-            watch: Watch::new(operation_timeout),
+            silences: Silences::default(),
             first: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
             start: AtomicU8::new(Start::Own as u8),
@@ -167,8 +176,8 @@ impl Connector {
         self.config.tcp.keepalive_idle.min(MOST_IDLE)
     }
 
-    pub(super) fn watch(&self) -> &Watch {
-        &self.watch
+    pub(super) fn silences(&self) -> &Silences {
+        &self.silences
     }
 
     /// How long one operation may take.
@@ -216,15 +225,15 @@ impl Connector {
 
     /// Asks the server to cancel what `client`'s session is doing. The server does not say whether it did.
     pub(super) async fn cancel(&self, client: &Client, host: &Host) {
-        let liveness = self.watch.add();
-        if let (Ok(tls), Ok(stream)) = (self.tls_to(host).await, self.stream(host, liveness).await)
+        let arrivals = Arc::new(Arrivals::new());
+        if let (Ok(tls), Ok(stream)) = (self.tls_to(host).await, self.stream(host, arrivals).await)
         {
             let _ = client.cancel_token().cancel_query_raw(stream, tls).await;
         }
     }
 
-    async fn stream(&self, host: &Host, liveness: Arc<Liveness>) -> Result<Stream, Failure> {
-        let opened = Stream::open(host, &self.config.tcp, self.operation_timeout, liveness).await;
+    async fn stream(&self, host: &Host, arrivals: Arc<Arrivals>) -> Result<Stream, Failure> {
+        let opened = Stream::open(host, &self.config.tcp, self.operation_timeout, arrivals).await;
         opened.map_err(|refusal| match refusal {
             Refusal::Unknown(error) => Failure::to_connect(Fault::UnknownHost, host, error),
             Refusal::Failed(error) => Failure::to_connect(Fault::Io(error.kind()), host, error),
@@ -339,15 +348,15 @@ impl Connector {
             settings.dbname(database);
         }
         let tls = self.tls_to(host).await?;
-        let liveness = self.watch.add();
-        let stream = self.stream(host, Arc::clone(&liveness)).await?;
-        let refused = |error| failure_to_connect(error, host, liveness.end());
+        let arrivals = Arc::new(Arrivals::new());
+        let stream = self.stream(host, Arc::clone(&arrivals)).await?;
+        let refused = |error| failure_to_connect(error, host, arrivals.end());
         let (client, connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
         // An error also reaches whoever waits for an answer, so it need not be handled here.
         let driver = match channels.cloned() {
             None => tokio::spawn(async move { drop(connection.await) }),
             Some(channels) => {
-                tokio::spawn(listen::drive(connection, channels, Arc::clone(&liveness)))
+                tokio::spawn(listen::drive(connection, channels, Arc::clone(&arrivals)))
             }
         };
         let row = client.query_typed(PROBE, &[]).await.map_err(refused)?;
@@ -360,9 +369,9 @@ impl Connector {
         let version = row.first().and_then(|row| row.try_get(3).ok());
         check_version(version.ok_or_else(|| Failure::new(Fault::Malformed))?)?;
         let may_prepare = start == Start::Own && in_force;
-        let process = row.first().and_then(|row| row.try_get(2).ok());
         // Behind a pooler, the process serves other clients too, so its number says nothing about us.
-        liveness.know(process.filter(|_| may_prepare), driver.abort_handle());
+        let process = row.first().filter(|_| may_prepare);
+        let process = process.and_then(|row| row.try_get(2).ok());
         if read_only && self.needs_writes() {
             return Err(Failure::new(Fault::State("25006")));
         }
@@ -377,7 +386,8 @@ impl Connector {
         Ok(Connection {
             client,
             host: host.clone(),
-            liveness,
+            process,
+            arrivals,
             driver,
             may_prepare,
             prepared: Vec::new(),

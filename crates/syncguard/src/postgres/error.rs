@@ -8,7 +8,7 @@ use tokio_postgres::error::Severity;
 
 use super::config::Host;
 use super::fault::{Fault, classify};
-use super::liveness::End;
+use super::silence::End;
 use crate::error::Error;
 
 /// The error of a transport: an [`Error`] for the caller, and what the backend needs to decide how to go on.

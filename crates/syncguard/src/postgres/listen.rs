@@ -15,7 +15,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::connect::{Connection, Connector};
 use super::error::{Failure, failure};
 use super::fault::Fault;
-use super::liveness::Liveness;
+use super::silence::Arrivals;
 use super::stream::Stream;
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
@@ -72,7 +72,7 @@ impl Listen for Notifications {
         }
         Ok(Box::new(Session {
             connector: Arc::clone(&self.0),
-            process: connection.liveness.process(),
+            process: connection.process,
             connection,
             channels,
             hashes: HashMap::new(),
@@ -253,10 +253,10 @@ impl Session {
     ) -> Result<T, Error> {
         match timeout(limit, answer).await {
             Ok(answer) => {
-                answer.map_err(|error| failure(&error, self.connection.liveness.end()).into())
+                answer.map_err(|error| failure(&error, self.connection.arrivals.end()).into())
             }
             Err(_) => {
-                self.connection.liveness.cut_off();
+                self.connection.cut_off();
                 Err(Failure::new(Fault::Silent).into())
             }
         }
@@ -267,11 +267,11 @@ impl Session {
 pub(super) async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
     mut connection: tokio_postgres::Connection<Stream, T>,
     channels: UnboundedSender<String>,
-    liveness: Arc<Liveness>,
+    arrivals: Arc<Arrivals>,
 ) {
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message {
-            liveness.expect_reply();
+            arrivals.expect_reply();
             // Fails when nobody listens any more. Then the session is about to end.
             let _ = channels.send(notification.channel().to_owned());
         }

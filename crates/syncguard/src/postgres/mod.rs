@@ -48,7 +48,6 @@ mod group;
 mod is_locked;
 mod list;
 mod listen;
-mod liveness;
 mod lookup;
 mod names;
 mod options;
@@ -59,13 +58,13 @@ mod release;
 mod reply;
 mod runner;
 mod schema;
+mod silence;
 mod statement;
 mod stream;
 mod tables;
 mod tls;
 mod url;
 mod url_names;
-mod watch;
 
 /// The pure half of each operation: its plan (the statement to send) and its outcome (what the row means).
 pub mod operations {

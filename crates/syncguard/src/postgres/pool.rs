@@ -8,16 +8,14 @@ use async_trait::async_trait;
 use bytes::BytesMut;
 use deadpool::Runtime;
 use deadpool::managed::{self, Manager, Metrics, Object, QueueMode, RecycleError, RecycleResult};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::config::PostgresConfig;
 use super::connect::{Connection, Connector};
 use super::error::{Failure, failure, leaves_session_usable, pool_failure};
 use super::fault::Fault;
-use super::liveness::End;
 use super::statement::{Param, Plan, Row, Transport};
-use super::watch::Watch;
 use crate::error::Error;
 use crate::permits::{Permit, Permits};
 use crate::sending::before_sending;
@@ -70,8 +68,6 @@ impl Pool {
         })?;
         let session = before_sending(self.sessions.get()).await;
         let session = session.map_err(|error| pool_failure(error, |failure| failure))?;
-        session.liveness.begin();
-        Watch::run(&connector);
         Ok(Lease {
             session: Some(session),
             connector,
@@ -80,23 +76,40 @@ impl Pool {
     }
 
     async fn run_in(&self, mut lease: Lease, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
-        match query(lease.session()?, plan).await {
-            Ok(rows) => {
-                lease.give_back();
-                rows.first().map(texts).transpose()
-            }
-            Err(error) => Err(self.conclude(lease, &error)),
-        }
+        let connector = &self.sessions.manager().0;
+        let session = lease.session()?;
+        let (arrivals, process) = (Arc::clone(&session.arrivals), session.process);
+        let answer = query(session, plan);
+        let answer = connector.unless_silent(&arrivals, process, answer).await;
+        let rows = self.conclude(lease, answer)?;
+        rows.first().map(texts).transpose()
     }
 
-    /// Reacts to an error: keeps or discards the session, and notes what the error says about other sessions.
-    fn conclude(&self, lease: Lease, error: &tokio_postgres::Error) -> Failure {
-        let failure = failure(error, lease.end());
-        if leaves_session_usable(error) {
-            lease.give_back();
-        } else {
-            lease.discard();
-        }
+    /// Keeps or discards the session, and notes what an error says about other sessions. The answer is `None` if the
+    /// session is gone.
+    fn conclude<T>(
+        &self,
+        mut lease: Lease,
+        answer: Option<Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        let session = lease
+            .session
+            .take()
+            .ok_or_else(|| Failure::new(Fault::Closed))?;
+        let failure = match answer {
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(error)) => {
+                let failure = failure(&error, session.arrivals.end());
+                if !leaves_session_usable(&error) {
+                    drop(Object::take(session));
+                }
+                failure
+            }
+            None => {
+                Object::take(session).cut_off();
+                Failure::new(Fault::Silent).with_unknown_outcome()
+            }
+        };
         match failure.state() {
             Some("25006") => {
                 self.sessions.manager().0.turn_away();
@@ -108,7 +121,7 @@ impl Pool {
             }
             _ => {}
         }
-        failure
+        Err(failure)
     }
 }
 
@@ -142,13 +155,13 @@ impl Transport for Pool {
 
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
         let mut lease = self.lease(false).await?;
-        match lease.session()?.client.batch_execute(sql).await {
-            Ok(()) => {
-                lease.give_back();
-                Ok(())
-            }
-            Err(error) => Err(self.conclude(lease, &error)),
-        }
+        let connector = &self.sessions.manager().0;
+        let session = lease.session()?;
+        let answer = session.client.batch_execute(sql);
+        let answer = connector
+            .unless_silent(&session.arrivals, session.process, answer)
+            .await;
+        self.conclude(lease, answer)
     }
 }
 
@@ -258,23 +271,6 @@ impl Lease {
         let session = self.session.as_deref_mut();
         session.ok_or_else(|| Failure::new(Fault::Closed))
     }
-
-    /// Why the session was ended, if that was from this side.
-    fn end(&self) -> Option<End> {
-        self.session.as_ref()?.liveness.end()
-    }
-
-    fn give_back(mut self) {
-        if let Some(session) = self.session.take() {
-            session.liveness.rest();
-        }
-    }
-
-    fn discard(mut self) {
-        if let Some(session) = self.session.take() {
-            drop(Object::take(session));
-        }
-    }
 }
 
 impl Drop for Lease {
@@ -283,7 +279,6 @@ impl Drop for Lease {
             return;
         };
         let session = Object::take(session);
-        session.liveness.rest();
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(abandon(session, Arc::clone(&self.connector)))),
             Err(_) => session.driver.abort(),
@@ -323,14 +318,13 @@ struct Sessions(Arc<Connector>);
 impl Sessions {
     /// Checks whether a session that was idle for long still answers.
     async fn check(&self, session: &mut Connection) -> RecycleResult<Failure> {
-        let watch = self.0.watch();
-        let now = watch.now();
-        match timeout(watch.patience(), session.client.check_connection()).await {
+        let now = Instant::now();
+        match timeout(self.0.patience(), session.client.check_connection()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(RecycleError::message("closed by the server")),
             Err(_) => {
-                watch.suspect(now);
-                session.liveness.cut_off();
+                self.0.silences().found(now);
+                session.cut_off();
                 Err(RecycleError::message("lost"))
             }
         }
@@ -350,11 +344,10 @@ impl Manager for Sessions {
         if session.client.is_closed() {
             return Err(RecycleError::message("closed by the server"));
         }
-        let watch = self.0.watch();
-        if watch.is_suspect(&session.liveness) {
+        if self.0.silences().is_suspect(session) {
             return Err(RecycleError::message("lost, as others were"));
         }
-        if watch.silence_of(&session.liveness) > self.0.most_idle() {
+        if session.arrivals.last().elapsed() > self.0.most_idle() {
             // Boxed for the same reason as `first_query`.
             return Box::pin(self.check(session)).await;
         }

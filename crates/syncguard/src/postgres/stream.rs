@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use super::config::{Host, TcpSettings};
-use super::liveness::{End, Liveness};
+use super::silence::{Arrivals, End};
 use crate::dial::{self, Refusal};
 use crate::keepalive::Keepalive;
 
@@ -30,7 +30,7 @@ enum Socket {
 /// The stream of one connection.
 pub(super) struct Stream {
     socket: Socket,
-    liveness: Arc<Liveness>,
+    arrivals: Arc<Arrivals>,
 }
 
 impl Stream {
@@ -39,7 +39,7 @@ impl Stream {
         host: &Host,
         settings: &TcpSettings,
         unsent: Duration,
-        liveness: Arc<Liveness>,
+        arrivals: Arc<Arrivals>,
     ) -> Result<Self, Refusal> {
         let socket = match host.is_unix_socket() {
             #[cfg(unix)]
@@ -53,7 +53,7 @@ impl Stream {
                 Socket::Tcp(stream)
             }
         };
-        Ok(Self { socket, liveness })
+        Ok(Self { socket, arrivals })
     }
 }
 
@@ -77,7 +77,7 @@ fn set_up(stream: &TcpStream, settings: &TcpSettings, unsent: Duration) -> io::R
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.liveness.end() == Some(End::Silent)
+        if self.arrivals.end() == Some(End::Silent)
             && let Socket::Tcp(stream) = &self.socket
         {
             // Resets the connection on close, so that unacknowledged data is not sent again.
@@ -99,8 +99,8 @@ impl AsyncRead for Stream {
             Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         };
         let count = buffer.filled().len() - before;
-        if count > 0 && self.liveness.receive(count) > MOST_REPLY_BYTES {
-            self.liveness.finish(End::Oversized);
+        if count > 0 && self.arrivals.receive(count) > MOST_REPLY_BYTES {
+            self.arrivals.finish(End::Oversized);
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the reply does not end",
@@ -116,7 +116,7 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.liveness.expect_reply();
+        self.arrivals.expect_reply();
         match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             #[cfg(unix)]
