@@ -45,7 +45,7 @@ export const open = {
 const HASH = "hashtextextended(lock.key, '{locks}'::regclass::oid::bigint)";
 const TELL = `CASE WHEN NOT pg_try_advisory_xact_lock(1937337955, (${HASH} & 63)::integer) THEN pg_notify('syncguard_' || to_hex(${HASH}), '')::text END`;
 
-const sql = new URL("../../crates/syncguard/src/postgres/", import.meta.url);
+const sql = new URL("../../crates/syncguard/src/postgres/operations/", import.meta.url);
 
 /**
  * The core's two statements for pgbench: each connection has a key of its own, as the pairs above have. A lock id is

@@ -196,14 +196,14 @@ const cluster = [
 
 const postgres = [
   mutation("postgres-tolerance", "postgres", "A lock counts as free as soon as its TTL is over.", [
-    ["postgres/acquire.sql", PG_LIVE, `AND expires_at_ms > ${PG_CLOCK}`],
-    ["postgres/acquire.sql", PG_DEAD, `WHERE held.expires_at_ms <= ${PG_CLOCK}`],
+    ["postgres/operations/acquire.sql", PG_LIVE, `AND expires_at_ms > ${PG_CLOCK}`],
+    ["postgres/operations/acquire.sql", PG_DEAD, `WHERE held.expires_at_ms <= ${PG_CLOCK}`],
   ]),
   mutation("postgres-expiry", "postgres", "An acquisition ignores the expiry of the row.", [
-    ["postgres/acquire.sql", PG_LIVE, "AND $6::bigint IS NOT NULL"],
+    ["postgres/operations/acquire.sql", PG_LIVE, "AND $6::bigint IS NOT NULL"],
   ]),
   mutation("postgres-advisory", "postgres-mixed", "An acquisition forgets the advisory lock.", [
-    ["postgres/acquire.sql", "pg_advisory_xact_lock(hashtext($1))::text", "''"],
+    ["postgres/operations/acquire.sql", "pg_advisory_xact_lock(hashtext($1))::text", "''"],
   ]),
   mutation(
     "postgres-client-time",
@@ -211,13 +211,13 @@ const postgres = [
     "An acquisition takes the client's time.",
     [
       [
-        "postgres/acquire.rs",
+        "postgres/operations/acquire.rs",
         `include_str!("acquire.sql")\n`,
         `include_str!("acquire.sql")
                 .replace("clock_timestamp()", "(timestamptz 'epoch' + $7::bigint * interval '1 ms')")\n`,
       ],
       [
-        "postgres/acquire.rs",
+        "postgres/operations/acquire.rs",
         "None => self.plain.bind(params),",
         `None => {
                 let now_ms = crate::time::Clock::now_ms(&crate::time::SystemClock);
@@ -229,17 +229,17 @@ const postgres = [
     ["shift"],
   ),
   mutation("postgres-fence-guard", "postgres", "A fence is counted from an old snapshot.", [
-    ["postgres/acquire.sql", "    WHERE last.fence = (SELECT fence FROM call)\n", ""],
+    ["postgres/operations/acquire.sql", "    WHERE last.fence = (SELECT fence FROM call)\n", ""],
   ]),
   mutation(
     "postgres-release-counter",
     "postgres",
     "A fence is a number, and a release deletes its counter.",
     [
-      ["postgres/acquire.sql", `greatest(fence + 1, ${PG_TIME})`, "fence + 1"],
-      ["postgres/acquire_group.sql", `greatest(count + 1, ${PG_TIME})`, "count + 1"],
+      ["postgres/operations/acquire.sql", `greatest(fence + 1, ${PG_TIME})`, "fence + 1"],
+      ["postgres/operations/acquire_group.sql", `greatest(count + 1, ${PG_TIME})`, "count + 1"],
       [
-        "postgres/release.sql",
+        "postgres/operations/release.sql",
         "DELETE FROM {locks} AS lock WHERE lock_id = $1",
         `WITH gone AS (
   DELETE FROM {fences} WHERE fence_key = (SELECT 'fence:' || key FROM {locks} WHERE lock_id = $1)
@@ -253,18 +253,24 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
     "a_lock_that_is_taken_over_during_the_wait_is_left_alone",
     mutation("postgres-release-without-id", "postgres", "A release frees whatever is on its key.", [
       [
-        "postgres/release.sql",
+        "postgres/operations/release.sql",
         "WHERE lock_id = $1",
         "WHERE key = (SELECT key FROM {locks} WHERE lock_id = $1)",
       ],
-      ["postgres/release.sql", "  lock_id,\n", "  $1::text AS lock_id,\n"],
+      ["postgres/operations/release.sql", "  lock_id,\n", "  $1::text AS lock_id,\n"],
     ]),
   ),
   mutation(
     "postgres-release-expired",
     "postgres",
     "A release says of an expired lock that it freed it.",
-    [["postgres/release.sql", "THEN 'released' ELSE 'expired'", "THEN 'released' ELSE 'released'"]],
+    [
+      [
+        "postgres/operations/release.sql",
+        "THEN 'released' ELSE 'expired'",
+        "THEN 'released' ELSE 'released'",
+      ],
+    ],
   ),
   mutation(
     "postgres-extend-expired",
@@ -272,7 +278,7 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
     "An extension brings an expired lock back to life.",
     [
       [
-        "postgres/extend.sql",
+        "postgres/operations/extend.sql",
         "expires_at_ms > now_ms - $2::bigint AS is_live",
         "$2::bigint > 0 AS is_live",
       ],
@@ -280,7 +286,7 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
   ),
   mutation("postgres-tells-nobody", "postgres", "A release wakes nobody.", [
     [
-      "postgres/release.rs",
+      "postgres/operations/release.rs",
       "Self(Statement::telling(sql, tables, columns).urgent())",
       `Self(Statement::new(&sql.replace("{tell}", "NULL"), tables, columns).urgent())`,
     ],

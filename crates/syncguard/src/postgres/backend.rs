@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::acquire::{Acquire, Acquisitions, NamedRequest};
 use super::blocked::Blocked;
 use super::config::PostgresConfig;
-use super::connection::{Connections, PostgresConnection};
-use super::extend::{Extend, Extensions};
-use super::force_release::ForceRelease;
+use super::connection::quota::Subject;
+use super::connection::shared::{Connections, PostgresConnection};
 use super::group::Groups;
-use super::is_locked::IsLocked;
-use super::listen::watched_name;
 use super::names::{Names, lock_name};
-use super::quota::Subject;
-use super::release::{Release, Releases};
+use super::operations::acquire::{Acquire, Acquisitions, NamedRequest};
+use super::operations::extend::{Extend, Extensions};
+use super::operations::force_release::ForceRelease;
+use super::operations::is_locked::IsLocked;
+use super::operations::release::{Release, Releases};
+use super::operations::{
+    acquire, extend, facts, force_release, is_locked, list, lookup, owner, release,
+};
 use super::runner::Runner;
+use super::schema;
 use super::statement::Transport;
 use super::tables::Tables;
-use super::{
-    acquire, extend, facts, force_release, is_locked, list, lookup, owner, release, schema,
-};
+use super::wakeups::listen::watched_name;
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT,
     ExtendOutcome, Limit, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,

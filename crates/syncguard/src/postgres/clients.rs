@@ -9,11 +9,11 @@ use deadpool_postgres::{HookError, Object, Pool, PoolError};
 use tokio::time::timeout;
 
 use super::backend::{PostgresBackend, PostgresOptions};
+use super::connection::pool::{texts, typed_params};
 use super::error::{
     Failure, failure, failure_to_connect_by_pool, leaves_session_usable, pool_failure,
 };
 use super::fault::Fault;
-use super::pool::{texts, typed_params};
 use super::statement::{Plan, Row, Transport};
 use crate::error::{Error, ErrorKind};
 use crate::permits::{Permit, Permits};

@@ -7,8 +7,8 @@ use deadpool::managed::{HookError, PoolError, TimeoutType};
 use tokio_postgres::error::Severity;
 
 use super::config::Host;
+use super::connection::silence::End;
 use super::fault::{Fault, classify};
-use super::silence::End;
 use crate::error::Error;
 
 /// The error of a transport: an [`Error`] for the caller, and what the backend needs to decide how to go on.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::quota::Subject;
+use super::connection::quota::Subject;
 use super::runner::Runner;
 use super::statement::{Plan, Row};
 use crate::error::{Error, ErrorKind};
@@ -241,11 +241,11 @@ impl<W: Work> fmt::Debug for Group<W> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::operations::acquire::Acquisitions;
+    use super::super::operations::extend::Extensions;
+    use super::super::operations::release::Releases;
     use super::*;
     use crate::backend::{Absence, AcquireOutcome, ExtendOutcome, ReleaseOutcome};
-    use crate::postgres::acquire::Acquisitions;
-    use crate::postgres::extend::Extensions;
-    use crate::postgres::release::Releases;
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 

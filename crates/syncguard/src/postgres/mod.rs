@@ -33,58 +33,34 @@
 //! mode, it sends unnamed statements with their parameters' types, still in one round trip each. Such a session
 //! may have a stricter isolation level: what fails because of that is tried again.
 
-mod acquire;
+// Files depend in one direction: statements, settings and errors, connection/, wakeups/, and what runs the statements of
+// operations/: runner, group, backend.
+mod backend;
+mod blocked;
 #[cfg(feature = "deadpool-postgres")]
 mod clients;
 mod config;
-mod connect;
 mod connection;
 mod error;
-mod extend;
-mod facts;
 mod fault;
-mod force_release;
 mod group;
-mod is_locked;
-mod list;
-mod listen;
-mod lookup;
 mod names;
+pub mod operations;
 mod options;
-mod owner;
-mod pool;
-mod quota;
-mod release;
 mod reply;
 mod runner;
 mod schema;
-mod silence;
 mod statement;
-mod stream;
 mod tables;
-mod tls;
 mod url;
 mod url_names;
-
-/// The pure half of each operation: its plan (the statement to send) and its outcome (what the row means).
-pub mod operations {
-    pub use super::acquire::{Acquire, outcome as acquire_outcome};
-    pub use super::extend::{Extend, outcome as extend_outcome};
-    pub use super::force_release::{ForceRelease, outcome as force_release_outcome};
-    pub use super::is_locked::{IsLocked, outcome as is_locked_outcome};
-    pub use super::lookup::{Lookup, outcome as lookup_outcome};
-    pub use super::names::Names;
-    pub use super::release::{Release, outcome as release_outcome};
-}
-
-mod backend;
-mod blocked;
+mod wakeups;
 
 pub use backend::{PostgresBackend, PostgresOptions};
 pub use config::{
     ChannelBinding, Host, Password, Pem, PostgresConfig, SessionAttrs, SslMode, TcpSettings, Tls,
 };
-pub use connection::PostgresConnection;
+pub use connection::shared::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use names::KEYS;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use super::connection::Connections;
+use super::connection::quota::Subject;
+use super::connection::shared::Connections;
 use super::error::Failure;
-use super::quota::Subject;
 use super::schema;
 use super::statement::{Plan, Row};
 use super::tables::Tables;
@@ -153,10 +153,10 @@ impl Provision {
 
 #[cfg(test)]
 mod tests {
+    use super::super::operations::release::Release;
     use super::*;
     use crate::lock_id::LockId;
     use crate::postgres::fault::Fault;
-    use crate::postgres::release::Release;
     use crate::postgres::statement::Transport;
     use async_trait::async_trait;
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use async_trait::async_trait;
 
 use super::error::Failure;
-use super::listen;
 use super::tables::Tables;
+use super::wakeups::listen;
 use crate::mutex::lock;
 
 /// One statement for given tables. Each operation declares its own.

@@ -2,24 +2,28 @@
 
 use serde_json::Value;
 
-use super::statement::{Param, Plan, Row, Statement};
-use super::tables::Tables;
-use super::{owner, reply};
+use super::owner;
 use crate::backend::LockRecord;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::inspection::{LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// The statement that lists locks in `tables`.
-pub(super) fn statement(tables: &Tables) -> Statement {
+pub(in crate::postgres) fn statement(tables: &Tables) -> Statement {
     Statement::new(include_str!("list.sql"), tables, &["now_ms", "page"])
 }
 
 /// Binds it for a page.
-pub(super) fn plan<'a>(statement: &'a Statement, page: &'a PageRequest) -> Result<Plan<'a>, Error> {
+pub(in crate::postgres) fn plan<'a>(
+    statement: &'a Statement,
+    page: &'a PageRequest,
+) -> Result<Plan<'a>, Error> {
     let limit = i64::try_from(page.checked_limit()?).unwrap_or(i64::MAX);
     // No name is empty.
     let after = page.after.as_deref().unwrap_or_default();
@@ -38,7 +42,7 @@ pub(super) fn plan<'a>(statement: &'a Statement, page: &'a PageRequest) -> Resul
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense.
-pub(super) fn outcome(row: Option<&Row>, limit: usize) -> Result<LockPage, Error> {
+pub(in crate::postgres) fn outcome(row: Option<&Row>, limit: usize) -> Result<LockPage, Error> {
     let read_at_ms = reply::number(row, 0)?;
     let rows: Vec<Value> =
         serde_json::from_str(reply::text(row, 1)?).map_err(|_| reply::malformed())?;

@@ -11,13 +11,13 @@ use deadpool::managed::{self, Manager, Metrics, Object, QueueMode, RecycleError,
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::config::PostgresConfig;
 use super::connect::{Connection, Connector};
-use super::error::{Failure, failure, leaves_session_usable, pool_failure};
-use super::fault::Fault;
-use super::statement::{Param, Plan, Row, Transport};
 use crate::error::Error;
 use crate::permits::{Permit, Permits};
+use crate::postgres::config::PostgresConfig;
+use crate::postgres::error::{Failure, failure, leaves_session_usable, pool_failure};
+use crate::postgres::fault::Fault;
+use crate::postgres::statement::{Param, Plan, Row, Transport};
 use crate::sending::before_sending;
 
 /// How long to wait for the server to cancel a statement.
@@ -214,7 +214,7 @@ async fn first_query(
 }
 
 /// The columns of a row.
-pub(super) fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
+pub(in crate::postgres) fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
     (0..row.len())
         .map(|column| {
             row.try_get(column)
@@ -224,7 +224,9 @@ pub(super) fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
 }
 
 /// The parameters with their types, for a statement that was not prepared.
-pub(super) fn typed_params<'a>(plan: &'a Plan<'_>) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+pub(in crate::postgres) fn typed_params<'a>(
+    plan: &'a Plan<'_>,
+) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
     let params = plan.params.iter();
     params.map(|param| (param as _, param.sql_type())).collect()
 }

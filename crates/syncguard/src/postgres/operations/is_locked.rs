@@ -1,9 +1,9 @@
 //! Asking whether a key is held.
 
-use super::reply;
-use super::statement::{Param, Plan, Row, Statement};
-use super::tables::Tables;
 use crate::error::Error;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// How long after its expiry `is_locked` leaves a lock alone (docs/format.md, "Clean-up of expired locks").

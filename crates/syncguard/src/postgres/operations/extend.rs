@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::group::Work;
-use super::reply;
-use super::statement::{Param, Plan, Row, Statement};
-use super::tables::Tables;
 use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::postgres::group::Work;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// Extends an owner's lock.
@@ -54,10 +54,10 @@ pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ExtendOutcome, Err
 
 /// A group of extensions, as one statement.
 #[derive(Debug)]
-pub(super) struct Extensions(Statement);
+pub(in crate::postgres) struct Extensions(Statement);
 
 impl Extensions {
-    pub(super) fn new(tables: &Tables) -> Self {
+    pub(in crate::postgres) fn new(tables: &Tables) -> Self {
         let sql = include_str!("extend_group.sql");
         Self(Statement::new(sql, tables, &["outcomes", "commit"]).urgent())
     }

@@ -12,13 +12,13 @@ use tokio::time::timeout;
 use tokio_postgres::AsyncMessage;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::connect::{Connection, Connector};
-use super::error::{Failure, failure};
-use super::fault::Fault;
-use super::silence::Arrivals;
-use super::stream::Stream;
-use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
+use crate::postgres::connection::connect::{Connection, Connector};
+use crate::postgres::connection::silence::Arrivals;
+use crate::postgres::connection::stream::Stream;
+use crate::postgres::error::{Failure, failure};
+use crate::postgres::fault::Fault;
+use crate::postgres::tables::Tables;
 use crate::waiting::listener::{ANSWER, Heard, Listen, Listener};
 
 /// The first key of our advisory locks that have two: "sync" in ASCII.
@@ -39,7 +39,7 @@ const MOST: usize = 1000;
 const TEST: &str = "SELECT pg_backend_pid(), (SELECT count(*) FROM pg_listening_channels())";
 
 /// `sql` of a statement that frees locks, with what wakes those who wait in place of `{tell}`.
-pub(super) fn telling(sql: &str) -> String {
+pub(in crate::postgres) fn telling(sql: &str) -> String {
     sql.replace("{tell}", TELL)
         .replace("{hash}", HASH)
         .replace("{table}", "'{locks}'::regclass")
@@ -47,15 +47,15 @@ pub(super) fn telling(sql: &str) -> String {
 }
 
 /// The name of a lock among those for which somebody waits.
-pub(super) fn watched_name(tables: &Tables, storage_key: &str) -> String {
+pub(in crate::postgres) fn watched_name(tables: &Tables, storage_key: &str) -> String {
     format!("\"{}\" {storage_key}", tables.locks())
 }
 
 /// Opens sessions that listen, beside those of the pool and in the same way.
-pub(super) struct Notifications(Arc<Connector>);
+pub(in crate::postgres) struct Notifications(Arc<Connector>);
 
 impl Notifications {
-    pub(super) fn new(connector: Arc<Connector>) -> Self {
+    pub(in crate::postgres) fn new(connector: Arc<Connector>) -> Self {
         Self(connector)
     }
 }
@@ -264,7 +264,7 @@ impl Session {
 }
 
 /// Reads and writes the socket of a session that listens. Hands over the channels of notifications.
-pub(super) async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
+pub(in crate::postgres) async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
     mut connection: tokio_postgres::Connection<Stream, T>,
     channels: UnboundedSender<String>,
     arrivals: Arc<Arrivals>,

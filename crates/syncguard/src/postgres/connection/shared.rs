@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::config::PostgresConfig;
-use super::listen::Notifications;
 use super::pool::Pool;
 use super::quota::Quotas;
-use super::statement::Transport;
 use crate::error::Error;
+use crate::postgres::config::PostgresConfig;
+use crate::postgres::statement::Transport;
+use crate::postgres::wakeups::listen::Notifications;
 use crate::shared::Shared;
 use crate::waiting::wakeups::Wakeups;
 
@@ -37,7 +37,7 @@ impl PostgresConnection {
         })
     }
 
-    pub(super) fn shared(&self) -> Result<Arc<Connections>, Error> {
+    pub(in crate::postgres) fn shared(&self) -> Result<Arc<Connections>, Error> {
         self.current.get_or_make(|| {
             let pool = Pool::new(self.config.clone(), self.operation_timeout)?;
             let listen = Notifications::new(pool.connector());
@@ -60,17 +60,17 @@ impl fmt::Debug for PostgresConnection {
 }
 
 /// The transport that statements run on, and how many operations are using it.
-pub(super) struct Connections {
-    pub(super) transport: Arc<dyn Transport>,
+pub(in crate::postgres) struct Connections {
+    pub(in crate::postgres) transport: Arc<dyn Transport>,
     /// `None` if the transport does not say how many connections it has.
-    pub(super) quotas: Option<Quotas>,
+    pub(in crate::postgres) quotas: Option<Quotas>,
     /// Who waits for which lock, if there may be a session that listens.
-    pub(super) wakeups: Option<Wakeups>,
+    pub(in crate::postgres) wakeups: Option<Wakeups>,
     under_way: AtomicUsize,
 }
 
 impl Connections {
-    pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
+    pub(in crate::postgres) fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             quotas: transport.connections().map(Quotas::new),
             transport,
@@ -80,13 +80,13 @@ impl Connections {
     }
 
     /// Whether operations are under way for more than three quarters of the connections.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(in crate::postgres) fn is_busy(&self) -> bool {
         let most = self.transport.connections();
         most.is_some_and(|most| self.under_way.load(Ordering::Relaxed) > most * 3 / 4)
     }
 
     /// Counts an operation as under way until the value is dropped.
-    pub(super) fn begin(&self) -> impl Drop + '_ {
+    pub(in crate::postgres) fn begin(&self) -> impl Drop + '_ {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(&self.under_way)
     }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::group::Work;
-use super::reply;
-use super::statement::{Param, Plan, Row, Statement};
-use super::tables::Tables;
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::postgres::group::Work;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// Releases the lock with a lock id.
@@ -60,13 +60,13 @@ fn outcome_of(text: &str) -> Result<ReleaseOutcome, Error> {
 
 /// A group of releases, as one statement.
 #[derive(Debug)]
-pub(super) struct Releases {
+pub(in crate::postgres) struct Releases {
     statement: Statement,
     durable: bool,
 }
 
 impl Releases {
-    pub(super) fn new(tables: &Tables, durable: bool) -> Self {
+    pub(in crate::postgres) fn new(tables: &Tables, durable: bool) -> Self {
         let sql = include_str!("release_group.sql");
         Self {
             statement: Statement::telling(sql, tables, &["outcomes", "commit"]).urgent(),

@@ -12,17 +12,19 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
 
-use super::config::{ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode};
-use super::error::{Failure, failure_to_connect};
-use super::fault::Fault;
-use super::listen;
-use super::options;
 use super::silence::{Arrivals, End, Silences};
 use super::stream::Stream;
 use super::tls;
 use crate::dial::Refusal;
 use crate::error::{Error, ErrorKind};
 use crate::loaded::Loaded;
+use crate::postgres::config::{
+    ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode,
+};
+use crate::postgres::error::{Failure, failure_to_connect};
+use crate::postgres::fault::Fault;
+use crate::postgres::options;
+use crate::postgres::wakeups::listen;
 
 /// A session that was idle for longer has to answer a query before it is used again. Networks forget connections after
 /// minutes, and a frozen process comes back after any time.
@@ -63,32 +65,32 @@ type Channels<'a> = Option<&'a UnboundedSender<String>>;
 type TlsConnect = <tls::Connector as MakeTlsConnect<Stream>>::TlsConnect;
 
 /// A session.
-pub(super) struct Connection {
-    pub(super) client: Client,
+pub(in crate::postgres) struct Connection {
+    pub(in crate::postgres) client: Client,
     /// The server that it is on.
     pub(super) host: Host,
     /// The server process of the session, if the session is ours alone.
-    pub(super) process: Option<i32>,
-    pub(super) arrivals: Arc<Arrivals>,
+    pub(in crate::postgres) process: Option<i32>,
+    pub(in crate::postgres) arrivals: Arc<Arrivals>,
     /// The task that reads and writes the socket. It ends once the client is dropped and the last answer is
     /// there.
     pub(super) driver: JoinHandle<()>,
     /// Whether statements can be prepared in it.
-    pub(super) may_prepare: bool,
+    pub(in crate::postgres) may_prepare: bool,
     /// The prepared statements, by their slots.
     pub(super) prepared: Vec<Option<Statement>>,
 }
 
 impl Connection {
     /// Ends a session that gives no answer. Whoever waits for one gets an error.
-    pub(super) fn cut_off(&self) {
+    pub(in crate::postgres) fn cut_off(&self) {
         self.arrivals.finish(End::Silent);
         self.driver.abort();
     }
 }
 
 /// Opens sessions.
-pub(super) struct Connector {
+pub(in crate::postgres) struct Connector {
     config: PostgresConfig,
     operation_timeout: Duration,
     silences: Silences,
@@ -130,7 +132,7 @@ impl Connector {
     }
 
     /// The same, and hands over the channels of the notifications that arrive.
-    pub(super) async fn connect_to_listen(
+    pub(in crate::postgres) async fn connect_to_listen(
         &self,
     ) -> Result<(Connection, UnboundedReceiver<String>), Failure> {
         let (channels, arrived) = unbounded_channel();
@@ -181,7 +183,7 @@ impl Connector {
     }
 
     /// How long one operation may take.
-    pub(super) fn operation_timeout(&self) -> Duration {
+    pub(in crate::postgres) fn operation_timeout(&self) -> Duration {
         self.operation_timeout
     }
 
@@ -201,7 +203,7 @@ impl Connector {
     }
 
     /// Whether sessions have turned out to be shared with others.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(in crate::postgres) fn is_shared(&self) -> bool {
         self.start() != Start::Own
     }
 

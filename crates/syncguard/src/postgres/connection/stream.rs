@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::config::{Host, TcpSettings};
 use super::silence::{Arrivals, End};
 use crate::dial::{self, Refusal};
 use crate::keepalive::Keepalive;
+use crate::postgres::config::{Host, TcpSettings};
 
 /// The largest reply to one statement. Ours need a few kilobytes; without a limit, a hostile or broken server
 /// could fill the memory.
@@ -28,7 +28,7 @@ enum Socket {
 }
 
 /// The stream of one connection.
-pub(super) struct Stream {
+pub(in crate::postgres) struct Stream {
     socket: Socket,
     arrivals: Arc<Arrivals>,
 }

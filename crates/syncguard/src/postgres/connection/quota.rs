@@ -16,7 +16,7 @@ use crate::mutex::lock;
 /// What a statement may have to wait for in the server. Statements on different subjects do not wait for
 /// each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Subject<'a> {
+pub(in crate::postgres) enum Subject<'a> {
     /// Acquiring the lock on this storage key.
     Key(&'a str),
     /// Changing an existing lock, named by its lock id or storage key. An acquisition of the key may wait
@@ -26,7 +26,7 @@ pub(super) enum Subject<'a> {
 
 /// The quotas of one pool: one for each subject in use.
 #[derive(Debug)]
-pub(super) struct Quotas {
+pub(in crate::postgres) struct Quotas {
     per_key: usize,
     per_row: usize,
     hasher: RandomState,
@@ -43,7 +43,7 @@ struct Quota {
 }
 
 /// Permission to use a connection for one statement on a subject, until this is dropped.
-pub(super) struct Permit<'a> {
+pub(in crate::postgres) struct Permit<'a> {
     quotas: &'a Quotas,
     hash: u64,
     _semaphore_permit: Option<OwnedSemaphorePermit>,
@@ -62,7 +62,7 @@ impl Quotas {
     }
 
     /// Waits for a permit.
-    pub(super) async fn acquire(&self, subject: Subject<'_>) -> Permit<'_> {
+    pub(in crate::postgres) async fn acquire(&self, subject: Subject<'_>) -> Permit<'_> {
         let hash = self.hasher.hash_one(subject);
         let most = match subject {
             Subject::Key(_) => self.per_key,

@@ -1,13 +1,14 @@
 //! Reading a lock.
 
-use super::statement::{Param, Plan, Row, Statement};
-use super::tables::Tables;
-use super::{owner, reply};
+use super::owner;
 use crate::backend::LockRecord;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
 
 const COLUMNS: &[&str] = &[
     "user_key",

@@ -1,9 +1,9 @@
 //! Freeing a key, whoever holds it.
 
-use super::reply;
-use super::statement::{Param, Plan, Row, Statement};
-use super::tables::Tables;
 use crate::error::Error;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// Frees a key.

@@ -4,8 +4,8 @@ use rustls::ClientConfig;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::config::{Pem, SslMode, Tls};
 use crate::error::Error;
+use crate::postgres::config::{Pem, SslMode, Tls};
 use crate::tls::{self, Check, Given};
 
 /// Starts TLS on connections.

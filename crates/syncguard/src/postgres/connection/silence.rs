@@ -26,7 +26,7 @@ const IS_WORKING: &str =
 
 /// Why a session was ended from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(in crate::postgres) enum End {
     /// It got no answer although the server could be reached.
     Silent,
     /// A reply was too large.
@@ -34,7 +34,7 @@ pub(super) enum End {
 }
 
 /// What has arrived on a session.
-pub(super) struct Arrivals {
+pub(in crate::postgres) struct Arrivals {
     last: Mutex<Instant>,
     /// Bytes that have arrived of the current reply.
     received: AtomicUsize,
@@ -51,7 +51,7 @@ impl Arrivals {
     }
 
     /// Notes that the bytes from now on are another reply: something was sent, or a notification has arrived.
-    pub(super) fn expect_reply(&self) {
+    pub(in crate::postgres) fn expect_reply(&self) {
         self.received.store(0, Relaxed);
     }
 
@@ -71,7 +71,7 @@ impl Arrivals {
         let _ = self.end.set(end);
     }
 
-    pub(super) fn end(&self) -> Option<End> {
+    pub(in crate::postgres) fn end(&self) -> Option<End> {
         self.end.get().copied()
     }
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::group::Work;
-use super::names::Names;
 use super::release::Release;
-use super::reply;
-use super::statement::{Param, Plan, Row, Statement};
-use super::tables::Tables;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::lock_id::LockId;
+use crate::postgres::group::Work;
+use crate::postgres::names::Names;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// Takes a lock.
@@ -109,13 +109,13 @@ fn free_in(ms: &str) -> Result<Duration, Error> {
 
 /// A group of acquisitions without labels, as one statement.
 #[derive(Debug)]
-pub(super) struct Acquisitions {
+pub(in crate::postgres) struct Acquisitions {
     statement: Statement,
     release: Release,
 }
 
 impl Acquisitions {
-    pub(super) fn new(tables: &Tables) -> Self {
+    pub(in crate::postgres) fn new(tables: &Tables) -> Self {
         let sql = include_str!("acquire_group.sql");
         Self {
             statement: Statement::new(sql, tables, &["outcomes"]),
@@ -125,13 +125,13 @@ impl Acquisitions {
 }
 
 /// One of them: a request and the names under which its lock is stored.
-pub(super) struct NamedRequest {
+pub(in crate::postgres) struct NamedRequest {
     request: AcquireRequest,
     names: Names,
 }
 
 impl NamedRequest {
-    pub(super) fn new(request: &AcquireRequest, names: &Names) -> Self {
+    pub(in crate::postgres) fn new(request: &AcquireRequest, names: &Names) -> Self {
         Self {
             request: request.clone(),
             names: names.clone(),

@@ -9,7 +9,7 @@ use crate::lock_id::LockId;
 /// A writer that does not know the column leaves its old value in place when it takes over a row. The lock id
 /// shows whether a label belongs to the current lock or is such a left-over. PostgreSQL's texts cannot hold
 /// U+0000: a label that contains it is escaped, and then has a `%` in place of the `:`.
-pub(super) fn stored(lock_id: &LockId, owner: &Owner) -> String {
+pub(in crate::postgres) fn stored(lock_id: &LockId, owner: &Owner) -> String {
     let (lock_id, label) = (lock_id.as_str(), owner.as_str());
     if label.contains('\0') {
         let escaped = label.replace('%', "%25").replace('\0', "%00");

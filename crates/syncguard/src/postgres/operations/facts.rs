@@ -1,10 +1,10 @@
 //! How the server and the tables are set up.
 
-use super::schema::Names;
-use super::statement::{Param, Row, Statement, Transport};
-use super::tables::Tables;
 use crate::error::Error;
 use crate::inspection::{Fact, Facts};
+use crate::postgres::schema::Names;
+use crate::postgres::statement::{Param, Row, Statement, Transport};
+use crate::postgres::tables::Tables;
 
 const COLUMNS: &[&str] = &[
     "version",
@@ -30,7 +30,10 @@ const COLUMNS: &[&str] = &[
     "mayNotify",
 ];
 
-pub(super) async fn facts(transport: &dyn Transport, tables: &Tables) -> Result<Facts, Error> {
+pub(in crate::postgres) async fn facts(
+    transport: &dyn Transport,
+    tables: &Tables,
+) -> Result<Facts, Error> {
     let statement = Statement::new(include_str!("facts.sql"), tables, COLUMNS);
     let names = Names::new(tables)?.quoted();
     let params = names.iter().map(|name| Param::Text(name)).collect();

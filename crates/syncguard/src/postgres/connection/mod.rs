@@ -1,0 +1,9 @@
+//! How bytes come and go: sockets, TLS, sessions, and the pool that hands them out.
+
+pub(super) mod connect;
+pub(super) mod pool;
+pub(super) mod quota;
+pub(super) mod shared;
+pub(super) mod silence;
+pub(super) mod stream;
+mod tls;

@@ -1,0 +1,20 @@
+//! The operations, a file each beside its statements. What is public is the pure half of each: its plan (the statement to
+//! send) and its outcome (what the row means).
+
+pub(super) mod acquire;
+pub(super) mod extend;
+pub(super) mod facts;
+pub(super) mod force_release;
+pub(super) mod is_locked;
+pub(super) mod list;
+pub(super) mod lookup;
+pub(super) mod owner;
+pub(super) mod release;
+
+pub use super::names::Names;
+pub use acquire::{Acquire, outcome as acquire_outcome};
+pub use extend::{Extend, outcome as extend_outcome};
+pub use force_release::{ForceRelease, outcome as force_release_outcome};
+pub use is_locked::{IsLocked, outcome as is_locked_outcome};
+pub use lookup::{Lookup, outcome as lookup_outcome};
+pub use release::{Release, outcome as release_outcome};

@@ -1,0 +1,3 @@
+//! How whoever waits hears that a lock was freed.
+
+pub(super) mod listen;
