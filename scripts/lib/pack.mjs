@@ -48,7 +48,7 @@ async function packMain(platforms, staging, folder) {
     recursive: true,
     filter: (path) => basename(path) !== ".stamp",
   });
-  for (const file of ["README.md", "LICENSE", "CHANGELOG.md", "index.d.ts"]) {
+  for (const file of ["README.md", "LICENSE", "CHANGELOG.md"]) {
     if (existsSync(join(root, file))) copyFileSync(join(root, file), join(stage, file));
   }
   return npmPack(stage, folder);

@@ -3,117 +3,51 @@
 use crate::error::Error;
 use crate::suggest::unknown_parameter;
 
-/// The parameters that are read.
-const READ: [&str; 26] = [
-    "host",
-    "port",
-    "user",
-    "password",
-    "dbname",
-    "database",
-    "application_name",
-    "options",
-    "ssl",
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "channel_binding",
-    "connect_timeout",
-    "target_session_attrs",
-    "keepalives",
-    "keepalives_idle",
-    "keepalives_interval",
-    "keepalives_count",
-    "tcp_user_timeout",
-    "statement_timeout",
-    "lock_timeout",
-    "search_path",
-    // Known, though refused with some values (see below): they are not typos.
-    "sslnegotiation",
-    "gssencmode",
+/// The parameters that are read. The last two are refused with some values.
+const READ: &str = "host port user password dbname database application_name options ssl sslmode sslrootcert sslcert \
+    sslkey channel_binding connect_timeout target_session_attrs keepalives keepalives_idle keepalives_interval \
+    keepalives_count tcp_user_timeout statement_timeout lock_timeout search_path sslnegotiation gssencmode";
+
+/// Parameters that change neither where a connection leads, nor who is trusted, nor how locks are kept: libpq's own, those
+/// of the pools of other clients, and what hosting services add to URLs for their own use.
+const PASSED_OVER: [&str; 3] = [
+    "client_encoding fallback_application_name gssdelegation gsslib krbsrvname load_balance_hosts \
+     max_protocol_version min_protocol_version ssl_max_protocol_version sslcertmode sslcompression sslpassword sslsni",
+    "connection_limit debug fetch_types idle_in_transaction_session_timeout idle_timeout keepAlive keep_alive max \
+     max_lifetime pgbouncer pool_timeout prepare query_timeout schema socket_timeout statement_cache_size uselibpqcompat",
+    "endpoint supa workaround",
 ];
 
-/// Parameters of libpq and other clients that change neither where a connection leads, nor who is trusted, nor how
-/// locks are kept.
-const PASSED_OVER: [&str; 33] = [
-    // libpq: compression, names, authentication methods that are not used here, text encoding.
-    "client_encoding",
-    "fallback_application_name",
-    "gssdelegation",
-    "gsslib",
-    "krbsrvname",
-    "load_balance_hosts",
-    "max_protocol_version",
-    "min_protocol_version",
-    "ssl_max_protocol_version",
-    "sslcertmode",
-    "sslcompression",
-    "sslpassword",
-    "sslsni",
-    // The pools of other clients.
-    "connection_limit",
-    "debug",
-    "fetch_types",
-    "idle_in_transaction_session_timeout",
-    "idle_timeout",
-    "keepAlive",
-    "keep_alive",
-    "max",
-    "max_lifetime",
-    "pgbouncer",
-    "pool_timeout",
-    "prepare",
-    "query_timeout",
-    "schema",
-    "socket_timeout",
-    "statement_cache_size",
-    "uselibpqcompat",
-    // What hosting services add to URLs for their own use.
-    "endpoint",
-    "supa",
-    "workaround",
-];
+/// libpq's parameters that demand something that this crate does not do; the last three do so with most values.
+const REFUSED: &str = "hostaddr oauth_client_id oauth_issuer passfile replication require_auth requirepeer service \
+    servicefile sslcrl sslcrldir sslidentity sslkeylogfile sslnegotiation gssencmode ssl_min_protocol_version";
 
 /// Refuses unknown parameters, and those that demand something that this crate does not do.
 pub(super) fn check(name: &str, value: &str) -> Result<(), Error> {
+    let is_among = |names: &str| names.split(' ').any(|known| known == name);
     let is_harmless = match name {
         "sslnegotiation" => value == "postgres",
         "gssencmode" => matches!(value, "disable" | "prefer"),
         "sslaccept" => value == "accept_invalid_certs",
         // TLS below 1.2 is never used.
         "ssl_min_protocol_version" => matches!(value, "TLSv1" | "TLSv1.1" | "TLSv1.2"),
-        _ => READ.contains(&name) || PASSED_OVER.contains(&name),
+        _ => is_among(READ) || PASSED_OVER.into_iter().any(is_among),
     };
     if is_harmless {
-        return Ok(());
-    }
-    Err(match name {
-        "sslaccept" => Error::invalid("sslaccept in url is not supported: use sslmode=verify-full"),
-        "hostaddr"
-        | "oauth_client_id"
-        | "oauth_issuer"
-        | "passfile"
-        | "replication"
-        | "require_auth"
-        | "requirepeer"
-        | "service"
-        | "servicefile"
-        | "sslcrl"
-        | "sslcrldir"
-        | "sslidentity"
-        | "sslkeylogfile"
-        | "sslnegotiation"
-        | "gssencmode"
-        | "ssl_min_protocol_version" => Error::invalid(format!(
+        Ok(())
+    } else if name == "sslaccept" {
+        Err(Error::invalid(
+            "sslaccept in url is not supported: use sslmode=verify-full",
+        ))
+    } else if is_among(REFUSED) {
+        Err(Error::invalid(format!(
             "{name} in url asks for something that is not supported: leave it out"
-        )),
-        _ => unknown_parameter(
-            name,
-            &READ,
-            "if it is part of a password, write the ? as %3F",
-        ),
-    })
+        )))
+    } else {
+        let read: Vec<_> = READ.split(' ').collect();
+        let otherwise = "if it is part of a password, write the ? as %3F";
+        Err(unknown_parameter(name, &read, otherwise))
+    }
 }
 
 #[cfg(test)]
