@@ -366,7 +366,7 @@ const firestore = [
   ),
   mutation("firestore-transaction", "firestore", "A commit does not name its transaction.", [
     [
-      "firestore/client.rs",
+      "firestore/connection/client.rs",
       "transaction: transaction.to_vec(),",
       "transaction: transaction.iter().take(0).copied().collect(),",
     ],
@@ -377,7 +377,7 @@ const firestore = [
     "An acquisition gives a fence before it counts it.",
     [
       [
-        "firestore/acquire.rs",
+        "firestore/operations/acquire.rs",
         "let fence = Fence::after(counter.map_or(0, |counter| counter.fence), now_ms)?;",
         "let fence = Fence::after(counter.map_or(0, |counter| counter.fence - 1), 0)?;",
       ],
@@ -389,7 +389,7 @@ const firestore = [
     "Release and extension ignore the expiry of the document.",
     [
       [
-        "firestore/owned.rs",
+        "firestore/operations/owned.rs",
         ".partition(|lock| lock.is_live(now_ms));",
         ".partition(|lock| lock.is_live(now_ms) || lock.expires_at_ms > 0);",
       ],

@@ -7,8 +7,8 @@ use firestore::FirestoreDb;
 use firestore::gcloud_sdk::error::{Error as SdkError, ErrorKind as SdkKind};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
 
-use super::access::Access;
-use super::client::{Client, Connection};
+use super::connection::access::Access;
+use super::connection::client::{Client, Connection};
 use super::{FirestoreBackend, FirestoreConfig, State};
 use crate::error::Error;
 use crate::time::SystemClock;

@@ -40,30 +40,19 @@
 //! With the feature `firestore-db`, a client of the crate `firestore` will do instead of a connection of ours:
 //! `FirestoreBackend::over_firestore_db`.
 
-mod access;
-pub mod acquire;
-mod client;
+// Files depend in one direction: documents, decisions, settings and errors, then operations/ and transport, then connection/,
+// then this.
 #[cfg(feature = "firestore-db")]
 mod clients;
 mod config;
 mod connection;
-mod connector;
 mod decision;
 mod documents;
 mod error;
-pub mod extend;
-pub mod force_release;
 mod ids;
-pub mod is_locked;
-mod list;
-mod listen;
-pub mod lookup;
-mod owned;
-pub mod release;
-mod token;
+mod operations;
 mod transaction;
 mod transport;
-mod wire;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -72,15 +61,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-use self::client::Client;
 pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
-pub use self::connection::FirestoreConnection;
+use self::connection::client::Client;
+pub use self::connection::shared::FirestoreConnection;
 pub use self::decision::{Decision, Warning, Write};
 pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
 };
 pub use self::error::{Failure, classify, code_from_name};
 pub use self::ids::{DocumentIds, KEYS};
+use self::operations::list;
+pub use self::operations::{acquire, extend, force_release, is_locked, lookup, release};
 use self::transaction::{read, transact};
 pub use self::transport::{Begun, Document, Documents, Page, ReadSet, Transport};
 use crate::backend::{

@@ -15,11 +15,13 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     self as api, Document, DocumentMask, Precondition, StructuredQuery, Value,
 };
 
-use super::config::FirestoreConfig;
-use super::decision::Write;
-use super::documents::{CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockState};
-use super::transport::{self, Documents};
 use crate::error::Error;
+use crate::firestore::config::FirestoreConfig;
+use crate::firestore::decision::Write;
+use crate::firestore::documents::{
+    CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockState,
+};
+use crate::firestore::transport::{self, Documents};
 
 /// The resource names of the documents.
 pub(super) struct Layout {

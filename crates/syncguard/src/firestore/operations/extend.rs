@@ -1,9 +1,9 @@
 //! Extends a lock.
 
-use super::decision::{Decision, Write};
-use super::documents::LockState;
 use super::owned::{Owned, owned};
 use crate::backend::{ExtendOutcome, Ttl};
+use crate::firestore::decision::{Decision, Write};
+use crate::firestore::documents::LockState;
 use crate::lock_id::LockId;
 
 /// Makes the lock that `lock_id` owns end `ttl` from now. `found` are all documents with this `lockId`, `now_ms` is

@@ -1,12 +1,12 @@
 //! Listing locks, in the order of their document ids.
 
-use super::documents::LockDocument;
-use super::transport::Page;
 use crate::error::Error;
+use crate::firestore::documents::LockDocument;
+use crate::firestore::transport::Page;
 use crate::inspection::{LockPage, bad_cursor};
 
 /// The documents that a cursor can name.
-pub(super) fn after(cursor: Option<&str>) -> Result<Option<&str>, Error> {
+pub(in crate::firestore) fn after(cursor: Option<&str>) -> Result<Option<&str>, Error> {
     match cursor {
         Some(id) if id.is_empty() || id.contains('/') => Err(bad_cursor()),
         id => Ok(id),
@@ -14,7 +14,7 @@ pub(super) fn after(cursor: Option<&str>) -> Result<Option<&str>, Error> {
 }
 
 /// The live locks in a page of documents. A document that is no lock is left out: it does not hide the others.
-pub(super) fn outcome(page: &Page, limit: usize, now_ms: i64) -> LockPage {
+pub(in crate::firestore) fn outcome(page: &Page, limit: usize, now_ms: i64) -> LockPage {
     let locks = page.documents.iter().filter_map(|found| {
         let lock: LockDocument = found.lock().ok()?;
         let record = lock.into_record(now_ms);

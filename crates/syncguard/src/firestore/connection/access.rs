@@ -8,11 +8,11 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Extensions, Request};
 
-use super::config::FirestoreConfig;
 use super::connector::Connector;
-use super::error::Failure;
 use super::token::{Key, Token};
 use crate::error::Error;
+use crate::firestore::config::FirestoreConfig;
+use crate::firestore::error::Failure;
 use crate::loaded::Loaded;
 use crate::tls::{Check, client_config};
 
@@ -22,7 +22,7 @@ const PUBLIC_HOST: &str = "firestore.googleapis.com";
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 /// A database, and the rights to use it. The credentials are read when they are first needed.
-pub(super) struct Access {
+pub(in crate::firestore) struct Access {
     config: FirestoreConfig,
     entry: Loaded<Entry>,
 }
@@ -102,7 +102,10 @@ impl Access {
 
     /// To the database with that resource name, over a client of the caller's, which adds the credentials.
     #[cfg(feature = "firestore-db")]
-    pub(super) fn of_client(database: &str, config: &FirestoreConfig) -> Result<Self, Error> {
+    pub(in crate::firestore) fn of_client(
+        database: &str,
+        config: &FirestoreConfig,
+    ) -> Result<Self, Error> {
         Ok(Self {
             config: config.clone(),
             entry: Loaded::ready(Entry {

@@ -24,10 +24,10 @@ use tonic::codegen::tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, Streaming};
 
 use super::access::{Access, Pings};
-use super::error::{Failure, Step, timed_out};
 use super::wire::lock_state;
 use crate::backend::BoxFuture;
 use crate::error::{Error, ErrorKind};
+use crate::firestore::error::{Failure, Step, timed_out};
 use crate::time::{Clock, SystemClock};
 use crate::waiting::listener::{Heard, Listen, Listener};
 

@@ -1,8 +1,8 @@
 //! Releases the lock on a key, whoever holds it.
 
-use super::decision::Decision;
-use super::documents::LockState;
 use super::owned::delete;
+use crate::firestore::decision::Decision;
+use crate::firestore::documents::LockState;
 
 /// Releases the lock on a key, whoever holds it. `lock` is the lock's document, `now_ms` the time of the attempt. The
 /// answer is whether somebody held it.

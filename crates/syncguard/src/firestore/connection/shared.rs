@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::client::Connection;
-use super::config::FirestoreConfig;
 use crate::error::Error;
+use crate::firestore::config::FirestoreConfig;
 use crate::shared::Shared;
 
 /// A connection to one database. It is made when it is needed, and closed with the last backend that uses it.
@@ -28,7 +28,7 @@ impl FirestoreConnection {
     }
 
     /// The connection itself. After a failure, the next call tries again.
-    pub(super) fn shared(&self) -> Result<Arc<Connection>, Error> {
+    pub(in crate::firestore) fn shared(&self) -> Result<Arc<Connection>, Error> {
         self.current.get_or_make(|| Connection::new(&self.config))
     }
 }

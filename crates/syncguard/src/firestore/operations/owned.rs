@@ -1,8 +1,8 @@
 //! Finds the lock with a lock id: the first step of release and extend.
 
-use super::decision::{Warning, Write};
-use super::documents::LockState;
 use crate::backend::Absence;
+use crate::firestore::decision::{Warning, Write};
+use crate::firestore::documents::LockState;
 use crate::hash::hash_key;
 use crate::lock_id::LockId;
 

@@ -24,13 +24,13 @@ use tonic::codegen::StdError;
 use tonic::transport::Channel;
 
 use super::access::{Access, Pings};
-use super::config::FirestoreConfig;
-use super::decision::Write;
-use super::error::Failure;
 use super::listen::Listening;
-use super::transport::{Begun, Documents, Page, ReadSet, Transport};
 use super::wire::{Layout, Reply};
 use crate::error::Error;
+use crate::firestore::config::FirestoreConfig;
+use crate::firestore::decision::Write;
+use crate::firestore::error::Failure;
+use crate::firestore::transport::{Begun, Documents, Page, ReadSet, Transport};
 use crate::permits::Permits;
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
@@ -43,7 +43,7 @@ const CALLS_AT_ONCE: usize = 100;
 const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 
 /// What carries calls to Firestore: a channel of our own, or what the caller's client has.
-pub(super) trait Carrier:
+pub(in crate::firestore) trait Carrier:
     GrpcService<Body, Error: Into<StdError>, Future: Send, ResponseBody = Body>
     + Clone
     + Send
@@ -62,7 +62,7 @@ impl<S> Carrier for S where
 }
 
 /// A connection to one database. It connects when it is first used, and again after it was lost.
-pub(super) struct Connection<S = Channel> {
+pub(in crate::firestore) struct Connection<S = Channel> {
     access: Arc<Access>,
     grpc: FirestoreClient<S>,
     permits: Arc<Permits>,
@@ -86,7 +86,7 @@ impl Connection {
 #[cfg(feature = "firestore-db")]
 impl<S: Carrier> Connection<S> {
     /// Over the channel of a client of the caller's, which adds the credentials.
-    pub(super) fn over(grpc: FirestoreClient<S>, access: Access) -> Self {
+    pub(in crate::firestore) fn over(grpc: FirestoreClient<S>, access: Access) -> Self {
         Self {
             access: Arc::new(access),
             grpc,
@@ -103,7 +103,7 @@ impl<S> Connection<S> {
 }
 
 /// The transport of one backend: its collections, over a connection.
-pub(super) struct Client<S = Channel> {
+pub(in crate::firestore) struct Client<S = Channel> {
     connection: Arc<Connection<S>>,
     names: Arc<Names>,
     /// The work of the backend, in which rollbacks in the background are counted.
@@ -127,7 +127,7 @@ impl<S> Clone for Client<S> {
 }
 
 impl<S: Carrier> Client<S> {
-    pub(super) fn new(
+    pub(in crate::firestore) fn new(
         connection: Arc<Connection<S>>,
         config: &FirestoreConfig,
         work: Work,

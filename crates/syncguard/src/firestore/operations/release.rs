@@ -1,9 +1,9 @@
 //! Releases a lock.
 
-use super::decision::Decision;
-use super::documents::LockState;
 use super::owned::{Owned, delete, owned};
 use crate::backend::ReleaseOutcome;
+use crate::firestore::decision::Decision;
+use crate::firestore::documents::LockState;
 use crate::lock_id::LockId;
 
 /// Releases the lock that `lock_id` owns. `found` are all documents with this `lockId`, `now_ms` is the time of the
@@ -30,9 +30,9 @@ pub fn decide(lock_id: &LockId, found: &[LockState], now_ms: i64) -> Decision<Re
 
 #[cfg(test)]
 mod tests {
-    use super::super::decision::{Warning, Write};
     use super::*;
     use crate::backend::Absence;
+    use crate::firestore::decision::{Warning, Write};
 
     const NOW: i64 = 1_700_000_000_000;
     const LIVE: i64 = NOW + 1;

@@ -1,8 +1,8 @@
 //! Tells whether somebody holds a key.
 
-use super::decision::Decision;
-use super::documents::LockState;
 use super::owned::delete;
+use crate::firestore::decision::Decision;
+use crate::firestore::documents::LockState;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// How much longer than the tolerance an expired lock stays before it is cleaned up, in milliseconds:
@@ -33,7 +33,7 @@ pub fn decide(lock: Option<&LockState>, now_ms: i64) -> State {
 }
 
 /// Deletes a lock that is left over. `lock` is its document, `now_ms` the time of the attempt.
-pub(super) fn decide_cleanup(lock: Option<&LockState>, now_ms: i64) -> Decision<()> {
+pub(in crate::firestore) fn decide_cleanup(lock: Option<&LockState>, now_ms: i64) -> Decision<()> {
     let writes = match lock {
         Some(found) if decide(lock, now_ms) == State::LeftOver => vec![delete(found)],
         _ => Vec::new(),

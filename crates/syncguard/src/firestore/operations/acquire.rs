@@ -1,11 +1,11 @@
 //! Acquires a lock.
 
-use super::decision::{Decision, Write};
-use super::documents::{CounterDocument, LockDocument, LockState};
-use super::ids::DocumentIds;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::firestore::decision::{Decision, Write};
+use crate::firestore::documents::{CounterDocument, LockDocument, LockState};
+use crate::firestore::ids::DocumentIds;
 use crate::time::held_for;
 
 /// Takes the lock if nobody holds it. `lock` and `counter` are the documents with the [`DocumentIds`] of the
