@@ -32,7 +32,7 @@ const REDIS_WITHOUT_TIME = [
   "counter + 1",
 ];
 const SQLITE_WITHOUT_TIME = [
-  "sqlite/acquire.rs",
+  "sqlite/operations/acquire.rs",
   "Fence::after(counter.unwrap_or(0), now_ms)",
   "Fence::after(counter.unwrap_or(0), 0)",
 ];
@@ -296,14 +296,14 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
 const sqlite = [
   mutation("sqlite-tolerance", "sqlite", "A lock counts as free as soon as its TTL is over.", [
     [
-      "sqlite/acquire.rs",
+      "sqlite/operations/acquire.rs",
       "&& is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS)",
       "&& is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS - TIME_TOLERANCE_MS)",
     ],
   ]),
   mutation("sqlite-expiry", "sqlite", "Release and extension ignore the expiry of the row.", [
     [
-      "sqlite/owned.rs",
+      "sqlite/operations/owned.rs",
       "if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS) {",
       "if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS * 1000) {",
     ],
@@ -312,7 +312,7 @@ const sqlite = [
     "sqlite-keeps-id",
     "sqlite",
     "A lock that is taken over keeps the lock id of its last owner.",
-    [["sqlite/acquire_lock.sql", "  lock_id = excluded.lock_id,\n", ""]],
+    [["sqlite/operations/acquire_lock.sql", "  lock_id = excluded.lock_id,\n", ""]],
   ),
   mutation(
     "sqlite-release-counter",
@@ -321,7 +321,7 @@ const sqlite = [
     [
       SQLITE_WITHOUT_TIME,
       [
-        "sqlite/release.rs",
+        "sqlite/operations/release.rs",
         "    store.has_freed(lock_key);",
         `    store
         .connection()
@@ -340,14 +340,20 @@ const sqlite = [
     "A fence is a number, counted only the first time.",
     [
       SQLITE_WITHOUT_TIME,
-      ["sqlite/acquire_fence.sql", "DO UPDATE SET fence = excluded.fence", "DO NOTHING"],
+      ["sqlite/operations/acquire_fence.sql", "DO UPDATE SET fence = excluded.fence", "DO NOTHING"],
     ],
   ),
   mutation(
     "sqlite-tells-nobody",
     "sqlite",
     "Other processes are not told of a lock whose row is gone.",
-    [["sqlite/is_locked.rs", "if !expires_at_ms.is_some_and", "if expires_at_ms.is_some_and"]],
+    [
+      [
+        "sqlite/operations/is_locked.rs",
+        "if !expires_at_ms.is_some_and",
+        "if expires_at_ms.is_some_and",
+      ],
+    ],
   ),
 ];
 

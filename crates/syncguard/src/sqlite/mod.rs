@@ -60,27 +60,12 @@
 //! second: then they too wait for the next look, so that the lock does not stay in one process. Processes are served
 //! in no order.
 
-mod acquire;
-mod claim;
+// Files depend in one direction: settings and errors, connection/, operations/, wakeups/, and this.
 mod config;
+mod connection;
 mod error;
-mod extend;
-mod facts;
-mod file;
-mod file_system;
-mod force_release;
-mod is_locked;
-mod list;
-mod listen;
-mod lookup;
-mod owned;
-mod pace;
-mod queue;
-mod release;
-mod releases;
-mod schema;
-mod store;
-mod worker;
+mod operations;
+mod wakeups;
 
 use std::fmt;
 use std::sync::Arc;
@@ -89,10 +74,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::config::{Location, SqliteConfig};
-use self::listen::Looking;
-use self::queue::Queue;
-use self::store::{Durability, Store};
-use self::worker::Effect;
+use self::connection::queue::Queue;
+use self::connection::store::{Durability, Store};
+use self::connection::worker::Effect;
+use self::operations::{acquire, extend, facts, force_release, is_locked, list, lookup, release};
+use self::wakeups::listen::Looking;
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
     ReleaseOutcome, TimeAuthority, Ttl,

@@ -24,10 +24,10 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
-use super::error::{self, Subject};
 use super::schema;
 use crate::error::Error;
 use crate::mutex::lock;
+use crate::sqlite::error::{self, Subject};
 
 /// Identifies a file, whatever path leads to it.
 #[cfg(unix)]

@@ -1,16 +1,16 @@
 use rusqlite::params;
 
-use super::error::from_sqlite;
 use super::lookup::Columns;
-use super::store::Store;
 use crate::error::Error;
 use crate::inspection::{LockPage, PageRequest};
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 use crate::time::TIME_TOLERANCE_MS;
 
 const LIST: &str = include_str!("list.sql");
 
 /// The live locks in the order of their names.
-pub(super) fn list(store: &Store, page: &PageRequest) -> Result<LockPage, Error> {
+pub(in crate::sqlite) fn list(store: &Store, page: &PageRequest) -> Result<LockPage, Error> {
     let limit = page.checked_limit()?;
     // No name is empty.
     let after = page.after.as_deref().unwrap_or_default();

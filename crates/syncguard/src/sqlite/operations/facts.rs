@@ -1,14 +1,14 @@
-use super::error::from_sqlite;
-use super::schema;
-use super::store::Store;
 use crate::error::Error;
 use crate::inspection::{Fact, Facts};
+use crate::sqlite::connection::schema;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 
 const COUNTS: &str = "SELECT (SELECT count(*) FROM syncguard_locks), (SELECT count(*) FROM syncguard_fence_counters)";
 
 /// How the database is set up. That its file is in order, on a local file system and not used by another copy of the
 /// library was checked when it was opened.
-pub(super) fn facts(store: &Store) -> Result<Facts, Error> {
+pub(in crate::sqlite) fn facts(store: &Store) -> Result<Facts, Error> {
     let connection = store.connection();
     let text =
         |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, String>(0));

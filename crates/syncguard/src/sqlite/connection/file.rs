@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::claim::{Claim, Claims, FileId, held_by_another_copy, id_of};
-use super::error::{self, Subject};
 use super::file_system::network_file_system;
 use crate::error::Error;
 use crate::random;
+use crate::sqlite::error::{self, Subject};
 
 /// How long to wait for another copy of the library in this process to close the file.
 const PATIENCE: Duration = Duration::from_millis(100);

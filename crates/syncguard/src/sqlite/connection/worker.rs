@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::config::SqliteConfig;
 use super::releases::Releases;
 use super::store::{Durability, Store, held_by_others};
 use crate::error::{Error, ErrorKind};
+use crate::sqlite::config::SqliteConfig;
 use crate::time::Clock;
 
 /// The most operations in one transaction, to limit how long other processes wait.
@@ -18,7 +18,7 @@ const LARGEST_BATCH: usize = 512;
 
 /// What an operation does to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(in crate::sqlite) enum Effect {
     /// Only reads, without a transaction.
     Read,
     /// Writes, with this durability.

@@ -1,16 +1,20 @@
 use rusqlite::params;
 
-use super::error::from_sqlite;
 use super::owned::owned;
-use super::store::Store;
 use crate::backend::{ExtendOutcome, Ttl};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 
 const UPDATE: &str = include_str!("extend.sql");
 
 /// Makes the lock that `lock_id` owns end `ttl` from now.
-pub(super) fn extend(store: &Store, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+pub(in crate::sqlite) fn extend(
+    store: &Store,
+    lock_id: &LockId,
+    ttl: Ttl,
+) -> Result<ExtendOutcome, Error> {
     let now_ms = store.now_ms();
     let lock_key = match owned(store, lock_id, now_ms)? {
         Err(absence) => return Ok(ExtendOutcome::Absent(absence)),

@@ -1,14 +1,14 @@
-use super::error::from_sqlite;
 use super::owned::owned;
-use super::store::Store;
 use crate::backend::ReleaseOutcome;
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 
 const DELETE: &str = include_str!("release.sql");
 
 /// Frees the lock that `lock_id` owns. The fence counter stays.
-pub(super) fn release(store: &Store, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+pub(in crate::sqlite) fn release(store: &Store, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
     match owned(store, lock_id, store.now_ms())? {
         Err(absence) => Ok(ReleaseOutcome::Absent(absence)),
         Ok(lock_key) => {

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::config::{Location, SqliteConfig};
 use super::releases::Releases;
 use super::store::Store;
 use super::worker::{self, Effect, Job};
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
+use crate::sqlite::config::{Location, SqliteConfig};
 use crate::time::Clock;
 
 /// The operations of one backend, in the order in which they came. Dropping it ends the thread.
-pub(super) struct Queue {
+pub(in crate::sqlite) struct Queue {
     config: SqliteConfig,
     clock: Arc<dyn Clock>,
     worker: Mutex<Worker>,
@@ -34,7 +34,7 @@ enum Worker {
 
 impl Queue {
     /// Starts no thread yet: the first operation does.
-    pub(super) fn new(config: SqliteConfig, clock: Arc<dyn Clock>) -> Self {
+    pub(in crate::sqlite) fn new(config: SqliteConfig, clock: Arc<dyn Clock>) -> Self {
         Self {
             config,
             clock,
@@ -44,7 +44,7 @@ impl Queue {
     }
 
     /// Runs `operation` and waits for its answer.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(in crate::sqlite) async fn run<T: Send + 'static>(
         &self,
         effect: Effect,
         operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
@@ -53,7 +53,7 @@ impl Queue {
     }
 
     /// Runs `operation`, whether or not anybody waits for its answer.
-    pub(super) fn submit<T: Send + 'static>(
+    pub(in crate::sqlite) fn submit<T: Send + 'static>(
         &self,
         effect: Effect,
         operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
@@ -64,17 +64,17 @@ impl Queue {
     }
 
     /// Which locks these operations free.
-    pub(super) fn releases(&self) -> &Releases {
+    pub(in crate::sqlite) fn releases(&self) -> &Releases {
         &self.releases
     }
 
     /// Whether others can use the same locks.
-    pub(super) fn is_on_file(&self) -> bool {
+    pub(in crate::sqlite) fn is_on_file(&self) -> bool {
         self.config.location != Location::Memory
     }
 
     /// Ends the thread once it has run what is queued, and waits for that.
-    pub(super) async fn close(&self) {
+    pub(in crate::sqlite) async fn close(&self) {
         let ended = {
             let mut worker = self.lock_worker();
             let ended = match &*worker {
@@ -138,7 +138,7 @@ impl Queue {
 }
 
 /// What has become of an operation.
-pub(super) async fn answer<T>(
+pub(in crate::sqlite) async fn answer<T>(
     answer: &mut oneshot::Receiver<Result<T, Error>>,
 ) -> Result<T, Error> {
     answer.await.unwrap_or_else(|_| Err(worker_is_gone()))

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::config::{Location, SqliteConfig};
-use super::error::{from_sqlite, is_busy};
 use super::file::LockFile;
 use super::releases::Releases;
 use super::schema;
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 use crate::random;
+use crate::sqlite::config::{Location, SqliteConfig};
+use crate::sqlite::error::{from_sqlite, is_busy};
 use crate::time::Clock;
 
 /// How many statements are kept prepared: all that the operations use, and a few more.
@@ -24,7 +24,7 @@ const STATEMENTS: usize = 32;
 
 /// What a committed transaction must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Durability {
+pub(in crate::sqlite) enum Durability {
     /// The death of processes, but not a loss of power.
     UntilPowerLoss,
     /// A loss of power too.
@@ -32,7 +32,7 @@ pub(super) enum Durability {
 }
 
 /// An open database with the tables in it.
-pub(super) struct Store {
+pub(in crate::sqlite) struct Store {
     connection: Connection,
     clock: Arc<dyn Clock>,
     /// How long to wait for other processes. The busy handler reads it.
@@ -50,7 +50,7 @@ pub(super) struct Store {
 /// A state of the database, as one connection sees it. While the version stays the same, no other connection has
 /// written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Version {
+pub(in crate::sqlite) struct Version {
     /// The numbers of two connections cannot be compared.
     connection: u64,
     data: i64,
@@ -58,7 +58,7 @@ pub(super) struct Version {
 
 impl Store {
     /// Opens the database, and creates the tables if it is new.
-    pub(super) fn open(
+    pub(in crate::sqlite) fn open(
         config: &SqliteConfig,
         clock: Arc<dyn Clock>,
         releases: Arc<Releases>,
@@ -119,19 +119,19 @@ impl Store {
     }
 
     /// The connection, for the statements of an operation.
-    pub(super) fn connection(&self) -> &Connection {
+    pub(in crate::sqlite) fn connection(&self) -> &Connection {
         &self.connection
     }
 
     /// Milliseconds since the Unix epoch, clamped so that no sum of times can overflow.
-    pub(super) fn now_ms(&self) -> i64 {
+    pub(in crate::sqlite) fn now_ms(&self) -> i64 {
         const LATEST: i64 = 8_000_000_000_000_000;
         self.clock.now_ms().clamp(0, LATEST)
     }
 
     /// Starts a transaction that writes. Waits for other processes until `deadline`; `false` if they held the write
     /// lock until then. After an error, the store must be abandoned.
-    pub(super) fn begin(
+    pub(in crate::sqlite) fn begin(
         &mut self,
         durability: Durability,
         deadline: Instant,
@@ -163,12 +163,12 @@ impl Store {
     }
 
     /// Notes that the transaction frees this storage key.
-    pub(super) fn has_freed(&self, lock_key: &str) {
+    pub(in crate::sqlite) fn has_freed(&self, lock_key: &str) {
         self.freed.borrow_mut().push(lock_key.to_owned());
     }
 
     /// Changes whenever another connection has written.
-    pub(super) fn version(&self) -> Result<Version, Error> {
+    pub(in crate::sqlite) fn version(&self) -> Result<Version, Error> {
         let data = self
             .connection
             .prepare_cached("PRAGMA data_version")
@@ -181,12 +181,12 @@ impl Store {
     }
 
     /// Whether a transaction is open. After some errors, SQLite rolls it back by itself.
-    pub(super) fn in_transaction(&self) -> bool {
+    pub(in crate::sqlite) fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
     }
 
     /// Runs `write` completely or not at all, without affecting the rest of the transaction.
-    pub(super) fn whole<T>(
+    pub(in crate::sqlite) fn whole<T>(
         &self,
         write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
@@ -202,7 +202,7 @@ impl Store {
     }
 
     /// Whether the locks are in a file, so that they are still there after opening it again.
-    pub(super) fn is_file(&self) -> bool {
+    pub(in crate::sqlite) fn is_file(&self) -> bool {
         self.file.is_some()
     }
 

@@ -1,16 +1,16 @@
 use rusqlite::OptionalExtension;
 
-use super::KEYS;
-use super::error::from_sqlite;
-use super::store::Store;
 use crate::error::Error;
 use crate::key::Key;
+use crate::sqlite::KEYS;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 const DELETE: &str = include_str!("force_release.sql");
 
 /// Frees `key` whoever holds it; `true` if somebody did. The fence counter stays.
-pub(super) fn force_release(store: &Store, key: &Key) -> Result<bool, Error> {
+pub(in crate::sqlite) fn force_release(store: &Store, key: &Key) -> Result<bool, Error> {
     let lock_key = KEYS.lock_key(key)?;
     let now_ms = store.now_ms();
     let expires_at_ms: Option<i64> = store

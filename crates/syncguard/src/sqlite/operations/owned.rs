@@ -2,12 +2,12 @@
 
 use rusqlite::OptionalExtension;
 
-use super::error::from_sqlite;
 use super::release::delete;
-use super::store::Store;
 use crate::backend::Absence;
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("owned.sql");

@@ -10,22 +10,22 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::is_locked::free_among;
 use super::pace::Pace;
-use super::queue::{Queue, answer};
-use super::store::{Store, Version};
-use super::worker::Effect;
 use crate::error::Error;
+use crate::sqlite::connection::queue::{Queue, answer};
+use crate::sqlite::connection::store::{Store, Version};
+use crate::sqlite::connection::worker::Effect;
+use crate::sqlite::operations::is_locked::free_among;
 use crate::waiting::listener::{Heard, Listen, Listener};
 
 /// How a backend's releases, and those of others, are heard.
-pub(super) struct Looking {
+pub(in crate::sqlite) struct Looking {
     /// Without keeping the thread alive: a waiter may live longer than its backend.
     queue: Weak<Queue>,
 }
 
 impl Looking {
-    pub(super) fn new(queue: &Arc<Queue>) -> Self {
+    pub(in crate::sqlite) fn new(queue: &Arc<Queue>) -> Self {
         Self {
             queue: Arc::downgrade(queue),
         }
@@ -193,8 +193,8 @@ fn alive(queue: &Weak<Queue>) -> Result<Arc<Queue>, Error> {
 mod tests {
     use futures::FutureExt;
 
-    use super::super::config::SqliteConfig;
     use super::*;
+    use crate::sqlite::config::SqliteConfig;
     use crate::time::SystemClock;
 
     struct Place {

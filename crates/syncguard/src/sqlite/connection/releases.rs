@@ -8,11 +8,11 @@ use crate::mutex::lock;
 
 /// The way from the thread that frees locks to whoever waits for them in this process, if anybody does.
 #[derive(Default)]
-pub(super) struct Releases(Mutex<Option<UnboundedSender<String>>>);
+pub(in crate::sqlite) struct Releases(Mutex<Option<UnboundedSender<String>>>);
 
 impl Releases {
     /// The storage keys that are freed from now on. Whoever listened before hears nothing more.
-    pub(super) fn listen(&self) -> UnboundedReceiver<String> {
+    pub(in crate::sqlite) fn listen(&self) -> UnboundedReceiver<String> {
         let (freed, receiver) = unbounded_channel();
         *self.lock() = Some(freed);
         receiver

@@ -1,11 +1,11 @@
 use rusqlite::{Connection, params};
 
-use super::KEYS;
-use super::error::from_sqlite;
-use super::store::Store;
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::sqlite::KEYS;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, held_for, is_live};
 
 const READ: &str = include_str!("acquire_read.sql");
@@ -13,7 +13,10 @@ const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
 
 /// Takes the lock unless somebody holds it. Every check comes before the first write.
-pub(super) fn acquire(store: &Store, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+pub(in crate::sqlite) fn acquire(
+    store: &Store,
+    request: &AcquireRequest,
+) -> Result<AcquireOutcome, Error> {
     let lock_key = KEYS.lock_key(&request.key)?;
     let fence_key = KEYS.fence_key(&lock_key)?;
     // Read inside the transaction, so that the time does not include the wait for the write lock.
@@ -68,12 +71,12 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use super::super::config::SqliteConfig;
-    use super::super::store::Durability;
     use super::*;
     use crate::backend::Ttl;
     use crate::error::ErrorKind;
     use crate::key::Key;
+    use crate::sqlite::config::SqliteConfig;
+    use crate::sqlite::connection::store::Durability;
     use crate::time::SystemClock;
 
     const LIMIT: i64 = 900_000_000_000_000;

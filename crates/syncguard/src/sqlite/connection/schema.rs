@@ -2,13 +2,13 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::error;
 use crate::error::Error;
+use crate::sqlite::error;
 
 /// "SGLK", in the header of every lock file.
 pub(super) const APPLICATION_ID: i32 = 0x5347_4C4B;
 /// The version of the tables.
-pub(super) const VERSION: i32 = 1;
+pub(in crate::sqlite) const VERSION: i32 = 1;
 
 const TABLES: &str = include_str!("schema.sql");
 

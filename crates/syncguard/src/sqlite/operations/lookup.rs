@@ -1,19 +1,22 @@
 use rusqlite::{OptionalExtension, Row};
 
-use super::KEYS;
-use super::error::{from_sqlite, malformed};
-use super::store::Store;
 use crate::backend::{LockRecord, Lookup, Owner};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::sqlite::KEYS;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::{from_sqlite, malformed};
 
 const BY_KEY: &str = include_str!("lookup_by_key.sql");
 const BY_LOCK_ID: &str = include_str!("lookup_by_lock_id.sql");
 
 /// The live lock that fits.
-pub(super) fn lookup(store: &Store, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
+pub(in crate::sqlite) fn lookup(
+    store: &Store,
+    lookup: &Lookup,
+) -> Result<Option<LockRecord>, Error> {
     let (sql, name) = match lookup {
         Lookup::Key(key) => (BY_KEY, KEYS.lock_key(key)?),
         Lookup::LockId(lock_id) => (BY_LOCK_ID, lock_id.as_str().to_owned()),

@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::KEYS;
-use super::error::from_sqlite;
-use super::store::Store;
 use crate::error::Error;
 use crate::key::Key;
+use crate::sqlite::KEYS;
+use crate::sqlite::connection::store::Store;
+use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("is_locked.sql");
@@ -18,7 +18,7 @@ const CLEANUP_GUARD_MS: i64 = 2000;
 
 /// The state of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(in crate::sqlite) enum State {
     Locked,
     Free,
     /// Free, with a row left over that may be deleted.
@@ -26,7 +26,7 @@ pub(super) enum State {
 }
 
 /// Whether somebody holds `key`.
-pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
+pub(in crate::sqlite) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
     let lock_key = KEYS.lock_key(key)?;
     // Taken before the read: with a later time, a lock that was extended just after the read would look expired.
     let now_ms = store.now_ms();
@@ -40,7 +40,7 @@ pub(super) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
 }
 
 /// Those of these storage keys that nobody holds, all at one moment.
-pub(super) fn free_among(
+pub(in crate::sqlite) fn free_among(
     store: &Store,
     lock_keys: &BTreeSet<Arc<str>>,
 ) -> Result<Vec<Arc<str>>, Error> {
@@ -65,7 +65,7 @@ fn expiry(connection: &Connection, lock_key: &str) -> rusqlite::Result<Option<i6
 }
 
 /// Deletes the row of a lock that expired long enough ago; never the fence counter.
-pub(super) fn clean_up(store: &Store, key: &Key) -> Result<(), Error> {
+pub(in crate::sqlite) fn clean_up(store: &Store, key: &Key) -> Result<(), Error> {
     let lock_key = KEYS.lock_key(key)?;
     let before_ms = store.now_ms() - CLEANUP_GUARD_MS;
     let deleted = store

@@ -1,0 +1,11 @@
+//! The operations, a file each beside its statements: functions that run inside a transaction.
+
+pub(super) mod acquire;
+pub(super) mod extend;
+pub(super) mod facts;
+pub(super) mod force_release;
+pub(super) mod is_locked;
+pub(super) mod list;
+pub(super) mod lookup;
+mod owned;
+pub(super) mod release;
