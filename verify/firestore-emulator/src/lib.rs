@@ -14,8 +14,11 @@
 mod control;
 mod emulator;
 mod faults;
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+mod generated;
 mod listen;
 mod path;
+mod proto;
 mod query;
 mod service;
 mod store;
@@ -26,20 +29,8 @@ mod values;
 mod writes;
 mod writing;
 
-/// The messages of the API.
-use googleapis_tonic_google_firestore_v1::google::firestore::v1 as proto;
-
 /// The message without content, by a name that can stand in generated code.
 type Empty = ();
-
-/// The server side of the API, from build.rs.
-#[allow(missing_docs, unreachable_pub, clippy::all)]
-mod generated {
-    include!(concat!(
-        env!("OUT_DIR"),
-        "/google.firestore.v1.Firestore.rs"
-    ));
-}
 
 pub use emulator::{Emulator, Options};
 pub use faults::{Effect, Fault, Faults, Lost, Part, Refusal};

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
+use crate::plan::Plan;
 use crate::record::{self, Recorded, now};
 use crate::register::{Register, Tally};
-use crate::run::Plan;
-use crate::worker::Task;
+use crate::task::Task;
 
 /// Processes that work, each with a seed and a file of its own.
 pub struct Crew<'a> {

@@ -10,7 +10,8 @@ use torture::matrix::{Settings, rows};
 use torture::register::Fences;
 use torture::run::{Trouble, run};
 use torture::store::prepare;
-use torture::worker::{Task, Work, work};
+use torture::task::{Task, Work};
+use torture::worker::work;
 
 const USAGE: &str = "usage: torture run URL SECONDS SEED [stop] [kill] [shift] [unfenced]
        torture matrix STORE[,STORE…] SECONDS SEED [ROW…]";

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,10 +11,11 @@ use crate::check::{Bounds, Violation, check};
 use crate::clock::Clock;
 use crate::crew::{Crew, Ended};
 use crate::history::{Call, Moment, Outcome};
+use crate::plan::Plan;
 use crate::record::{Recorded, now};
 use crate::register::{Fences, Register, Tally};
 use crate::takeover::{Slow, slow};
-use crate::worker::{Task, Work};
+use crate::task::{Task, Work};
 
 /// What happens to the processes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,20 +64,6 @@ const TAKEOVER_MS: i64 = 4_000;
 const SHIFT_MS: i64 = 20_000;
 /// Longer than locks last.
 pub const STOP: Duration = Duration::from_millis(1_800);
-
-/// How to run.
-pub struct Plan<'a> {
-    /// Makes the command that starts a worker, which finds its task in the last argument.
-    pub command: &'a dyn Fn() -> Command,
-    /// Where files are kept.
-    pub folder: PathBuf,
-    /// What the workers are told.
-    pub task: Task,
-    /// How many there are.
-    pub processes: u32,
-    /// What the register does with fences.
-    pub fences: Fences,
-}
 
 /// What a run has left to judge.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use syncguard::{Backend, Key, LockOptions, RetryPolicy, Ttl, lock};
 use tokio::time::sleep;
 
 use crate::record::Recorder;
-use crate::worker::{Failed, Task};
+use crate::task::{Failed, Task};
 use crate::writer::Writer;
 
 /// How long a lock lasts whose holder was killed, without the tolerance.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use serde::{Deserialize, Serialize};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
     Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Grant, Key,
@@ -22,45 +21,9 @@ mod trials;
 use crate::history::{Call, Outcome};
 use crate::lease::TOLERANCE_MS;
 use crate::record::Recorder;
+use crate::task::{Failed, Task, Work};
 use crate::writer::Writer;
 use crate::{store, turns};
-
-/// What a worker is told, as JSON in an argument.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Task {
-    /// The store.
-    pub url: String,
-    /// Where to record.
-    pub history: PathBuf,
-    /// The socket of the register.
-    pub register: PathBuf,
-    /// Decides all that is random.
-    pub seed: u64,
-    /// How long to work.
-    pub run: Duration,
-    /// How many operations may run at a time.
-    pub loops: usize,
-    /// How many keys there are.
-    pub keys: usize,
-    /// Whether some wait for locks. Not where the store fails: how many attempts of a wait had an effect is unknown then.
-    pub waits: bool,
-    /// How long one who works pauses after each operation; at least a tenth of a second after one that has failed.
-    pub pause: Duration,
-    /// What the holders do.
-    pub work: Work,
-}
-
-/// What is done with locks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Work {
-    /// Everything that can be done, at random, and recorded.
-    Anything,
-    /// Each of the loops waits for one lock, takes its turn, and is done.
-    Turns,
-}
-
-/// Why a worker has ended early.
-pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 const CALL: CallOptions = CallOptions::DEFAULT;
 /// The pause after an operation that has failed: a store that is down answers quickly.

@@ -14,7 +14,7 @@ use torture::history::{Call, Outcome};
 use torture::record::{Recorder, read};
 use torture::register::Fences;
 use torture::run::{Trouble, run};
-use torture::worker::{Task, Work};
+use torture::task::{Task, Work};
 
 fn task(folder: &Path, run: Duration) -> Task {
     Task {

@@ -19,12 +19,13 @@ use crate::check::{Bounds, check};
 use crate::clock::Clock;
 use crate::crew::Crew;
 use crate::history::{Operation, Outcome};
+use crate::plan::Plan;
 use crate::proxy::Proxy;
 use crate::register::Fences;
-use crate::run::{BOUNDS, Plan, Run, run_with};
+use crate::run::{BOUNDS, Run, run_with};
 use crate::store;
+use crate::task::{Task, Work};
 use crate::turns::TTL_MS;
-use crate::worker::{Task, Work};
 
 /// How long after the last operation a lock can be there, whatever went wrong: its TTL, the tolerance, and time for what was under
 /// way. Beyond it, nothing may be left.

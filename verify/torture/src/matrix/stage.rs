@@ -11,7 +11,7 @@ use crate::crew::Crew;
 use crate::history::Moment;
 use crate::proxy::Proxy;
 use crate::record::now;
-use crate::worker::Work;
+use crate::task::Work;
 
 /// A store that a row works on.
 pub(crate) trait Store {

@@ -1,0 +1,43 @@
+//! What a worker is told.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker is told, as JSON in an argument.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Task {
+    /// The store.
+    pub url: String,
+    /// Where to record.
+    pub history: PathBuf,
+    /// The socket of the register.
+    pub register: PathBuf,
+    /// Decides all that is random.
+    pub seed: u64,
+    /// How long to work.
+    pub run: Duration,
+    /// How many operations may run at a time.
+    pub loops: usize,
+    /// How many keys there are.
+    pub keys: usize,
+    /// Whether some wait for locks. Not where the store fails: how many attempts of a wait had an effect is unknown then.
+    pub waits: bool,
+    /// How long one who works pauses after each operation; at least a tenth of a second after one that has failed.
+    pub pause: Duration,
+    /// What the holders do.
+    pub work: Work,
+}
+
+/// What is done with locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    /// Everything that can be done, at random, and recorded.
+    Anything,
+    /// Each of the loops waits for one lock, takes its turn, and is done.
+    Turns,
+}
+
+/// Why a worker has ended early.
+pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
