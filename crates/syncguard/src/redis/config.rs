@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::connection::tls::RedisTls;
 use super::names::{ClientPrefix, Names};
 use super::nat_map::NatMap;
-use super::url;
 use crate::backend::DEFAULT_OPERATION_TIMEOUT;
 use crate::error::Error;
 use crate::login::LoginSource;
@@ -154,32 +153,6 @@ impl RedisConfig {
             current.database = number.parse().map_err(refused)?;
         }
         Ok(Cow::Owned(current))
-    }
-
-    /// Reads a URL:
-    ///
-    /// - `redis://user:password@host:port/db`, with TLS as `rediss://`
-    /// - `unix:///path/to/socket?db=1`, also `redis+unix://`
-    /// - `redis+sentinel://user:password@host:port,host:port/name/db`, with TLS as
-    ///   `rediss+sentinel://`; also `redis-sentinel://`. The query may hold `sentinelUsername` and
-    ///   `sentinelPassword`.
-    /// - `redis+cluster://user:password@host:port,host:port`, with TLS as `rediss+cluster://`; also
-    ///   `redis-cluster://`
-    ///
-    /// Queries may hold `db`, `username`, `password`, `connectionName`, and `keyPrefix` and `replicas` of the locks.
-    ///
-    /// # Errors
-    /// `InvalidArgument`, which says what is wrong and does not quote the URL.
-    ///
-    /// ```
-    /// use syncguard::redis::RedisConfig;
-    /// let config = RedisConfig::from_url("rediss://locks:secret@cache.example:6380/2")?;
-    /// assert_eq!(config.database, 2);
-    /// assert!(config.tls.is_some());
-    /// # Ok::<(), syncguard::Error>(())
-    /// ```
-    pub fn from_url(text: &str) -> Result<Self, Error> {
-        url::read(text)
     }
 
     pub(super) fn validate(&self) -> Result<Names, Error> {

@@ -59,8 +59,10 @@
 //! ioredis' `keyPrefix`). Libraries that share a store through such clients exclude each other. Our index
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
-// Files depend in one direction: what is stored and said (names, plan, reply, error), connection/, wakeups/, transport/
-// and clients/, and this. operations/ needs no connection.
+// Files depend in one direction, without circles: names, plan, reply, answer and settings; connection/ (socket, stream, limited,
+// connect, session, sentinel, target, pipeline, script_connection, dialer, link, connections, cluster/); wakeups/; transport/ and
+// clients/; runner; operations/; and this. The pure half of an operation needs no connection.
+mod answer;
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 mod clients;
 mod config;
@@ -72,6 +74,7 @@ mod operations;
 mod plan;
 mod replication;
 mod reply;
+mod runner;
 mod slots;
 mod transport;
 mod url;
@@ -106,16 +109,15 @@ use crate::error::Error;
 use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::shared::Lease;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 use operations::scripts::Scripts;
 use operations::{facts, list};
+use runner::Runner;
 
 /// Locks in a Redis server.
 pub struct RedisBackend {
-    transport: Lease<dyn Transport>,
-    scripts: Arc<Scripts>,
+    runner: Runner,
     operation_timeout: Duration,
     work: Work,
 }
@@ -129,7 +131,7 @@ impl RedisBackend {
     pub fn new(config: RedisConfig) -> Result<Self, Error> {
         let names = config.validate()?;
         Ok(Self::with(
-            transport::to(&config, None)?,
+            transport::shared::to(&config, None)?,
             names,
             &config.locks,
         ))
@@ -164,14 +166,9 @@ impl RedisBackend {
         Ok(Self::with(transport, names, locks))
     }
 
-    async fn run(&self, plan: Plan) -> Result<Reply, Error> {
-        self.transport.get()?.run(plan).await
-    }
-
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
-            transport: Lease::new(transport),
-            scripts: Arc::new(Scripts::new(names, locks)),
+            runner: Runner::new(transport, Scripts::new(names, locks)),
             operation_timeout: locks.operation_timeout,
             work: Work::default(),
         }
@@ -181,7 +178,7 @@ impl RedisBackend {
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBackend")
-            .field("transport", &self.transport)
+            .field("transport", &self.runner.transport)
             .finish_non_exhaustive()
     }
 }
@@ -205,7 +202,7 @@ impl Backend for RedisBackend {
     }
 
     fn trouble(&self) -> Option<Error> {
-        self.transport.get().ok()?.trouble()
+        self.runner.transport.get().ok()?.trouble()
     }
 
     fn heartbeats_at_once(&self) -> usize {
@@ -215,56 +212,59 @@ impl Backend for RedisBackend {
 
     fn lane(&self) -> Option<Lane> {
         // Acquisitions that wait for replicas have a connection of their own.
-        match self.scripts.waits_for_replicas() {
+        match self.runner.scripts.waits_for_replicas() {
             true => None,
-            false => self.transport.get().ok()?.lane(),
+            false => self.runner.transport.get().ok()?.lane(),
         }
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {
-        let name = self.scripts.names.stored_lock_key(key).ok()?;
-        self.transport.get().ok()?.watch(&name)
+        let name = self.runner.scripts.names.stored_lock_key(key).ok()?;
+        self.runner.transport.get().ok()?.watch(&name)
     }
 
     fn prepare(&self, request: &mut AcquireRequest) {
         // A key that has no name is refused later.
-        if let Ok(Some(shard)) = self.scripts.names.shard(&request.key) {
+        if let Ok(Some(shard)) = self.runner.scripts.names.shard(&request.key) {
             request.lock_id = request.lock_id.clone().with_first_byte(shard);
         }
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let plan = self.scripts.acquire(request)?;
-        self.scripts.acquired(request, &self.run(plan).await?)
+        let plan = self.runner.scripts.acquire(request)?;
+        self.runner
+            .scripts
+            .acquired(request, &self.runner.run(plan).await?)
     }
 
     async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let plan = |lock: Option<&str>| release::plan(&self.scripts.names, lock_id, lock);
-        match self.by_lock_id(lock_id, plan).await? {
-            Some(reply) => self.scripts.released(lock_id, &reply),
+        let plan = |lock: Option<&str>| release::plan(&self.runner.scripts.names, lock_id, lock);
+        match self.runner.by_lock_id(lock_id, plan).await? {
+            Some(reply) => self.runner.scripts.released(lock_id, &reply),
             None => Ok(ReleaseOutcome::Absent(Absence::NotFound)),
         }
     }
 
     async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let plan = |lock: Option<&str>| extend::plan(&self.scripts.names, lock_id, lock, ttl);
-        match self.by_lock_id(lock_id, plan).await? {
+        let plan =
+            |lock: Option<&str>| extend::plan(&self.runner.scripts.names, lock_id, lock, ttl);
+        match self.runner.by_lock_id(lock_id, plan).await? {
             Some(reply) => extend::outcome(&reply),
             None => Ok(ExtendOutcome::Absent(Absence::NotFound)),
         }
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        self.is_locked_in_steps(key).await
+        self.runner.is_locked_in_steps(key).await
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let names = &self.scripts.names;
+        let names = &self.runner.scripts.names;
         let reply = match lookup {
-            Lookup::Key(key) => self.run(lookup_key::plan(names, key)?).await?,
+            Lookup::Key(key) => self.runner.run(lookup_key::plan(names, key)?).await?,
             Lookup::LockId(lock_id) => {
                 let plan = |lock: Option<&str>| lookup_lock_id::plan(names, lock_id, lock);
-                match self.by_lock_id(lock_id, plan).await? {
+                match self.runner.by_lock_id(lock_id, plan).await? {
                     Some(reply) => reply,
                     None => return Ok(None),
                 }
@@ -274,18 +274,18 @@ impl Backend for RedisBackend {
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        self.force_release_in_steps(key).await
+        self.runner.force_release_in_steps(key).await
     }
 
     async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
-        list::list(self, page).await
+        list::list(&self.runner, self.operation_timeout, page).await
     }
 
     async fn facts(&self) -> Result<Vec<Facts>, Error> {
-        facts::facts(self).await
+        facts::facts(&self.runner).await
     }
 
     async fn shut_down(&self) {
-        self.transport.end();
+        self.runner.transport.end();
     }
 }

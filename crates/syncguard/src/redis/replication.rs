@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use redis::{Cmd, cmd};
 
+use super::answer::Answer;
 use super::config::RedisLocks;
-use super::connection::pipeline::Answer;
 use super::error::{Cause, to_error};
 use super::reply::Reply;
 use crate::error::{Error, ErrorKind};

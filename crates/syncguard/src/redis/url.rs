@@ -19,7 +19,35 @@ struct Parts<'a> {
     fragment: &'a str,
 }
 
-pub(super) fn read(text: &str) -> Result<RedisConfig, Error> {
+impl RedisConfig {
+    /// Reads a URL:
+    ///
+    /// - `redis://user:password@host:port/db`, with TLS as `rediss://`
+    /// - `unix:///path/to/socket?db=1`, also `redis+unix://`
+    /// - `redis+sentinel://user:password@host:port,host:port/name/db`, with TLS as
+    ///   `rediss+sentinel://`; also `redis-sentinel://`. The query may hold `sentinelUsername` and
+    ///   `sentinelPassword`.
+    /// - `redis+cluster://user:password@host:port,host:port`, with TLS as `rediss+cluster://`; also
+    ///   `redis-cluster://`
+    ///
+    /// Queries may hold `db`, `username`, `password`, `connectionName`, and `keyPrefix` and `replicas` of the locks.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, which says what is wrong and does not quote the URL.
+    ///
+    /// ```
+    /// use syncguard::redis::RedisConfig;
+    /// let config = RedisConfig::from_url("rediss://locks:secret@cache.example:6380/2")?;
+    /// assert_eq!(config.database, 2);
+    /// assert!(config.tls.is_some());
+    /// # Ok::<(), syncguard::Error>(())
+    /// ```
+    pub fn from_url(text: &str) -> Result<Self, Error> {
+        read(text)
+    }
+}
+
+fn read(text: &str) -> Result<RedisConfig, Error> {
     let (scheme, rest) = text
         .split_once("://")
         .ok_or_else(|| Error::invalid("the url must start with redis:// or the like"))?;

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dialer::{Dialer, Target};
+use super::dialer::Dialer;
 use super::link::Link;
+use super::target::Target;
 use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
 use crate::redis::plan::Plan;
+
+/// How long calls wait, at most, while the server refuses connections, because it may be restarting.
+pub(in crate::redis) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Each is made when it is needed.
 pub(in crate::redis) struct Connections {

@@ -1,9 +1,10 @@
 //! How bytes come and go: sockets, TLS, logging in, and calls with their answers.
 
 pub(super) mod cluster;
+mod connect;
 pub(super) mod connections;
 mod diagnosis;
-pub(super) mod dialer;
+mod dialer;
 pub(super) mod limited;
 pub(super) mod link;
 mod liveness;
@@ -13,4 +14,5 @@ mod sentinel;
 mod session;
 mod socket;
 pub(super) mod stream;
+pub(super) mod target;
 pub(super) mod tls;

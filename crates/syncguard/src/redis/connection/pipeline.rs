@@ -29,8 +29,9 @@ use super::liveness::Liveness;
 use crate::error::Error;
 use crate::mutex::lock;
 use crate::redact;
+use crate::redis::answer::{Answer, lost};
 use crate::redis::error::{Cause, driver_error, error_text, reply_code, to_error};
-use crate::redis::reply::{Reply, is_pong};
+use crate::redis::reply::is_pong;
 use outbox::Outbox;
 pub(super) use queue::{Answered, Fits};
 use queue::{Queue, Waiting};
@@ -49,37 +50,6 @@ const ROOM: usize = 256;
 
 /// So many bytes are read at a time.
 const READ: usize = 16 * 1024;
-
-/// What a server says to a call.
-pub(in crate::redis) enum Answer {
-    Reply(Reply),
-    /// It has run nothing, because it does not know the script of that hash.
-    NoScript,
-    /// An error, in its words.
-    Refused(String),
-    /// Nothing: the stream had ended before the call was given to it. Another one may carry it.
-    NotSent,
-}
-
-impl Answer {
-    /// The reply to a script that was sent in full, else the error. `refused` makes that of the server's words.
-    pub(in crate::redis) fn reply(
-        self,
-        refused: impl FnOnce(&str) -> Error,
-    ) -> Result<Reply, Error> {
-        match self {
-            Self::Reply(reply) => Ok(reply),
-            Self::NoScript => Err(to_error(Cause::Reply("NOSCRIPT"), true)),
-            Self::Refused(text) => Err(refused(&text)),
-            Self::NotSent => Err(to_error(Cause::Closed, false)),
-        }
-    }
-}
-
-/// The error of a call whose answer will not come.
-pub(in crate::redis) fn lost() -> Error {
-    to_error(Cause::Closed, true)
-}
 
 /// What is under way on one stream.
 pub(super) struct Pipeline {

@@ -11,14 +11,15 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::dialer::Target;
 use super::limited::Limited;
 use super::link::Connection;
-use super::pipeline::{Answer, Pipeline, lost};
+use super::pipeline::Pipeline;
 use super::socket::Elsewhere;
+use super::target::Target;
 use crate::error::Error;
 use crate::event_loop::{EventLoop, Interest, RawSocket, Source};
 use crate::mutex::lock;
+use crate::redis::answer::{Answer, lost};
 use crate::redis::plan::{Form, Plan};
 use crate::redis::replication::Replication;
 use crate::redis::reply::{is_count, is_ok, is_pong};

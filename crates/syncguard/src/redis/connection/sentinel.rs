@@ -3,9 +3,9 @@
 use redis::{Value, cmd};
 use tokio::time::timeout;
 
+use super::connect;
 use super::limited::Limited;
 use super::session::{Step, ask, auth, late, login, name};
-use super::stream;
 use super::tls::TlsContext;
 use crate::error::Error;
 use crate::race::Race;
@@ -63,7 +63,7 @@ async fn ask_for_primary(
     set: &RedisSentinel,
     tls: Option<&TlsContext>,
 ) -> Result<(String, u16), Error> {
-    let mut stream = stream::tcp(host, port, tls).await?;
+    let mut stream = connect::tcp(host, port, tls).await?;
     let mut question = cmd("SENTINEL");
     question.arg("get-master-addr-by-name").arg(&set.name);
     let mut steps = Vec::with_capacity(2);
@@ -92,7 +92,7 @@ async fn open_primary(
     config: &RedisConfig,
     tls: Option<&TlsContext>,
 ) -> Result<Limited, Error> {
-    let mut stream = stream::tcp(host, port, tls).await?;
+    let mut stream = connect::tcp(host, port, tls).await?;
     let mut steps = login(config);
     // A Sentinel that was cut off may name a server that is no longer the primary.
     steps.push(Step::required(cmd("ROLE")));

@@ -2,15 +2,12 @@
 
 use redis::{Cmd, RedisError, Value, cmd, parse_redis_value_async};
 use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
 
 use super::diagnosis;
 use super::limited::Limited;
-use super::sentinel;
-use super::stream::{self, Endpoint};
-use super::tls::TlsContext;
+use super::stream::Endpoint;
 use crate::error::Error;
-use crate::redis::config::{RedisConfig, RedisServer};
+use crate::redis::config::RedisConfig;
 use crate::redis::error::{
     Cause, cannot_connect, describe, distrusted, driver_error, error_text, refused_by_tls,
     reply_code, to_error, to_error_hiding,
@@ -33,28 +30,8 @@ impl Step {
     }
 }
 
-/// A stream to the configured server that is ready for scripts.
-pub(super) async fn open(config: &RedisConfig, tls: Option<&TlsContext>) -> Result<Limited, Error> {
-    let limit = config.connect_timeout;
-    match &config.server {
-        RedisServer::Sentinel(set) => sentinel::open(config, set, tls).await,
-        RedisServer::Tcp { host, port } => {
-            let open = async {
-                let stream = stream::tcp(host, *port, tls).await?;
-                ready(stream, config).await
-            };
-            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
-        }
-        // Each of its nodes is a server of its own.
-        RedisServer::Cluster(_) => Err(to_error(Cause::Settings, false)),
-        RedisServer::Unix(path) => {
-            let open = async { ready(stream::unix(path).await?, config).await };
-            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
-        }
-    }
-}
-
-async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Error> {
+/// Logs in on a stream, and checks that scripts can be sent over it.
+pub(super) async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Error> {
     let mut steps = login(config);
     steps.push(Step {
         command: cmd("PING"),

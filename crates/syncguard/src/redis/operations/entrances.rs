@@ -1,10 +1,10 @@
 //! Ways to the nodes that have locks: a script goes to the node of its keys.
 
 use crate::error::Error;
-use crate::redis::RedisBackend;
 use crate::redis::names::{ClientPrefix, Names};
+use crate::redis::runner::Runner;
 
-impl RedisBackend {
+impl Runner {
     /// For each primary that has locks its address, and a name that leads to it. On one server, the address is empty.
     pub(super) async fn entrances(&self) -> Result<Vec<(String, String)>, Error> {
         let names = &self.scripts.names;

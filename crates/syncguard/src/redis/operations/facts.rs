@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::inspection::Facts;
-use crate::redis::RedisBackend;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_list, malformed};
+use crate::redis::runner::Runner;
 
 script!(SCRIPT, "facts.lua", is_list);
 
@@ -26,12 +26,12 @@ const LINES: &[(&str, &str)] = &[
     ("evicted_keys", "evictedKeys"),
 ];
 
-pub(in crate::redis) async fn facts(backend: &RedisBackend) -> Result<Vec<Facts>, Error> {
-    let names = &backend.scripts.names;
+pub(in crate::redis) async fn facts(runner: &Runner) -> Result<Vec<Facts>, Error> {
+    let names = &runner.scripts.names;
     let mut all = Vec::new();
-    for (node, entrance) in backend.entrances().await? {
+    for (node, entrance) in runner.entrances().await? {
         let plan = Plan::new(&SCRIPT).key(names, &entrance);
-        let mut facts = read(&backend.run(plan).await?)?;
+        let mut facts = read(&runner.run(plan).await?)?;
         facts.node = node;
         all.push(facts);
     }

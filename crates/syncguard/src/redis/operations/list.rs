@@ -1,14 +1,16 @@
 //! Listing locks: `SCAN` on each primary, one after the other.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::record;
 use crate::error::Error;
 use crate::inspection::{LockPage, PageRequest, bad_cursor};
-use crate::redis::RedisBackend;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_list, malformed};
+use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "list.lua", is_list);
@@ -34,27 +36,26 @@ impl Cursor {
 }
 
 pub(in crate::redis) async fn list(
-    backend: &RedisBackend,
+    runner: &Runner,
+    operation_timeout: Duration,
     page: &PageRequest,
 ) -> Result<LockPage, Error> {
     let limit = page.checked_limit()?;
-    let names = &backend.scripts.names;
+    let names = &runner.scripts.names;
     let mut at = match &page.after {
         None => Cursor { place: 0, scan: 0 },
         Some(text) => Cursor::read(text).ok_or_else(bad_cursor)?,
     };
-    let entrances = backend.entrances().await?;
+    let entrances = runner.entrances().await?;
     let pattern = names.pattern()?;
     let mut found = LockPage::default();
     // In a large database with few locks, the page stays short rather than take all of the operation's time.
-    let until = Instant::now() + backend.operation_timeout / 4;
+    let until = Instant::now() + operation_timeout / 4;
     while found.locks.len() < limit {
         let Some((_, entrance)) = entrances.get(at.place) else {
             return Ok(found);
         };
-        let reply = backend
-            .run(plan(names, entrance, at.scan, &pattern))
-            .await?;
+        let reply = runner.run(plan(names, entrance, at.scan, &pattern)).await?;
         at.scan = read(&reply, names, &mut found)?;
         if at.scan == 0 {
             at.place += 1;

@@ -8,14 +8,14 @@ use super::{force_release, holder, is_locked, locate};
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::redis::RedisBackend;
 use crate::redis::plan::Plan;
 use crate::redis::reply::Reply;
+use crate::redis::runner::Runner;
 
 /// How often a lock may change hands during one operation.
 const TRIES: usize = 16;
 
-impl RedisBackend {
+impl Runner {
     /// Runs the script that `plan` gives for the name of the lock that `lock_id` owns. `None`: it owns none.
     pub(in crate::redis) async fn by_lock_id(
         &self,

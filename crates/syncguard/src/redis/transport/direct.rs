@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -10,19 +9,16 @@ use super::Transport;
 use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
+use crate::redis::answer::Answer;
 use crate::redis::config::RedisConfig;
-use crate::redis::connection::connections::Connections;
-use crate::redis::connection::dialer::Target;
-use crate::redis::connection::pipeline::Answer;
+use crate::redis::connection::connections::{Connections, PATIENCE};
+use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error, to_error_hiding};
 use crate::redis::plan::{Form, Plan};
 use crate::redis::reply::Reply;
 use crate::redis::wakeups::listen::Subscriptions;
 use crate::sending::before_sending;
 use crate::waiting::wakeups::{Wakeups, Watch};
-
-/// How long calls wait, at most, while the server refuses connections, because it may be restarting.
-pub(in crate::redis) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many connections may be lost before a call is given to one of them.
 const CONNECTIONS: u32 = 3;

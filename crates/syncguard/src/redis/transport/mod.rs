@@ -1,23 +1,18 @@
 //! How scripts get to a server: over a connection of our own, or through the caller's client.
 
 mod cluster;
-pub(super) mod direct;
+mod direct;
 pub(super) mod shared;
 
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::config::{RedisConfig, RedisServer};
 use super::plan::Plan;
 use super::reply::Reply;
 use crate::backend::Lane;
 use crate::error::Error;
-use crate::event_loop::EventLoop;
 use crate::waiting::wakeups::Watch;
-use cluster::ClusterTransport;
-use direct::DirectTransport;
 
 /// Runs scripts in a Redis server.
 ///
@@ -63,15 +58,4 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     fn trouble(&self) -> Option<Error> {
         None
     }
-}
-
-/// The transport to where `config` says that the server is. Does no I/O.
-pub(super) fn to(
-    config: &RedisConfig,
-    event_loop: Option<&Arc<dyn EventLoop>>,
-) -> Result<Arc<dyn Transport>, Error> {
-    Ok(match &config.server {
-        RedisServer::Cluster(set) => Arc::new(ClusterTransport::new(config, set, event_loop)?),
-        _ => Arc::new(DirectTransport::new(config, event_loop)?),
-    })
 }

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Transport;
+use super::cluster::ClusterTransport;
+use super::direct::DirectTransport;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
-use crate::redis::config::RedisConfig;
+use crate::redis::config::{RedisConfig, RedisServer};
 use crate::redis::names::ClientPrefix;
 use crate::shared::Shared;
 
@@ -42,7 +44,7 @@ impl RedisConnection {
 
     pub(in crate::redis) fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
         self.transport
-            .get_or_share(|| super::to(&self.config, self.event_loop.as_ref()))
+            .get_or_share(|| to(&self.config, self.event_loop.as_ref()))
     }
 
     pub(in crate::redis) fn client_prefix(&self) -> ClientPrefix {
@@ -56,4 +58,15 @@ impl fmt::Debug for RedisConnection {
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
+}
+
+/// The transport to where `config` says that the server is. Does no I/O.
+pub(in crate::redis) fn to(
+    config: &RedisConfig,
+    event_loop: Option<&Arc<dyn EventLoop>>,
+) -> Result<Arc<dyn Transport>, Error> {
+    Ok(match &config.server {
+        RedisServer::Cluster(set) => Arc::new(ClusterTransport::new(config, set, event_loop)?),
+        _ => Arc::new(DirectTransport::new(config, event_loop)?),
+    })
 }

@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::listen::read;
 use crate::error::{Error, ErrorKind};
+use crate::redis::answer::lost;
 use crate::redis::connection::cluster::redirect::Redirect;
 use crate::redis::connection::cluster::routes::Node;
 use crate::redis::connection::limited::Limited;
-use crate::redis::connection::pipeline::lost;
 use crate::redis::error::{driver_error, error_text};
 use crate::waiting::listener::{ANSWER, Heard, SILENCE};
 

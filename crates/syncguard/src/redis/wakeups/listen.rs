@@ -12,9 +12,9 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::error::Error;
-use crate::redis::connection::dialer::Target;
+use crate::redis::answer::lost;
 use crate::redis::connection::limited::Limited;
-use crate::redis::connection::pipeline::lost;
+use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, driver_error, error_text, to_error, to_error_hiding};
 use crate::waiting::listener::{Heard, Listen, Listener};
 

@@ -20,12 +20,11 @@ use crate::mutex::lock;
 use crate::race::Race;
 use crate::random;
 use crate::redis::config::{RedisCluster, RedisConfig};
-use crate::redis::connection::connections::{Connections, lane_of};
-use crate::redis::connection::dialer::Target;
+use crate::redis::connection::connections::{Connections, PATIENCE, lane_of};
 use crate::redis::connection::link::{Connection, Dial, Link};
+use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::slots::SLOTS;
-use crate::redis::transport::direct::PATIENCE;
 
 /// How long one node may take to tell the slots before another one is asked as well.
 const HEAD_START: Duration = Duration::from_millis(250);

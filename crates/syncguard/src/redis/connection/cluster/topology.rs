@@ -4,9 +4,9 @@ use redis::{Value, cmd};
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::redis::connection::dialer::Target;
+use crate::redis::connection::connect;
 use crate::redis::connection::session::{Step, ask, late, login};
-use crate::redis::connection::stream;
+use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::slots::SLOTS;
 
@@ -30,7 +30,7 @@ pub(super) struct Range {
 pub(super) async fn fetch(target: &Target, host: &str, port: u16) -> Result<Vec<Range>, Error> {
     let config = target.config().current().await?;
     let answer = async {
-        let mut stream = stream::tcp(host, port, target.tls()).await?;
+        let mut stream = connect::tcp(host, port, target.tls()).await?;
         stream.allow(LONGEST);
         let mut steps = login(&config);
         let mut slots = cmd("CLUSTER");

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use super::{Answer, lost};
 use crate::error::Error;
+use crate::redis::answer::{Answer, lost};
 use crate::redis::reply::Reply;
 
 /// For as many who wait, room is kept.

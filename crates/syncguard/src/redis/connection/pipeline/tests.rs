@@ -14,6 +14,7 @@ use super::*;
 use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::ErrorKind;
 use crate::redis::connection::socket::Socket;
+use crate::redis::reply::Reply;
 use stage::{Buffering, Stage, call, is_not_sent, outcome, pipeline_on, turns};
 
 const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";

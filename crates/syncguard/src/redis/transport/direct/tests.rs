@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
