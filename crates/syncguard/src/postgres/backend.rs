@@ -24,7 +24,7 @@ use super::runner::Runner;
 use super::schema;
 use super::statement::Transport;
 use super::tables::Tables;
-use super::wakeups::listen::watched_name;
+use super::wakeups::notify::watched_name;
 use crate::backend::{
     AcquireOutcome, AcquireRequest, Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT,
     ExtendOutcome, Limit, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,

@@ -7,7 +7,7 @@ use deadpool::managed::{HookError, PoolError, TimeoutType};
 use tokio_postgres::error::Severity;
 
 use super::config::Host;
-use super::connection::silence::End;
+use super::connection::arrivals::End;
 use super::fault::{Fault, classify};
 use crate::error::Error;
 

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use super::error::Failure;
 use super::tables::Tables;
-use super::wakeups::listen;
+use super::wakeups::notify;
 use crate::mutex::lock;
 
 /// One statement for given tables. Each operation declares its own.
@@ -48,7 +48,7 @@ impl Statement {
         let silent = Self::new(&template.replace("{tell}", "NULL"), tables, columns);
         Self {
             silent: Some(Arc::new(silent)),
-            ..Self::new(&listen::telling(template), tables, columns)
+            ..Self::new(&notify::telling(template), tables, columns)
         }
     }
 

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::Client;
 use tokio_postgres::config::ChannelBinding as Binding;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Statement};
 
-use super::silence::{Arrivals, End, Silences};
+use super::arrivals::Arrivals;
+use super::session::{self, Connection, Silences};
 use super::stream::Stream;
 use super::tls;
 use crate::dial::Refusal;
@@ -24,7 +24,6 @@ use crate::postgres::config::{
 use crate::postgres::error::{Failure, failure_to_connect};
 use crate::postgres::fault::Fault;
 use crate::postgres::options;
-use crate::postgres::wakeups::listen;
 
 /// A session that was idle for longer has to answer a query before it is used again. Networks forget connections after
 /// minutes, and a frozen process comes back after any time.
@@ -63,31 +62,6 @@ enum Start {
 type Channels<'a> = Option<&'a UnboundedSender<String>>;
 
 type TlsConnect = <tls::Connector as MakeTlsConnect<Stream>>::TlsConnect;
-
-/// A session.
-pub(in crate::postgres) struct Connection {
-    pub(in crate::postgres) client: Client,
-    /// The server that it is on.
-    pub(super) host: Host,
-    /// The server process of the session, if the session is ours alone.
-    pub(in crate::postgres) process: Option<i32>,
-    pub(in crate::postgres) arrivals: Arc<Arrivals>,
-    /// The task that reads and writes the socket. It ends once the client is dropped and the last answer is
-    /// there.
-    pub(super) driver: JoinHandle<()>,
-    /// Whether statements can be prepared in it.
-    pub(in crate::postgres) may_prepare: bool,
-    /// The prepared statements, by their slots.
-    pub(super) prepared: Vec<Option<Statement>>,
-}
-
-impl Connection {
-    /// Ends a session that gives no answer. Whoever waits for one gets an error.
-    pub(in crate::postgres) fn cut_off(&self) {
-        self.arrivals.finish(End::Silent);
-        self.driver.abort();
-    }
-}
 
 /// Opens sessions.
 pub(in crate::postgres) struct Connector {
@@ -358,7 +332,7 @@ impl Connector {
         let driver = match channels.cloned() {
             None => tokio::spawn(async move { drop(connection.await) }),
             Some(channels) => {
-                tokio::spawn(listen::drive(connection, channels, Arc::clone(&arrivals)))
+                tokio::spawn(session::drive(connection, channels, Arc::clone(&arrivals)))
             }
         };
         let row = client.query_typed(PROBE, &[]).await.map_err(refused)?;

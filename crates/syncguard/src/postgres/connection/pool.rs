@@ -11,7 +11,8 @@ use deadpool::managed::{self, Manager, Metrics, Object, QueueMode, RecycleError,
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::connect::{Connection, Connector};
+use super::connect::Connector;
+use super::session::Connection;
 use crate::error::Error;
 use crate::permits::{Permit, Permits};
 use crate::postgres::config::PostgresConfig;

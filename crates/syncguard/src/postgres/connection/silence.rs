@@ -7,15 +7,14 @@
 //! Whoever waits for it gets an error early enough for another attempt.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::{ToSql, Type};
 
-use super::connect::{Connection, Connector};
-use crate::mutex::lock;
+use super::arrivals::Arrivals;
+use super::connect::Connector;
+use super::session::Witness;
 
 /// The longest time that a statement may go without an answer before the server is asked about it.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
@@ -23,91 +22,6 @@ const MOST_PATIENCE: Duration = Duration::from_secs(1);
 /// Asks whether this server process is running a statement.
 const IS_WORKING: &str =
     "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND state IS DISTINCT FROM 'idle')";
-
-/// Why a session was ended from this side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::postgres) enum End {
-    /// It got no answer although the server could be reached.
-    Silent,
-    /// A reply was too large.
-    Oversized,
-}
-
-/// What has arrived on a session.
-pub(in crate::postgres) struct Arrivals {
-    last: Mutex<Instant>,
-    /// Bytes that have arrived of the current reply.
-    received: AtomicUsize,
-    end: OnceLock<End>,
-}
-
-impl Arrivals {
-    pub(super) fn new() -> Self {
-        Self {
-            last: Mutex::new(Instant::now()),
-            received: AtomicUsize::new(0),
-            end: OnceLock::new(),
-        }
-    }
-
-    /// Notes that the bytes from now on are another reply: something was sent, or a notification has arrived.
-    pub(in crate::postgres) fn expect_reply(&self) {
-        self.received.store(0, Relaxed);
-    }
-
-    /// Notes that bytes have arrived. Gives how many there are of the current reply.
-    pub(super) fn receive(&self, count: usize) -> usize {
-        *lock(&self.last) = Instant::now();
-        self.received.fetch_add(count, Relaxed) + count
-    }
-
-    /// When bytes last arrived.
-    pub(super) fn last(&self) -> Instant {
-        *lock(&self.last)
-    }
-
-    /// Notes why the session ends.
-    pub(super) fn finish(&self, end: End) {
-        let _ = self.end.set(end);
-    }
-
-    pub(in crate::postgres) fn end(&self) -> Option<End> {
-        self.end.get().copied()
-    }
-}
-
-/// What all sessions of a pool know of silence.
-#[derive(Default)]
-pub(super) struct Silences {
-    /// Sessions on which nothing has arrived since then may be gone.
-    lost_since: Mutex<Option<Instant>>,
-    /// The connection to ask over, as long as anybody waits.
-    witness: Mutex<Weak<Witness>>,
-}
-
-type Witness = tokio::sync::Mutex<Option<Connection>>;
-
-impl Silences {
-    /// Notes that a session was found gone on which nothing had arrived since then.
-    pub(super) fn found(&self, since: Instant) {
-        let mut lost = lock(&self.lost_since);
-        *lost = (*lost).max(Some(since));
-    }
-
-    /// Whether an idle session has to be replaced, because others were found gone.
-    pub(super) fn is_suspect(&self, session: &Connection) -> bool {
-        lock(&self.lost_since).is_some_and(|since| session.arrivals.last() <= since)
-    }
-
-    fn witness(&self) -> Arc<Witness> {
-        let mut current = lock(&self.witness);
-        current.upgrade().unwrap_or_else(|| {
-            let new = Arc::default();
-            *current = Arc::downgrade(&new);
-            new
-        })
-    }
-}
 
 impl Connector {
     /// How long a session may be silent before it is suspected.

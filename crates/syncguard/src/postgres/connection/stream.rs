@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::silence::{Arrivals, End};
+use super::arrivals::{Arrivals, End};
 use crate::dial::{self, Refusal};
 use crate::keepalive::Keepalive;
 use crate::postgres::config::{Host, TcpSettings};

@@ -1,55 +1,26 @@
 //! Hears of freed locks: NOTIFY, and the session that listens for it.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
-use tokio_postgres::AsyncMessage;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::notify::{channel, with_hash};
 use crate::error::{Error, ErrorKind};
-use crate::postgres::connection::connect::{Connection, Connector};
-use crate::postgres::connection::silence::Arrivals;
-use crate::postgres::connection::stream::Stream;
+use crate::postgres::connection::connect::Connector;
+use crate::postgres::connection::session::Connection;
 use crate::postgres::error::{Failure, failure};
 use crate::postgres::fault::Fault;
-use crate::postgres::tables::Tables;
 use crate::waiting::listener::{ANSWER, Heard, Listen, Listener};
 
-/// The first key of our advisory locks that have two: "sync" in ASCII.
-const CLASS: &str = "1937337955";
-/// What wakes those who wait for the row `lock`, which the statement deletes.
-///
-/// A session that listens for a lock holds the advisory lock of one of 64 buckets in shared mode (listen.sql). If
-/// nobody does, the transaction that frees the lock gets that of the bucket and keeps it until its end. So
-/// whoever begins to listen in the meantime goes on only after the commit, and then finds the lock free. NOTIFY
-/// makes transactions commit one after the other, so it is sent only where somebody may hear it.
-const TELL: &str = "CASE WHEN NOT pg_try_advisory_xact_lock({class}, ({hash} & 63)::integer) \
-                    THEN pg_notify('syncguard_' || to_hex({hash}), '')::text END";
-/// What stands for a lock in this database. Only the server computes it.
-const HASH: &str = "hashtextextended(lock.key, {table}::oid::bigint)";
 /// The most names in one statement, which keeps its answer small.
 const MOST: usize = 1000;
 /// Asks which server process answers, and for how many locks it listens.
 const TEST: &str = "SELECT pg_backend_pid(), (SELECT count(*) FROM pg_listening_channels())";
-
-/// `sql` of a statement that frees locks, with what wakes those who wait in place of `{tell}`.
-pub(in crate::postgres) fn telling(sql: &str) -> String {
-    sql.replace("{tell}", TELL)
-        .replace("{hash}", HASH)
-        .replace("{table}", "'{locks}'::regclass")
-        .replace("{class}", CLASS)
-}
-
-/// The name of a lock among those for which somebody waits.
-pub(in crate::postgres) fn watched_name(tables: &Tables, storage_key: &str) -> String {
-    format!("\"{}\" {storage_key}", tables.locks())
-}
 
 /// Opens sessions that listen, beside those of the pool and in the same way.
 pub(in crate::postgres) struct Notifications(Arc<Connector>);
@@ -261,32 +232,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Reads and writes the socket of a session that listens. Hands over the channels of notifications.
-pub(in crate::postgres) async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
-    mut connection: tokio_postgres::Connection<Stream, T>,
-    channels: UnboundedSender<String>,
-    arrivals: Arc<Arrivals>,
-) {
-    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-        if let AsyncMessage::Notification(notification) = message {
-            arrivals.expect_reply();
-            // Fails when nobody listens any more. Then the session is about to end.
-            let _ = channels.send(notification.channel().to_owned());
-        }
-    }
-}
-
-fn with_hash(sql: &str) -> String {
-    sql.replace("{hash}", HASH)
-        .replace("{table}", "lock.locks")
-        .replace("{class}", CLASS)
-}
-
-/// The channel on which the release of a lock is told, as [`TELL`] makes it.
-fn channel(hash: i64) -> String {
-    format!("syncguard_{hash:x}")
 }
 
 fn malformed() -> Error {
