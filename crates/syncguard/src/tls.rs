@@ -14,36 +14,14 @@ use std::sync::Arc;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig};
 
+pub(crate) use self::trusted::Trusted;
 use self::verifier::Verifier;
 use crate::error::Error;
 
+mod trusted;
 mod verifier;
-
-/// Whom to trust.
-#[derive(Debug)]
-pub(crate) struct Trusted {
-    /// As authorities.
-    pub(crate) authorities: RootCertStore,
-    /// The certificates among them that were given as such: a server may present one of them as its own.
-    certificates: Vec<CertificateDer<'static>>,
-}
-
-impl Trusted {
-    fn nobody() -> Self {
-        Self {
-            authorities: RootCertStore::empty(),
-            certificates: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, certificate: CertificateDer<'static>) -> Result<(), rustls::Error> {
-        self.authorities.add(certificate.clone())?;
-        self.certificates.push(certificate);
-        Ok(())
-    }
-}
 
 /// The authorities that a backend trusts if its settings name none. `Debug` shows no contents.
 #[derive(Clone, Default, PartialEq, Eq)]

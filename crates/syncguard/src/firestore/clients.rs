@@ -1,10 +1,8 @@
 //! Firestore through a client of the crate `firestore`, which the application brings.
 
-use std::error::Error as StdError;
 use std::sync::Arc;
 
 use firestore::FirestoreDb;
-use firestore::gcloud_sdk::error::{Error as SdkError, ErrorKind as SdkKind};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
 
 use super::connection::access::Access;
@@ -69,18 +67,5 @@ impl FirestoreBackend {
             work,
             ..Self::starting(state, config, SystemClock)?
         })
-    }
-}
-
-/// The error with which the client's credentials gave no token, if it is one, and whether trying again may work.
-pub(super) fn credentials_failure(error: &(dyn StdError + 'static)) -> Option<(String, bool)> {
-    let sdk = error
-        .downcast_ref::<SdkError>()
-        .or_else(|| error.downcast_ref::<Box<SdkError>>().map(AsRef::as_ref))?;
-    match sdk.kind() {
-        SdkKind::Credentials(error) => Some((error.to_string(), error.is_transient())),
-        SdkKind::CredentialsBuild(error) => Some((error.to_string(), false)),
-        SdkKind::CryptoProviderMissing => Some((sdk.to_string(), false)),
-        _ => None,
     }
 }

@@ -123,7 +123,7 @@ impl From<Status> for Failure {
             return Self::from_code(status.code().into());
         };
         #[cfg(feature = "firestore-db")]
-        if let Some((words, is_transient)) = super::clients::credentials_failure(cause) {
+        if let Some((words, is_transient)) = credentials_failure(cause) {
             return Self::unsent(without_token(is_transient).with_source(words));
         }
         if let Some(tls) = tls_refusal(cause) {
@@ -236,6 +236,21 @@ fn name(code: Code) -> &'static str {
         Code::Unavailable => "UNAVAILABLE",
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// The error with which the client's credentials gave no token, if it is one, and whether trying again may work.
+#[cfg(feature = "firestore-db")]
+fn credentials_failure(error: &(dyn std::error::Error + 'static)) -> Option<(String, bool)> {
+    use firestore::gcloud_sdk::error::{Error as SdkError, ErrorKind as SdkKind};
+    let sdk = error
+        .downcast_ref::<SdkError>()
+        .or_else(|| error.downcast_ref::<Box<SdkError>>().map(AsRef::as_ref))?;
+    match sdk.kind() {
+        SdkKind::Credentials(error) => Some((error.to_string(), error.is_transient())),
+        SdkKind::CredentialsBuild(error) => Some((error.to_string(), false)),
+        SdkKind::CryptoProviderMissing => Some((sdk.to_string(), false)),
+        _ => None,
     }
 }
 

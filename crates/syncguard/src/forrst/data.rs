@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::date::iso8601;
 use super::error::ForrstError;
-use super::options::{Options, Scope};
+use super::options::Options;
+use super::scope::Scope;
 use crate::backend::{Absence, LockRecord, Owner, ReleaseOutcome};
 
 /// The extension's data in the response to a request that got its lock.

@@ -1,9 +1,6 @@
 //! Lengths of time as the extension writes them: `{ "value": 30, "unit": "second" }`.
 
 use serde::Serialize;
-use serde_json::Value;
-
-use super::error::ForrstError;
 
 /// A unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -22,7 +19,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Millisecond,
         Self::Second,
         Self::Minute,
@@ -41,7 +38,7 @@ impl Unit {
         }
     }
 
-    fn as_millis(self) -> i64 {
+    pub(super) fn as_millis(self) -> i64 {
         match self {
             Self::Millisecond => 1,
             Self::Second => 1000,
@@ -55,52 +52,13 @@ impl Unit {
 /// A length of time: a whole number of units, at least one, at most [`Duration::MAX_MS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Duration {
-    value: i64,
-    unit: Unit,
+    pub(super) value: i64,
+    pub(super) unit: Unit,
 }
 
 impl Duration {
     /// The longest: 36 525 days, so that every date has a year of four digits.
     pub const MAX_MS: i64 = 36_525 * 86_400_000;
-
-    /// Reads the option `field`.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENTS` that names the field.
-    pub fn parse(field: &str, json: &Value) -> Result<Self, ForrstError> {
-        let members = json.as_object().ok_or_else(|| {
-            ForrstError::invalid(field, "must be an object with a value and a unit")
-        })?;
-        if let Some(unknown) = members.keys().find(|name| !is_member(name)) {
-            return Err(ForrstError::unknown_member(field, unknown));
-        }
-        let unit_field = format!("{field}.unit");
-        let unit = members
-            .get("unit")
-            .and_then(Value::as_str)
-            .and_then(|name| Unit::ALL.into_iter().find(|unit| unit.as_str() == name))
-            .ok_or_else(|| {
-                ForrstError::invalid(
-                    &unit_field,
-                    "must be \"millisecond\", \"second\", \"minute\", \"hour\" or \"day\"",
-                )
-            })?;
-        let value_field = format!("{field}.value");
-        let value = members
-            .get("value")
-            .and_then(whole_number)
-            .filter(|value| *value >= 1.0)
-            .ok_or_else(|| ForrstError::invalid(&value_field, "must be a positive whole number"))?;
-        if value * unit.as_millis() as f64 > Self::MAX_MS as f64 {
-            return Err(ForrstError::invalid(
-                &value_field,
-                "is too large: the longest duration is 36525 days",
-            ));
-        }
-        // Exact: whole, and far below 2^53.
-        let value = value as i64;
-        Ok(Self { value, unit })
-    }
 
     /// Milliseconds.
     pub fn as_millis(self) -> i64 {
@@ -112,15 +70,6 @@ impl Duration {
         let plural = if self.value == 1 { "" } else { "s" };
         format!("{} {}{plural}", self.value, self.unit.as_str())
     }
-}
-
-/// A JSON number without a fractional part: `30`, and `30.0` too, which is the same in JSON.
-fn whole_number(json: &Value) -> Option<f64> {
-    json.as_f64().filter(|number| number.fract() == 0.0)
-}
-
-fn is_member(name: &str) -> bool {
-    name == "value" || name == "unit"
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::duration::Duration;
-use super::options::Scope;
+use super::scope::Scope;
 
 /// The code of an error, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -42,6 +42,7 @@ mod functions;
 mod malformed;
 mod options;
 mod owner;
+mod scope;
 
 pub use acquire::{Failure, Held, acquire};
 pub use arguments::{KeyArgument, ReleaseArguments};
@@ -50,8 +51,9 @@ pub use date::iso8601;
 pub use duration::{Duration, Unit};
 pub use error::{Details, ErrorCode, ForrstError};
 pub use functions::{force_release, release, status};
-pub use options::{Options, Scope};
+pub use options::Options;
 pub use owner::generate_owner;
+pub use scope::Scope;
 
 /// The extension's name on the wire.
 pub const URN: &str = "urn:forrst:ext:atomicLock";

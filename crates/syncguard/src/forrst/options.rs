@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::duration::Duration;
+use super::duration::{Duration, Unit};
 use super::error::{Details, ErrorCode, ForrstError};
 use super::owner::generate_owner;
+use super::scope::Scope;
 use crate::backend::{Owner, Ttl};
 use crate::error::Error;
 use crate::key::{Key, MAX_KEY_LENGTH_BYTES};
@@ -16,26 +16,6 @@ use crate::waiting::retry::{Backoff, Jitter, RetryPolicy};
 /// Milliseconds between two attempts of a request that waits. Jitter takes off up to half of it. The pause does not grow,
 /// so that a request that waits for long still notices promptly when the lock is released.
 const RETRY_DELAY_MS: f64 = 100.0;
-
-/// Which functions share a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// Each function has its own: the lock is `lock:{function}:{key}`.
-    Function,
-    /// All functions share it: the lock is `lock:{key}`.
-    Global,
-}
-
-impl Scope {
-    /// Its name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Function => "function",
-            Self::Global => "global",
-        }
-    }
-}
 
 /// The options of the extension, checked.
 #[derive(Clone)]
@@ -220,6 +200,56 @@ pub(super) fn owner(json: &Value) -> Result<Owner, ForrstError> {
                 &format!("must be a string of 1 to {} bytes", Owner::MAX_BYTES),
             )
         })
+}
+
+impl Duration {
+    /// Reads the option `field`.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` that names the field.
+    pub fn parse(field: &str, json: &Value) -> Result<Self, ForrstError> {
+        let members = json.as_object().ok_or_else(|| {
+            ForrstError::invalid(field, "must be an object with a value and a unit")
+        })?;
+        if let Some(unknown) = members.keys().find(|name| !is_member(name)) {
+            return Err(ForrstError::unknown_member(field, unknown));
+        }
+        let unit_field = format!("{field}.unit");
+        let unit = members
+            .get("unit")
+            .and_then(Value::as_str)
+            .and_then(|name| Unit::ALL.into_iter().find(|unit| unit.as_str() == name))
+            .ok_or_else(|| {
+                ForrstError::invalid(
+                    &unit_field,
+                    "must be \"millisecond\", \"second\", \"minute\", \"hour\" or \"day\"",
+                )
+            })?;
+        let value_field = format!("{field}.value");
+        let value = members
+            .get("value")
+            .and_then(whole_number)
+            .filter(|value| *value >= 1.0)
+            .ok_or_else(|| ForrstError::invalid(&value_field, "must be a positive whole number"))?;
+        if value * unit.as_millis() as f64 > Self::MAX_MS as f64 {
+            return Err(ForrstError::invalid(
+                &value_field,
+                "is too large: the longest duration is 36525 days",
+            ));
+        }
+        // Exact: whole, and far below 2^53.
+        let value = value as i64;
+        Ok(Self { value, unit })
+    }
+}
+
+/// A JSON number without a fractional part: `30`, and `30.0` too, which is the same in JSON.
+fn whole_number(json: &Value) -> Option<f64> {
+    json.as_f64().filter(|number| number.fract() == 0.0)
+}
+
+fn is_member(name: &str) -> bool {
+    name == "value" || name == "unit"
 }
 
 #[cfg(test)]

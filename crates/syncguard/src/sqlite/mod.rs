@@ -75,6 +75,7 @@ use async_trait::async_trait;
 
 pub use self::config::{Location, SqliteConfig};
 use self::connection::queue::Queue;
+use self::connection::schema::KEYS;
 use self::connection::store::{Durability, Store};
 use self::connection::worker::Effect;
 use self::operations::{acquire, extend, facts, force_release, is_locked, list, lookup, release};
@@ -85,18 +86,11 @@ use crate::backend::{
 };
 use crate::error::Error;
 use crate::inspection::{Facts, LockPage, PageRequest};
-use crate::key::{Key, KeySpace};
+use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::time::{Clock, SystemClock};
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
-
-/// The same limit as in PostgreSQL: 1700 bytes, so that no key has to be hashed.
-const KEYS: KeySpace<'static> = KeySpace {
-    prefix: "",
-    limit_bytes: 1700,
-    reserve_bytes: 0,
-};
 
 /// A [`Backend`] on SQLite.
 pub struct SqliteBackend {

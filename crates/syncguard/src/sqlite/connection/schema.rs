@@ -1,14 +1,22 @@
-//! The tables, and the two numbers in the file's header that identify a lock file.
+//! The tables, the names in them, and the two numbers in the file's header that identify a lock file.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Error;
+use crate::key::KeySpace;
 use crate::sqlite::error;
 
 /// "SGLK", in the header of every lock file.
 pub(super) const APPLICATION_ID: i32 = 0x5347_4C4B;
 /// The version of the tables.
 pub(in crate::sqlite) const VERSION: i32 = 1;
+
+/// The same limit as in PostgreSQL: 1700 bytes, so that no key has to be hashed.
+pub(in crate::sqlite) const KEYS: KeySpace<'static> = KeySpace {
+    prefix: "",
+    limit_bytes: 1700,
+    reserve_bytes: 0,
+};
 
 const TABLES: &str = include_str!("schema.sql");
 

@@ -3,7 +3,7 @@ use rusqlite::{Connection, params};
 use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::sqlite::KEYS;
+use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, held_for, is_live};

@@ -2,7 +2,7 @@ use rusqlite::OptionalExtension;
 
 use crate::error::Error;
 use crate::key::Key;
-use crate::sqlite::KEYS;
+use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, is_live};

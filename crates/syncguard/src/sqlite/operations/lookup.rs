@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::sqlite::KEYS;
+use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::{from_sqlite, malformed};
 

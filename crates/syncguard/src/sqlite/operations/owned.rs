@@ -2,7 +2,6 @@
 
 use rusqlite::OptionalExtension;
 
-use super::release::delete;
 use crate::backend::Absence;
 use crate::error::Error;
 use crate::lock_id::LockId;
@@ -11,6 +10,7 @@ use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("owned.sql");
+const DELETE: &str = include_str!("release.sql");
 
 /// The storage key of the live lock that `lock_id` owns. An expired one is deleted.
 pub(super) fn owned(
@@ -39,4 +39,15 @@ pub(super) fn owned(
         return Ok(Err(Absence::Expired));
     }
     Ok(Ok(lock_key))
+}
+
+/// Deletes the lock that `lock_id` owns. The fence counter stays.
+pub(super) fn delete(store: &Store, lock_key: &str, lock_id: &LockId) -> Result<(), Error> {
+    store
+        .connection()
+        .prepare_cached(DELETE)
+        .and_then(|mut delete| delete.execute([lock_key, lock_id.as_str()]))
+        .map_err(from_sqlite)?;
+    store.has_freed(lock_key);
+    Ok(())
 }
