@@ -9,9 +9,19 @@ import { pairOf } from "../lib/pair.mjs";
 
 const scripts = new URL("../../crates/syncguard/src/redis/operations/", import.meta.url);
 
+/** The fragments with which scripts of the core begin; of a client with a prefix of its own nothing is known. */
+const FRAGMENTS = {
+  release: ["find", "read"],
+  extend: ["find"],
+  is_locked: ["get", "read"],
+};
+
 /** A script of the core. */
 export const coreScript = (name) =>
-  readFileSync(fileURLToPath(new URL(`${name}.lua`, scripts)), "utf8");
+  [...(FRAGMENTS[name] ?? []), name]
+    .map((file) => readFileSync(fileURLToPath(new URL(`${file}.lua`, scripts)), "utf8"))
+    .join("")
+    .replace(/^/, "local bare\n");
 
 /**
  * The same for all, so that in a cluster everybody's locks are in the same slots. They take turns, and leave no lock behind.

@@ -138,11 +138,7 @@ const redis = [
     ],
   ]),
   mutation("redis-is-locked-tolerance", "redis", "`isLocked` leaves out the tolerance.", [
-    [
-      "redis/operations/is_locked.lua",
-      "if tonumber(expires) > now - ARGV[2] then",
-      "if tonumber(expires) > now then",
-    ],
+    ["redis/operations/is_locked.lua", "if expires > now - ARGV[2] then", "if expires > now then"],
   ]),
   mutation("redis-release-tells-nobody", "redis", "A release wakes nobody.", [
     ["redis/operations/release.lua", "  redis.pcall('PUBLISH', lock_key, '')", "  local _ = ''"],

@@ -58,13 +58,14 @@ pub(super) fn sha1_hex(source: &str) -> String {
     hex
 }
 
-/// Declares the script of the operation whose file this stands in, and whether a reply is one that it can give.
+/// Declares the script of the operation whose file this stands in, which may begin with fragments that others share, and
+/// whether a reply is one that it can give.
 macro_rules! script {
-    ($name:ident, $file:literal, $fits:expr) => {
+    ($name:ident, $source:expr, $fits:expr) => {
         pub(in crate::redis) static $name: $crate::redis::plan::Script =
             $crate::redis::plan::Script::new(
-                include_str!($file),
-                || $crate::redis::plan::sha1_hex(include_str!($file)),
+                $source,
+                || $crate::redis::plan::sha1_hex($source),
                 $fits,
             );
     };

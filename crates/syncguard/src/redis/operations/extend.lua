@@ -1,31 +1,13 @@
--- Makes the lock that lockId owns end ttlMs from now.
+-- Makes the lock that lockId owns end ttlMs from now. After find.lua.
 -- KEYS  index, (in a cluster: lock)
 -- ARGV  lockId, toleranceMs, ttlMs, lifetimeMs, (index key without the client's own prefix)
 --       lifetimeMs: ttlMs + toleranceMs
 -- reply {1, expiresAtMs}, -2 it had expired, -1 no such lock, 0 the lock is another's,
 --       -4 nothing was done, because the index leads to another lock than the one that was given
-local call = redis.call
-local lock_key = call('GET', KEYS[1])
-if not lock_key then
-  return -1
-end
-if KEYS[2] then
-  -- In a cluster, a script touches only what it was given.
-  local client_prefix = string.sub(KEYS[1], 1, #KEYS[1] - #(ARGV[5] or KEYS[1]))
-  if lock_key ~= KEYS[2] and client_prefix .. lock_key ~= KEYS[2] then
-    return -4
-  end
-  lock_key = KEYS[2]
-end
-local stored = call('GET', lock_key)
--- A library that does not know its client's prefix writes index entries whose lock name lacks it.
-if not KEYS[2] and ARGV[5] and #ARGV[5] < #KEYS[1]
-    and not (stored and string.find(stored, ARGV[1], 1, true)) then
-  lock_key = string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[5]) .. lock_key
-  stored = call('GET', lock_key)
-end
 if not stored then
-  call('DEL', KEYS[1])
+  if lock_key then
+    call('DEL', KEYS[1])
+  end
   return -1
 end
 

@@ -7,9 +7,15 @@ use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "force_release.lua", |reply| {
-    is_elsewhere(reply) || outcome(reply).is_ok()
-});
+script!(
+    SCRIPT,
+    concat!(
+        include_str!("get.lua"),
+        include_str!("read.lua"),
+        include_str!("force_release.lua")
+    ),
+    |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
+);
 
 /// What to send. In a cluster, `holder` is the lock id of the lock, else `None`.
 ///

@@ -1,25 +1,12 @@
--- Whether somebody holds the key.
+-- Whether somebody holds the key. After get.lua and read.lua.
 -- KEYS  lock, (in a cluster, to remove it: index)
 -- ARGV  keyPrefix, toleranceMs, "true" | "false": remove what expired long ago,
 --       (lock key without the client's own prefix)
 -- reply 1 or 0; -4 nothing was done, because the index that was given is not the lock's
-local call = redis.call
-local stored = call('GET', KEYS[1])
 if not stored then
   return 0
 end
-local id, expires = string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),"')
-if not id then
-  local ok, lock = pcall(cjson.decode, stored)
-  if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
-    return redis.error_reply('SYNCGUARD the stored value is not a lock')
-  end
-  id, expires = lock.lockId, lock.expiresAtMs
-end
-
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if tonumber(expires) > now - ARGV[2] then
+if expires > now - ARGV[2] then
   return 1
 end
 -- Twice the tolerance, so that an adjusted clock does not make this collide with an extension. The fence counter stays.

@@ -7,7 +7,15 @@ use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "lookup_key.lua", record::fits);
+script!(
+    SCRIPT,
+    concat!(
+        include_str!("get.lua"),
+        include_str!("read.lua"),
+        include_str!("lookup_key.lua")
+    ),
+    record::fits
+);
 
 /// What to send. [`record::outcome`] reads the reply.
 ///

@@ -8,9 +8,16 @@ use crate::redis::plan::{Plan, script};
 use crate::redis::reply::is_elsewhere;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, "lookup_lock_id.lua", |reply| {
-    is_elsewhere(reply) || record::fits(reply)
-});
+script!(
+    SCRIPT,
+    concat!(
+        "local bare = ARGV[3]\n",
+        include_str!("find.lua"),
+        include_str!("read.lua"),
+        include_str!("lookup_lock_id.lua")
+    ),
+    |reply| { is_elsewhere(reply) || record::fits(reply) }
+);
 
 /// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 /// [`record::outcome`] reads the reply.
