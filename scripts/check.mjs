@@ -12,6 +12,7 @@ import {
 } from "./lib/build.mjs";
 import { cargoDeny, npmAudit, npmLicences } from "./lib/licences.mjs";
 import { checkCitations } from "./lib/citations.mjs";
+import { checkRustCircles } from "./lib/circles.mjs";
 import { checkExports } from "./lib/exports.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
 import { attw, publint } from "./lib/packed.mjs";
@@ -41,6 +42,13 @@ const beside = [
   command("eslint", bin("eslint"), "--max-warnings", "0", "."),
   command("knip", bin("knip"), "--no-progress", "--no-config-hints"),
   command("types", "npm", "run", "--silent", "check:types"),
+  { name: "circles of imports: Rust", task: checkRustCircles },
+  // Imports of types alone do not count: nothing is left of them.
+  command(
+    "circles of imports: TypeScript",
+    ...[bin("dpdm"), "--transform", "--no-tree", "--no-warning", "--no-progress"],
+    ...["--exit-code", "circular:1", "npm/syncguard/*.ts", "npm/syncguard/cli/main.ts"],
+  ),
   // Fails on links that lead nowhere.
   command("site of the documents", "npm", "run", "--silent", "docs"),
   command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
