@@ -30,10 +30,13 @@ pub struct Lookup {
 impl Lookup {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
-        let statement = |sql| Statement::new(sql, tables, COLUMNS);
+        let by = |column| {
+            let sql = include_str!("lookup.sql").replace("{column}", column);
+            Statement::new(&sql, tables, COLUMNS)
+        };
         Self {
-            by_key: statement(include_str!("lookup_by_key.sql")),
-            by_lock_id: statement(include_str!("lookup_by_lock_id.sql")),
+            by_key: by("key"),
+            by_lock_id: by("lock_id"),
         }
     }
 

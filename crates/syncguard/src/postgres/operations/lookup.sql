@@ -1,4 +1,4 @@
--- $1 storage key
+-- $1 what stands in {column}: the storage key, or the lock id
 --
 -- The label is read through JSON, so that this also works on older tables without its column.
 SELECT
@@ -10,4 +10,4 @@ SELECT
   to_jsonb(lock) ->> 'owner' AS owner,
   floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS now_ms
 FROM {locks} AS lock
-WHERE key = $1
+WHERE {column} = $1
