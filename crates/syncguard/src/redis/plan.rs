@@ -59,15 +59,17 @@ pub(super) fn sha1_hex(source: &str) -> String {
 }
 
 /// Declares the script of the operation whose file this stands in, which may begin with fragments that others share, and
-/// whether a reply is one that it can give.
+/// whether a reply is one that it can give. `bare` is which argument find.lua takes for the index key without the client's
+/// own prefix.
 macro_rules! script {
-    ($name:ident, $source:expr, $fits:expr) => {
-        pub(in crate::redis) static $name: $crate::redis::plan::Script =
-            $crate::redis::plan::Script::new(
-                $source,
-                || $crate::redis::plan::sha1_hex($source),
-                $fits,
+    ($name:ident, $(bare = $bare:literal,)? [$($file:literal),+], $fits:expr) => {
+        pub(in crate::redis) static $name: $crate::redis::plan::Script = {
+            const SOURCE: &str = concat!(
+                $("local bare = ARGV[", $bare, "]\n",)?
+                $(include_str!($file)),+
             );
+            $crate::redis::plan::Script::new(SOURCE, || $crate::redis::plan::sha1_hex(SOURCE), $fits)
+        };
     };
 }
 pub(super) use script;

@@ -11,7 +11,7 @@ use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed};
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, include_str!("acquire.lua"), fits);
+script!(SCRIPT, ["acquire.lua"], fits);
 
 /// What to send.
 ///

@@ -8,15 +8,9 @@ use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    concat!(
-        "local bare = ARGV[5]\n",
-        include_str!("find.lua"),
-        include_str!("extend.lua")
-    ),
-    |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
-);
+script!(SCRIPT, bare = 5, ["find.lua", "extend.lua"], |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 ///

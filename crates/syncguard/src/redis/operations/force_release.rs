@@ -9,11 +9,7 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    concat!(
-        include_str!("get.lua"),
-        include_str!("read.lua"),
-        include_str!("force_release.lua")
-    ),
+    ["get.lua", "read.lua", "force_release.lua"],
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 

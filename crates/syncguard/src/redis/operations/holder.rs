@@ -6,15 +6,7 @@ use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_text, malformed};
 
-script!(
-    SCRIPT,
-    concat!(
-        include_str!("get.lua"),
-        include_str!("read.lua"),
-        include_str!("holder.lua")
-    ),
-    is_text
-);
+script!(SCRIPT, ["get.lua", "read.lua", "holder.lua"], is_text);
 
 /// What to send.
 ///

@@ -6,7 +6,7 @@ use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_text, malformed};
 
-script!(SCRIPT, include_str!("locate.lua"), is_text);
+script!(SCRIPT, ["locate.lua"], is_text);
 
 /// What to send.
 ///

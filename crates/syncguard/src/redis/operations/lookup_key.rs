@@ -9,11 +9,7 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    concat!(
-        include_str!("get.lua"),
-        include_str!("read.lua"),
-        include_str!("lookup_key.lua")
-    ),
+    ["get.lua", "read.lua", "lookup_key.lua"],
     record::fits
 );
 

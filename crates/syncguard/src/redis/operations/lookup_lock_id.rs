@@ -10,12 +10,8 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    concat!(
-        "local bare = ARGV[3]\n",
-        include_str!("find.lua"),
-        include_str!("read.lua"),
-        include_str!("lookup_lock_id.lua")
-    ),
+    bare = 3,
+    ["find.lua", "read.lua", "lookup_lock_id.lua"],
     |reply| { is_elsewhere(reply) || record::fits(reply) }
 );
 

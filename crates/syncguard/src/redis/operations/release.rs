@@ -10,12 +10,8 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    concat!(
-        "local bare = ARGV[3]\n",
-        include_str!("find.lua"),
-        include_str!("read.lua"),
-        include_str!("release.lua")
-    ),
+    bare = 3,
+    ["find.lua", "read.lua", "release.lua"],
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 
