@@ -17,6 +17,7 @@ tests![
     a_writer_in_the_way_for_too_long_is_named,
     what_fails_in_a_transaction_leaves_the_others_alone,
     a_second_backend_leaves_the_locks_of_the_first_on_the_file,
+    backends_that_come_and_go_share_the_file,
     the_thread_ends_with_its_backend,
 ];
 
@@ -150,6 +151,34 @@ async fn a_second_backend_leaves_the_locks_of_the_first_on_the_file() {
     assert_eq!(locks_on(&place.path), before);
     first.close().await;
     assert_eq!(locks_on(&place.path), 0);
+}
+
+/// Whoever opens the file while another backend closes it is no other copy of the library, and takes nobody's locks away.
+async fn backends_that_come_and_go_share_the_file() {
+    let place = place();
+    for stays in [false, true] {
+        let first = backend(&place.path);
+        if stays {
+            acquire(&first, "first").await;
+        }
+        let before = if stays { locks_on(&place.path) } else { 0 };
+        assert_eq!(before > 0, stays);
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..8 {
+            let path = place.path.clone();
+            tasks.spawn(async move {
+                for _ in 0..40 {
+                    let ours = backend(&path);
+                    let grant = acquire(&ours, &format!("{number}")).await;
+                    ours.release(&grant.lock_id).await.unwrap();
+                    ours.close().await;
+                }
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(locks_on(&place.path), before);
+        first.close().await;
+    }
 }
 
 /// How many locks this process has on the file, from the kernel's table.
