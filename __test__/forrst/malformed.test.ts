@@ -23,7 +23,7 @@ type Case = { input: unknown; field: string; message: string };
 /** What the core's own tests refuse as well. */
 const table = JSON.parse(
   readFileSync(
-    new URL("../../crates/syncguard/tests/forrst-malformed.json", import.meta.url),
+    new URL("../../crates/syncguard-forrst/tests/malformed.json", import.meta.url),
     "utf8",
   ),
 ) as { options: Case[]; arguments: Case[]; owners: Case[] };

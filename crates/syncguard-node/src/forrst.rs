@@ -6,12 +6,12 @@ use napi::Env;
 use napi_derive::napi;
 use serde::Serialize;
 use serde_json::Value;
-use syncguard::forrst::{
+use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
+use syncguard_forrst::{
     AcquiredData, FORCE_RELEASE_URN, Failure, ForceReleaseResult, ForrstError, KeyArgument,
     Options, RELEASE_URN, RefusedData, ReleaseArguments, ReleaseResult, STATUS_URN, StatusResult,
     URN, release,
 };
-use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
 
 use crate::backend::NativeBackend;
 use crate::completion::Completion;

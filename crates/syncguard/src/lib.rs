@@ -33,8 +33,6 @@ pub mod event_loop;
 mod fence;
 #[cfg(feature = "firestore")]
 pub mod firestore;
-#[cfg(feature = "forrst")]
-pub mod forrst;
 mod guard;
 mod hash;
 mod holding;

@@ -2,7 +2,7 @@
 //! by design; an owner is shown to nobody.
 
 use serde_json::{Map, Value};
-use syncguard::forrst::{AcquiredData, KeyArgument, Options, RefusedData, ReleaseArguments};
+use syncguard_forrst::{AcquiredData, KeyArgument, Options, RefusedData, ReleaseArguments};
 
 use crate::input::{SECRET, assert_discreet, checked};
 

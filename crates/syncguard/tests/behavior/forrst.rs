@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use syncguard::forrst::{
+use syncguard::{Backend, ErrorKind, LockOptions, lock};
+use syncguard_forrst::{
     ErrorCode, Failure, KeyArgument, Options, ReleaseArguments, acquire, force_release, release,
     status,
 };
-use syncguard::{Backend, ErrorKind, LockOptions, lock};
 
 use crate::faulty::{Fault, Faulty};
 use crate::fixture::{Context, Stage, tests};

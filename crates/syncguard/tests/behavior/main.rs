@@ -22,7 +22,6 @@ mod fence_limit;
 mod firestore;
 mod fixture;
 mod force_release;
-#[cfg(feature = "forrst")]
 mod forrst;
 mod holding;
 mod is_locked;
@@ -123,7 +122,6 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("holding", holding::TESTS),
         ("concurrency", concurrency::TESTS),
         ("close", close::TESTS),
-        #[cfg(feature = "forrst")]
         ("forrst", forrst::TESTS),
     ]
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::acquire::Failure;
 use super::arguments::{KeyArgument, ReleaseArguments};
 use super::data::{ForceReleaseResult, ReleaseResult, StatusResult};
-use crate::backend::{Backend, LockRecord, Lookup, Owner};
-use crate::error::Error;
-use crate::operation::{self, CallOptions};
+use syncguard::Error;
+use syncguard::operation::{self, CallOptions};
+use syncguard::{Backend, LockRecord, Lookup, Owner};
 
 /// Releases a lock for its owner.
 ///

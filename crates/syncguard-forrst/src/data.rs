@@ -6,7 +6,7 @@ use super::date::iso8601;
 use super::error::ForrstError;
 use super::options::Options;
 use super::scope::Scope;
-use crate::backend::{Absence, LockRecord, Owner, ReleaseOutcome};
+use syncguard::{Absence, LockRecord, Owner, ReleaseOutcome};
 
 /// The extension's data in the response to a request that got its lock.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -175,7 +175,7 @@ impl StatusResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forrst::ErrorCode;
+    use crate::ErrorCode;
     use serde_json::json;
 
     fn options() -> Options {

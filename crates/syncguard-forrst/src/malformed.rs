@@ -21,7 +21,7 @@ struct Case {
 }
 
 fn table() -> Table {
-    serde_json::from_str(include_str!("../../tests/forrst-malformed.json")).unwrap()
+    serde_json::from_str(include_str!("../tests/malformed.json")).unwrap()
 }
 
 /// Malformed options of requests.

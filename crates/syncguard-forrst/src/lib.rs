@@ -2,16 +2,15 @@
 //!
 //! The rules are pure: [`Options`] are parsed from JSON, and the data of the answers ([`AcquiredData`],
 //! [`ForrstError`], [`StatusResult`], …) serialise to the extension's JSON. [`acquire`], [`release`],
-//! [`force_release`] and [`status`] apply them to a [`Backend`](crate::Backend).
+//! [`force_release`] and [`status`] apply them to a [`Backend`](syncguard::Backend).
 //!
 //! ```
-//! # #[cfg(feature = "sqlite")]
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), syncguard::forrst::Failure> {
+//! # async fn main() -> Result<(), syncguard_forrst::Failure> {
 //! use std::sync::Arc;
-//! use syncguard::forrst::{self, Options};
 //! use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 //! use syncguard::Backend;
+//! use syncguard_forrst::{self as forrst, Options};
 //!
 //! let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
 //! let extension_options = serde_json::json!({
@@ -27,8 +26,6 @@
 //! # assert_eq!(data["acquired"], true);
 //! # Ok(())
 //! # }
-//! # #[cfg(not(feature = "sqlite"))]
-//! # fn main() {}
 //! ```
 
 mod acquire;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::data::AcquiredData;
 use super::error::ForrstError;
 use super::options::Options;
-use crate::backend::{Backend, Owner};
-use crate::error::{Error, ErrorKind};
-use crate::guard::LockGuard;
-use crate::lock::{LockOptions, lock};
+use syncguard::LockGuard;
+use syncguard::{Backend, Owner};
+use syncguard::{Error, ErrorKind};
+use syncguard::{LockOptions, lock};
 
 /// Why a request got no lock.
 #[derive(Debug, thiserror::Error)]

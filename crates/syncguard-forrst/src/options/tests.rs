@@ -1,5 +1,5 @@
 use super::*;
-use crate::forrst::malformed::assert_options_refused;
+use crate::malformed::assert_options_refused;
 use proptest::prelude::*;
 use serde_json::json;
 

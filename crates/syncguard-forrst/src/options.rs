@@ -8,10 +8,10 @@ use super::duration::{Duration, Unit};
 use super::error::{Details, ErrorCode, ForrstError};
 use super::owner::generate_owner;
 use super::scope::Scope;
-use crate::backend::{Owner, Ttl};
-use crate::error::Error;
-use crate::key::{Key, MAX_KEY_LENGTH_BYTES};
-use crate::waiting::retry::{Backoff, Jitter, RetryPolicy};
+use syncguard::Error;
+use syncguard::{Backoff, Jitter, RetryPolicy};
+use syncguard::{Key, MAX_KEY_LENGTH_BYTES};
+use syncguard::{Owner, Ttl};
 
 /// Milliseconds between two attempts of a request that waits. Jitter takes off up to half of it. The pause does not grow,
 /// so that a request that waits for long still notices promptly when the lock is released.

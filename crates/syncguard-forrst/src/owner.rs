@@ -1,18 +1,24 @@
 //! Owner tokens: who may release a lock from another process.
 
+use rand::TryRng as _;
+use rand::rngs::SysRng;
 use subtle::ConstantTimeEq;
 use uuid::Builder;
 
-use crate::backend::Owner;
-use crate::error::Error;
-use crate::random;
+use syncguard::Owner;
+use syncguard::{Error, ErrorKind};
 
 /// A new owner token: a UUID of version 4.
 ///
 /// # Errors
 /// `Internal` when the operating system has no random numbers to give.
 pub fn generate_owner() -> Result<Owner, Error> {
-    let uuid = Builder::from_random_bytes(random::bytes()?).into_uuid();
+    let mut bytes = [0; 16];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|error| {
+        let what = "the operating system gave no random numbers";
+        Error::new(ErrorKind::Internal, what).with_source(error)
+    })?;
+    let uuid = Builder::from_random_bytes(bytes).into_uuid();
     Owner::new(uuid.hyphenated().to_string())
 }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::error::ForrstError;
 use super::options::{checked_key, owner};
 use super::owner::owns;
-use crate::backend::Owner;
-use crate::key::Key;
+use syncguard::Key;
+use syncguard::Owner;
 
 /// The first part of the full key of every lock of the extension.
 const PREFIX: &str = "lock:";
