@@ -317,7 +317,7 @@ const sqlite = [
     [
       SQLITE_WITHOUT_TIME,
       [
-        "sqlite/operations/release.rs",
+        "sqlite/operations/owned.rs",
         "    store.has_freed(lock_key);",
         `    store
         .connection()
