@@ -88,38 +88,3 @@ test("lock ids, TTLs and fences", () => {
     expectSame((core) => core.isFenceNearLimit(fence));
   }
 });
-
-test("when to try again", () => {
-  const random = randomFrom(7);
-  const pick = <T>(...all: T[]): T => all[Math.floor(random() * all.length)] as T;
-  const codes = [null, null, null, "ServiceUnavailable", "NetworkTimeout", "AuthFailed"] as const;
-  for (let round = 0; round < 500; round += 1) {
-    const policy = {
-      maxRetries: pick(0, 1, 5, Infinity, -1, 0.5),
-      retryDelayMs: pick(0, 10, 100, -1, Infinity),
-      backoff: pick("exponential", "fixed", "none"),
-      jitter: pick("equal", "full", "none", "some"),
-      timeoutMs: pick(0, 500, 5_000, Infinity, Number.NaN),
-      maxRetryDelayMs: pick(150, 1_000, Infinity, 0, Number.NaN),
-    } as never;
-    const steps = Array.from({ length: 8 }, () => ({
-      code: pick(...codes),
-      passedMs: Math.round(random() * 400),
-      random: random(),
-      isHinted: random() < 0.3,
-    }));
-    expectSame((core) => {
-      const state = core.createRetryState(policy);
-      let elapsedMs = 0;
-      return steps.map((step) => {
-        const limitMs = state.attemptTimeoutMs(elapsedMs);
-        elapsedMs += step.passedMs;
-        return [
-          limitMs,
-          state.isCut("NetworkTimeout", elapsedMs),
-          outcome(() => state.after(step.code, elapsedMs, step.random, step.isHinted)),
-        ];
-      });
-    });
-  }
-});

@@ -9,7 +9,9 @@ const { createBackend } = createRequire(import.meta.url)("../../dist/lock/native
   createBackend: (store: unknown, options: object) => SyncGuardBackend;
 };
 
-/** A store that grants everything, and how long each attempt was given. */
+type Wait = { policy: { timeoutMs: number } };
+
+/** A store that grants everything, and how long each was going to wait. */
 function storeDouble(fenceNearLimit = false) {
   const limits: (number | undefined)[] = [];
   const released: string[] = [];
@@ -26,13 +28,14 @@ function storeDouble(fenceNearLimit = false) {
         _key: string,
         _ttlMs: number,
         _owner?: string,
-        timeoutMs?: number,
-      ): Promise<typeof grant | number> => {
-        limits.push(timeoutMs);
+        _signal?: AbortSignal,
+        wait?: Wait,
+      ): Promise<typeof grant | null> => {
+        limits.push(wait?.policy.timeoutMs);
         return grant;
       },
     ),
-    watch: () => undefined,
+    refuseWaiters: () => undefined,
     release: async (lockId: string) => {
       released.push(lockId);
       return true;
@@ -43,8 +46,8 @@ function storeDouble(fenceNearLimit = false) {
 
 const config = (acquisition?: object) => ({ key: "some:key", ...(acquisition && { acquisition }) });
 
-describe("the limit of an attempt", () => {
-  test("is the time that lock() has left", async () => {
+describe("how to wait", () => {
+  test("is what lock() is told", async () => {
     const { limits, backend } = storeDouble();
     await lock(backend, () => 1, config());
     await lock(backend, () => 1, config({ timeoutMs: 700 }));
@@ -52,30 +55,6 @@ describe("the limit of an attempt", () => {
     const observed = withTelemetry(backend, { onEvent: () => undefined });
     await lock(observed, () => 1, config({ timeoutMs: 800 }));
     expect(limits).toEqual([5_000, 700, 600, 800]);
-  });
-
-  test("shrinks with each attempt", async () => {
-    const { store, limits, backend } = storeDouble();
-    vi.useFakeTimers();
-    try {
-      store.acquire.mockImplementation(async (_key, _ttlMs, _owner, timeoutMs) => {
-        limits.push(timeoutMs);
-        vi.setSystemTime(Date.now() + 300);
-        return 0;
-      });
-      const result = lockError(
-        lock(
-          backend,
-          () => 1,
-          config({ timeoutMs: 1_000, backoff: "fixed", jitter: "none", retryDelayMs: 100 }),
-        ),
-      );
-      await vi.runAllTimersAsync();
-      expect((await result).code).toBe("AcquisitionTimeout");
-      expect(limits).toEqual([1_000, 600, 200]);
-    } finally {
-      vi.useRealTimers();
-    }
   });
 
   test("is not there without lock()", async () => {

@@ -1,4 +1,3 @@
-import { createRequire } from "node:module";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { lock, LockError } from "syncguard";
 import { createAutoLock, withTelemetry } from "syncguard/common";
@@ -306,23 +305,6 @@ describe("what a backend sees", () => {
       "InvalidArgument",
     );
     expect(backend.acquired).toEqual([]);
-  });
-});
-
-describe("the core's rules", () => {
-  const { core } = createRequire(import.meta.url)("../../dist/native/provided.js") as {
-    core: { createRetryState: (policy: unknown) => unknown };
-  };
-
-  test("cost nothing where there is nothing to decide", async () => {
-    const create = vi.spyOn(core, "createRetryState");
-    await lock(fakeBackend(), () => 1, { key: KEY });
-    await lock(fakeBackend(), () => 1, { key: KEY, acquisition: {} });
-    expect(create).not.toHaveBeenCalled();
-    await lock(fakeBackend(), () => 1, { key: KEY, acquisition: { timeoutMs: 1 } });
-    expect(create).toHaveBeenCalledTimes(1);
-    await lock(scripted(LOCKED, grant()), () => 1, { key: KEY });
-    expect(create).toHaveBeenCalledTimes(2);
   });
 });
 

@@ -15,6 +15,7 @@ import {
   type TelemetryOptions,
   withTelemetry,
 } from "syncguard/common";
+import { createTestBackend } from "syncguard/testing";
 import { rejection } from "../support/errors";
 import { deferred, fakeBackend, grant, LOCKED, scripted } from "../support/fake-backend";
 import { settle } from "../support/until";
@@ -63,19 +64,22 @@ describe("waiting", () => {
     }
   });
 
-  test("counts wake-ups", async () => {
-    const { events, wrapped } = observed();
-    const end = deferred<null>();
-    const first = lock(wrapped, () => end.promise, { key: KEY });
+  test("is told of once where the store waits, with its wake-ups", async () => {
+    const events: LockEvent[] = [];
+    const wrapped = withTelemetry(createTestBackend(), { onEvent: (event) => events.push(event) });
+    const first = await wrapped.lock(KEY);
     const acquisition = { retryDelayMs: 60_000, timeoutMs: 60_000 };
-    await settle();
     const second = lock(wrapped, () => 1, { key: KEY, acquisition });
     await settle();
-    end.resolve(null);
-    await Promise.all([first, second]);
+    await first.release();
+    await second;
     await settle();
-    const counts = events.filter(({ type }) => type === "acquire").map(({ wakeups }) => wakeups);
-    expect(counts).toEqual([0, 0, 1]);
+    const acquired = events.filter(({ type }) => type === "acquire");
+    expect(acquired).toMatchObject([
+      { result: "ok", attempts: 1, wakeups: 0 },
+      // The watch begins with one: what was told before was not heard.
+      { result: "ok", wakeups: 2 },
+    ]);
   });
 });
 

@@ -435,11 +435,14 @@ const shared = [
     "A waiter that is woken does not try to take the lock.",
     [
       [
-        "lock.rs",
-        "timeout_at(until, reason).await.is_ok()",
-        `let is_early = timeout_at(until, reason).await.is_ok();
-                sleep_until(until).await;
-                is_early`,
+        "waiting/waiter.rs",
+        `() = told => if turn.is_news() {
+                    return PauseEnd::Freed;
+                },`,
+        `() = told => {
+                    sleep_until(until).await;
+                    return end;
+                }`,
       ],
     ],
   ),

@@ -77,9 +77,14 @@ impl Client {
                     .sim
                     .with(|world| world.plan.forces && world.has_faults()) =>
                 {
-                    let (call, key) = (CallOptions::default(), self.key());
+                    let key = self.key();
                     let patience = sleep(Duration::from_millis(1500));
-                    let forced = operation::force_release(&self.backend, &key, call, patience);
+                    let forced = operation::force_release(
+                        &self.backend,
+                        &key,
+                        CallOptions::DEFAULT,
+                        patience,
+                    );
                     forced.await.map(|_| ())
                 }
                 2..=5 => self.tries_once(action == 2).await,
@@ -290,11 +295,17 @@ impl Client {
     }
 
     async fn looks_up(&self) -> Result<(), Error> {
-        let (call, key) = (CallOptions::default(), self.key());
+        let key = self.key();
         let patience = sleep(Duration::from_millis(self.sim.random(0..100)));
-        operation::is_locked(&self.backend, &key, call, patience).await?;
+        operation::is_locked(&self.backend, &key, CallOptions::DEFAULT, patience).await?;
         let what = Lookup::Key(key);
-        operation::lookup(&self.backend, &what, call, std::future::pending()).await?;
+        operation::lookup(
+            &self.backend,
+            &what,
+            CallOptions::DEFAULT,
+            std::future::pending(),
+        )
+        .await?;
         Ok(())
     }
 

@@ -1,15 +1,16 @@
 //! The native handle of a backend.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use napi::Env;
-use napi::bindgen_prelude::{FnArgs, Function};
+use napi::bindgen_prelude::{Float64ArraySlice, FnArgs, Function};
 use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-use syncguard::{AcquireRequest, Backend, Error, Key, LockId, Lookup, Operation, Owner, Ttl};
+use syncguard::{
+    AcquireRequest, Backend, Error, ErrorKind, Key, LockId, Lookup, Operation, Owner, Ttl,
+};
 
 use crate::completion::Completion;
 use crate::completions::Completions;
@@ -18,6 +19,7 @@ use crate::holder::HoldSettings;
 use crate::io_thread;
 use crate::operations::Operations;
 use crate::options::SqliteOptions;
+use crate::policy::policy;
 use crate::watch::Watched;
 
 #[napi(object)]
@@ -73,8 +75,8 @@ impl NativeBackend {
 
     /// A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
     /// a method costs more than the call itself. Its arguments are the operation's number, whether it can be
-    /// cancelled, the key, the TTL and the time limit in milliseconds, the owner, and a lock id: that of a lock
-    /// whose release has been started, and behind which this goes.
+    /// cancelled, the key, the TTL in milliseconds, the owner, how to wait ([`policy`]; without that, the store is asked
+    /// once), and how the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
     #[napi]
     #[allow(
         clippy::type_complexity,
@@ -91,62 +93,54 @@ impl NativeBackend {
                 bool,
                 String,
                 f64,
-                Option<f64>,
                 Option<String>,
-                Option<String>,
+                Option<Float64ArraySlice<'env>>,
+                Option<HoldSettings>,
             )>,
             (),
         >,
     > {
         let operations = self.operations.clone();
         env.create_function_from_closure("acquire", move |call| {
-            let (number, cancellable, key, ttl_ms, timeout_ms, owner, behind) = call.args::<(
-                u32,
-                bool,
-                String,
-                f64,
-                Option<f64>,
-                Option<String>,
-                Option<String>,
-            )>(
-            )?;
-            let operation = request(&key, ttl_ms, owner, behind).map(Operation::Acquire);
-            let options = limited(timeout_ms);
-            operations.submit(call.env, number, cancellable, operation, options);
+            let (number, cancellable): (u32, bool) = (call.get(0)?, call.get(1)?);
+            let (key, ttl_ms): (String, f64) = (call.get(2)?, call.get(3)?);
+            let owner: Option<String> = call.get(4)?;
+            let waiting: Option<Float64ArraySlice<'_>> = call.get(5)?;
+            let hold: Option<HoldSettings> = call.get(6)?;
+            let request = || {
+                let mut request = AcquireRequest::new(Key::new(&key)?, Ttl::from_f64(ttl_ms)?)?;
+                request.owner = owner.map(Owner::new).transpose()?;
+                if let Some(hold) = hold {
+                    let hold = operations.hold(hold, request.ttl)?;
+                    request.hold = Some(Box::new(hold));
+                }
+                Ok(request)
+            };
+            match waiting {
+                None => {
+                    let operation = request().map(Operation::Acquire);
+                    operations.submit(call.env, number, cancellable, operation, DEFAULTS);
+                }
+                Some(waiting) => {
+                    let request = request().and_then(|request| Ok((request, policy(&waiting)?)));
+                    operations.wait(call.env, number, cancellable, request);
+                }
+            }
             Ok(())
         })
     }
 
-    /// [`acquire`](Self::acquire) for a lock that extends itself from the moment it is granted, whatever JavaScript
-    /// does meanwhile.
+    /// Lets all who wait for a lock of this backend fail, and those who come later.
     #[napi]
-    #[allow(clippy::too_many_arguments, reason = "they are those of `acquire`")]
-    pub fn acquire_and_hold(
-        &self,
-        env: Env,
-        operation: u32,
-        cancellable: bool,
-        key: String,
-        ttl_ms: f64,
-        timeout_ms: Option<f64>,
-        owner: Option<String>,
-        behind: Option<String>,
-        hold: HoldSettings,
-    ) {
-        let request = || {
-            let mut request = request(&key, ttl_ms, owner, behind)?;
-            let hold = self.operations.hold(hold, request.ttl)?;
-            request.hold = Some(Box::new(hold));
-            Ok(Operation::Acquire(request))
-        };
-        let options = limited(timeout_ms);
-        self.operations
-            .submit(&env, operation, cancellable, request(), options);
+    pub fn refuse_waiters(&self) {
+        let message = "the backend grants no more locks";
+        let error = Error::new(ErrorKind::Aborted, message);
+        self.operations.backend.work().refuse_waiters(error);
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-    /// whether it can be cancelled, the lock id, and for how many milliseconds the lock can last: so long a
-    /// release that has failed goes on in the background.
+    /// whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a
+    /// release that has failed goes on in the background), and the key, for those of this process who wait for it.
     #[napi]
     #[allow(
         clippy::type_complexity,
@@ -155,14 +149,16 @@ impl NativeBackend {
     pub fn release<'env>(
         &self,
         env: &'env Env,
-    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String, Option<f64>)>, ()>> {
+    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String, Option<f64>, Option<String>)>, ()>>
+    {
         let operations = self.operations.clone();
         env.create_function_from_closure("release", move |call| {
-            let (number, cancellable, lock_id, lasts_ms) =
-                call.args::<(u32, bool, String, Option<f64>)>()?;
+            let (number, cancellable, lock_id, lasts_ms, key) =
+                call.args::<(u32, bool, String, Option<f64>, Option<String>)>()?;
             let operation = LockId::parse(&lock_id).map(Operation::Release);
             let options = CallOptions {
                 lasts: lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
+                key: key.and_then(|key| Key::new(&key).ok()),
                 ..DEFAULTS
             };
             operations.submit(call.env, number, cancellable, operation, options);
@@ -248,25 +244,6 @@ impl NativeBackend {
             operations: Operations::new(Arc::new(backend), completions, false),
             postgres: None,
         }
-    }
-}
-
-fn request(
-    key: &str,
-    ttl_ms: f64,
-    owner: Option<String>,
-    behind: Option<String>,
-) -> Result<AcquireRequest, Error> {
-    let mut request = AcquireRequest::new(Key::new(key)?, Ttl::from_f64(ttl_ms)?)?;
-    request.owner = owner.map(Owner::new).transpose()?;
-    request.behind = behind.as_deref().map(LockId::parse).transpose()?;
-    Ok(request)
-}
-
-fn limited(timeout_ms: Option<f64>) -> CallOptions {
-    CallOptions {
-        timeout: timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
-        ..DEFAULTS
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use napi_derive::napi;
 use syncguard::{Absence, Error, Fence, LockId, LockRecord};
+use tokio::time::Instant;
 
 use crate::error::causes;
 use crate::granted::Granted;
@@ -12,6 +13,10 @@ use crate::granted::Granted;
 /// What an operation came to.
 pub(crate) enum Completion {
     Acquired(Granted),
+    /// A lock that was waited for.
+    Waited(Granted, Effort),
+    /// What ended the waiting for a lock.
+    GaveUp(Error, Effort),
     Locked {
         /// When it ends by itself, if that is known.
         free_in: Option<Duration>,
@@ -40,6 +45,15 @@ pub(crate) enum Completion {
     },
     /// Not an outcome: a lock may have been freed. Its number is that of a watch.
     Freed,
+}
+
+/// What the waiting for a lock took.
+pub(crate) struct Effort {
+    pub(crate) attempts: u32,
+    pub(crate) contended: u32,
+    pub(crate) wakeups: u32,
+    /// When the store was asked for the lock that it has granted.
+    pub(crate) asked: Option<Instant>,
 }
 
 impl Completion {
@@ -79,7 +93,7 @@ pub enum Tag {
 
 /// Numbers of one finished operation: its own, the tag of its outcome, and its values.
 pub(crate) const WIDTH: usize = 2 + VALUES;
-const VALUES: usize = 5;
+const VALUES: usize = 6;
 /// The length of the texts of a grant: see [`push_grant`].
 const GRANT: usize = LockId::LENGTH + Fence::DIGITS;
 
@@ -105,12 +119,19 @@ pub(crate) fn write(batch: &mut Vec<(u32, Completion)>, numbers: &mut [f64]) -> 
 fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     let mut values = [0.0; VALUES];
     let tag = match outcome {
-        Completion::Acquired(mut granted) => {
-            let grant = granted.deliver();
-            push_grant(texts, &grant.lock_id, grant.fence);
-            values[0] = grant.expires_at_ms as f64;
-            values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
+        Completion::Acquired(granted) => {
+            push_granted(texts, &mut values, granted);
             Tag::Acquired
+        }
+        Completion::Waited(granted, effort) => {
+            push_granted(texts, &mut values, granted);
+            push_effort(&mut values, &effort);
+            Tag::Acquired
+        }
+        Completion::GaveUp(error, effort) => {
+            values[0] = push_error(texts, &error);
+            push_effort(&mut values, &effort);
+            Tag::Failed
         }
         Completion::Locked { free_in } => {
             values[0] = free_in.map_or(0.0, |free_in| free_in.as_secs_f64() * 1000.0);
@@ -135,6 +156,7 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
                 record.read_at_ms as f64,
                 push(texts, record.key.as_str()),
                 push(texts, owner),
+                0.0,
             ];
             Tag::Found
         }
@@ -163,6 +185,23 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
         Completion::Freed => Tag::Freed,
     };
     (tag, values)
+}
+
+fn push_granted(texts: &mut String, values: &mut [f64; VALUES], mut granted: Granted) {
+    let grant = granted.deliver();
+    push_grant(texts, &grant.lock_id, grant.fence);
+    values[0] = grant.expires_at_ms as f64;
+    values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
+}
+
+/// For how many milliseconds a lock's time may have run, and how many attempts and wake-ups there have been.
+fn push_effort(values: &mut [f64; VALUES], effort: &Effort) {
+    let age = effort
+        .asked
+        .map_or(f64::NAN, |asked| asked.elapsed().as_secs_f64() * 1000.0);
+    let counts = [effort.attempts, effort.contended, effort.wakeups].map(f64::from);
+    values[2] = age;
+    values[3..].copy_from_slice(&counts);
 }
 
 /// A lock id and a fence, which are always as long.

@@ -15,7 +15,7 @@ use syncguard_forrst::{
 
 use crate::backend::NativeBackend;
 use crate::completion::Completion;
-use crate::retry_state::{backoff_name, jitter_name};
+use crate::policy::{backoff_name, jitter_name};
 
 /// An error of a function here: the kind of a core error, or [`REFUSED`].
 pub struct ForrstCode(&'static str);

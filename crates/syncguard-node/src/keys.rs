@@ -10,7 +10,7 @@ use syncguard::{
 
 use crate::completion::WIDTH;
 use crate::error::{Code, thrown};
-use crate::retry_state::{backoff_name, jitter_name};
+use crate::policy::{backoff_name, jitter_name};
 
 type Result<T> = napi::Result<T, Code>;
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use napi::Env;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, Backend, BoxFuture, Error, ExtendOutcome, Hold, Operation, Outcome,
-    ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Error, ExtendOutcome, Hold, Operation,
+    Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
-use crate::completion::Completion;
+use crate::completion::{Completion, Effort};
 use crate::completions::Completions;
 use crate::environment::Environment;
 use crate::granted::Granted;
@@ -75,6 +75,42 @@ impl Operations {
                 let running = operation::run(Arc::clone(&backend), operation, options, cancelled);
                 Box::pin(async move { Ok(completion(running.await?, ttl, backend)) })
             }
+        };
+        self.start(env, number, self.is_here && !extends_itself, running);
+    }
+
+    /// Takes a lock, and waits for it.
+    pub(crate) fn wait(
+        &self,
+        env: &Env,
+        number: u32,
+        cancellable: bool,
+        request: Result<(AcquireRequest, RetryPolicy), Error>,
+    ) {
+        let cancelled = self.cancelled(number, cancellable);
+        // As in `submit`.
+        let extends_itself = matches!(&request, Ok((request, _)) if request.hold.is_some());
+        let backend = Arc::clone(&self.backend);
+        let running: BoxFuture<_> = match request {
+            Err(error) => Box::pin(ready(Err(error))),
+            Ok((request, policy)) => Box::pin(async move {
+                let ttl = request.ttl;
+                let mut waiter = Waiter::new(&backend, request, policy)?;
+                let outcome = waiter.acquire(cancelled).await;
+                let mut effort = Effort {
+                    attempts: waiter.attempts(),
+                    contended: waiter.contended(),
+                    wakeups: waiter.wakeups(),
+                    asked: None,
+                };
+                Ok(match outcome {
+                    Ok(syncguard::Granted { grant, asked }) => {
+                        effort.asked = Some(asked);
+                        Completion::Waited(Granted::new(grant, ttl, backend), effort)
+                    }
+                    Err(error) => Completion::GaveUp(error, effort),
+                })
+            }),
         };
         self.start(env, number, self.is_here && !extends_itself, running);
     }

@@ -126,9 +126,6 @@ pub struct AcquireRequest {
     /// Extends it once it is granted. That is the part of the functions in [`operation`](crate::operation), and
     /// not of backends.
     pub hold: Option<Box<Hold>>,
-    /// A lock whose release the same backend has been asked for: the store is asked for this one once that release has
-    /// ended. Also the part of [`operation`](crate::operation).
-    pub behind: Option<LockId>,
     /// When the attempt ends. A backend that finds out before what it waits for says so there.
     pub limit: Option<Arc<Limit>>,
 }
@@ -165,7 +162,6 @@ impl AcquireRequest {
             lock_id: LockId::generate()?,
             owner: None,
             hold: None,
-            behind: None,
             limit: None,
         })
     }

@@ -17,6 +17,7 @@ use crate::holding::{AutoExtend, Hold, Holder, end_of};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
+use crate::waiting::waiter::Granted;
 
 /// A lock that is held until it is released, dropped or lost.
 ///
@@ -36,18 +37,18 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// A guard of the lock that was granted to a request sent at the time `sent`. `state` is of the same request.
+    /// A guard of a lock that was granted. `state` is of the same request.
     pub(crate) fn new(
         backend: &Arc<dyn Backend>,
         key: &Key,
-        grant: Grant,
+        granted: Granted,
         ttl: Ttl,
-        sent: Instant,
         state: Arc<Guarded>,
     ) -> Self {
+        let Granted { grant, asked } = granted;
         state.expires_at_ms.fetch_max(grant.expires_at_ms, Relaxed);
         if !state.extends_itself {
-            state.ends(end_of(sent, ttl));
+            state.ends(end_of(asked, ttl));
         }
         Self {
             backend: Arc::clone(backend),
@@ -200,11 +201,11 @@ impl LockGuard {
         let was_lost = self.state.is_lost();
         let call = CallOptions {
             lasts: Some(self.lasts),
+            key: Some(self.key.clone()),
             ..CallOptions::default()
         };
         let outcome = operation::release(&self.backend, &self.grant.lock_id, call, pending()).await;
         self.is_held = false;
-        self.backend.work().turns().released(self.key.as_str());
         match outcome? {
             ReleaseOutcome::Released => Ok(!was_lost),
             ReleaseOutcome::Absent(_) => {

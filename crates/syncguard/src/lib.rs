@@ -58,7 +58,6 @@ mod random;
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
-mod releases;
 mod sending;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
@@ -96,8 +95,7 @@ pub use time::{
 };
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 pub use tls::DefaultRoots;
-pub use waiting::retry::{
-    Backoff, FailedAttempt, GiveUp, Jitter, RetryPolicy, RetryState, Step, Wait,
-};
+pub use waiting::retry::{Backoff, Jitter, RetryPolicy, Wait};
+pub use waiting::waiter::{Granted, Waiter};
 pub use waiting::wakeups::Watch;
 pub use work::Work;

@@ -1,8 +1,9 @@
 //! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
 
-use std::future::{Future, pending};
-use std::pin::pin;
+use std::future::{Future, pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -22,13 +23,15 @@ use crate::time::TIME_TOLERANCE_MS;
 use crate::undo::{self, Answer, Lock};
 
 /// Bounds of one call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct CallOptions {
     /// A limit below the backend's own.
     pub timeout: Option<Duration>,
     /// For [`release`]: how long the lock can last, if the caller knows. A release that has failed by the end of the
     /// call goes on in the background for so long.
     pub lasts: Option<Ttl>,
+    /// For [`release`]: what it frees, if the caller knows. Those of this process who wait for it hear of it.
+    pub key: Option<Key>,
 }
 
 impl CallOptions {
@@ -36,6 +39,7 @@ impl CallOptions {
     pub const DEFAULT: Self = Self {
         timeout: None,
         lasts: None,
+        key: None,
     };
 
     fn limit(&self, backend: &dyn Backend) -> Duration {
@@ -68,20 +72,7 @@ pub async fn acquire(
 ) -> Result<AcquireOutcome, Error> {
     let _running = backend.work().start()?;
     backend.prepare(&mut request);
-    let mut limit = options.limit(backend.as_ref());
-    let mut cancelled = pin!(cancelled);
-    if let Some(released) = request.behind.take()
-        && let Some(ended) = backend.work().releases().ended(&released, backend.lane())
-    {
-        // Nothing is sent meanwhile. Boxed, because it is rare and large.
-        let start = Instant::now();
-        let ended = async {
-            ended.await;
-            Ok(())
-        };
-        Box::pin(bounded(backend, ended, limit, cancelled.as_mut())).await??;
-        limit = limit.saturating_sub(start.elapsed());
-    }
+    let limit = options.limit(backend.as_ref());
     let mut wanted = Wanted::of(&mut request);
     let ends = Arc::new(Limit::after(limit));
     request.limit = Some(Arc::clone(&ends));
@@ -129,11 +120,12 @@ pub async fn release(
     let limit = options.limit(backend.as_ref());
     let by = Instant::now() + limit;
     let mut cancelled = pin!(cancelled);
-    let first = {
-        let _under_way = backend.work().releases().start(lock_id, backend.lane());
-        let mut release = backend.release(lock_id);
-        bounded(backend, &mut release, limit, cancelled.as_mut()).await
+    let telling = Telling {
+        backend,
+        key: options.key,
     };
+    let release = telling.of(backend.release(lock_id));
+    let first = bounded(backend, release, limit, cancelled.as_mut()).await;
     let failure = match first {
         Ok(Ok(outcome)) => return Ok(outcome),
         Ok(Err(failure)) | Err(failure) => failure,
@@ -147,6 +139,36 @@ pub async fn release(
         biased;
         answer = told => answer.unwrap_or_else(|_| Err(timed_out(backend.as_ref(), limit))),
         () = cancelled => Err(aborted()),
+    }
+}
+
+/// Tells those of this process who wait for a lock that it is being released, and in the end that this is over.
+struct Telling<'a> {
+    backend: &'a Arc<dyn Backend>,
+    key: Option<Key>,
+}
+
+impl Telling<'_> {
+    /// Runs `release`, and tells once it has been sent.
+    async fn of<T>(&self, mut release: impl Future<Output = T> + Unpin) -> T {
+        let Some(key) = &self.key else {
+            return release.await;
+        };
+        let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut release).poll(cx))).await;
+        let turns = self.backend.work().turns();
+        turns.release_sent(key, self.backend.lane());
+        match first {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => release.await,
+        }
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = &self.key {
+            self.backend.work().turns().release_ended(key);
+        }
     }
 }
 
@@ -317,7 +339,7 @@ async fn bounded<T>(
     }
 }
 
-fn aborted() -> Error {
+pub(crate) fn aborted() -> Error {
     Error::new(ErrorKind::Aborted, "Operation aborted by signal")
 }
 

@@ -14,7 +14,6 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::holding::Heartbeats;
-use crate::releases::Releases;
 use crate::waiting::turns::Turns;
 
 /// The bit that is set when no operation may start any more. The other bits count the running operations.
@@ -52,7 +51,6 @@ struct Shared {
     releases: Semaphore,
     /// Those of all backends of the process.
     releasing: Arc<AtomicUsize>,
-    under_way: Releases,
     turns: Turns,
     heartbeats: Heartbeats,
 }
@@ -83,7 +81,6 @@ impl Work {
             closing: Notify::new(),
             releases: Semaphore::new(RELEASES_AT_ONCE),
             releasing: Arc::clone(releasing),
-            under_way: Releases::default(),
             turns: Turns::default(),
             heartbeats: Heartbeats::default(),
         }))
@@ -120,11 +117,6 @@ impl Work {
         Releasing(Arc::clone(&self.0))
     }
 
-    /// Releases that acquisitions may go behind.
-    pub(crate) fn releases(&self) -> &Releases {
-        &self.0.under_way
-    }
-
     /// Who waits for which lock.
     pub(crate) fn turns(&self) -> &Turns {
         &self.0.turns
@@ -152,6 +144,11 @@ impl Work {
         until(&self.0.closing, is_closing).await;
     }
 
+    /// Lets all who wait for a lock, and who come to wait later, fail with this error.
+    pub fn refuse_waiters(&self, error: Error) {
+        self.0.turns.refuse(error);
+    }
+
     /// Lets no further operation start, and waits for the running ones and for the background, at most for
     /// `limit`. After that, nothing is sent to the store any more.
     pub(crate) async fn finish(&self, limit: Duration) {
@@ -162,14 +159,13 @@ impl Work {
         self.0.shut.store(true, SeqCst);
     }
 
-    /// What is still noted of operations, releases, waiters and heartbeats.
+    /// What is still noted of operations, waiters and heartbeats.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> Vec<&'static str> {
         let shared = &self.0;
         let notes = [
             ("operations", shared.operations.load(SeqCst) & !CLOSING > 0),
             ("background", self.is_in_background()),
-            ("releases", !shared.under_way.is_empty()),
             ("turns", !shared.turns.is_empty()),
             ("heartbeats", !shared.heartbeats.is_empty()),
         ];

@@ -1,7 +1,7 @@
 /** Serves a request while holding the lock that it asks for. */
 
 import { runInside } from "../lock/chain.js";
-import { CALLBACK_WAITING } from "../lock/defaults.js";
+import { CALLBACK_WAITING } from "../native/wait.js";
 import { acquireUntilHeld } from "../lock/waiting.js";
 import { termOf } from "../lock/keeping.js";
 import { knownOf } from "../lock/known.js";
@@ -74,11 +74,12 @@ export function createHandle<C extends BackendCapabilities>(
       }
     };
     const known = knownOf(backend);
-    const members = lockHandleMembers(backend, held, key, termOf(held, key, known.clock));
+    const term = termOf(held, key, known.clock);
+    const members = lockHandleMembers(backend, held, key, term);
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {
-      response = await runInside(known, key, () => next(request, lock));
+      response = await runInside(known, key, term, () => next(request, lock));
       checkResponse(response);
     } catch (error) {
       await end();

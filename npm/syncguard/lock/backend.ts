@@ -6,10 +6,9 @@ import { type Failure, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
-import { ShortLivedMap } from "../native/short-lived-map.js";
+import type { Wait } from "../native/wait.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown, warnOfUnknown } from "../options/names.js";
-import { attemptOf } from "./attempt.js";
 import {
   checkKey,
   checkLockId,
@@ -28,7 +27,7 @@ import { addHandle, noLock, readDisposal, rememberDisposal } from "./handle.js";
 import { Handle } from "./held.js";
 import { endById, type Holding, type Ids, movedById } from "./holding.js";
 import { keep } from "./keeping.js";
-import { type Known, register } from "./known.js";
+import { register, type Take } from "./known.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
 import { releaseInBackground } from "./release.js";
@@ -36,6 +35,7 @@ import { createReleaseAll } from "./release-all.js";
 import type {
   BackendCapabilities,
   BackendTransport,
+  DecoratedAcquireResult,
   HeldLock,
   KeyLookup,
   LockBackend,
@@ -52,7 +52,11 @@ const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "own
 const FORCE_OPTIONS = optionNames("forceRelease()", ["signal"]);
 
 /** A store of locks, as far as every backend needs it. */
-export type LockStore = Omit<Store, "perform" | "setupSchema" | "list" | "facts">;
+export type LockStore = Omit<Store, "perform" | "setupSchema" | "list" | "facts" | "watch">;
+
+type Taken<C extends BackendCapabilities> =
+  HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>;
+type AcquireArguments = Parameters<SyncGuardBackend["acquire"]>[0];
 
 /** Those who extend a lock from its grant on. */
 export interface LockKeeper {
@@ -96,13 +100,24 @@ export function createBackendOn<C extends BackendCapabilities>(
   const checkOpen = (): void => {
     if (closing !== undefined) throw closed();
   };
+  /** Why nobody may wait any more, if so. */
+  const refusal = (): unknown => {
+    try {
+      checkOpen();
+      grants.check();
+    } catch (error) {
+      return error;
+    }
+    return undefined;
+  };
   /** Of direct operations, too, those that run are counted here. */
-  const grants = new Grants(clock);
-  const queues: Known["queues"] = new ShortLivedMap();
+  const grants = new Grants(clock, () => store.refuseWaiters());
+  /** How many wait for a lock. */
+  let waiting = 0;
 
   /** Waits until no acquisition can be granted a lock any more. Until then, releases are still allowed. */
   async function finish(): Promise<void> {
-    for (const queue of queues.values()) queue.refuse();
+    store.refuseWaiters();
     await grants.idle();
     // lock() checks its signals once more after an attempt, and then releases by itself. It does so in this turn of the
     // event loop, however many wrappers are in between.
@@ -120,95 +135,104 @@ export function createBackendOn<C extends BackendCapabilities>(
     return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
   };
 
+  /** Takes a lock; with a `wait`, once it is free. */
+  const take = async (opts: AcquireArguments, wait?: Wait): Promise<Taken<C>> => {
+    const { key, ttlMs } = given(opts);
+    let isCounted = false;
+    let keeper: LockKeeper | undefined;
+    try {
+      checkKey(key);
+      checkTtlOfLock(ttlMs);
+      const owner = readOwner(opts.owner);
+      const heartbeats = readAutoExtend(opts.autoExtend, ttlMs);
+      const signal = startingSignal(opts);
+      checkOpen();
+      grants.check();
+      warnOfUnknown(opts, ACQUIRE_OPTIONS);
+      grants.start();
+      isCounted = true;
+      if (wait !== undefined) waiting += 1;
+      let startedMs = clock.elapsed();
+      if (heartbeats !== undefined) keeper = createKeeper?.(heartbeats);
+      const hold = keeper?.settings;
+      const grant = settle(await store.acquire(key, ttlMs, owner, signal, wait, hold));
+      if (grant === null) {
+        keeper?.stop();
+        return noLock();
+      }
+      // It was asked for the lock then, after it had waited.
+      if (wait?.lastMs !== undefined) startedMs = clock.elapsed() - wait.lastMs;
+      const { lockId, fence, expiresAtMs } = grant;
+      const handle = new Handle(key, startedMs + ttlMs, clock, ttlMs);
+      handle.ok = true;
+      handle.lockId = lockId;
+      handle.expiresAtMs = expiresAtMs;
+      handle.fence = fence;
+      Handle.complete(handle);
+      if (signal?.aborted === true) {
+        // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
+        grants.add(handle);
+        releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+        checkAborted(signal);
+      }
+      if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));
+      const isOver =
+        keeper === undefined
+          ? // Within the tolerance nobody else gets it, however short it is. On Firestore the core alone knows when
+            // its time began.
+            capabilities.timeAuthority === "server" &&
+            clock.elapsed() >= startedMs + Math.max(ttlMs, TIME_TOLERANCE_MS)
+          : Handle.isLost(handle);
+      if (isOver) {
+        // The core had it in time, and then this thread was blocked.
+        grants.add(handle);
+        releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+        throw new LockError(
+          "NetworkTimeout",
+          `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
+        );
+      }
+      if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
+      const held = addHandle(handle, backend, lockId, key, disposal) as unknown as HeldLock<C>;
+      rememberDisposal(held, disposal);
+      if (disposal.onLost !== undefined) Handle.tell(handle, disposal.onLost);
+      if (isTimed()) Handle.time(handle);
+      if (hearsOfLoss()) {
+        Handle.onLost(handle, (report) => {
+          publish({ type: "lost", result: "fail", key, lockId, ...report });
+        });
+      }
+      if (keeper === undefined && heartbeats !== undefined) {
+        keep(clock, { extend }, held, key, ttlMs, startedMs, heartbeats);
+      }
+      grants.add(handle);
+      if (grants.phase !== "granting") {
+        // While releaseAll() runs, it releases this lock, too.
+        if (grants.phase === "over")
+          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+        grants.check();
+      }
+      return held;
+    } catch (error) {
+      keeper?.stop();
+      if (wait !== undefined && isCounted && (error as Partial<LockError>).code === "Aborted") {
+        // Of those who wait, the store knows only that they are not to wait any more.
+        throw addContext(refusal() ?? error, key);
+      }
+      throw addContext(error, key);
+    } finally {
+      if (isCounted) {
+        if (wait !== undefined) waiting -= 1;
+        grants.end();
+      }
+    }
+  };
+
   const backend: SyncGuardBackend<C> = {
     capabilities,
     ...(transport === undefined ? {} : { transport }),
 
-    acquire: async (opts) => {
-      const { key, ttlMs } = given(opts);
-      let isCounted = false;
-      let keeper: LockKeeper | undefined;
-      try {
-        checkKey(key);
-        checkTtlOfLock(ttlMs);
-        const owner = readOwner(opts.owner);
-        const heartbeats = readAutoExtend(opts.autoExtend, ttlMs);
-        const signal = startingSignal(opts);
-        checkOpen();
-        grants.check();
-        warnOfUnknown(opts, ACQUIRE_OPTIONS);
-        grants.start();
-        isCounted = true;
-        const one = attemptOf(opts);
-        const startedMs = clock.elapsed();
-        if (heartbeats !== undefined) keeper = createKeeper?.(heartbeats);
-        const hold = keeper?.settings;
-        const grant = settle(
-          await store.acquire(key, ttlMs, owner, one?.limitMs, signal, one?.behind, hold),
-        );
-        if (typeof grant === "number") {
-          keeper?.stop();
-          if (one !== undefined && grant > 0) one.freeInMs = grant;
-          return noLock();
-        }
-        const { lockId, fence, expiresAtMs } = grant;
-        const handle = new Handle(key, startedMs + ttlMs, clock, ttlMs);
-        handle.ok = true;
-        handle.lockId = lockId;
-        handle.expiresAtMs = expiresAtMs;
-        handle.fence = fence;
-        Handle.complete(handle);
-        if (signal?.aborted === true) {
-          // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
-          grants.add(handle);
-          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
-          checkAborted(signal);
-        }
-        if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));
-        const isOver =
-          keeper === undefined
-            ? // Within the tolerance nobody else gets it, however short it is. On Firestore the core alone knows when
-              // its time began.
-              capabilities.timeAuthority === "server" &&
-              clock.elapsed() >= startedMs + Math.max(ttlMs, TIME_TOLERANCE_MS)
-            : Handle.isLost(handle);
-        if (isOver) {
-          // The core had it in time, and then this thread was blocked.
-          grants.add(handle);
-          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
-          throw new LockError(
-            "NetworkTimeout",
-            `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
-          );
-        }
-        if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
-        const held = addHandle(handle, backend, lockId, key, disposal) as unknown as HeldLock<C>;
-        rememberDisposal(held, disposal);
-        if (disposal.onLost !== undefined) Handle.tell(handle, disposal.onLost);
-        if (isTimed()) Handle.time(handle);
-        if (hearsOfLoss()) {
-          Handle.onLost(handle, (report) => {
-            publish({ type: "lost", result: "fail", key, lockId, ...report });
-          });
-        }
-        if (keeper === undefined && heartbeats !== undefined) {
-          keep(clock, { extend }, held, key, ttlMs, startedMs, heartbeats);
-        }
-        grants.add(handle);
-        if (grants.phase !== "granting") {
-          // While releaseAll() runs, it releases this lock, too.
-          if (grants.phase === "over")
-            releaseInBackground(backend, lockId, key, disposal.onReleaseError);
-          grants.check();
-        }
-        return held;
-      } catch (error) {
-        keeper?.stop();
-        throw addContext(error, key);
-      } finally {
-        if (isCounted) grants.end();
-      }
-    },
+    acquire: (opts) => take(opts),
 
     release: async (opts) => {
       const { lockId } = given(opts);
@@ -223,7 +247,9 @@ export function createBackendOn<C extends BackendCapabilities>(
         const handle = grants.take(lockId);
         try {
           const lastsMs = handle && Math.ceil(Handle.lastsMs(handle));
-          const outcome = settle(await store.release(lockId, signal, lastsMs));
+          // Those who wait for it hear of it.
+          const key = waiting > 0 && handle !== undefined ? Handle.key(handle) : undefined;
+          const outcome = settle(await store.release(lockId, signal, lastsMs, key));
           if (outcome === true) {
             if (handle !== undefined) Handle.released(handle);
             return { ok: true };
@@ -338,19 +364,17 @@ export function createBackendOn<C extends BackendCapabilities>(
       throw addContext(error, key);
     }
   };
-  const watch = (key: string, onFreed: () => void) => store.watch(key, onFreed);
-  // On SQLite, others look each millisecond or so whether something was freed.
-  const othersLagMs = declared.backend === "sqlite" ? 3 : 0;
   register(backend, {
+    origin: backend,
     clock,
     checksKeys: true,
     extends: true,
     get reports() {
       return isTimed();
     },
-    othersLagMs,
-    watch,
-    queues,
+    acquire: backend.acquire,
+    take: take as Take,
+    waits: true,
     runHeld: undefined,
     waited: publish,
     grants,

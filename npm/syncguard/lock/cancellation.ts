@@ -10,6 +10,8 @@ export const CANCELLED: unique symbol = Symbol("cancelled");
 export interface Cancellation {
   /** Aborted with either signal. */
   readonly signal: AbortSignal;
+  /** Whether a signal is aborted. */
+  isAborted(): boolean;
   /** Throws if a signal is aborted. */
   check(): void;
   /** The error to throw after a cancellation. */
@@ -49,11 +51,14 @@ export function watchSignals(
           cause: acquisition?.reason,
         });
 
+  const isAborted = (): boolean => sources.some((source) => source.aborted);
+
   return {
     signal,
     error,
+    isAborted,
     check: () => {
-      if (sources.some((source) => source.aborted)) throw error();
+      if (isAborted()) throw error();
     },
     race: async (promise) => {
       const cancelled = new Promise<typeof CANCELLED>((resolve) => {

@@ -1,14 +1,15 @@
 /** Which locks the current chain of calls works under: the functions given to `lock()`, one inside the other. */
 
 import { AsyncLocalStorage } from "node:async_hooks";
+import { type Term, terms } from "./keeping.js";
 import type { Known } from "./known.js";
 
 /** A function that runs under a lock. */
 type Link = {
-  /** What wrappers of a backend share with it. */
-  readonly queues: Known["queues"];
+  readonly origin: Known["origin"];
   readonly key: string;
   readonly outer: Link | undefined;
+  readonly term: Term;
   /** Something that the function has started may outlive it, and so the lock. */
   isRunning: boolean;
 };
@@ -20,11 +21,12 @@ let warned = false;
 
 /** Runs the function that was given to `lock()`. */
 export async function runInside<T>(
-  { queues }: Known,
+  { origin }: Known,
   key: string,
+  term: Term,
   work: () => Promise<T> | T,
 ): Promise<T> {
-  const link: Link = { queues, key, outer: chain.getStore(), isRunning: true };
+  const link: Link = { origin, key, term, isRunning: true, outer: chain.getStore() };
   running += 1;
   try {
     return await chain.run(link, work);
@@ -37,9 +39,12 @@ export async function runInside<T>(
 }
 
 /** Whether the caller works under that lock itself, so that it waits in vain. */
-export function isInside({ queues }: Known, key: string): boolean {
+export function isInside({ origin }: Known, key: string): boolean {
+  if (running === 0) return false;
   for (let link = chain.getStore(); link !== undefined; link = link.outer) {
-    if (link.isRunning && link.queues === queues && link.key === key) return true;
+    if (link.isRunning && link.origin === origin && link.key === key && !terms.isLost(link.term)) {
+      return true;
+    }
   }
   return false;
 }

@@ -86,8 +86,10 @@ function messageOf(
   backend: string,
   transport: BackendTransport | undefined,
 ): DiagnosticsMessage {
-  const { type, result, key, lockId, error, reason, ...more } = seen;
+  const { type, result, key, lockId, error, reason, durationMs, ...more } = seen;
+  delete more.contended;
   const message: DiagnosticsMessage = { backend, type, result, ...more };
+  if (durationMs !== undefined) message.durationMs = durationMs;
   if (transport !== undefined) message.transport = transport.way;
   // Callers may pass anything as an identifier.
   if (typeof key === "string") message.keyHash = hashKey(key);

@@ -1,5 +1,4 @@
 import { constants } from "../native/constants.js";
-import type { RetryPolicy } from "../native/exports.js";
 import type { AcquisitionOptions } from "./types.js";
 
 /** How long after its end a lock still counts as held, in milliseconds: a margin for clocks that differ. */
@@ -13,22 +12,6 @@ export const BACKEND_DEFAULTS = Object.freeze({ ttlMs: constants.defaultTtlMs })
 
 /** How `lock()` waits by default; times in milliseconds. */
 export const LOCK_DEFAULTS = Object.freeze(constants.retry);
-
-/** How to wait where the caller says nothing. */
-export type WaitingDefaults = RetryPolicy & { readonly maxRetryDelayMs: number };
-
-/** In `lock()` and what `createLock()` gives: as in 2.x, also where it gives up early. */
-export const CALLBACK_WAITING: WaitingDefaults = Object.freeze({
-  ...LOCK_DEFAULTS,
-  maxRetryDelayMs: Infinity,
-});
-
-/** In `backend.lock()`: until the time is over, however many attempts that takes. */
-export const METHOD_WAITING: WaitingDefaults = Object.freeze({
-  ...LOCK_DEFAULTS,
-  maxRetries: Infinity,
-  maxRetryDelayMs: constants.maxRetryDelayMs,
-});
 
 /** Fences above `WARN` are reported with a warning; above `MAX`, none are granted. Compare them as strings. */
 export const FENCE_THRESHOLDS = Object.freeze({

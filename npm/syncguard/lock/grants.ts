@@ -23,7 +23,13 @@ export class Grants {
   private running = 0;
   private readonly whenIdle: (() => void)[] = [];
 
-  constructor(private readonly clock: Clock) {}
+  /**
+   * @param refuseWaiters - lets all fail who wait for a lock of the backend, and who come to wait later
+   */
+  constructor(
+    private readonly clock: Clock,
+    private readonly refuseWaiters: () => void,
+  ) {}
 
   /**
    * Refuses to grant locks once `releaseAll()` was called.
@@ -34,6 +40,12 @@ export class Grants {
     if (this.phase !== "granting") {
       throw new LockError("Aborted", "the backend grants no more locks: releaseAll() was called");
     }
+  }
+
+  /** Grants no locks any more; those that are held are given back now. */
+  refuse(): void {
+    this.phase = "releasing";
+    this.refuseWaiters();
   }
 
   /** Notes a lock that was granted. */

@@ -151,7 +151,7 @@ export function addHandle(
     if (releasing !== undefined) return { ok: false };
     // Checked first: an unusable signal must not use up the only release.
     if (signal !== undefined) checkAborted(readSignal(signal));
-    const release = releaseHeld(backend, key, { lockId, signal }, held, held);
+    const release = releaseHeld(backend, { lockId, signal }, held, held);
     releasing = release;
     return await release;
   };
@@ -310,7 +310,7 @@ export async function dispose(
   const release = async (signal?: AbortSignal): Promise<void> => {
     try {
       const args = signal === undefined ? { lockId } : { lockId, signal };
-      await releaseHeld(backend, key, args, held, term);
+      await releaseHeld(backend, args, held, term);
     } catch (error) {
       reportReleaseError(error, lockId, key, onReleaseError);
     }

@@ -1,15 +1,22 @@
 /** What this package knows of a backend beside its methods. */
 
 import type { LockError } from "../native/errors.js";
-import type { Watch } from "../native/outcome.js";
-import { ShortLivedMap } from "../native/short-lived-map.js";
+import type { Wait } from "../native/wait.js";
 import { type Clock, systemClock } from "./clock.js";
 import type { Grants } from "./grants.js";
 import type { Observer } from "./observation.js";
-import type { Queue } from "./turns.js";
+import type { AcquireResult, BackendCapabilities, LockBackend } from "./types.js";
 
-/** Wrappers share everything but the flags with the backend that they wrap. */
+/** Takes a lock as `acquire` does. With a `wait`, it waits as that says, if {@link Known.waits}, and else is one attempt of it. */
+export type Take = (
+  opts: Parameters<LockBackend["acquire"]>[0],
+  wait?: Wait,
+) => Promise<AcquireResult<BackendCapabilities>>;
+
+/** Wrappers share everything but the flags and `acquire` with the backend that they wrap. */
 export type Known = {
+  /** Stands for the backend and its wrappers. */
+  readonly origin: object;
   readonly clock: Clock;
   /** Whether the store checks keys itself. */
   readonly checksKeys: boolean;
@@ -17,12 +24,10 @@ export type Known = {
   readonly extends: boolean;
   /** Whether it reports what it is asked: see `withTelemetry()`. */
   readonly reports: boolean;
-  /** How much later than this process others hear of its releases, in milliseconds. */
-  readonly othersLagMs: number;
-  /** Calls `onFreed` when the lock may have been freed; `undefined` if the store cannot tell. */
-  readonly watch: ((key: string, onFreed: () => void) => Watch | undefined) | undefined;
-  /** Those who wait for its locks, by key. */
-  readonly queues: ShortLivedMap<string, Queue>;
+  /** Its own `acquire`, and what it does. */
+  readonly acquire: unknown;
+  readonly take: Take | undefined;
+  readonly waits: boolean;
   /** Runs the work of `lock()`, and its release, so that one can see what the lock is held for. */
   readonly runHeld:
     | (<T>(key: string, work: () => Promise<T>, loss: () => LockError | undefined) => Promise<T>)
@@ -40,13 +45,14 @@ export function knownOf(backend: object): Known {
   let own = known.get(backend);
   if (own === undefined) {
     own = {
+      origin: backend,
       clock: systemClock,
       checksKeys: false,
       extends: false,
       reports: false,
-      othersLagMs: 0,
-      watch: undefined,
-      queues: new ShortLivedMap(),
+      acquire: undefined,
+      take: undefined,
+      waits: false,
       runHeld: undefined,
       waited: undefined,
       grants: undefined,

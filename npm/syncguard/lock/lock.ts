@@ -1,6 +1,7 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
 import type { LockError } from "../native/errors.js";
+import { CALLBACK_WAITING, METHOD_WAITING } from "../native/wait.js";
 import { checkBooleans, checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "./waiting.js";
@@ -15,7 +16,7 @@ import {
   isDecorated,
   readDisposal,
 } from "./handle.js";
-import { CALLBACK_WAITING, METHOD_WAITING } from "./defaults.js";
+
 import { Handle } from "./held.js";
 import { knownOf } from "./known.js";
 import { type Term, termOf, terms } from "./keeping.js";
@@ -110,10 +111,11 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const { clock, runHeld } = known;
   const term = termOf(held, key, clock);
   if (onLost !== undefined) terms.tell(term, onLost);
+  const loss = (): LockError | undefined => terms.loss(term);
   const run = async (): Promise<T> => {
     try {
       const handle = createLockHandle(backend, held, key, term, signal);
-      return await runInside(known, key, () => fn(handle));
+      return await runInside(known, key, term, () => fn(handle));
     } finally {
       // Without the signal: if it has aborted the work, the lock must still be released.
       const options = {
@@ -123,7 +125,6 @@ export async function runLocked<T, C extends BackendCapabilities>(
       await dispose(backend, held.lockId, key, options, held, term);
     }
   };
-  const loss = (): LockError | undefined => terms.loss(term);
   const result = await (runHeld === undefined ? run() : runHeld(key, run, loss));
   const lost = throwIfLost ? loss() : undefined;
   if (lost !== undefined) throw lost;

@@ -14,7 +14,7 @@ import type {
   ReleaseResult,
   SyncGuardBackend,
 } from "./types.js";
-import { attemptOf } from "./attempt.js";
+import type { Wait } from "../native/wait.js";
 
 /** One operation, the loss of a lock, or the end of a wait for a lock. It has raw identifiers. */
 export type Observation = {
@@ -26,7 +26,9 @@ export type Observation = {
   /** What was thrown. */
   error?: unknown;
   /** How long the operation took. */
-  durationMs?: number;
+  durationMs?: number | undefined;
+  /** How many attempts have found the lock held, where this tells of several. */
+  contended?: number;
 } & Pick<LockEvent, "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost">;
 
 /** It must not throw. */
@@ -45,6 +47,7 @@ export async function observing<Result>(
   args: Ids | null | undefined,
   operation: () => Promise<Result>,
   report: (result: Result) => Report,
+  wait?: Wait,
 ): Promise<Result> {
   const startedMs = clock.elapsed();
   // Callers may pass anything.
@@ -53,7 +56,7 @@ export async function observing<Result>(
     key,
     lockId,
     durationMs: clock.elapsed() - startedMs,
-    ...(type === "acquire" ? waited(args, clock) : {}),
+    ...waited(wait, clock),
   });
   let result: Result;
   try {
@@ -123,9 +126,8 @@ export function observedForce(
 }
 
 /** What an event says of the waiting that an attempt is part of: nothing without `lock()`. */
-function waited(args: object | null | undefined, clock: Clock): Partial<Observation> {
-  const one = attemptOf(args ?? {});
-  if (one === undefined) return {};
-  const { startMs, attempts, wakeups } = one;
+function waited(wait: Wait | undefined, clock: Clock): Partial<Observation> {
+  if (wait === undefined) return {};
+  const { startMs, attempts, wakeups } = wait;
   return { waitMs: clock.now() - startMs, attempts, wakeups };
 }

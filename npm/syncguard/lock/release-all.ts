@@ -44,8 +44,7 @@ async function releaseAll(
   const { grants, clock } = known;
   const result: ReleaseAllResult = { released: 0, gone: 0, failed: [] };
   if (grants === undefined) return result;
-  grants.phase = "releasing";
-  for (const queue of known.queues.values()) queue.refuse();
+  grants.refuse();
 
   const controller = new AbortController();
   /** The locks whose release was started and not answered, and those whose release has failed. */

@@ -4,7 +4,6 @@ import { type Term, terms } from "./keeping.js";
 import { failure } from "./mutation.js";
 import { releaseArguments } from "./observed.js";
 import { reportReleaseError } from "./reports.js";
-import { releasing } from "./turns.js";
 import type { LockBackend, LockOp, OnReleaseError, ReleaseResult } from "./types.js";
 
 /**
@@ -14,17 +13,13 @@ import type { LockBackend, LockOp, OnReleaseError, ReleaseResult } from "./types
  */
 export async function releaseHeld(
   backend: Pick<LockBackend, "release">,
-  key: string,
   args: LockOp,
   held: object,
   term: Term,
 ): Promise<ReleaseResult> {
   terms.end(term);
   const wasLost = terms.isLost(term);
-  const answer = callRelease(backend, args, held);
-  releasing(backend, key, args.lockId, false);
-  const result = await answer;
-  releasing(backend, key, args.lockId, true);
+  const result = await callRelease(backend, args, held);
   // Anyone may have written the backend.
   if ((result?.ok as unknown) === false) terms.gone(term);
   return wasLost ? failure("expired") : result;

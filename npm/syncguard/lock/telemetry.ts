@@ -1,3 +1,4 @@
+import type { Wait } from "../native/wait.js";
 import { checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkBackend } from "./arguments.js";
@@ -5,7 +6,7 @@ import { readAutoExtend } from "./auto-extend.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
 import { Handle } from "./held.js";
 import { keep } from "./keeping.js";
-import { type Known, knownOf, register } from "./known.js";
+import { type Known, knownOf, register, type Take } from "./known.js";
 import { createLockMethod } from "./lock.js";
 import {
   type Observation,
@@ -18,8 +19,10 @@ import {
 import { callQuietly } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
+  AcquireResult,
   AutoExtend,
   BackendCapabilities,
+  DecoratedAcquireResult,
   LockBackend,
   LockBackendLike,
   LockEvent,
@@ -93,37 +96,45 @@ export function observeBackend<C extends BackendCapabilities>(
   const known = knownOf(backend);
   const { clock } = known;
 
+  const take = async (opts: AcquireArguments, wait?: Wait): Promise<DecoratedAcquireResult<C>> => {
+    const startedMs = clock.elapsed();
+    const { key, ttlMs } = opts ?? {};
+    // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
+    // and are counted instead of reported.
+    const isOwn = known.extends;
+    const autoExtend = isOwn ? undefined : readAutoExtend(opts?.autoExtend, ttlMs);
+    const start = (): Promise<AcquireResult<C>> => {
+      const args = isOwn ? opts : withoutAutoExtend(opts);
+      const isAsOurs = backend.acquire === known.acquire && known.take !== undefined;
+      return isAsOurs ? (known.take(args, wait) as never) : backend.acquire(args);
+    };
+    // Whoever has waited tells of it in the end.
+    const isWaiting = wait !== undefined && known.waits;
+    const result = isWaiting
+      ? await start()
+      : await observing(tell, clock, "acquire", opts, start, reports.acquire, wait);
+    // Bound to this wrapper, so that the operations of the handle are reported too.
+    const disposal = disposalOptions(result);
+    const held = decorateAcquireResult(
+      observed,
+      result,
+      key,
+      disposal?.onReleaseError,
+      disposal?.disposeTimeoutMs,
+    );
+    if (Handle.is(held)) {
+      const { lockId } = held;
+      Handle.onLost(held, (report) => {
+        tell({ type: "lost", result: "fail", key, lockId, ...report });
+      });
+      if (autoExtend !== undefined) keep(clock, backend, held, key, ttlMs, startedMs, autoExtend);
+    }
+    return held;
+  };
+
   const observed: LockBackend<C> & { -readonly [Name in keyof Extras<C>]?: Extras<C>[Name] } = {
     capabilities: backend.capabilities,
-
-    acquire: async (opts: AcquireArguments) => {
-      const startedMs = clock.elapsed();
-      const { key, ttlMs } = opts ?? {};
-      // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
-      // and are counted instead of reported.
-      const isOwn = known.extends;
-      const autoExtend = isOwn ? undefined : readAutoExtend(opts?.autoExtend, ttlMs);
-      const start = () => backend.acquire(isOwn ? opts : withoutAutoExtend(opts));
-      const result = await observing(tell, clock, "acquire", opts, start, reports.acquire);
-      // Bound to this wrapper, so that the operations of the handle are reported too.
-      const disposal = disposalOptions(result);
-      const held = decorateAcquireResult(
-        observed,
-        result,
-        key,
-        disposal?.onReleaseError,
-        disposal?.disposeTimeoutMs,
-      );
-      if (Handle.is(held)) {
-        const { lockId } = held;
-        Handle.onLost(held, (report) => {
-          tell({ type: "lost", result: "fail", key, lockId, ...report });
-        });
-        if (autoExtend !== undefined) keep(clock, backend, held, key, ttlMs, startedMs, autoExtend);
-      }
-      return held;
-    },
-
+    acquire: (opts: AcquireArguments) => take(opts),
     ...observedOperations(backend, tell, clock),
   };
   if (backend.transport) observed.transport = backend.transport;
@@ -141,8 +152,15 @@ export function observeBackend<C extends BackendCapabilities>(
     known.waited?.(seen);
     tell(seen);
   };
-  const all = { ...known, extends: true, reports: true, waited };
-  return register(observed, { ...all, runHeld: runHeld ?? known.runHeld });
+  return register(observed, {
+    ...known,
+    extends: true,
+    reports: true,
+    acquire: observed.acquire,
+    take: take as Take,
+    waited,
+    runHeld: runHeld ?? known.runHeld,
+  });
 }
 
 /** What a backend that does not extend locks itself is given. */
@@ -175,6 +193,7 @@ function createEmitter(options: TelemetryOptions): Observer {
 function createEvent(seen: Observation, includeRaw: TelemetryOptions["includeRaw"]): LockEvent {
   const { type: what, result, key, lockId, error, reason: given, ...more } = seen;
   delete more.durationMs;
+  delete more.contended;
   const type = what === "wait" ? "acquire" : what;
   const isLate = what === "wait" && (error as { code?: unknown })?.code === "AcquisitionTimeout";
   const reason = isLate ? "locked" : given;

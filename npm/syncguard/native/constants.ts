@@ -33,5 +33,5 @@ export const constants = {
     "Aborted",
     "Internal",
   ],
-  completionWidth: 7,
+  completionWidth: 8,
 } as const;

@@ -1,8 +1,6 @@
-/** The core's pure functions: keys, lock ids, fences, times, and when to try again. */
+/** The core's pure functions: keys, lock ids, fences and times. */
 
 import { addon, callAddon } from "./addon.js";
-import type { LockErrorCode } from "./errors.js";
-import type { RetryPolicy } from "./exports.js";
 import { provide } from "./provided.js";
 import { checkText, lockIdText } from "./text.js";
 
@@ -35,32 +33,6 @@ export const core = {
     callAddon(() => addon().isLive(expiresAtMs, nowMs, toleranceMs)),
   redisServerTimeMs: (seconds: number, microseconds: number): number =>
     callAddon(() => addon().redisServerTimeMs(seconds, microseconds)),
-
-  /** Decides when one `lock()` tries again: see `RetryState` in `exports.ts`. */
-  createRetryState(policy: RetryPolicy & { maxRetryDelayMs: number }) {
-    const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs, maxRetryDelayMs } = policy;
-    const state = callAddon(
-      () =>
-        new (addon().RetryState)(
-          maxRetries,
-          retryDelayMs,
-          backoff,
-          jitter,
-          timeoutMs,
-          maxRetryDelayMs,
-        ),
-    );
-    return {
-      after: (
-        failedWith: LockErrorCode | null,
-        elapsedMs: number,
-        random: number,
-        isHinted: boolean,
-      ) => callAddon(() => state.after(failedWith, elapsedMs, random, isHinted)),
-      attemptTimeoutMs: (elapsedMs: number) => state.attemptTimeoutMs(elapsedMs),
-      isCut: (failedWith: LockErrorCode, elapsedMs: number) => state.isCut(failedWith, elapsedMs),
-    };
-  },
 };
 
 provide(core);

@@ -216,38 +216,32 @@ export declare class NativeBackend {
   /**
    * A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
    * a method costs more than the call itself. Its arguments are the operation's number, whether it can be
-   * cancelled, the key, the TTL and the time limit in milliseconds, the owner, and a lock id: that of a lock
-   * whose release has been started, and behind which this goes.
+   * cancelled, the key, the TTL in milliseconds, the owner, how to wait ([`policy`]; without that, the store is asked
+   * once), and how the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
    */
   acquire(): (
     arg0: number,
     arg1: boolean,
     arg2: string,
     arg3: number,
-    arg4?: number | undefined | null,
-    arg5?: string | undefined | null,
-    arg6?: string | undefined | null,
+    arg4?: string | undefined | null,
+    arg5?: Float64Array | undefined | null,
+    arg6?: HoldSettings | undefined | null,
   ) => void;
-  /**
-   * [`acquire`](Self::acquire) for a lock that extends itself from the moment it is granted, whatever JavaScript
-   * does meanwhile.
-   */
-  acquireAndHold(
-    operation: number,
-    cancellable: boolean,
-    key: string,
-    ttlMs: number,
-    timeoutMs: number | undefined | null,
-    owner: string | undefined | null,
-    behind: string | undefined | null,
-    hold: HoldSettings,
-  ): void;
+  /** Lets all who wait for a lock of this backend fail, and those who come later. */
+  refuseWaiters(): void;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-   * whether it can be cancelled, the lock id, and for how many milliseconds the lock can last: so long a
-   * release that has failed goes on in the background.
+   * whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a
+   * release that has failed goes on in the background), and the key, for those of this process who wait for it.
    */
-  release(): (arg0: number, arg1: boolean, arg2: string, arg3?: number | undefined | null) => void;
+  release(): (
+    arg0: number,
+    arg1: boolean,
+    arg2: string,
+    arg3?: number | undefined | null,
+    arg4?: string | undefined | null,
+  ) => void;
   extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): void;
   isLocked(operation: number, cancellable: boolean, key: string): void;
   lookupByKey(operation: number, cancellable: boolean, key: string): void;
@@ -403,37 +397,6 @@ export interface RetryPolicy {
   timeoutMs: number;
   backoff: string;
   jitter: string;
-}
-
-export declare class RetryState {
-  #native;
-
-  constructor(
-    maxRetries: number,
-    retryDelayMs: number,
-    backoff: string,
-    jitter: string,
-    timeoutMs: number,
-    maxRetryDelayMs: number,
-  );
-  /**
-   * Decides after an attempt that gave no lock; `is_hinted` if it was made before its time, because the lock
-   * may have been freed. A number is how many milliseconds to wait before the next
-   * one. A text means to give up and report the failure, with this text before its message. Throws
-   * `AcquisitionTimeout` when others held the lock for too long.
-   */
-  after(
-    failedWith: string | undefined | null,
-    elapsedMs: number,
-    random: number,
-    isHinted: boolean,
-  ): number | string;
-  attemptTimeoutMs(elapsedMs: number): number;
-  /**
-   * Whether an attempt that failed so was only cut short by its own time limit. An earlier failure says
-   * more and is to be reported instead.
-   */
-  isCut(failedWith: string, elapsedMs: number): boolean;
 }
 
 /** The authorities that Node trusts, if they are not just Mozilla's list. */

@@ -13,6 +13,7 @@ import { type Completions, type NativeBackend, Tag } from "./exports.js";
 import {
   type Absence,
   type Acquired,
+  type Effort,
   Failure,
   type RawRecord,
   type Text,
@@ -21,7 +22,7 @@ import {
 import { onAbort } from "./signal.js";
 import { ShortLivedMap } from "./short-lived-map.js";
 
-/** Numbers of one completion: operation, tag, five values. `completion.rs` writes them. */
+/** Numbers of one completion: operation, tag, six values. `completion.rs` writes them. */
 const WIDTH = constants.completionWidth;
 const numbers = new Float64Array(1 + 256 * WIDTH);
 /** The lengths of texts that are always as long. */
@@ -84,10 +85,9 @@ function onReady(): void {
             expiresAtMs: first,
             fenceNearLimit: numbers[at + 3] === 1,
           };
+          if (numbers[at + 5] !== 0) result.effort = effortAt(at);
           break;
         case Tag.Locked:
-          result = first;
-          break;
         case Tag.Nothing:
           result = null;
           break;
@@ -124,7 +124,7 @@ function onReady(): void {
           result = { text: texts.slice(from, (from += first)) };
           break;
         case Tag.Failed:
-          result = readFailure(texts.slice(from, (from += first)));
+          result = readFailure(texts.slice(from, (from += first)), effortAt(at));
           break;
       }
       const resolve = waiting[operation];
@@ -161,9 +161,20 @@ export function watchKey(
   };
 }
 
-function readFailure(json: string): Failure {
+function readFailure(json: string, effort?: Effort): Failure {
   const [code, message, ...causes] = JSON.parse(json) as [LockErrorCode, string];
-  return new Failure(code, message, causes);
+  return new Failure(code, message, causes, effort);
+}
+
+/** What the waiting took that has come to the completion at that place. */
+function effortAt(at: number): Effort {
+  const lastMs = numbers[at + 4] as number;
+  return {
+    lastMs: Number.isNaN(lastMs) ? undefined : lastMs,
+    attempts: numbers[at + 5] as number,
+    contended: numbers[at + 6] as number,
+    wakeups: numbers[at + 7] as number,
+  };
 }
 
 /** Whoever holds a lock that extends itself. It must not throw. */

@@ -7,6 +7,16 @@ export type Acquired = {
   fence: string;
   expiresAtMs: number;
   fenceNearLimit: boolean;
+  effort?: Effort;
+};
+
+/** What waiting for a lock took. */
+export type Effort = {
+  readonly attempts: number;
+  readonly contended: number;
+  readonly wakeups: number;
+  /** How long ago the store was asked for the lock that it has granted, in milliseconds. */
+  readonly lastMs: number | undefined;
 };
 
 export type Absence = "expired" | "not-found";
@@ -30,6 +40,7 @@ export class Failure {
     readonly code: LockErrorCode,
     readonly message: string,
     readonly causes: readonly string[],
+    readonly effort?: Effort,
   ) {}
 
   toError(): LockError {

@@ -13,6 +13,7 @@ import {
   type Text,
   type Watch,
 } from "./outcome.js";
+import type { Wait } from "./wait.js";
 
 /**
  * What can be done with the locks of a store. It takes arguments that have been checked (`arguments.ts`, `readSignal`).
@@ -34,37 +35,41 @@ export class AddonStore {
   }
 
   /**
-   * `timeoutMs` ends the attempt before the backend's own limit does; `behind` is the id of a lock whose release has been
-   * started, and after which the store is to be asked; `hold` extends the lock from its grant on. A number: somebody holds
-   * the lock, and it ends in that many milliseconds; 0 if that is not known.
+   * Asks once for the lock; with `wait`, until it is free, and notes there what that has taken. `hold` extends the lock from its
+   * grant on. `null`: somebody holds it.
    */
   acquire(
     key: string,
     ttlMs: number,
     owner: string | undefined,
-    timeoutMs: number | undefined,
     signal: AbortSignal | undefined,
-    behind?: string,
+    wait: Wait | undefined,
     hold?: HoldSettings,
-  ): Promise<Acquired | number | Failure> {
-    return run<Acquired | number>(signal, (operation, cancellable) => {
-      if (hold === undefined) {
-        this.handAcquire(operation, cancellable, key, ttlMs, timeoutMs, owner, behind);
-      } else {
-        const { handle } = this;
-        handle.acquireAndHold(operation, cancellable, key, ttlMs, timeoutMs, owner, behind, hold);
-      }
-    });
+  ): Promise<Acquired | null | Failure> {
+    const policy = wait?.policy.numbers;
+    const answer = run<Acquired | null>(signal, (operation, cancellable) =>
+      this.handAcquire(operation, cancellable, key, ttlMs, owner, policy, hold),
+    );
+    return wait === undefined ? answer : answer.then((result) => noted(wait, result));
   }
 
-  /** `lastsMs` is how long the lock can last: a release that fails goes on in the background for so long. */
+  /** Lets all fail who wait for a lock, and who come to wait later. */
+  refuseWaiters(): void {
+    this.handle.refuseWaiters();
+  }
+
+  /**
+   * `lastsMs` is how long the lock can last: a release that fails goes on in the background for so long. Those of this process
+   * who wait for `key` hear of the release.
+   */
   release(
     lockId: string,
     signal?: AbortSignal,
     lastsMs?: number,
+    key?: string,
   ): Promise<true | Absence | Failure> {
     return run<true | Absence>(signal, (operation, cancellable) =>
-      this.handRelease(operation, cancellable, lockId, lastsMs),
+      this.handRelease(operation, cancellable, lockId, lastsMs, key),
     );
   }
 
@@ -131,6 +136,11 @@ export class AddonStore {
   async close(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.close(operation)));
   }
+}
+
+function noted<Result extends Acquired | null | Failure>(wait: Wait, result: Result): Result {
+  if (result?.effort !== undefined) Object.assign(wait, result.effort);
+  return result;
 }
 
 /** Hands over an operation that is none of {@link NativeBackend}'s own; otherwise as these do. */

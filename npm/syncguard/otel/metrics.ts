@@ -87,16 +87,19 @@ export function createMetrics(
       heartbeats.add(seen.extensions, own);
     }
   };
+  const contend = (attempts: number): void => {
+    if (attempts > 0) contention.add(attempts, own);
+  };
   const tell: Observer = (seen) => {
     const attributes = attributesOf(seen, backend);
     const name = operationOf(seen);
-    if (name !== undefined) {
-      const seconds = (seen.durationMs ?? 0) / 1_000;
+    if (name !== undefined && seen.durationMs !== undefined) {
+      const seconds = seen.durationMs / 1_000;
       operation.record(seconds, { ...attributes, "syncguard.operation": name });
     }
     switch (seen.type) {
       case "acquire":
-        if (seen.reason === "locked") contention.add(1, own);
+        contend(seen.contended ?? (seen.reason === "locked" ? 1 : 0));
         break;
       case "release":
         // The time of one that was lost was counted then.

@@ -5,7 +5,6 @@ import { constants } from "../native/constants.js";
 import { type Core, replace } from "../native/provided.js";
 import { checkText, lockIdText, wrongLockId } from "../native/text.js";
 import { invalid } from "../options/validation.js";
-import { createRetryState } from "./retry.js";
 
 const MAX_TTL_MS = 315_576_000_000_000;
 const MAX_OWNER_BYTES = 255;
@@ -66,7 +65,6 @@ export const core: Core = {
     return digits.padStart(fenceDigits, "0");
   },
   isFenceNearLimit: (fence) => fence > fenceWarn,
-  createRetryState,
 };
 
 /** The shift and the factor of each sum of the hash. */

@@ -1,21 +1,27 @@
 /** One test backend's way to a table of locks. */
 
 import type { LockStore } from "../lock/backend.js";
-import type { LockErrorCode } from "../native/errors.js";
+import { watchSignals } from "../lock/cancellation.js";
+import { askUntilHeld, type Locked } from "../lock/polling.js";
+import { LockError, type LockErrorCode } from "../native/errors.js";
 import {
   type Absence,
   type Acquired,
   Failure,
   type RawRecord,
+  settle,
   type Watch,
 } from "../native/outcome.js";
 import { core } from "../native/provided.js";
 import { onAbort } from "../native/signal.js";
+import type { Wait } from "../native/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
 import type { Row, Table } from "./table.js";
 
 type Settings = { operationTimeoutMs: number; cleanupInIsLocked: boolean };
 type Answer<T> = T | Failure;
+type Granted = Acquired & { readonly ok: true };
+type Found = Granted | Locked;
 
 /** One operation. */
 type Call<T> = {
@@ -34,6 +40,8 @@ export class TestStore implements LockStore {
     supportsFencing: true,
     timeAuthority: "server",
   };
+  /** Aborted when nobody may wait any more. */
+  readonly #refusal = new AbortController();
   #isClosed = false;
 
   constructor(
@@ -46,9 +54,45 @@ export class TestStore implements LockStore {
     key: string,
     ttlMs: number,
     owner: string | undefined,
-    limitMs: number | undefined,
     signal: AbortSignal | undefined,
-  ): Promise<Answer<Acquired | number>> {
+    wait: Wait | undefined,
+  ): Promise<Answer<Acquired | null>> {
+    const { clock } = this.table;
+    if (wait === undefined) {
+      const found = await this.#ask(key, ttlMs, owner, signal);
+      return found instanceof Failure || found.ok ? found : null;
+    }
+    const cancellation = watchSignals(signal, this.#refusal.signal, key);
+    const ask = async (limitMs: number): Promise<Found> => {
+      const startedMs = clock.elapsed();
+      const found = settle(await this.#ask(key, ttlMs, owner, cancellation?.signal, limitMs));
+      if (found.ok) wait.lastMs = clock.elapsed() - startedMs;
+      return found;
+    };
+    const watch = (onFreed: () => void): Watch => this.#watch(key, onFreed);
+    try {
+      return await askUntilHeld<Granted>({ key, clock, wait, cancellation, ask, watch });
+    } catch (error) {
+      if (!(error instanceof LockError) || error.code !== "AcquisitionTimeout") throw error;
+      // As an outcome, so that the error has the stack of whoever waited.
+      return failed(error.code, error.message);
+    } finally {
+      cancellation?.stop();
+    }
+  }
+
+  refuseWaiters(): void {
+    this.#refusal.abort();
+  }
+
+  /** One attempt. */
+  async #ask(
+    key: string,
+    ttlMs: number,
+    owner: string | undefined,
+    signal: AbortSignal | undefined,
+    limitMs?: number,
+  ): Promise<Answer<Found>> {
     const done = await this.#perform<Row | number>({
       name: "acquire",
       signal,
@@ -58,9 +102,11 @@ export class TestStore implements LockStore {
         if (typeof granted !== "number") this.table.release(granted.lockId);
       },
     });
-    if (typeof done === "number" || done instanceof Failure) return done;
+    if (done instanceof Failure) return done;
+    if (typeof done === "number") return { ok: false, freeInMs: done };
     const { lockId, fence, expiresAtMs } = done;
-    return { lockId, fence, expiresAtMs, fenceNearLimit: core.isFenceNearLimit(fence) };
+    const fenceNearLimit = core.isFenceNearLimit(fence);
+    return { ok: true, lockId, fence, expiresAtMs, fenceNearLimit };
   }
 
   release(lockId: string, signal?: AbortSignal): Promise<Answer<true | Absence>> {
@@ -99,7 +145,7 @@ export class TestStore implements LockStore {
     });
   }
 
-  watch(key: string, onFreed: () => void): Watch {
+  #watch(key: string, onFreed: () => void): Watch {
     const isListening = (): boolean => !this.#isClosed && !Faults.isDown(this.faults);
     return this.table.watch(core.normalizeAndValidateKey(key), onFreed, isListening);
   }

@@ -2,13 +2,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use async_trait::async_trait;
-use futures::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 
 use super::*;
-use crate::backend::{Absence, Capabilities, Grant, Lane, TimeAuthority};
+use crate::backend::{Absence, Capabilities, Grant, TimeAuthority};
 use crate::fence::Fence;
 use crate::sending::before_sending;
 use crate::work::Work;
@@ -29,8 +28,6 @@ struct Store {
     released: AtomicUsize,
     /// From an acquisition on until it is granted, or may be.
     is_free: AtomicBool,
-    /// Of what is called from now on.
-    lane: Mutex<Option<Lane>>,
     /// Whether acquisitions wait for a connection for ever.
     has_no_connection: AtomicBool,
     /// Held by a test, it holds up releases.
@@ -77,10 +74,6 @@ impl Backend for Store {
 
     fn work(&self) -> &Work {
         &self.work
-    }
-
-    fn lane(&self) -> Option<Lane> {
-        *self.lane.lock().unwrap()
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
@@ -263,7 +256,7 @@ async fn an_answer_that_is_lost_is_undone() {
 /// A second for all that a call does.
 const A_SECOND: CallOptions = CallOptions {
     timeout: Some(Duration::from_secs(1)),
-    lasts: None,
+    ..CallOptions::DEFAULT
 };
 
 fn assert_took_a_second(since: Instant) {
@@ -286,29 +279,6 @@ async fn a_release_that_is_repeated_has_only_the_rest_of_its_time() {
     answer.send(Err(lost())).unwrap();
     let error = running.await.unwrap().unwrap_err();
     assert!(error.kind().is_transient(), "{error:?}");
-    assert_took_a_second(began);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_has_waited_for_a_release_has_only_the_rest_of_its_time() {
-    let store = Arc::<Store>::default();
-    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let answer = store.answers_next();
-    let lock_id = LockId::generate().unwrap();
-    let release = Operation::Release(lock_id.clone());
-    let release = start(&store, release, CallOptions::default()).await;
-    let mut request = request(Ttl::DEFAULT);
-    request.behind = Some(lock_id);
-    let began = Instant::now();
-    let behind = tokio::spawn(async move { acquire(&backend, request, A_SECOND, pending()).await });
-    sleep(Duration::from_millis(900)).await;
-    assert_eq!(store.acquisitions.load(SeqCst), 0);
-    let _never = store.answers_next();
-    answer.send(Ok(())).unwrap();
-    release.await.unwrap().unwrap();
-    let error = behind.await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
-    assert_eq!(store.acquisitions.load(SeqCst), 1);
     assert_took_a_second(began);
 }
 
@@ -338,73 +308,6 @@ async fn closing_waits_for_it_and_then_nothing_is_sent() {
     }
     assert_eq!(store.releases.load(SeqCst), 0);
     assert_eq!(store.acquisitions.load(SeqCst), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_goes_behind_a_release_asks_when_that_has_ended() {
-    let store = Arc::<Store>::default();
-    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let lock_id = LockId::generate().unwrap();
-    let slow = store.way_out.lock().await;
-    let options = CallOptions::default();
-    let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
-    assert!(release.as_mut().now_or_never().is_none());
-    let mut request = request(Ttl::DEFAULT);
-    request.behind = Some(lock_id.clone());
-    let mut behind = Box::pin(acquire(&backend, request, options, pending()));
-    assert!(behind.as_mut().now_or_never().is_none());
-    assert_eq!(store.acquisitions.load(SeqCst), 0);
-    drop(slow);
-    release.await.unwrap();
-    behind.await.unwrap();
-    assert_eq!(store.acquisitions.load(SeqCst), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_goes_behind_a_release_asks_at_once_in_the_same_lane() {
-    let store = Arc::new(Store {
-        lane: Mutex::new(Some(Lane::EventLoop)),
-        ..Store::default()
-    });
-    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let lock_id = LockId::generate().unwrap();
-    let slow = store.way_out.lock().await;
-    let options = CallOptions::default();
-    let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
-    assert!(release.as_mut().now_or_never().is_none());
-    let mut request = request(Ttl::DEFAULT);
-    request.behind = Some(lock_id.clone());
-    acquire(&backend, request, options, pending())
-        .await
-        .unwrap();
-    assert_eq!(store.acquisitions.load(SeqCst), 1);
-    assert_eq!(store.releases.load(SeqCst), 0);
-    drop(slow);
-    release.await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_goes_behind_a_release_in_another_lane_waits_until_it_has_ended() {
-    let store = Arc::new(Store {
-        lane: Mutex::new(Some(Lane::EventLoop)),
-        ..Store::default()
-    });
-    let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    let lock_id = LockId::generate().unwrap();
-    let slow = store.way_out.lock().await;
-    let options = CallOptions::default();
-    let mut release = Box::pin(release(&backend, &lock_id, options, pending()));
-    assert!(release.as_mut().now_or_never().is_none());
-    *store.lane.lock().unwrap() = Some(Lane::Runtime);
-    let mut request = request(Ttl::DEFAULT);
-    request.behind = Some(lock_id.clone());
-    let mut behind = Box::pin(acquire(&backend, request, options, pending()));
-    assert!(behind.as_mut().now_or_never().is_none());
-    assert_eq!(store.acquisitions.load(SeqCst), 0);
-    drop(slow);
-    release.await.unwrap();
-    behind.await.unwrap();
-    assert_eq!(store.acquisitions.load(SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]

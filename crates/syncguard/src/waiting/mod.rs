@@ -1,10 +1,13 @@
-//! Waiting for a lock, the same for all stores.
+//! Waiting for a lock, the same for all stores and all languages.
 //!
-//! Those in one process who wait for the same key stand in a queue ([`turns`]), and only the first of them
-//! asks the store. It asks when the store says that the lock was freed ([`wakeups`]), when the lock would have
-//! ended by itself, and when the rules for polling say so ([`retry`]): a message may be lost, or not be sent.
+//! A [`waiter`] asks the store until it has the lock. Those in one process who wait for the same key stand in a queue
+//! ([`turns`]), and only the first of them asks. It asks when the store says that the lock was freed ([`wakeups`]), when this
+//! process has released it and nobody else seems to want it ([`hand_over`]), when the lock would have ended by itself, and
+//! when the rules for polling say so ([`retry`]): a message may be lost, or not be sent.
 
+mod hand_over;
 pub(crate) mod listener;
 pub(crate) mod retry;
 pub(crate) mod turns;
+pub(crate) mod waiter;
 pub(crate) mod wakeups;

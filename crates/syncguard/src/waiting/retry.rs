@@ -1,7 +1,6 @@
-//! When to try again: the one set of rules for waiting on a lock.
+//! When to try again: the rules for waiting on a lock.
 //!
-//! [`RetryState`] only decides. It has no clock, no random numbers and no timer: the loop that waits passes
-//! them in. So [`lock`](crate::lock) and the loop in JavaScript follow the same rules.
+//! [`RetryState`] only decides. It has no clock, no random numbers and no timer: the loop that waits passes them in.
 
 use crate::error::{Error, ErrorKind};
 
@@ -151,7 +150,7 @@ impl RetryPolicy {
 
 /// Why an attempt gave no lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailedAttempt {
+pub(crate) enum FailedAttempt {
     /// Somebody holds it.
     Locked,
     /// The store failed with an error of this kind.
@@ -160,7 +159,7 @@ pub enum FailedAttempt {
 
 /// What to do next.
 #[derive(Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// Wait that long, or until a hint that the lock may be free, then try again.
     Wait {
         /// Milliseconds.
@@ -172,7 +171,7 @@ pub enum Step {
 
 /// Why to stop waiting.
 #[derive(Debug)]
-pub enum GiveUp {
+pub(crate) enum GiveUp {
     /// Others held the lock for too long: report this error.
     Contention(Error),
     /// The store failed: report the last failure that was not [cut short](RetryState::is_cut).
@@ -189,7 +188,7 @@ pub enum GiveUp {
 /// whether to wait and for how long. The next attempt follows the wait, or ends it early if something hints
 /// that the lock may be free. No wait goes past the time limit, and an attempt follows every wait.
 #[derive(Debug)]
-pub struct RetryState {
+pub(crate) struct RetryState {
     policy: RetryPolicy,
     retries: u32,
     /// When the current attempt reaches its own time limit, in milliseconds after the start.
@@ -212,7 +211,7 @@ impl RetryState {
     ///
     /// # Errors
     /// As [`RetryPolicy::validate`].
-    pub fn new(policy: RetryPolicy) -> Result<Self, Error> {
+    pub(crate) fn new(policy: RetryPolicy) -> Result<Self, Error> {
         policy.validate()?;
         let mut state = Self {
             policy,
@@ -229,7 +228,7 @@ impl RetryState {
     ///
     /// After an error, it tries again only if the kind of error can pass by itself
     /// ([`ErrorKind::is_transient`]).
-    pub fn after(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
+    pub(crate) fn after(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
         self.see(attempt, elapsed_ms);
         if let FailedAttempt::Error(kind) = attempt
             && !kind.is_transient()
@@ -263,7 +262,12 @@ impl RetryState {
     /// The same after an attempt that was made before its time, because something hinted that the lock may be
     /// free, or because others wanted to know. That is not a retry: if it gave no lock, the wait goes on that it
     /// interrupted, unless the store failed in a way that does not pass.
-    pub fn after_hint(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
+    pub(crate) fn after_hint(
+        &mut self,
+        attempt: FailedAttempt,
+        elapsed_ms: f64,
+        random: f64,
+    ) -> Step {
         let delay_ms = self.retry_at_ms - elapsed_ms;
         let passes = match attempt {
             FailedAttempt::Locked => true,
@@ -287,7 +291,7 @@ impl RetryState {
 
     /// How long the next attempt may take, `elapsed_ms` after the start: the time left, and never
     /// less than a nearby store needs to answer.
-    pub fn attempt_timeout_ms(&mut self, elapsed_ms: f64) -> f64 {
+    pub(crate) fn attempt_timeout_ms(&mut self, elapsed_ms: f64) -> f64 {
         const SHORTEST_MS: f64 = 100.0;
         let limit_ms = (self.policy.timeout_ms - elapsed_ms).max(SHORTEST_MS);
         self.attempt_ends_ms = elapsed_ms + limit_ms;
@@ -297,7 +301,7 @@ impl RetryState {
     /// Whether an attempt that failed with this kind of error, `elapsed_ms` after the start, was cut short
     /// by [its own time limit](Self::attempt_timeout_ms). Such a failure says nothing about the store, so
     /// callers report an earlier failure instead, if there was one.
-    pub fn is_cut(&self, kind: ErrorKind, elapsed_ms: f64) -> bool {
+    pub(crate) fn is_cut(&self, kind: ErrorKind, elapsed_ms: f64) -> bool {
         // Timers may fire a fraction of a millisecond early, and clocks in JavaScript show whole ones.
         kind == ErrorKind::NetworkTimeout && elapsed_ms + 1.0 >= self.attempt_ends_ms
     }

@@ -1,200 +1,313 @@
 //! Who of this process may ask the store for which lock: one at a time, first come, first served.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{self, Notify, OwnedMutexGuard};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::hand_over::HandOver;
 use super::retry::{RetryPolicy, Wait};
 use super::wakeups::Watch;
+use crate::backend::Lane;
 use crate::error::Error;
+use crate::key::Key;
 use crate::mutex::lock;
 use crate::random;
 
 /// The queues of one backend, one for each key for which somebody waits.
-#[derive(Default)]
-pub(crate) struct Turns(Arc<Mutex<HashMap<String, Weak<Queue>>>>);
+#[derive(Clone, Default)]
+pub(crate) struct Turns(Arc<Mutex<Queues>>);
 
-/// Those who wait for one key.
+#[derive(Default)]
+struct Queues {
+    by_key: HashMap<Key, Queue>,
+    /// The number of the next place.
+    number: u64,
+    /// Why nobody may wait any more.
+    refusal: Option<Error>,
+}
+
+/// Those who wait for one key. The first is not in the line.
+#[derive(Default)]
 struct Queue {
-    key: String,
-    queues: Arc<Mutex<HashMap<String, Weak<Queue>>>>,
-    /// Whoever has this has the turn. Tokio's mutex is fair.
-    turn: Arc<sync::Mutex<Known>>,
-    /// Somebody in this process has released the lock.
-    released: Notify,
+    line: VecDeque<Waiting>,
+    /// Tells the first that something has changed.
+    news: Arc<Notify>,
+    /// In which lane the first asks.
+    lane: Option<Lane>,
+    /// Hears what the store tells; there once it was needed.
+    watch: Option<Arc<Watch>>,
+    /// Whether this process has freed the lock since the store was last asked, and the first is to hear of it.
+    is_freed: bool,
+    /// Whether the first is to hear of the release that is under way once it has ended.
+    hears_of_end: bool,
+    hand_over: HandOver,
+    /// When the lock ends by itself that the one before has taken.
+    taken: Option<Instant>,
     /// How the store failed when it was last asked. All who wait for their turn wait for this.
-    failure: Mutex<Option<Error>>,
-    /// Those behind the first.
-    line: Mutex<HashMap<u64, Waiting>>,
-    /// Somebody has come.
-    joined: Notify,
+    failure: Option<Error>,
 }
 
 /// One who waits for its turn.
 struct Waiting {
+    number: u64,
     since: Instant,
     policy: RetryPolicy,
+    turn: oneshot::Sender<Turn>,
 }
 
-/// What the first in line knows, and leaves to the next.
-#[derive(Default)]
-pub(crate) struct Known {
-    /// Hears of releases; there once it was needed.
-    pub(crate) watch: Option<Watch>,
-    /// Whether the one before has taken the lock, and when it ends by itself.
-    pub(crate) taken: Option<Instant>,
+/// What somebody finds who comes.
+pub(crate) enum Entered {
+    First(Turn),
+    Behind(Place),
 }
 
-/// A place in a queue.
+/// A place behind the first. Dropping it leaves the queue.
 pub(crate) struct Place {
-    queue: Arc<Queue>,
+    turns: Turns,
+    key: Key,
     number: u64,
+    turn: oneshot::Receiver<Turn>,
 }
 
-/// The first place: the right to ask the store.
+/// The first place: the right to ask the store. Dropping it gives the turn to the next.
 pub(crate) struct Turn {
-    pub(crate) known: OwnedMutexGuard<Known>,
-    queue: Arc<Queue>,
+    turns: Turns,
+    key: Key,
+    is_over: bool,
 }
 
 impl Turns {
     /// The last place in the queue for `key`, for one who would ask as `policy` says if it were alone.
-    pub(crate) fn enter(&self, key: &str, policy: &RetryPolicy) -> Place {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let queue = self.queue(key);
-        let number = NUMBERS.fetch_add(1, Relaxed);
-        let waiting = Waiting {
+    pub(crate) fn enter(&self, key: &Key, policy: &RetryPolicy) -> Entered {
+        let mut queues = lock(&self.0);
+        let Queues { by_key, number, .. } = &mut *queues;
+        let Some(queue) = by_key.get_mut(key) else {
+            by_key.insert(key.clone(), Queue::default());
+            return Entered::First(Turn::new(self, key.clone()));
+        };
+        *number += 1;
+        let (sender, turn) = oneshot::channel();
+        queue.line.push_back(Waiting {
+            number: *number,
             since: Instant::now(),
             policy: *policy,
-        };
-        lock(&queue.line).insert(number, waiting);
-        queue.joined.notify_one();
-        Place { queue, number }
+            turn: sender,
+        });
+        queue.news.notify_one();
+        Entered::Behind(Place {
+            turns: self.clone(),
+            key: key.clone(),
+            number: *number,
+            turn,
+        })
     }
 
-    fn queue(&self, key: &str) -> Arc<Queue> {
+    /// Lets all who wait, and who come later, fail with this error.
+    pub(crate) fn refuse(&self, error: Error) {
         let mut queues = lock(&self.0);
-        if let Some(queue) = queues.get(key).and_then(Weak::upgrade) {
-            return queue;
+        queues.refusal.get_or_insert(error);
+        for queue in queues.by_key.values() {
+            queue.news.notify_one();
         }
-        let queue = Arc::new(Queue {
-            key: key.to_owned(),
-            queues: Arc::clone(&self.0),
-            turn: Arc::default(),
-            released: Notify::new(),
-            failure: Mutex::default(),
-            line: Mutex::default(),
-            joined: Notify::new(),
-        });
-        queues.insert(key.to_owned(), Arc::downgrade(&queue));
-        queue
+    }
+
+    /// This process has sent the release of a lock in that lane: what is asked in the same lane comes after it.
+    pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
+        let mut queues = lock(&self.0);
+        let Some(queue) = queues.by_key.get_mut(key) else {
+            return;
+        };
+        queue.hand_over.freed();
+        if queue.is_told() && queue.hand_over.releases(Instant::now()) {
+            match lane.is_some() && lane == queue.lane {
+                true => queue.free(),
+                false => queue.hears_of_end = true,
+            }
+        }
+    }
+
+    /// That release has ended.
+    pub(crate) fn release_ended(&self, key: &Key) {
+        if let Some(queue) = lock(&self.0).by_key.get_mut(key)
+            && (mem::take(&mut queue.hears_of_end) || !queue.is_told())
+        {
+            queue.free();
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        lock(&self.0).by_key.is_empty()
+    }
+}
+
+impl Queue {
+    /// Whether the store tells at this moment that the lock was freed.
+    fn is_told(&self) -> bool {
+        self.watch
+            .as_ref()
+            .is_some_and(|watch| watch.is_listening())
     }
 
-    /// Tells the first in line that this process has released the lock, if the store does not tell.
-    pub(crate) fn released(&self, key: &str) {
-        let queue = lock(&self.0).get(key).and_then(Weak::upgrade);
-        if let Some(queue) = queue {
-            queue.released.notify_one();
-        }
+    fn free(&mut self) {
+        self.is_freed = true;
+        self.news.notify_one();
     }
 }
 
 impl Place {
     /// Waits until all who came before have left.
-    pub(crate) async fn first(&self) -> Turn {
-        let queue = Arc::clone(&self.queue);
-        let known = Arc::clone(&queue.turn).lock_owned().await;
-        self.leave_line();
-        Turn { known, queue }
+    pub(crate) async fn turn(&mut self) -> Result<Turn, Error> {
+        // Nobody drops the sender of a place that is still taken.
+        let gone = |_| Error::new(crate::ErrorKind::Internal, "a place in a queue is gone");
+        (&mut self.turn).await.map_err(gone)
     }
 
     /// How the store failed when the first in line last asked it.
     pub(crate) fn failure(&self) -> Option<Error> {
-        lock(&self.queue.failure).clone()
-    }
-
-    fn leave_line(&self) {
-        lock(&self.queue.line).remove(&self.number);
+        let queues = lock(&self.turns.0);
+        queues.by_key.get(&self.key)?.failure.clone()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.leave_line();
+        let mut queues = lock(&self.turns.0);
+        if let Some(queue) = queues.by_key.get_mut(&self.key) {
+            queue.line.retain(|waiting| waiting.number != self.number);
+        }
+        // Whoever has just been given the turn drops it with its receiver.
     }
 }
 
 impl Turn {
-    /// Lets those who wait know how the store has answered.
-    pub(crate) fn tell(&self, failure: Option<&Error>) {
-        *lock(&self.queue.failure) = failure.cloned();
+    fn new(turns: &Turns, key: Key) -> Self {
+        Self {
+            turns: turns.clone(),
+            key,
+            is_over: false,
+        }
     }
 
-    /// Whether somebody who waits behind wants to be told by the store.
-    pub(crate) fn others_listen(&self) -> bool {
-        let line = lock(&self.queue.line);
-        line.values()
-            .any(|waiting| waiting.policy.wait == Wait::Notify)
+    /// Runs with what is known of the queue.
+    fn with<T>(&self, run: impl FnOnce(&mut Queue) -> T) -> T
+    where
+        T: Default,
+    {
+        let mut queues = lock(&self.turns.0);
+        // The queue is there for as long as the turn is.
+        queues
+            .by_key
+            .get_mut(&self.key)
+            .map(run)
+            .unwrap_or_default()
     }
 
-    /// Completes when somebody comes.
-    pub(crate) async fn joined(&self) {
-        self.queue.joined.notified().await;
+    /// When the lock ends by itself that the one before has taken, if it has.
+    pub(crate) fn taken(&self) -> Option<Instant> {
+        self.with(|queue| queue.taken.take())
+    }
+
+    /// Notes that the store is asked now, and fails if nobody may wait any more.
+    pub(crate) fn asks(&self) -> Result<(), Error> {
+        let mut queues = lock(&self.turns.0);
+        if let Some(refusal) = &queues.refusal {
+            return Err(refusal.clone());
+        }
+        if let Some(queue) = queues.by_key.get_mut(&self.key) {
+            // What was told before is of no use any more.
+            queue.is_freed = false;
+        }
+        Ok(())
+    }
+
+    /// Notes that somebody holds the lock, or how the store has failed.
+    pub(crate) fn found(&self, failure: Option<&Error>) {
+        self.with(|queue| {
+            queue.failure = failure.cloned();
+            if failure.is_none() {
+                queue.hand_over.found_held(Instant::now());
+            }
+        });
+    }
+
+    /// The lock was granted. It ends by itself at that time.
+    pub(crate) fn granted(self, end: Instant) {
+        self.with(|queue| {
+            queue.taken = Some(end);
+            queue.hand_over.granted(Instant::now());
+        });
+    }
+
+    /// Prepares to wait in that lane. Gives what tells the first that something has changed, and what the store tells;
+    /// `listen` gives the latter if anybody wants it and it is not there yet.
+    pub(crate) fn listen(
+        &self,
+        lane: Option<Lane>,
+        listens: bool,
+        listen: impl FnOnce() -> Option<Watch>,
+    ) -> (Arc<Notify>, Option<Arc<Watch>>) {
+        self.with(|queue| {
+            queue.lane = lane;
+            let others = || queue.line.iter().map(|waiting| waiting.policy.wait);
+            if queue.watch.is_none() && (listens || others().any(|wait| wait == Wait::Notify)) {
+                queue.watch = listen().map(Arc::new);
+            }
+            (Arc::clone(&queue.news), queue.watch.clone())
+        })
+    }
+
+    /// Whether there is a reason to ask now, beside the time and what the store tells.
+    pub(crate) fn is_freed(&self) -> bool {
+        let queues = lock(&self.turns.0);
+        let queue = queues.by_key.get(&self.key);
+        queues.refusal.is_some() || queue.is_some_and(|queue| queue.is_freed)
+    }
+
+    /// Whether what the store tells now is news.
+    pub(crate) fn is_news(&self) -> bool {
+        !self.with(|queue| queue.hand_over.is_late(Instant::now()))
     }
 
     /// When the most eager of those who wait behind would ask again, `asked` being when the store was last asked;
     /// `None` if none of them would.
     pub(crate) fn others_ask_at(&self, asked: Instant) -> Option<Instant> {
-        let line = lock(&self.queue.line);
-        if line.is_empty() {
-            return None;
-        }
-        let random = random::unit().unwrap_or(0.5);
-        let paces = line.values().map(|waiting| {
-            let waited = asked.saturating_duration_since(waiting.since);
-            let waited_ms = waited.as_secs_f64() * 1000.0;
-            waiting.policy.pace_ms(waited_ms, random)
-        });
-        let pace_ms = paces.fold(f64::INFINITY, f64::min);
+        let pace_ms = self.with(|queue| {
+            let random = random::unit().unwrap_or(0.5);
+            let paces = queue.line.iter().map(|waiting| {
+                let waited = asked.saturating_duration_since(waiting.since);
+                let waited_ms = waited.as_secs_f64() * 1000.0;
+                waiting.policy.pace_ms(waited_ms, random)
+            });
+            paces.reduce(f64::min)
+        })?;
         asked.checked_add(Duration::try_from_secs_f64(pace_ms / 1000.0).ok()?)
-    }
-
-    /// Completes when the lock may have been freed: when the store tells (if `listens`), and else when this
-    /// process has released it. Where the store tells, all processes hear at the same time, and the one that
-    /// released it has no advantage.
-    pub(crate) async fn freed(&self, listens: bool) {
-        let released = &self.queue.released;
-        let Some(watch) = self.known.watch.as_ref().filter(|_| listens) else {
-            return released.notified().await;
-        };
-        loop {
-            tokio::select! {
-                biased;
-                () = watch.freed() => return,
-                () = released.notified() => if !watch.is_listening() { return },
-            }
-        }
     }
 }
 
-impl Drop for Queue {
+impl Drop for Turn {
     fn drop(&mut self) {
-        let mut queues = lock(&self.queues);
-        // Somebody else may have come in the meantime, and made a new one.
-        if queues
-            .get(&self.key)
-            .is_some_and(|queue| queue.strong_count() == 0)
-        {
-            queues.remove(&self.key);
+        while !self.is_over {
+            let mut queues = lock(&self.turns.0);
+            let queue = queues.by_key.get_mut(&self.key);
+            let Some(next) = queue.and_then(|queue| queue.line.pop_front()) else {
+                let last = queues.by_key.remove(&self.key);
+                // The connection that the watch may end takes locks of its own.
+                drop(queues);
+                drop(last);
+                return;
+            };
+            drop(queues);
+            let turn = Self::new(&self.turns, self.key.clone());
+            match next.turn.send(turn) {
+                Ok(()) => self.is_over = true,
+                // It has just left: this one passes the turn on, and not that one.
+                Err(mut turn) => turn.is_over = true,
+            }
         }
     }
 }

@@ -124,7 +124,6 @@ mod tests {
             lock_id: LockId::parse(ID).unwrap(),
             owner: None,
             hold: None,
-            behind: None,
             limit: None,
         }
     }

@@ -1,5 +1,6 @@
-//! Hears which locks were freed. Those that this backend has freed, its thread tells of. For all others, the file is
-//! looked at: SQLite tells at almost no cost whether another connection has written.
+//! Hears which locks were freed: the file is looked at, because SQLite tells at almost no cost whether another connection has
+//! written. What this backend has freed is found by the next look, too, so that all processes hear of it equally late. Only
+//! what is in memory has no others, and is told of at once.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
@@ -77,7 +78,7 @@ impl Listener for Looker {
                 // Also a name that is known: it may have gone and come again since the last change.
                 wanted.insert(Arc::clone(name));
                 self.unheard.push(Arc::clone(name));
-                self.pace.waiter_came(Instant::now());
+                self.pace.hasten(Instant::now());
             }
         }
         if self.seen.is_some() || !self.is_on_file {
@@ -153,8 +154,9 @@ impl Looker {
         if !self.names.contains(name) {
             return;
         }
-        if self.pace.has_rivals(Instant::now()) {
+        if self.is_on_file {
             self.is_owed = true;
+            self.pace.hasten(Instant::now());
         } else {
             self.heard.push_back(Heard::Freed(name.to_owned()));
         }
@@ -191,6 +193,8 @@ fn alive(queue: &Weak<Queue>) -> Result<Arc<Queue>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::FutureExt;
 
     use super::*;
@@ -226,23 +230,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_rivals_a_release_of_ones_own_is_told_at_once() {
-        let place = place();
-        let mut looker = on_a(&place.queue).await;
+    async fn in_memory_a_release_is_told_at_once() {
+        let queue = Arc::new(Queue::new(SqliteConfig::in_memory(), Arc::new(SystemClock)));
+        let mut looker = on_a(&queue).await;
         looker.was_freed_here("of no interest");
         looker.was_freed_here("a");
         assert_eq!(looker.heard, [freed("a")]);
-        assert!(!looker.is_owed);
     }
 
     #[tokio::test]
-    async fn with_rivals_it_is_left_to_the_next_look() {
+    async fn on_a_file_it_is_left_to_the_next_look_which_comes_soon() {
         let place = place();
         let mut looker = on_a(&place.queue).await;
-        let now = Instant::now();
-        looker.pace.has_looked(now, now, true);
+        looker.was_freed_here("of no interest");
+        assert!(!looker.is_owed);
         looker.was_freed_here("a");
         assert!(looker.heard.is_empty());
+        assert!(looker.pace.next() <= Instant::now() + Duration::from_millis(1));
         assert_eq!(looker.next().await.unwrap(), freed("a"));
         assert!(!looker.is_owed);
     }
@@ -252,8 +256,6 @@ mod tests {
         let place = place();
         let mut looker = on_a(&place.queue).await;
         looker.ask().unwrap();
-        let now = Instant::now();
-        looker.pace.has_looked(now, now, true);
         looker.was_freed_here("a");
         let look = asked(&mut looker.asked).await.unwrap();
         looker.asked = None;

@@ -13,9 +13,6 @@ const LONGEST: Duration = Duration::from_millis(25);
 /// longest after 2.5 s. So a release is noticed late only if the wait for it was long.
 const SHARE: u32 = 100;
 
-/// How long other processes count as rivals after they have written.
-const RIVALRY: Duration = Duration::from_secs(1);
-
 /// How many times as long as a look took its pause is at least, so that operations have the connection most of the
 /// time, also if somebody waits for very many locks.
 const REST: u32 = 4;
@@ -23,9 +20,7 @@ const REST: u32 = 4;
 /// The times of looks.
 pub(super) struct Pace {
     /// When the last thing happened that lets a release be expected soon.
-    stirred: Instant,
-    /// When another process was last found to have written.
-    rivals_wrote: Option<Instant>,
+    last_event: Instant,
     next: Instant,
 }
 
@@ -33,8 +28,7 @@ impl Pace {
     /// Looks at once.
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            stirred: now,
-            rivals_wrote: None,
+            last_event: now,
             next: now,
         }
     }
@@ -44,28 +38,22 @@ impl Pace {
         self.next
     }
 
-    /// Somebody has begun to wait.
-    pub(super) fn waiter_came(&mut self, now: Instant) {
-        self.stirred = now;
+    /// Something has happened after which a release is expected soon: somebody has begun to wait, or this backend has freed a
+    /// lock, of which the next look tells.
+    pub(super) fn hasten(&mut self, now: Instant) {
+        self.last_event = now;
         self.next = self.next.min(now + SHORTEST);
     }
 
     /// A look that began at `began` has shown whether others have written.
     pub(super) fn has_looked(&mut self, began: Instant, now: Instant, others_wrote: bool) {
         if others_wrote {
-            self.stirred = now;
-            self.rivals_wrote = Some(now);
+            self.last_event = now;
         }
-        let pause = ((now - self.stirred) / SHARE).clamp(SHORTEST, LONGEST);
+        let pause = ((now - self.last_event) / SHARE).clamp(SHORTEST, LONGEST);
         // Jitter, so that processes do not look in step, always the same one first.
         let scatter = 0.5 + random::unit().unwrap_or(0.5);
         self.next = now + pause.mul_f64(scatter).max((now - began) * REST);
-    }
-
-    /// Whether other processes want the locks too. Then nobody in this process may be told of its own releases
-    /// before they can have seen them: it would always be the first.
-    pub(super) fn has_rivals(&self, now: Instant) -> bool {
-        self.rivals_wrote.is_some_and(|wrote| now - wrote < RIVALRY)
     }
 }
 
@@ -100,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_hastens_them() {
+    fn they_are_hastened() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         let now = start + MS * 60_000;
         pace.has_looked(now, now, false);
-        pace.waiter_came(now);
+        pace.hasten(now);
         assert!(pace.next() <= now + MS);
         pace.has_looked(now, now, false);
         assert!(pace.next() <= now + MS * 3 / 2);
@@ -117,15 +105,5 @@ mod tests {
         let mut pace = Pace::new(start);
         pace.has_looked(start, start + MS * 10, true);
         assert_eq!(pace.next(), start + MS * 50);
-    }
-
-    #[test]
-    fn others_are_rivals_for_a_second_after_they_have_written() {
-        let start = Instant::now();
-        let mut pace = Pace::new(start);
-        assert!(!pace.has_rivals(start));
-        pace.has_looked(start, start, true);
-        assert!(pace.has_rivals(start + MS * 999));
-        assert!(!pace.has_rivals(start + MS * 1000));
     }
 }

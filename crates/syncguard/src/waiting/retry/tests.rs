@@ -307,3 +307,93 @@ proptest! {
         }
     }
 }
+
+/// One step of a case: an attempt, and what follows from it. `null` stands for infinity.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Then {
+    failed_with: Option<String>,
+    elapsed_ms: f64,
+    random: f64,
+    is_hinted: bool,
+    limit_ms: Option<f64>,
+    is_cut: bool,
+    wait_ms: Option<f64>,
+    gives_up: Option<String>,
+    contention: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Given {
+    max_retries: Option<f64>,
+    retry_delay_ms: f64,
+    backoff: String,
+    jitter: String,
+    timeout_ms: Option<f64>,
+    max_retry_delay_ms: Option<f64>,
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    policy: Given,
+    steps: Vec<Then>,
+}
+
+/// `__test__/unit/polling.test.ts` reads the same: the loop in JavaScript has the same rules.
+#[test]
+fn the_rules_are_those_of_the_vectors() {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("vectors.json")).unwrap();
+    assert!(cases.len() > 100);
+    for (number, Case { policy, steps }) in cases.into_iter().enumerate() {
+        let policy = RetryPolicy {
+            max_retries: policy.max_retries.unwrap_or(f64::INFINITY),
+            retry_delay_ms: policy.retry_delay_ms,
+            backoff: match policy.backoff.as_str() {
+                "fixed" => Backoff::Fixed,
+                _ => Backoff::Exponential,
+            },
+            jitter: match policy.jitter.as_str() {
+                "none" => Jitter::None,
+                "full" => Jitter::Full,
+                _ => Jitter::Equal,
+            },
+            timeout_ms: policy.timeout_ms.unwrap_or(f64::INFINITY),
+            max_retry_delay_ms: policy.max_retry_delay_ms.unwrap_or(f64::INFINITY),
+            wait: Wait::Notify,
+        };
+        let mut state = RetryState::new(policy).unwrap();
+        let mut elapsed_ms = 0.0;
+        for step in steps {
+            let limit_ms = step.limit_ms.unwrap_or(f64::INFINITY);
+            assert_eq!(state.attempt_timeout_ms(elapsed_ms), limit_ms, "{number}");
+            elapsed_ms = step.elapsed_ms;
+            let is_cut = state.is_cut(ErrorKind::NetworkTimeout, elapsed_ms);
+            assert_eq!(is_cut, step.is_cut, "{number}");
+            let attempt = match &step.failed_with {
+                None => LOCKED,
+                Some(code) => FailedAttempt::Error(ErrorKind::from_name(code).unwrap()),
+            };
+            let decision = match step.is_hinted {
+                true => state.after_hint(attempt, elapsed_ms, step.random),
+                false => state.after(attempt, elapsed_ms, step.random),
+            };
+            match decision {
+                Step::Wait { delay_ms } => {
+                    assert_eq!(Some(delay_ms), step.wait_ms, "{number}");
+                    elapsed_ms += delay_ms.round();
+                }
+                Step::GiveUp(GiveUp::Failed { effort }) => {
+                    assert_eq!(Some(effort), step.gives_up, "{number}");
+                }
+                Step::GiveUp(GiveUp::Contention(error)) => {
+                    assert_eq!(
+                        Some(error.message()),
+                        step.contention.as_deref(),
+                        "{number}"
+                    );
+                }
+            }
+        }
+    }
+}

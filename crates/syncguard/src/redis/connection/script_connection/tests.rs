@@ -7,16 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Instant;
 
-use futures::FutureExt as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::backend::{AcquireRequest, Backend, Lane, Operation, Outcome, Ttl};
+use crate::backend::{Backend, Lane, Operation, Outcome};
 use crate::key::Key;
-use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
 use crate::redis::{RedisBackend, RedisConfig, RedisConnection};
 
@@ -311,48 +309,4 @@ fn the_loop_and_tokio_are_lanes_of_their_own() {
     let mut config = RedisConfig::from_url("redis://localhost").unwrap();
     config.locks.replicas = 1;
     assert_eq!(RedisBackend::new(config).unwrap().lane(), None);
-}
-
-#[test]
-fn an_acquisition_on_tokio_does_not_overtake_the_release_on_the_loop_that_it_goes_behind() {
-    let stage = Stage::new();
-    stage.ask_here();
-    stage.ask_on_tokio();
-    stage.server.answers.send_replace(false);
-    let (lock_id, backend) = (LockId::generate().unwrap(), Arc::clone(&stage.backend));
-    let released = lock_id.clone();
-    let mut release = Box::pin(async move {
-        operation::release(&backend, &released, CallOptions::default(), pending()).await
-    });
-    assert!(
-        stage
-            .event_loop
-            .turn(&stage.runtime, &mut release)
-            .is_none()
-    );
-    let request = AcquireRequest {
-        key: Key::new("behind").unwrap(),
-        ttl: Ttl::DEFAULT,
-        owner: None,
-        lock_id: LockId::generate().unwrap(),
-        limit: None,
-        hold: None,
-        behind: Some(lock_id),
-    };
-    let is_sent = || lock(&stage.server.words).contains("behind");
-    let behind = operation::acquire(&stage.backend, request, CallOptions::default(), pending());
-    let mut behind = Box::pin(behind);
-    let mut other = stage.is_locked();
-    stage.runtime.block_on(async {
-        assert!(behind.as_mut().now_or_never().is_none());
-        assert!((&mut other).now_or_never().is_none());
-        // On the connection on which the acquisition would have gone before.
-        stage.server.has_seen(4).await;
-    });
-    assert!(!is_sent());
-    stage.server.answers.send_replace(true);
-    stage.event_loop.run(&stage.runtime, release).unwrap();
-    // Whatever this server makes of it.
-    let _ = stage.runtime.block_on(behind);
-    assert!(is_sent());
 }

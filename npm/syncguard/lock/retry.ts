@@ -1,16 +1,33 @@
-/** When to try again: the rules of the core, which crates/syncguard/src/waiting/retry.rs explains. */
+/** When to try again: the rules of the core, which crates/syncguard/src/waiting/retry.rs explains, for the loop in JavaScript. */
 
 import { LockError, type LockErrorCode } from "../native/errors.js";
-import type { Core } from "../native/provided.js";
-import { invalid } from "../options/validation.js";
-import { delayMs } from "../lock/pace.js";
-import { LONGEST_TIMER_MS } from "../lock/timers.js";
+import type { Policy } from "../native/wait.js";
+import { LONGEST_TIMER_MS } from "./timers.js";
 
 /** An attempt gets at least so long. */
 const SHORTEST_MS = 100;
 
-export const createRetryState: Core["createRetryState"] = (policy) => {
-  check(policy);
+/** How far the waiting for one lock has come. It has no clock, no random numbers and no timer: the loop passes them in. */
+export type RetryState = {
+  /** How long the next attempt may take, so long after the start. */
+  attemptTimeoutMs(elapsedMs: number): number;
+  /** Whether an attempt that failed so was only cut short by its own time limit. */
+  isCut(failedWith: LockErrorCode, elapsedMs: number): boolean;
+  /**
+   * Decides after an attempt that gave no lock; `isHinted` if it was made before its time. A number is how many milliseconds to
+   * wait before the next one. A text means to give up and report the failure, with this text before its message.
+   *
+   * @throws LockError `AcquisitionTimeout` when others held the lock for too long
+   */
+  after(
+    failedWith: LockErrorCode | null,
+    elapsedMs: number,
+    random: number,
+    isHinted: boolean,
+  ): number | string;
+};
+
+export function createRetryState(policy: Policy): RetryState {
   const { maxRetries, timeoutMs } = policy;
   let retries = 0;
   let attemptEndsMs = 0;
@@ -64,7 +81,7 @@ export const createRetryState: Core["createRetryState"] = (policy) => {
       return waitMs;
     },
   };
-};
+}
 
 /** Whether waiting goes on after that. */
 function passes(failedWith: LockErrorCode | null): boolean {
@@ -73,20 +90,14 @@ function passes(failedWith: LockErrorCode | null): boolean {
   );
 }
 
-function check(policy: Parameters<Core["createRetryState"]>[0]): void {
-  const { maxRetries, retryDelayMs, backoff, jitter, timeoutMs, maxRetryDelayMs } = policy;
-  if (backoff !== "exponential" && backoff !== "fixed") {
-    throw invalid('backoff must be "exponential" or "fixed"');
-  }
-  if (jitter !== "equal" && jitter !== "full" && jitter !== "none") {
-    throw invalid('jitter must be "equal", "full" or "none"');
-  }
-  if (!(maxRetries >= 0 && (maxRetries === Infinity || Number.isInteger(maxRetries)))) {
-    throw invalid("maxRetries must be a non-negative integer");
-  }
-  if (!(retryDelayMs >= 0 && retryDelayMs < Infinity)) {
-    throw invalid("retryDelayMs must be a non-negative number");
-  }
-  if (!(maxRetryDelayMs > 0)) throw invalid("maxRetryDelayMs must be a positive number");
-  if (!(timeoutMs >= 0)) throw invalid("timeoutMs must be a non-negative number");
+/** How long to wait after so many retries. */
+function delayMs(
+  { retryDelayMs, maxRetryDelayMs, backoff, jitter }: Policy,
+  retries: number,
+  random: number,
+): number {
+  const grown = backoff === "fixed" ? retryDelayMs : retryDelayMs * 2 ** Math.min(retries, 1_000);
+  const whole = Math.min(grown, Math.max(maxRetryDelayMs, retryDelayMs));
+  if (jitter === "none") return whole;
+  return jitter === "full" ? random * whole : (whole + random * whole) / 2;
 }

@@ -1,0 +1,126 @@
+//! Which waiter hears first of a release by this process.
+//!
+//! Where the store tells of releases, all processes hear of one at the same time, and the process that releases has no
+//! advantage. But while no other process seems to want the lock, waiting for that message would be in vain: then the next
+//! waiter of this process asks right behind the release. From time to time all have the same chance, to find out.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// For how long a lock may be handed over within this process before all processes have the same chance again.
+const LONGEST: Duration = Duration::from_millis(250);
+/// For how long another process that had the lock is taken for one that wants it again.
+const RIVALRY: Duration = Duration::from_secs(1);
+/// How late the message of a release may come that the next holder did not wait for.
+const LATE_MESSAGE: Duration = Duration::from_millis(10);
+
+/// What is known of the holders of one lock, for as long as somebody in this process waits for it.
+#[derive(Default)]
+pub(super) struct HandOver {
+    /// Since when somebody who stood in the queue has the lock.
+    held_since: Option<Instant>,
+    /// Whether the last release went to the next waiter of this process.
+    is_handed_over: bool,
+    /// When all processes last had the same chance.
+    opened: Option<Instant>,
+    rivals_until: Option<Instant>,
+}
+
+impl HandOver {
+    /// Somebody who stood in the queue has got the lock.
+    pub(super) fn granted(&mut self, now: Instant) {
+        self.held_since = Some(now);
+    }
+
+    /// Somebody holds the lock: another process, if it is nobody who stood in the queue.
+    pub(super) fn found_held(&mut self, now: Instant) {
+        if self.held_since.is_none() {
+            self.rivals_until = Some(now + RIVALRY);
+        }
+    }
+
+    /// This process releases the lock, on a store that tells of it. Whether the next waiter is to ask without waiting for that.
+    pub(super) fn releases(&mut self, now: Instant) -> bool {
+        let has_rivals = self.rivals_until.is_some_and(|until| now < until);
+        let was_open = self.opened.is_some_and(|opened| now - opened < LONGEST);
+        self.is_handed_over = !has_rivals && was_open;
+        if !self.is_handed_over {
+            self.opened = Some(now);
+        }
+        self.is_handed_over
+    }
+
+    /// The lock is not held any more by anybody who stood in the queue.
+    pub(super) fn freed(&mut self) {
+        self.held_since = None;
+    }
+
+    /// Whether a message that comes now tells of the release after which the lock was handed over, and so of nothing new.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        let just_granted = |since| now - since < LATE_MESSAGE;
+        self.is_handed_over && self.held_since.is_some_and(just_granted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// The next waiter gets the lock when the one before has released it. Whether it was handed over.
+    fn goes_on(hand_over: &mut HandOver, now: Instant) -> bool {
+        hand_over.freed();
+        let is_handed_over = hand_over.releases(now);
+        hand_over.granted(now);
+        is_handed_over
+    }
+
+    #[test]
+    fn all_hear_of_the_first_release_and_of_one_each_quarter_of_a_second() {
+        let (start, mut hand_over) = (Instant::now(), HandOver::default());
+        hand_over.granted(start);
+        assert!(!goes_on(&mut hand_over, start));
+        for ms in [0, 5, 10, 249] {
+            assert!(goes_on(&mut hand_over, start + MS * ms), "{ms}");
+        }
+        assert!(!goes_on(&mut hand_over, start + MS * 250));
+        assert!(goes_on(&mut hand_over, start + MS * 251));
+    }
+
+    #[test]
+    fn while_another_process_wants_the_lock_it_is_never_handed_over() {
+        let (start, mut hand_over) = (Instant::now(), HandOver::default());
+        hand_over.found_held(start);
+        hand_over.granted(start);
+        for ms in [0, 5, 10, 999] {
+            assert!(!goes_on(&mut hand_over, start + MS * ms), "{ms}");
+        }
+        // All have heard of the one at 999 ms.
+        assert!(goes_on(&mut hand_over, start + MS * 1000));
+    }
+
+    #[test]
+    fn a_lock_that_is_found_held_by_this_process_makes_no_rivals() {
+        let (start, mut hand_over) = (Instant::now(), HandOver::default());
+        hand_over.granted(start);
+        hand_over.found_held(start);
+        assert!(!goes_on(&mut hand_over, start));
+        assert!(goes_on(&mut hand_over, start + MS));
+    }
+
+    #[test]
+    fn the_message_of_a_release_comes_late_after_a_hand_over() {
+        let (start, mut hand_over) = (Instant::now(), HandOver::default());
+        hand_over.granted(start);
+        goes_on(&mut hand_over, start);
+        assert!(!hand_over.is_late(start), "all heard of that one");
+        goes_on(&mut hand_over, start);
+        assert!(hand_over.is_late(start + MS * 9));
+        // A message that comes later is of something else, such as a forced release.
+        assert!(!hand_over.is_late(start + MS * 10));
+        hand_over.freed();
+        assert!(!hand_over.is_late(start));
+    }
+}

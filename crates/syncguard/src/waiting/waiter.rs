@@ -1,0 +1,311 @@
+//! One who wants a lock, and waits for it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step, Wait};
+use super::turns::{Entered, Place, Turn};
+use crate::backend::{AcquireOutcome, AcquireRequest, Backend, Grant, Ttl};
+use crate::error::{Error, ErrorKind};
+use crate::lock_id::LockId;
+use crate::operation::{self, CallOptions};
+use crate::random;
+use crate::time::TIME_TOLERANCE_MS;
+
+/// Asks for one lock until it is granted: see [`lock`](crate::lock), which gives a guard.
+#[derive(Debug)]
+pub struct Waiter {
+    backend: Arc<dyn Backend>,
+    request: AcquireRequest,
+    policy: RetryPolicy,
+    start: Instant,
+    retry: RetryState,
+    /// The last failure of the store that was more than an attempt cut short by its time limit.
+    failure: Option<Error>,
+    attempts: u32,
+    contended: u32,
+    wakeups: u32,
+}
+
+/// A lock that was waited for.
+#[derive(Debug)]
+pub struct Granted {
+    /// What the store has granted.
+    pub grant: Grant,
+    /// When it was asked for it: the lock's time has begun since.
+    pub asked: Instant,
+}
+
+/// What an attempt has come to.
+enum Found {
+    Granted(Granted),
+    NotYet {
+        attempt: FailedAttempt,
+        /// When the lock ends by itself, if that is known.
+        free_at: Option<Instant>,
+    },
+}
+
+/// What ended a pause.
+enum PauseEnd {
+    /// The lock may have been freed.
+    Freed,
+    /// An earlier reason to ask than the next retry's time: the lock ends by itself, or somebody behind would ask by now.
+    Early,
+    /// The next retry's time.
+    Retry,
+}
+
+impl Waiter {
+    /// One who is going to ask for what `request` says, and waits as `policy` says. Its time begins now.
+    ///
+    /// # Errors
+    /// As [`RetryPolicy::validate`].
+    pub fn new(
+        backend: &Arc<dyn Backend>,
+        request: AcquireRequest,
+        policy: RetryPolicy,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            backend: Arc::clone(backend),
+            request,
+            policy,
+            start: Instant::now(),
+            retry: RetryState::new(policy)?,
+            failure: None,
+            attempts: 0,
+            contended: 0,
+            wakeups: 0,
+        })
+    }
+
+    /// How many times the store has been asked.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// How many of these attempts have found the lock held.
+    pub fn contended(&self) -> u32 {
+        self.contended
+    }
+
+    /// How many times somebody has told that the lock may have been freed.
+    pub fn wakeups(&self) -> u32 {
+        self.wakeups
+    }
+
+    /// Asks until the lock is granted. To be called once. When `cancelled` completes, or the future is dropped, what the store
+    /// may have granted is released in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](crate::lock), and `Aborted` when cancelled.
+    pub async fn acquire(&mut self, cancelled: impl Future<Output = ()>) -> Result<Granted, Error> {
+        let mut cancelled = pin!(cancelled);
+        tokio::select! {
+            // A lock that is there wins over a cancellation that came with it.
+            biased;
+            outcome = self.until_granted() => outcome,
+            () = &mut cancelled => Err(operation::aborted()),
+        }
+    }
+
+    async fn until_granted(&mut self) -> Result<Granted, Error> {
+        // Whoever does not wait does not queue either.
+        if !self.policy.waits() {
+            return match self.attempt().await? {
+                Found::Granted(granted) => Ok(granted),
+                Found::NotYet { attempt, .. } => match self.decide(attempt, false) {
+                    Err(error) => Err(error),
+                    Ok(_) => Err(ended_early()),
+                },
+            };
+        }
+        let turn = self.turn().await?;
+        let mut found = match turn.taken() {
+            // Whoever was first before has it, so there is no need to ask.
+            Some(free_at) => Found::NotYet {
+                attempt: FailedAttempt::Locked,
+                free_at: Some(free_at),
+            },
+            None => self.ask(&turn).await?,
+        };
+        let mut is_hinted = false;
+        loop {
+            let (attempt, free_at) = match found {
+                Found::Granted(granted) => {
+                    turn.granted(ends_by(self.request.ttl));
+                    return Ok(granted);
+                }
+                Found::NotYet { attempt, free_at } => (attempt, free_at),
+            };
+            let retry_at = Instant::now() + self.decide(attempt, is_hinted)?;
+            let end = self.pause(&turn, retry_at, free_at).await;
+            is_hinted = !matches!(end, PauseEnd::Retry);
+            self.wakeups += u32::from(matches!(end, PauseEnd::Freed));
+            found = self.ask(&turn).await?;
+        }
+    }
+
+    /// Waits for the turn, at most for as long as the lock is waited for.
+    async fn turn(&mut self) -> Result<Turn, Error> {
+        let entered = self
+            .backend
+            .work()
+            .turns()
+            .enter(&self.request.key, &self.policy);
+        let mut place = match entered {
+            Entered::First(turn) => return Ok(turn),
+            Entered::Behind(place) => place,
+        };
+        let Ok(limit) = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0) else {
+            return place.turn().await;
+        };
+        match timeout(limit, place.turn()).await {
+            Ok(turn) => turn,
+            Err(_) => Err(self.too_late(&place)),
+        }
+    }
+
+    /// The error of one whose time is over before its turn.
+    fn too_late(&mut self, place: &Place) -> Error {
+        self.failure = place.failure();
+        let attempt = match &self.failure {
+            Some(error) => FailedAttempt::Error(error.kind()),
+            None => FailedAttempt::Locked,
+        };
+        match self.decide(attempt, false) {
+            Err(error) => error,
+            Ok(_) => ended_early(),
+        }
+    }
+
+    /// Asks the store, and lets those behind know how it has answered.
+    async fn ask(&mut self, turn: &Turn) -> Result<Found, Error> {
+        turn.asks()?;
+        let found = self.attempt().await?;
+        match &found {
+            Found::Granted(_) => {}
+            Found::NotYet {
+                attempt: FailedAttempt::Locked,
+                ..
+            } => turn.found(None),
+            Found::NotYet { .. } => turn.found(self.failure.as_ref()),
+        }
+        Ok(found)
+    }
+
+    async fn attempt(&mut self) -> Result<Found, Error> {
+        if self.attempts > 0 {
+            // Each attempt has its own: what becomes of the one before may be unknown.
+            self.request.lock_id = LockId::generate()?;
+        }
+        self.attempts += 1;
+        let limit_ms = self.retry.attempt_timeout_ms(self.elapsed_ms());
+        let call = CallOptions {
+            timeout: Duration::try_from_secs_f64(limit_ms / 1000.0).ok(),
+            ..CallOptions::default()
+        };
+        let asked = Instant::now();
+        let attempt = operation::acquire(
+            &self.backend,
+            self.request.clone(),
+            call,
+            std::future::pending(),
+        );
+        // Boxed, so that whoever waits takes no room for it.
+        let (attempt, free_in) = match Box::pin(attempt).await {
+            Ok(AcquireOutcome::Acquired(grant)) => {
+                return Ok(Found::Granted(Granted { grant, asked }));
+            }
+            Ok(AcquireOutcome::Locked { free_in }) => {
+                self.contended += 1;
+                (FailedAttempt::Locked, free_in)
+            }
+            Err(error) => {
+                let kind = error.kind();
+                if self.failure.is_none() || !self.retry.is_cut(kind, self.elapsed_ms()) {
+                    self.failure = Some(error);
+                }
+                (FailedAttempt::Error(kind), None)
+            }
+        };
+        let free_at = free_in.and_then(|free_in| Instant::now().checked_add(free_in));
+        Ok(Found::NotYet { attempt, free_at })
+    }
+
+    /// How long to wait for the next retry, else the error to give up with.
+    fn decide(&mut self, attempt: FailedAttempt, is_hinted: bool) -> Result<Duration, Error> {
+        let (elapsed_ms, random) = (self.elapsed_ms(), random::unit()?);
+        let step = match is_hinted {
+            true => self.retry.after_hint(attempt, elapsed_ms, random),
+            false => self.retry.after(attempt, elapsed_ms, random),
+        };
+        match step {
+            Step::Wait { delay_ms } => Ok(Duration::from_secs_f64(delay_ms / 1000.0)),
+            Step::GiveUp(GiveUp::Contention(error)) => Err(error),
+            Step::GiveUp(GiveUp::Failed { effort }) => {
+                let failure = self.failure.take();
+                let failure = failure
+                    .unwrap_or_else(|| Error::new(ErrorKind::Internal, "no attempt has failed"));
+                Err(failure.after(&effort))
+            }
+        }
+    }
+
+    /// Waits until the next retry is due; shorter if the lock ends by itself at `free_at`, if it may have been freed, if
+    /// somebody behind would ask by now, were it alone, or if nobody can get the lock any more because the backend is being
+    /// closed.
+    async fn pause(&self, turn: &Turn, retry_at: Instant, free_at: Option<Instant>) -> PauseEnd {
+        let asked = Instant::now();
+        let backend = &self.backend;
+        loop {
+            let listens = self.policy.wait == Wait::Notify;
+            let watch = || backend.watch(&self.request.key);
+            let (news, watch) = turn.listen(backend.lane(), listens, watch);
+            if turn.is_freed() {
+                return PauseEnd::Freed;
+            }
+            let early = [free_at, turn.others_ask_at(asked)];
+            let early = early.into_iter().flatten().min();
+            let (until, end) = match early.filter(|early| *early < retry_at) {
+                Some(early) => (early, PauseEnd::Early),
+                None => (retry_at, PauseEnd::Retry),
+            };
+            let told = async {
+                match &watch {
+                    Some(watch) => watch.freed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = told => if turn.is_news() {
+                    return PauseEnd::Freed;
+                },
+                () = sleep_until(until) => return end,
+                () = backend.work().closing() => return PauseEnd::Freed,
+                () = news.notified() => {}
+            }
+        }
+    }
+
+    fn elapsed_ms(&self) -> f64 {
+        self.start.elapsed().as_secs_f64() * 1000.0
+    }
+}
+
+/// When a lock that was just granted has ended, also on a store whose clock lags a little.
+fn ends_by(ttl: Ttl) -> Instant {
+    let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
+    Instant::now() + Duration::from_millis(ms.unsigned_abs())
+}
+
+fn ended_early() -> Error {
+    Error::new(ErrorKind::Internal, "a wait has ended early")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+/** How one lock is waited for. */
+
+import { constants } from "./constants.js";
+import { invalid } from "../options/validation.js";
+import type { RetryPolicy } from "./exports.js";
+
+/** In the order in which the addon numbers them. */
+const BACKOFFS: readonly string[] = ["exponential", "fixed"];
+const JITTERS: readonly string[] = ["equal", "full", "none"];
+const WAITS: readonly string[] = ["notify", "poll"];
+
+/** What ends a wait between two attempts: the store, which tells of a release, or the next retry's time alone. */
+export type WaitFor = "notify" | "poll";
+
+type Given = RetryPolicy & { maxRetryDelayMs: number; wait?: WaitFor };
+
+/** How long and how often to try; times in milliseconds. */
+export class Policy {
+  readonly maxRetries: number;
+  readonly retryDelayMs: number;
+  readonly maxRetryDelayMs: number;
+  readonly timeoutMs: number;
+  readonly backoff: RetryPolicy["backoff"];
+  readonly jitter: RetryPolicy["jitter"];
+  readonly wait: WaitFor;
+  #numbers: Float64Array | undefined;
+
+  /**
+   * @throws LockError `InvalidArgument` that names the option
+   */
+  static of(given: Given): Policy {
+    check(given);
+    return new Policy(given);
+  }
+
+  private constructor(given: Given) {
+    this.maxRetries = given.maxRetries;
+    this.retryDelayMs = given.retryDelayMs;
+    this.maxRetryDelayMs = given.maxRetryDelayMs;
+    this.timeoutMs = given.timeoutMs;
+    this.backoff = given.backoff;
+    this.jitter = given.jitter;
+    this.wait = given.wait ?? "notify";
+  }
+
+  /** Whether it waits, and does not only try once. */
+  get waits(): boolean {
+    return this.timeoutMs > 0 && this.maxRetries > 0;
+  }
+
+  /** As the addon takes it: `policy` in crates/syncguard-node/src/policy.rs reads it. */
+  get numbers(): Float64Array {
+    return (this.#numbers ??= Float64Array.of(
+      this.maxRetries,
+      this.retryDelayMs,
+      this.maxRetryDelayMs,
+      this.timeoutMs,
+      BACKOFFS.indexOf(this.backoff),
+      JITTERS.indexOf(this.jitter),
+      WAITS.indexOf(this.wait),
+    ));
+  }
+}
+
+/** In `lock()` and what `createLock()` gives: as in 2.x, also where it gives up early. */
+export const CALLBACK_WAITING = Policy.of({ ...constants.retry, maxRetryDelayMs: Infinity });
+
+/** In `backend.lock()`: until the time is over, however many attempts that takes. */
+export const METHOD_WAITING = Policy.of({
+  ...constants.retry,
+  maxRetries: Infinity,
+  maxRetryDelayMs: constants.maxRetryDelayMs,
+});
+
+/** One wait for a lock, and what it has taken until now. */
+export type Wait = {
+  readonly policy: Policy;
+  /** When it began, by the clock. */
+  readonly startMs: number;
+  /** How many times the store was asked. */
+  attempts: number;
+  /** How many of these attempts have found the lock held. */
+  contended: number;
+  /** How many times it was told that the lock may be free. */
+  wakeups: number;
+  /** How long ago the store was asked for the lock that it has granted, in milliseconds. */
+  lastMs: number | undefined;
+};
+
+function check({ wait, backoff, jitter, ...numbers }: Given): void {
+  const { maxRetries, retryDelayMs, maxRetryDelayMs, timeoutMs } = numbers;
+  for (const name of ["maxRetries", "retryDelayMs", "maxRetryDelayMs", "timeoutMs"] as const) {
+    if (typeof numbers[name] !== "number") throw invalid(`${name} must be a number`);
+  }
+  for (const [name, value] of [
+    ["backoff", backoff],
+    ["jitter", jitter],
+  ]) {
+    if (typeof value !== "string") throw invalid(`${name} must be a string`);
+  }
+  if (!BACKOFFS.includes(backoff)) throw invalid('backoff must be "exponential" or "fixed"');
+  if (!JITTERS.includes(jitter)) throw invalid('jitter must be "equal", "full" or "none"');
+  if (wait !== undefined && !WAITS.includes(wait)) throw invalid('wait must be "notify" or "poll"');
+  if (!(maxRetries >= 0 && (maxRetries === Infinity || Number.isInteger(maxRetries)))) {
+    throw invalid("maxRetries must be a non-negative integer");
+  }
+  if (!(retryDelayMs >= 0 && retryDelayMs < Infinity)) {
+    throw invalid("retryDelayMs must be a non-negative number");
+  }
+  if (!(maxRetryDelayMs > 0)) throw invalid("maxRetryDelayMs must be a positive number");
+  if (!(timeoutMs >= 0)) throw invalid("timeoutMs must be a non-negative number");
+}
+
+/** A wait that begins now. */
+export function beginWait(policy: Policy, nowMs: number): Wait {
+  return { policy, startMs: nowMs, attempts: 0, contended: 0, wakeups: 0, lastMs: undefined };
+}
