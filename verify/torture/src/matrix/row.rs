@@ -343,7 +343,6 @@ async fn until_free(
     name: String,
     start: Instant,
 ) -> (String, Result<u64, String>) {
-    let call = CallOptions::default();
     loop {
         let request =
             Key::new(&name).and_then(|key| AcquireRequest::new(key, Ttl::from_millis(TTL_MS)?));
@@ -351,13 +350,19 @@ async fn until_free(
             Ok(request) => request,
             Err(error) => return (name, Err(error.to_string())),
         };
-        let answer = operation::acquire(backend, request, call, std::future::pending()).await;
+        let answer = operation::acquire(
+            backend,
+            request,
+            CallOptions::DEFAULT,
+            std::future::pending(),
+        )
+        .await;
         let mut limit = LEFT;
         let why = match answer {
             Ok(AcquireOutcome::Acquired(grant)) => {
                 let held = CallOptions {
                     lasts: Ttl::from_millis(TTL_MS).ok(),
-                    ..call
+                    ..CallOptions::DEFAULT
                 };
                 let released =
                     operation::release(backend, &grant.lock_id, held, std::future::pending());
