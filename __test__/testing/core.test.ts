@@ -30,15 +30,6 @@ function expectSame(run: (core: typeof Core) => unknown): void {
   expect(outcome(() => run(plain))).toEqual(outcome(() => run(native)));
 }
 
-/** Numbers from 0 to 1 that are the same in each run. */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
-
 const TEXTS = [
   ...vectors.hashKey.map(({ input }) => input),
   ...vectors.normalize.map(({ input }) => input),

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { lock, LockError } from "syncguard";
+import { lock, type LockError } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { lockError } from "../support/errors";
 import { deferred, fakeBackend, LOCKED } from "../support/fake-backend";
@@ -93,8 +93,11 @@ test("the rules are the core's", () => {
   const cases = JSON.parse(readFileSync(file, "utf8")) as { policy: object; steps: Step[] }[];
   expect(cases.length).toBeGreaterThan(100);
   for (const { policy, steps } of cases) {
-    const entries = Object.entries(policy).map(([name, value]) => [name, value ?? Infinity]);
-    const state = createRetryState(Policy.of(Object.fromEntries(entries) as object));
+    const entries = Object.entries(policy).map(([name, value]): [string, unknown] => [
+      name,
+      value ?? Infinity,
+    ]);
+    const state = createRetryState(Policy.of(Object.fromEntries(entries)));
     let elapsedMs = 0;
     for (const step of steps) {
       expect(state.attemptTimeoutMs(elapsedMs)).toBe(step.limitMs ?? Infinity);

@@ -17,7 +17,7 @@ import {
 } from "syncguard/common";
 import { createTestBackend } from "syncguard/testing";
 import { rejection } from "../support/errors";
-import { deferred, fakeBackend, grant, LOCKED, scripted } from "../support/fake-backend";
+import { fakeBackend, grant, LOCKED, scripted } from "../support/fake-backend";
 import { settle } from "../support/until";
 
 const KEY = "some:key";

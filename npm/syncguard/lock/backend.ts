@@ -373,7 +373,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       return isTimed();
     },
     acquire: backend.acquire,
-    take: take as Take,
+    take: take,
     waits: true,
     runHeld: undefined,
     waited: publish,

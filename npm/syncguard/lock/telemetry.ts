@@ -106,7 +106,7 @@ export function observeBackend<C extends BackendCapabilities>(
     const start = (): Promise<AcquireResult<C>> => {
       const args = isOwn ? opts : withoutAutoExtend(opts);
       const isAsOurs = backend.acquire === known.acquire && known.take !== undefined;
-      return isAsOurs ? (known.take(args, wait) as never) : backend.acquire(args);
+      return isAsOurs ? known.take(args, wait) : backend.acquire(args);
     };
     // Whoever has waited tells of it in the end.
     const isWaiting = wait !== undefined && known.waits;
@@ -157,7 +157,7 @@ export function observeBackend<C extends BackendCapabilities>(
     extends: true,
     reports: true,
     acquire: observed.acquire,
-    take: take as Take,
+    take: take,
     waited,
     runHeld: runHeld ?? known.runHeld,
   });

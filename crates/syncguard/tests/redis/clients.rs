@@ -345,7 +345,7 @@ async fn errors_are_those_of_connections_of_our_own() {
         ..CallOptions::default()
     };
     for (name, backend) in &backends {
-        let answer = operation::acquire(backend, request("k"), hurried, pending()).await;
+        let answer = operation::acquire(backend, request("k"), hurried.clone(), pending()).await;
         let error = answer.unwrap_err();
         assert!(error.kind().is_transient(), "{name}: {error:?}");
     }

@@ -67,7 +67,7 @@ pub(crate) async fn pair(backend: &Arc<dyn Backend>, name: &str) -> Result<(), E
     use syncguard::operation::{self, CallOptions};
     let request = syncguard::AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
     let call = CallOptions::default();
-    let outcome = operation::acquire(backend, request, call, pending()).await?;
+    let outcome = operation::acquire(backend, request, call.clone(), pending()).await?;
     if let syncguard::AcquireOutcome::Acquired(grant) = outcome {
         operation::release(backend, &grant.lock_id, call, pending()).await?;
     }
