@@ -27,7 +27,7 @@ import { addHandle, noLock, readDisposal, rememberDisposal } from "./handle.js";
 import { Handle } from "./held.js";
 import { endById, type Holding, type Ids, movedById } from "./holding.js";
 import { keep } from "./keeping.js";
-import { register, type Take } from "./known.js";
+import { register } from "./known.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
 import { releaseInBackground } from "./release.js";

@@ -6,7 +6,7 @@ import { readAutoExtend } from "./auto-extend.js";
 import { decorateAcquireResult, disposalOptions } from "./handle.js";
 import { Handle } from "./held.js";
 import { keep } from "./keeping.js";
-import { type Known, knownOf, register, type Take } from "./known.js";
+import { type Known, knownOf, register } from "./known.js";
 import { createLockMethod } from "./lock.js";
 import {
   type Observation,
