@@ -6,6 +6,7 @@ import { type Failure, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
+import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Wait } from "../native/wait.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown, warnOfUnknown } from "../options/names.js";
@@ -19,7 +20,7 @@ import {
 } from "./arguments.js";
 import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
-import { hearsOfLoss, isTimed, publisher, publishOperations } from "./channels.js";
+import { hearsOfLoss, hearsOfWaits, isTimed, publisher, publishOperations } from "./channels.js";
 import { type Clock, systemClock } from "./clock.js";
 import { TIME_TOLERANCE_MS } from "./defaults.js";
 import { Grants } from "./grants.js";
@@ -112,8 +113,8 @@ export function createBackendOn<C extends BackendCapabilities>(
   };
   /** Of direct operations, too, those that run are counted here. */
   const grants = new Grants(clock, () => store.refuseWaiters());
-  /** How many wait for a lock. */
-  let waiting = 0;
+  /** How many wait for each lock, or are about to. */
+  const waiting = new ShortLivedMap<string, number>();
 
   /** Waits until no acquisition can be granted a lock any more. Until then, releases are still allowed. */
   async function finish(): Promise<void> {
@@ -151,7 +152,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       warnOfUnknown(opts, ACQUIRE_OPTIONS);
       grants.start();
       isCounted = true;
-      if (wait !== undefined) waiting += 1;
+      if (wait !== undefined) waiting.set(key, (waiting.get(key) ?? 0) + 1);
       let startedMs = clock.elapsed();
       if (heartbeats !== undefined) keeper = createKeeper?.(heartbeats);
       const hold = keeper?.settings;
@@ -222,7 +223,11 @@ export function createBackendOn<C extends BackendCapabilities>(
       throw addContext(error, key);
     } finally {
       if (isCounted) {
-        if (wait !== undefined) waiting -= 1;
+        if (wait !== undefined) {
+          const others = (waiting.get(key) ?? 1) - 1;
+          if (others > 0) waiting.set(key, others);
+          else waiting.delete(key);
+        }
         grants.end();
       }
     }
@@ -248,7 +253,8 @@ export function createBackendOn<C extends BackendCapabilities>(
         try {
           const lastsMs = handle && Math.ceil(Handle.lastsMs(handle));
           // Those who wait for it hear of it.
-          const key = waiting > 0 && handle !== undefined ? Handle.key(handle) : undefined;
+          let key = handle && Handle.key(handle);
+          if (key !== undefined && !waiting.has(key)) key = undefined;
           const outcome = settle(await store.release(lockId, signal, lastsMs, key));
           if (outcome === true) {
             if (handle !== undefined) Handle.released(handle);
@@ -376,7 +382,9 @@ export function createBackendOn<C extends BackendCapabilities>(
     take: take,
     waits: true,
     runHeld: undefined,
-    waited: publish,
+    get waited() {
+      return hearsOfWaits() ? publish : undefined;
+    },
     grants,
   });
   return { backend, guarded };

@@ -44,6 +44,11 @@ export function hearsOfLoss(): boolean {
   return channels.lost.hasSubscribers;
 }
 
+/** Whether anybody hears of waits, or of the acquisitions that end them. */
+export function hearsOfWaits(): boolean {
+  return channels.wait.hasSubscribers || channels.acquire.hasSubscribers;
+}
+
 /** Publishes what is seen of a backend of that name. */
 export function publisher(backend: string, transport?: BackendTransport): Observer {
   return (seen) => {

@@ -87,17 +87,14 @@ export type Wait = {
   lastMs: number | undefined;
 };
 
-function check({ wait, backoff, jitter, ...numbers }: Given): void {
-  const { maxRetries, retryDelayMs, maxRetryDelayMs, timeoutMs } = numbers;
-  for (const name of ["maxRetries", "retryDelayMs", "maxRetryDelayMs", "timeoutMs"] as const) {
-    if (typeof numbers[name] !== "number") throw invalid(`${name} must be a number`);
-  }
-  for (const [name, value] of [
-    ["backoff", backoff],
-    ["jitter", jitter],
-  ]) {
-    if (typeof value !== "string") throw invalid(`${name} must be a string`);
-  }
+function check(given: Given): void {
+  const { maxRetries, retryDelayMs, maxRetryDelayMs, timeoutMs, backoff, jitter, wait } = given;
+  if (typeof maxRetries !== "number") throw invalid("maxRetries must be a number");
+  if (typeof retryDelayMs !== "number") throw invalid("retryDelayMs must be a number");
+  if (typeof maxRetryDelayMs !== "number") throw invalid("maxRetryDelayMs must be a number");
+  if (typeof timeoutMs !== "number") throw invalid("timeoutMs must be a number");
+  if (typeof backoff !== "string") throw invalid("backoff must be a string");
+  if (typeof jitter !== "string") throw invalid("jitter must be a string");
   if (!BACKOFFS.includes(backoff)) throw invalid('backoff must be "exponential" or "fixed"');
   if (!JITTERS.includes(jitter)) throw invalid('jitter must be "equal", "full" or "none"');
   if (wait !== undefined && !WAITS.includes(wait)) throw invalid('wait must be "notify" or "poll"');
