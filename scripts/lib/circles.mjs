@@ -11,7 +11,7 @@ import { root } from "./paths.mjs";
 const KNOWN = [
   [
     ...["backend", "holding/heartbeats", "holding/held", "holding/mod", "inspection", "operation"],
-    ...["releases", "undo", "work"],
+    ...["undo", "work"],
   ].map((name) => `crates/syncguard/src/${name}.rs`),
   ["listener", "wakeups"].map((name) => `crates/syncguard/src/waiting/${name}.rs`),
   ...["firestore", "postgres"].map((store) =>

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::event_loop::Lane;
 use crate::fence::Fence;
 use crate::holding::Hold;
 use crate::inspection::{Facts, LockPage, PageRequest};
@@ -322,15 +323,6 @@ pub struct Capabilities {
 
 /// How long one operation may take unless the backend is told otherwise.
 pub const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_millis(5000);
-
-/// Where a call is made. Calls from the same place share a connection, and so are carried out in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
-    /// On the event loop of the thread that calls.
-    EventLoop,
-    /// Anywhere else.
-    Runtime,
-}
 
 /// A store of locks.
 ///

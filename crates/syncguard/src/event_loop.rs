@@ -57,3 +57,12 @@ pub enum Interest {
     /// Nothing: it has ended.
     Nothing,
 }
+
+/// Where a call is made. Calls from the same place share a connection, and so are carried out in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// On the event loop of the thread that calls.
+    EventLoop,
+    /// Anywhere else.
+    Runtime,
+}

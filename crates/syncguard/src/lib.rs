@@ -77,10 +77,11 @@ mod work;
 
 pub use backend::{
     Absence, AcquireOutcome, AcquireRequest, Backend, BoxFuture, Capabilities,
-    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Lane, Limit, LockRecord, Lookup, Operation,
-    Outcome, Owner, ReleaseOutcome, TimeAuthority, Ttl,
+    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Limit, LockRecord, Lookup, Operation, Outcome,
+    Owner, ReleaseOutcome, TimeAuthority, Ttl,
 };
 pub use error::{Error, ErrorKind};
+pub use event_loop::Lane;
 pub use fence::{Fence, format_fence};
 pub use guard::LockGuard;
 pub use hash::{hash_key, hash_key_utf16};

@@ -102,10 +102,11 @@ pub use transport::Transport;
 pub use transport::shared::RedisConnection;
 
 use crate::backend::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, Lane,
-    LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
+    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord,
+    Lookup, ReleaseOutcome, TimeAuthority, Ttl,
 };
 use crate::error::Error;
+use crate::event_loop::Lane;
 use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;

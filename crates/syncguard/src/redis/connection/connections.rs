@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::dialer::Dialer;
 use super::link::Link;
 use super::target::Target;
-use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
+use crate::event_loop::Lane;
 use crate::redis::plan::Plan;
 
 /// How long calls wait, at most, while the server refuses connections, because it may be restarting.

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::Transport;
-use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
+use crate::event_loop::Lane;
 use crate::random;
 use crate::redis::answer::Answer;
 use crate::redis::config::{RedisCluster, RedisConfig};

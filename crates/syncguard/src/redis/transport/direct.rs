@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Transport;
-use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
+use crate::event_loop::Lane;
 use crate::redis::answer::Answer;
 use crate::redis::config::RedisConfig;
 use crate::redis::connection::connections::{Connections, PATIENCE};

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 
 use super::plan::Plan;
 use super::reply::Reply;
-use crate::backend::Lane;
 use crate::error::Error;
+use crate::event_loop::Lane;
 use crate::waiting::wakeups::Watch;
 
 /// Runs scripts in a Redis server.

@@ -10,8 +10,9 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::backend::{
-    Absence, Capabilities, ExtendOutcome, Lane, LockRecord, Lookup, ReleaseOutcome, TimeAuthority,
+    Absence, Capabilities, ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, TimeAuthority,
 };
+use crate::event_loop::Lane;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::key::Key;

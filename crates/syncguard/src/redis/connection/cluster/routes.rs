@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::topology::{Address, Range, fetch};
-use crate::backend::Lane;
 use crate::error::Error;
 use crate::event_loop::EventLoop;
+use crate::event_loop::Lane;
 use crate::mutex::lock;
 use crate::race::Race;
 use crate::random;

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::backend::{Backend, Lane, Operation, Outcome};
+use crate::backend::{Backend, Operation, Outcome};
 use crate::key::Key;
 use crate::operation::{self, CallOptions};
 use crate::redis::{RedisBackend, RedisConfig, RedisConnection};
