@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::*;
 use crate::backend::{Backend, Operation, Outcome};
+use crate::event_loop::Lane;
 use crate::key::Key;
 use crate::operation::{self, CallOptions};
 use crate::redis::{RedisBackend, RedisConfig, RedisConnection};
