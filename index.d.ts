@@ -743,9 +743,9 @@ type LockEvent = {
     lockIdHash?: HashId;
     /** Why an acquisition, release or extension did nothing, when known. */
     reason?: "locked" | "expired" | "not-found";
-    /** How long `lock()` has waited until the end of this attempt to acquire, in milliseconds; only for its attempts. */
+    /** How long `lock()` has waited, in milliseconds: in all, or on a backend of your own until the end of this attempt. */
     waitMs?: number;
-    /** How many attempts it has made, with this one; 0 if its time was over, or it was cancelled, before its turn came. */
+    /** How many attempts it has made until then; 0 if its time was over, or it was cancelled, before its turn came. */
     attempts?: number;
     /** How many times it was told that the lock may be free. */
     wakeups?: number;
