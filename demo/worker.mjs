@@ -10,14 +10,13 @@ import { openStore, StaleFence } from "./store.mjs";
 const { locks, folder, worker, workers, ttlMs, withoutLocks } = JSON.parse(process.argv[2]);
 
 const store = openStore(folder);
-let contended = 0;
+/** How often the store was asked for the last lock. */
+let attempts = 0;
 /** How many times the wait for the last lock was ended by the message that the lock was freed. */
 let wakeups = 0;
 const backend = withTelemetry(createSqliteBackend(locks), {
   onEvent: (event) => {
-    if (event.type !== "acquire") return;
-    if (event.reason === "locked") contended += 1;
-    wakeups = event.wakeups;
+    if (event.type === "acquire") ({ attempts, wakeups } = event);
   },
 });
 
@@ -71,7 +70,6 @@ async function payOnce(payment) {
 
 async function take(account) {
   const before = performance.now();
-  const contendedBefore = contended;
   const held = await backend.lock(`account:${account}`, {
     ttlMs,
     acquisition: { timeoutMs: 20_000, maxRetries: 10_000, retryDelayMs: 10, backoff: "fixed" },
@@ -83,7 +81,7 @@ async function take(account) {
     type: "locked",
     account,
     fence: held.fence,
-    waitedMs: contended > contendedBefore ? waitedMs : null,
+    waitedMs: attempts > 1 ? waitedMs : null,
     wakeups,
   });
   return held;

@@ -105,10 +105,10 @@ impl Waiter {
     pub async fn acquire(&mut self, cancelled: impl Future<Output = ()>) -> Result<Granted, Error> {
         let mut cancelled = pin!(cancelled);
         tokio::select! {
-            // A lock that is there wins over a cancellation that came with it.
+            // Whoever is cancelled does not ask once more.
             biased;
-            outcome = self.until_granted() => outcome,
             () = &mut cancelled => Err(operation::aborted()),
+            outcome = self.until_granted() => outcome,
         }
     }
 

@@ -355,6 +355,23 @@ async fn a_cancelled_wait_says_so_and_leaves_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_cancelled_with_a_release_does_not_ask_once_more() {
+    let t = Scene::free_after(S(500));
+    let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
+    let request = AcquireRequest::new(key(), Ttl::DEFAULT).unwrap();
+    let mut waiter = Waiter::new(&t.backend(), request, patient()).unwrap();
+    let waiting = tokio::spawn(async move {
+        let cancelled = async { drop(cancelled.await) };
+        waiter.acquire(cancelled).await.unwrap_err().kind()
+    });
+    settle().await;
+    t.store.work.turns().release_ended(&key());
+    cancel.send(()).unwrap();
+    assert_eq!(waiting.await.unwrap(), ErrorKind::Aborted);
+    assert_eq!(t.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_does_not_wait_does_not_queue() {
     let t = Scene::free_after(S(500));
     let first = t.wait(patient());
