@@ -1,8 +1,10 @@
 //! Servers as processes: they end with the process that started them, however that ends.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
@@ -23,11 +25,14 @@ pub(crate) fn supervised(mut shell: Command, program: &Path, signal: &str) -> Co
 /// choice and the start of the server.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 
+/// Those that this process has given out: a server that is being started does not listen yet.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
 /// A port that nobody listens on.
 pub(crate) fn free_port() -> u16 {
     std::iter::repeat_with(|| fastrand::u16(PORTS))
         .take(1000)
-        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .find(|port| is_free(*port))
         .expect("a free port")
 }
 
@@ -36,11 +41,19 @@ pub(crate) fn free_cluster_port() -> u16 {
     for _ in 0..1000 {
         let port = free_port();
         let bus = port + 10_000;
-        if PORTS.contains(&bus) && TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok() {
+        if PORTS.contains(&bus) && is_free(bus) {
             return port;
         }
     }
     panic!("no two free ports that are 10 000 apart");
+}
+
+/// Whether nobody has that port. Then it is the caller's.
+fn is_free(port: u16) -> bool {
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    !given.contains(&port)
+        && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+        && given.insert(port)
 }
 
 /// Waits until a server is there; fails with its log.
