@@ -16,11 +16,10 @@ use crate::completion::Completion;
 use crate::completions::Completions;
 use crate::error::{Code, thrown};
 use crate::holder::HoldSettings;
-use crate::io_thread;
 use crate::operations::Operations;
 use crate::options::SqliteOptions;
 use crate::policy::policy;
-use crate::watch::Watched;
+use crate::watch::NativeWatch;
 
 #[napi(object)]
 pub struct Capabilities {
@@ -223,20 +222,14 @@ impl NativeBackend {
             });
     }
 
-    /// Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
-    /// process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
-    /// finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
+    /// Watches the lock on `key`; nothing if the store cannot tell.
     #[napi]
-    pub fn watch(&self, number: u32, key: String) -> bool {
-        let key = Key::new(&key).ok();
-        let watch = key.and_then(|key| self.operations.backend.watch(&key));
-        let (Some(watch), Ok(runtime)) = (watch, io_thread::runtime()) else {
-            return false;
-        };
-        let _on_it = runtime.enter();
-        let watched = Watched::new(watch, number, self.operations.mailbox());
-        self.operations.watches().insert(number, watched);
-        true
+    pub fn watch(&self, key: String) -> Option<NativeWatch> {
+        let watch = self.operations.backend.watch(&Key::new(&key).ok()?)?;
+        Some(NativeWatch {
+            watch: Arc::new(watch),
+            operations: self.operations.clone(),
+        })
     }
 
     pub(crate) fn of(backend: impl Backend, completions: &Completions) -> Self {

@@ -43,8 +43,6 @@ pub(crate) enum Completion {
         client: u32,
         text: String,
     },
-    /// Not an outcome: a lock may have been freed. Its number is that of a watch.
-    Freed,
 }
 
 /// What the waiting for a lock took.
@@ -59,10 +57,7 @@ pub(crate) struct Effort {
 impl Completion {
     /// Whether an operation ends with it.
     pub(crate) fn is_outcome(&self) -> bool {
-        !matches!(
-            self,
-            Self::Ask { .. } | Self::Freed | Self::Held { .. } | Self::Lost(_)
-        )
+        !matches!(self, Self::Ask { .. } | Self::Held { .. } | Self::Lost(_))
     }
 }
 
@@ -87,8 +82,6 @@ pub enum Tag {
     Lost,
     /// Not an outcome: a question to a client.
     Ask,
-    /// Not an outcome: a watched lock may have been freed.
-    Freed,
 }
 
 /// Numbers of one finished operation: its own, the tag of its outcome, and its values.
@@ -182,7 +175,6 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
             values[1] = push(texts, &text);
             Tag::Ask
         }
-        Completion::Freed => Tag::Freed,
     };
     (tag, values)
 }

@@ -11,7 +11,6 @@ use crate::completion::{WIDTH, write};
 use crate::environment::Environment;
 use crate::listener::Listener;
 use crate::mailbox::Mailbox;
-use crate::watch::Watched;
 
 /// The operations of one environment, as JavaScript sees them.
 #[napi]
@@ -87,28 +86,6 @@ impl Completions {
     #[napi]
     pub fn forget_holder(&self, number: u32) {
         self.environment.forgotten.add(number);
-    }
-
-    /// Asks to be told once of the watched lock.
-    #[napi]
-    pub fn next_freed(&self, number: u32) {
-        if let Some(watched) = self.environment.watches.borrow().get(&number) {
-            watched.next();
-        }
-    }
-
-    /// Whether the store tells of the watched lock at this moment.
-    #[napi]
-    pub fn is_listening(&self, number: u32) -> bool {
-        let watches = self.environment.watches.borrow();
-        watches.get(&number).is_some_and(Watched::is_listening)
-    }
-
-    /// Ends the watch.
-    #[napi]
-    pub fn unwatch(&self, number: u32) {
-        let watched = self.environment.watches.borrow_mut().remove(&number);
-        drop(watched);
     }
 }
 

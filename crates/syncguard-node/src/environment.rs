@@ -1,7 +1,6 @@
 //! One environment of JavaScript: a process's main thread, or a worker.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,7 +19,6 @@ use crate::holder::Forgotten;
 use crate::io_thread;
 use crate::listener::Listener;
 use crate::mailbox::Mailbox;
-use crate::watch::Watched;
 
 /// What only the environment's own thread touches.
 pub(crate) struct Environment {
@@ -28,8 +26,6 @@ pub(crate) struct Environment {
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) questions: Arc<Questions>,
     pub(crate) forgotten: Arc<Forgotten>,
-    /// The locks that JavaScript waits for, by the numbers that it has given them.
-    pub(crate) watches: RefCell<HashMap<u32, Watched>>,
     listener: Rc<Listener>,
     event_loop: OnceCell<Option<Rc<JavaScriptLoop>>>,
     in_flight: Cell<usize>,
@@ -50,7 +46,6 @@ impl Environment {
             cancels: Arc::default(),
             questions: Arc::default(),
             forgotten: Arc::default(),
-            watches: RefCell::default(),
             listener,
             event_loop: OnceCell::new(),
             in_flight: Cell::new(0),
@@ -105,7 +100,6 @@ impl Environment {
 
     /// Gives back what nobody will fetch any more. What runs here goes on on the I/O thread.
     pub(crate) fn end(&self) {
-        self.watches.take();
         self.mailbox.abandon();
         if let Some(Some(event_loop)) = self.event_loop.get() {
             event_loop.end();

@@ -1,7 +1,5 @@
 //! Starting operations of a backend, for JavaScript.
 
-use std::cell::RefMut;
-use std::collections::HashMap;
 use std::future::{Future, pending, ready};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +17,6 @@ use crate::environment::Environment;
 use crate::granted::Granted;
 use crate::holder::HoldSettings;
 use crate::mailbox::Mailbox;
-use crate::watch::Watched;
 
 /// A backend in one environment.
 #[derive(Clone)]
@@ -42,11 +39,6 @@ impl Operations {
     /// What has finished and waits for JavaScript.
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.environment.mailbox
-    }
-
-    /// What JavaScript watches.
-    pub(crate) fn watches(&self) -> RefMut<'_, HashMap<u32, Watched>> {
-        self.environment.watches.borrow_mut()
     }
 
     /// How JavaScript holds a lock.

@@ -4,7 +4,6 @@
  */
 
 import { LockError } from "../native/errors.js";
-import type { Watch } from "../native/outcome.js";
 import type { Wait } from "../native/wait.js";
 import { type Cancellation, CANCELLED } from "./cancellation.js";
 import type { Clock, Timer } from "./clock.js";
@@ -15,6 +14,13 @@ export type Locked = {
   readonly ok: false;
   /** When it ends by itself, if that is known. */
   readonly freeInMs?: number | undefined;
+};
+
+/** Hears when a lock may have been freed. */
+export type Watch = {
+  /** Asks to be told once. */
+  next(): void;
+  close(): void;
 };
 
 /** Who asks, and how. */

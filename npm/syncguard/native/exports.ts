@@ -25,12 +25,6 @@ export declare class Completions {
   reject(question: number, name: string, code: string | undefined | null, message: string): void;
   /** Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it. */
   forgetHolder(number: number): void;
-  /** Asks to be told once of the watched lock. */
-  nextFreed(number: number): void;
-  /** Whether the store tells of the watched lock at this moment. */
-  isListening(number: number): boolean;
-  /** Ends the watch. */
-  unwatch(number: number): void;
 }
 
 /**
@@ -248,12 +242,16 @@ export declare class NativeBackend {
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
   forceRelease(operation: number, cancellable: boolean, key: string): void;
   close(operation: number): void;
-  /**
-   * Watches the lock on `key` under `number`, which JavaScript chooses. It is no operation: it does not keep the
-   * process alive. After each call of [`Completions::next_freed`], when the lock may have been freed, JavaScript
-   * finds [`Tag::Freed`](crate::completion::Tag::Freed) with `number` once. `false`: the store cannot tell.
-   */
-  watch(number: number, key: string): boolean;
+  /** Watches the lock on `key`; nothing if the store cannot tell. */
+  watch(key: string): NativeWatch | null;
+}
+
+/** Tells when the lock on one key may have been freed, for as long as it lives. */
+export declare class NativeWatch {
+  #native;
+
+  /** An operation that ends when the lock may have been freed since the last one did, or when it is cancelled. */
+  freed(operation: number): void;
 }
 
 /** Connections that are made when they are needed, and closed with the last backend that uses them. */
@@ -448,8 +446,6 @@ export const enum Tag {
   Lost = 13,
   /** Not an outcome: a question to a client. */
   Ask = 14,
-  /** Not an outcome: a watched lock may have been freed. */
-  Freed = 15,
 }
 
 /** Whose clock decides when a lock ends. */

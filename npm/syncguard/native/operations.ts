@@ -9,7 +9,7 @@
 import { addon } from "./addon.js";
 import { constants } from "./constants.js";
 import type { LockErrorCode } from "./errors.js";
-import { type Completions, type NativeBackend, Tag } from "./exports.js";
+import { type Completions, Tag } from "./exports.js";
 import {
   type Absence,
   type Acquired,
@@ -17,7 +17,6 @@ import {
   Failure,
   type RawRecord,
   type Text,
-  type Watch,
 } from "./outcome.js";
 import { onAbort } from "./signal.js";
 import { ShortLivedMap } from "./short-lived-map.js";
@@ -67,9 +66,6 @@ function onReady(): void {
           ask(source, operation, first, question);
           continue;
         }
-        case Tag.Freed:
-          watches.get(operation)?.();
-          continue;
         case Tag.Held:
           holders.get(operation)?.held(first);
           continue;
@@ -132,33 +128,6 @@ function onReady(): void {
       resolve?.(result);
     }
   } while (count === (numbers.length - 1) / WIDTH);
-}
-
-/** What to call when a watched lock may have been freed, by the number of its watch. */
-const watches = new ShortLivedMap<number, () => void>();
-let nextWatch = 0;
-
-/** Watches the lock on `key` until the watch is closed. */
-export function watchKey(
-  backend: NativeBackend,
-  key: string,
-  onFreed: () => void,
-): Watch | undefined {
-  const source = ownCompletions();
-  // The addon takes 32 bits. Nobody waits for a lock while four billion others come.
-  const number = (nextWatch = (nextWatch + 1) >>> 0);
-  if (!backend.watch(number, key)) return undefined;
-  watches.set(number, onFreed);
-  return {
-    get isListening() {
-      return source.isListening(number);
-    },
-    next: () => source.nextFreed(number),
-    close: () => {
-      watches.delete(number);
-      source.unwatch(number);
-    },
-  };
 }
 
 function readFailure(json: string, effort?: Effort): Failure {

@@ -62,12 +62,3 @@ export function settle<T>(result: T | Failure): T {
   if (result instanceof Failure) throw result.toError();
   return result;
 }
-
-/** Hears when a lock may have been freed. */
-export type Watch = {
-  /** Whether the store tells at this moment. */
-  readonly isListening: boolean;
-  /** Asks to be told once. */
-  next(): void;
-  close(): void;
-};

@@ -3,7 +3,7 @@
 import { callAddon } from "./addon.js";
 import "./core.js";
 import type { Capabilities, Completions, HoldSettings, NativeBackend } from "./exports.js";
-import { ownCompletions, run, watchKey } from "./operations.js";
+import { ownCompletions, run } from "./operations.js";
 import {
   type Absence,
   type Acquired,
@@ -11,7 +11,6 @@ import {
   type RawRecord,
   settle,
   type Text,
-  type Watch,
 } from "./outcome.js";
 import type { Wait } from "./wait.js";
 
@@ -104,9 +103,14 @@ export class AddonStore {
     );
   }
 
-  /** Calls `onFreed` once after each `next()` when the lock may have been freed; `undefined` if the store cannot tell. */
-  watch(key: string, onFreed: () => void): Watch | undefined {
-    return watchKey(this.handle, key, onFreed);
+  /**
+   * Gives what resolves when the lock may have been freed since the last time it did, or with the signal; `undefined` if the store
+   * cannot tell.
+   */
+  watch(key: string): ((signal: AbortSignal) => Promise<true | Failure>) | undefined {
+    const watch = this.handle.watch(key);
+    if (watch === null) return undefined;
+    return (signal) => run<true>(signal, (operation) => watch.freed(operation));
   }
 
   /** Makes what is missing of the tables; PostgreSQL only. */

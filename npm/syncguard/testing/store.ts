@@ -2,7 +2,7 @@
 
 import type { LockStore } from "../lock/backend.js";
 import { watchSignals } from "../lock/cancellation.js";
-import { askUntilHeld, type Locked } from "../lock/polling.js";
+import { askUntilHeld, type Locked, type Watch } from "../lock/polling.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import {
   type Absence,
@@ -10,7 +10,6 @@ import {
   Failure,
   type RawRecord,
   settle,
-  type Watch,
 } from "../native/outcome.js";
 import { core } from "../native/provided.js";
 import { onAbort } from "../native/signal.js";

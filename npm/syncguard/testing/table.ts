@@ -3,7 +3,8 @@
 import type { Clock } from "../lock/clock.js";
 import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import { LockError } from "../native/errors.js";
-import type { Absence, RawRecord, Watch } from "../native/outcome.js";
+import type { Watch } from "../lock/polling.js";
+import type { Absence, RawRecord } from "../native/outcome.js";
 import { core } from "../native/provided.js";
 
 /** What is kept of a lock. */
@@ -108,9 +109,6 @@ export class Table {
     listeners.add(listener);
     this.#listeners.set(key, listeners);
     return {
-      get isListening() {
-        return isListening();
-      },
       next: () => {
         wants = true;
         if (missed) listener.tell();

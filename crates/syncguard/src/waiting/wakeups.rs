@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
@@ -38,11 +38,7 @@ struct Topic {
     freed: AtomicU64,
     is_listening: AtomicBool,
     woken: Notify,
-    /// Those who want to be called; gone with their watches.
-    callbacks: Mutex<Vec<Weak<Callback>>>,
 }
-
-type Callback = dyn Fn() + Send + Sync;
 
 impl Wakeups {
     /// Opens no connection: the first who waits does.
@@ -81,7 +77,6 @@ impl Wakeups {
             name,
             topic,
             seen,
-            callback: OnceLock::new(),
         }
     }
 
@@ -235,10 +230,6 @@ impl Topic {
     fn wake(&self) {
         self.freed.fetch_add(1, SeqCst);
         self.woken.notify_waiters();
-        lock(&self.callbacks).retain(|callback| {
-            let callback = callback.upgrade();
-            callback.as_deref().map(|call| call()).is_some()
-        });
     }
 }
 
@@ -251,7 +242,6 @@ pub struct Watch {
     name: Arc<str>,
     topic: Arc<Topic>,
     seen: AtomicU64,
-    callback: OnceLock<Arc<Callback>>,
 }
 
 impl Watch {
@@ -269,19 +259,6 @@ impl Watch {
             self.shared.listen();
             woken.await;
         }
-    }
-
-    /// Calls `callback` each time [`freed`](Self::freed) would complete, until this is dropped; only the first
-    /// one that is given. It runs on any thread, must not block, and takes less memory than a task that waits.
-    /// Needs a tokio runtime.
-    pub fn on_freed(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let callback = self.callback.get_or_init(|| Arc::new(callback));
-        lock(&self.topic.callbacks).push(Arc::downgrade(callback));
-        let freed = self.topic.freed.load(SeqCst);
-        if self.seen.swap(freed, SeqCst) != freed {
-            callback();
-        }
-        self.shared.listen();
     }
 
     /// Whether the store tells at this moment.

@@ -60,16 +60,24 @@ async function observe(
   }, READER_INTERVAL_MS);
   const bell = new Bell();
   told.signal.addEventListener("abort", bell.ring);
-  const wakeups = await direct(backend)(key, undefined, async (store) =>
-    Promise.resolve({ watch: store.watch(key, bell.ring) }),
+  const { watch } = await direct(backend)(key, undefined, async (store) =>
+    Promise.resolve({ watch: store.watch(key) }),
   );
+  let isListening = false;
+  const listen = async (): Promise<void> => {
+    if (watch === undefined || isListening) return;
+    isListening = true;
+    await watch(told.signal);
+    isListening = false;
+    bell.ring();
+  };
   try {
     let before: ShownLock | undefined;
     let isFirst = true;
     let isReachable = true;
     while (!told.signal.aborted) {
       // Asked for before the look: nothing can happen in between that is not told.
-      wakeups.watch?.next();
+      void listen();
       let waitMs = intervalMs;
       try {
         const info = await backend.lookup({ key, signal: told.signal });
@@ -90,7 +98,6 @@ async function observe(
     }
     return Exit.OK;
   } finally {
-    wakeups.watch?.close();
     clearInterval(reader);
     process.off("SIGINT", stop).off("SIGTERM", stop);
   }

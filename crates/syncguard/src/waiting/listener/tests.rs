@@ -149,39 +149,6 @@ async fn what_is_freed_wakes_once_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_callback_is_called_as_often_until_its_watch_is_gone() {
-    let server = Server::default();
-    let wakeups = server.wakeups();
-    let (called, watch) = (Arc::new(Mutex::new(0)), wakeups.watch("a"));
-    let counter = Arc::clone(&called);
-    watch.on_freed(move || *counter.lock().unwrap() += 1);
-    let freed = async || {
-        server.say(Ok(Heard::Freed("a".to_owned())));
-        sleep(Duration::from_millis(1)).await;
-        *called.lock().unwrap()
-    };
-    sleep(Duration::from_millis(1)).await;
-    // That it listens is the first time.
-    assert_eq!(*called.lock().unwrap(), 1);
-    assert_eq!((freed().await, freed().await), (2, 3));
-    // Nobody but the callback starts the task anew, and it is called with a new connection, too.
-    server.say(Err(Error::new(ErrorKind::ServiceUnavailable, "lost")));
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(*called.lock().unwrap(), 4);
-    let other = wakeups.watch("a");
-    drop(watch);
-    assert_eq!(freed().await, 4);
-    drop(other);
-    // One that comes when the task has ended starts another.
-    sleep(IDLE * 3).await;
-    let late = wakeups.watch("b");
-    let counter = Arc::clone(&called);
-    late.on_freed(move || *counter.lock().unwrap() += 1);
-    sleep(Duration::from_millis(1)).await;
-    assert_eq!(*called.lock().unwrap(), 5);
-}
-
-#[tokio::test(start_paused = true)]
 async fn names_are_given_up_with_their_last_watch_and_the_connection_a_while_later() {
     let server = Server::default();
     let wakeups = server.wakeups();
