@@ -16,7 +16,6 @@ use crate::completions::Completions;
 use crate::environment::Environment;
 use crate::granted::Granted;
 use crate::holder::HoldSettings;
-use crate::mailbox::Mailbox;
 
 /// A backend in one environment.
 #[derive(Clone)]
@@ -34,11 +33,6 @@ impl Operations {
             environment: Rc::clone(&completions.environment),
             is_here,
         }
-    }
-
-    /// What has finished and waits for JavaScript.
-    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
-        &self.environment.mailbox
     }
 
     /// How JavaScript holds a lock.

@@ -4,13 +4,7 @@ import type { LockStore } from "../lock/backend.js";
 import { watchSignals } from "../lock/cancellation.js";
 import { askUntilHeld, type Locked, type Watch } from "../lock/polling.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
-import {
-  type Absence,
-  type Acquired,
-  Failure,
-  type RawRecord,
-  settle,
-} from "../native/outcome.js";
+import { type Absence, type Acquired, Failure, type RawRecord, settle } from "../native/outcome.js";
 import { core } from "../native/provided.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
