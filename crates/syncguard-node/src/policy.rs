@@ -18,7 +18,7 @@ pub(crate) fn policy(numbers: &[f64]) -> Result<RetryPolicy, Error> {
     else {
         return Err(Error::invalid("acquisition must be seven numbers"));
     };
-    let policy = RetryPolicy {
+    Ok(RetryPolicy {
         max_retries,
         retry_delay_ms,
         max_retry_delay_ms,
@@ -36,9 +36,7 @@ pub(crate) fn policy(numbers: &[f64]) -> Result<RetryPolicy, Error> {
             1.0 => Wait::Poll,
             _ => Wait::Notify,
         },
-    };
-    policy.validate()?;
-    Ok(policy)
+    })
 }
 
 pub(crate) fn backoff_name(backoff: Backoff) -> &'static str {

@@ -373,14 +373,13 @@ export function createBackendOn<C extends BackendCapabilities>(
   register(backend, {
     origin: backend,
     clock,
-    checksKeys: true,
+    isOurs: true,
     extends: true,
     get reports() {
       return isTimed();
     },
     acquire: backend.acquire,
     take: take,
-    waits: true,
     runHeld: undefined,
     get waited() {
       return hearsOfWaits() ? publish : undefined;

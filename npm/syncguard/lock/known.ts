@@ -7,7 +7,7 @@ import type { Grants } from "./grants.js";
 import type { Observer } from "./observation.js";
 import type { AcquireResult, BackendCapabilities, LockBackend } from "./types.js";
 
-/** Takes a lock as `acquire` does. With a `wait`, it waits as that says, if {@link Known.waits}, and else is one attempt of it. */
+/** Takes a lock as `acquire` does. With a `wait`, it waits as that says, if {@link Known.isOurs}, and else is one attempt of it. */
 export type Take = (
   opts: Parameters<LockBackend["acquire"]>[0],
   wait?: Wait,
@@ -18,8 +18,8 @@ export type Known = {
   /** Stands for the backend and its wrappers. */
   readonly origin: object;
   readonly clock: Clock;
-  /** Whether the store checks keys itself. */
-  readonly checksKeys: boolean;
+  /** Whether it is one of this package: then it checks keys, and waits, itself. */
+  readonly isOurs: boolean;
   /** Whether its `acquire` takes `autoExtend`. The locks of others have to be extended from outside. */
   readonly extends: boolean;
   /** Whether it reports what it is asked: see `withTelemetry()`. */
@@ -27,7 +27,6 @@ export type Known = {
   /** Its own `acquire`, and what it does. */
   readonly acquire: unknown;
   readonly take: Take | undefined;
-  readonly waits: boolean;
   /** Runs the work of `lock()`, and its release, so that one can see what the lock is held for. */
   readonly runHeld:
     | (<T>(key: string, work: () => Promise<T>, loss: () => LockError | undefined) => Promise<T>)
@@ -47,12 +46,11 @@ export function knownOf(backend: object): Known {
     own = {
       origin: backend,
       clock: systemClock,
-      checksKeys: false,
+      isOurs: false,
       extends: false,
       reports: false,
       acquire: undefined,
       take: undefined,
-      waits: false,
       runHeld: undefined,
       waited: undefined,
       grants: undefined,

@@ -109,7 +109,7 @@ export function observeBackend<C extends BackendCapabilities>(
       return isAsOurs ? known.take(args, wait) : backend.acquire(args);
     };
     // Whoever has waited tells of it in the end.
-    const isWaiting = wait !== undefined && known.waits;
+    const isWaiting = wait !== undefined && known.isOurs;
     const result = isWaiting
       ? await start()
       : await observing(tell, clock, "acquire", opts, start, reports.acquire, wait);

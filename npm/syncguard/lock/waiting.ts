@@ -63,7 +63,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   }
   const known = knownOf(backend);
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = known.checksKeys ? request.key : core.normalizeAndValidateKey(request.key);
+  const key = known.isOurs ? request.key : core.normalizeAndValidateKey(request.key);
   const policy = policyOf(acquisition, request.defaults, key);
 
   const wait = beginWait(policy, known.clock.now());
@@ -77,7 +77,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     // Whoever has put another method in the place of `acquire` wants it to be called.
     const take = backend.acquire === known.acquire ? known.take : undefined;
     let held: AcquireOk<C>;
-    if (take !== undefined && known.waits) {
+    if (take !== undefined && known.isOurs) {
       if (policy.waits && isInside(known, key)) warnOfInside();
       held = (await take(args, wait)) as AcquireOk<C>;
       if (cancellation?.isAborted() === true) {
@@ -101,7 +101,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     tell(known, key, wait, { result: "ok", lockId: held.lockId });
     return held;
   } catch (thrown) {
-    const error = cancellation?.isAborted() === true ? cancellation.error() : explain(thrown, known, key); // prettier-ignore
+    const error = explain(thrown, known, key, cancellation);
     tell(known, key, wait, { result: "fail", error });
     throw error;
   } finally {
@@ -109,8 +109,14 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   }
 }
 
-/** Says of one that has waited in vain for itself that it did so. */
-function explain(error: unknown, known: Known, key: string): unknown {
+/** What to fail with: after an abort, that; and of one that has waited in vain for itself, that it did so. */
+function explain(
+  error: unknown,
+  known: Known,
+  key: string,
+  cancellation: Cancellation | undefined,
+): unknown {
+  if (cancellation?.isAborted() === true) return cancellation.error();
   const isLate = error instanceof LockError && error.code === "AcquisitionTimeout";
   if (isLate && isInside(known, key)) {
     return new LockError(error.code, error.message + INSIDE, { key });
@@ -120,14 +126,14 @@ function explain(error: unknown, known: Known, key: string): unknown {
 
 /** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
 function tell(
-  { waited, waits, clock }: Known,
+  { waited, isOurs, clock }: Known,
   key: string,
   { startMs, attempts, contended, wakeups, lastMs }: Wait,
   outcome: Pick<Observation, "result" | "lockId" | "error">,
 ): void {
   if (waited === undefined) return;
   const report = { key, waitMs: clock.now() - startMs, attempts, wakeups, ...outcome };
-  if (waits && attempts > 0) {
+  if (isOurs && attempts > 0) {
     const { error, ...other } = report;
     const isLocked = error instanceof LockError && error.code === "AcquisitionTimeout";
     waited({

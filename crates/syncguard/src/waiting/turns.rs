@@ -178,7 +178,13 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut queues = lock(&self.turns.0);
         if let Some(queue) = queues.by_key.get_mut(&self.key) {
-            queue.line.retain(|waiting| waiting.number != self.number);
+            // They stand in the order of their numbers.
+            let place = queue
+                .line
+                .binary_search_by_key(&self.number, |one| one.number);
+            if let Ok(place) = place {
+                queue.line.remove(place);
+            }
         }
         // Whoever has just been given the turn drops it with its receiver.
     }

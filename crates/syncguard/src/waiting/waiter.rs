@@ -117,10 +117,7 @@ impl Waiter {
         if !self.policy.waits() {
             return match self.attempt().await? {
                 Found::Granted(granted) => Ok(granted),
-                Found::NotYet { attempt, .. } => match self.decide(attempt, false) {
-                    Err(error) => Err(error),
-                    Ok(_) => Err(ended_early()),
-                },
+                Found::NotYet { attempt, .. } => Err(self.give_up(attempt)),
             };
         }
         let turn = self.turn().await?;
@@ -176,9 +173,14 @@ impl Waiter {
             Some(error) => FailedAttempt::Error(error.kind()),
             None => FailedAttempt::Locked,
         };
+        self.give_up(attempt)
+    }
+
+    /// The error of one whose last attempt this was.
+    fn give_up(&mut self, attempt: FailedAttempt) -> Error {
         match self.decide(attempt, false) {
             Err(error) => error,
-            Ok(_) => ended_early(),
+            Ok(_) => Error::new(ErrorKind::Internal, "a wait has ended early"),
         }
     }
 
@@ -301,10 +303,6 @@ impl Waiter {
 fn ends_by(ttl: Ttl) -> Instant {
     let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
     Instant::now() + Duration::from_millis(ms.unsigned_abs())
-}
-
-fn ended_early() -> Error {
-    Error::new(ErrorKind::Internal, "a wait has ended early")
 }
 
 #[cfg(test)]
