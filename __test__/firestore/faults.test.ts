@@ -139,8 +139,9 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     const others = codes.filter((code) => code !== "ServiceUnavailable");
     expect(new Set(["NetworkTimeout", ...others])).toEqual(new Set(["NetworkTimeout"]));
     await emulator.setFaults();
-    expect(await stored(key)).toBeUndefined();
-    expect((await take(backend, key)).fence).toBe(formatFence(AHEAD + 1));
+    // Such a commit may still have come through now, and is undone then; its fence is used up.
+    await expect.poll(() => stored(key)).toBeUndefined();
+    expect(Number((await take(backend, key)).fence)).toBeGreaterThan(AHEAD);
   });
 
   test.each<[string, LockErrorCode]>([
