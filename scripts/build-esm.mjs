@@ -2,23 +2,17 @@
 // files one by one, so that both formats share one LockError and one state.
 // The names are read from the declarations that tsc has just written.
 
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
 
-const dist = join(dirname(fileURLToPath(import.meta.url)), "..", "dist");
-const entries = [
-  "index",
-  "common",
-  "redis",
-  "postgres",
-  "firestore",
-  "sqlite",
-  "forrst",
-  "testing",
-  "otel",
-];
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const dist = join(root, "dist");
+const { exports: points } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const entries = Object.keys(points)
+  .filter((name) => name !== "./package.json")
+  .map((name) => (name === "." ? "index" : name.slice(2)));
 
 const files = entries.map((entry) => join(dist, `${entry}.d.ts`));
 const program = ts.createProgram(files, {

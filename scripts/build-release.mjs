@@ -4,15 +4,15 @@
 import { join } from "node:path";
 import { place } from "./lib/build.mjs";
 import { inspectAddon } from "./lib/elf.mjs";
-import { isOlderThan, OLDEST_GLIBC, releaseBuild } from "./lib/platforms.mjs";
+import { isOlderThan, libraryOf, OLDEST_GLIBC, releaseBuild } from "./lib/platforms.mjs";
 import { root, target as folder } from "./lib/paths.mjs";
 import { main, must } from "./lib/run.mjs";
 
 await main(async () => {
   const [platform = ""] = process.argv.slice(2);
-  const { target, library, args, env } = releaseBuild(platform);
+  const { target, args, env } = releaseBuild(platform);
   await must("cargo", args, { env });
-  const built = join(folder, target, "release", library);
+  const built = join(folder, target, "release", libraryOf(platform));
   const addon = join(root, "npm", platform, `syncguard.${platform}.node`);
   if (target.includes("-linux-")) {
     const { libraries, glibc, faults } = await inspectAddon(built);

@@ -49,7 +49,20 @@ const beside = [
     ...[bin("dpdm"), "--transform", "--no-tree", "--no-warning", "--no-progress"],
     ...["--exit-code", "circular:1", "npm/syncguard/*.ts", "npm/syncguard/cli/main.ts"],
   ),
-  // Fails on links that lead nowhere.
+  // Those to other sites are not followed.
+  command(
+    "links in documents",
+    ...[
+      bin("linkinator"),
+      "*.md",
+      "docs/**/*.md",
+      "examples/*/*.md",
+      "crates/**/*.md",
+      "verify/**/*.md",
+    ],
+    ...["--markdown", "--directory-listing", "--check-fragments"],
+    ...["--skip", "^https?://(?!localhost:)", "--verbosity", "error"],
+  ),
   command("site of the documents", "npm", "run", "--silent", "docs"),
   command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
 ];

@@ -1,7 +1,9 @@
 /** The page that is written from what a run of `npm run bench -- alternatives` has measured. */
 
-import { readFileSync } from "node:fs";
-import { beforeAll, expect, test } from "vitest";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { LinkChecker, LinkState } from "linkinator";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
 import { contenders as allContenders } from "../../bench/alternatives/contenders.mjs";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
@@ -9,6 +11,7 @@ import { pageOf as makePage } from "../../bench/alternatives/page.mjs";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { citationFaults } from "../../scripts/lib/citations.mjs";
 import { root } from "../package/installed.js";
+import { temporaryFolder } from "../support/temp.js";
 
 type Sample = { contender: string; run: number } & Record<string, unknown>;
 type Report = { samples: Record<string, Sample[]> } & Record<string, unknown>;
@@ -154,7 +157,7 @@ test("its charts have units, and show every contender", () => {
   }
 });
 
-test("what it cites is there", () => {
+test("what it cites and links to is there", async () => {
   const docs = ["docs/postgres.md", "docs/threads.md", "docs/decisions/io-thread.md"].map(
     (path) => [path, readFileSync(`${root}/${path}`, "utf8")],
   );
@@ -166,6 +169,20 @@ test("what it cites is there", () => {
   ]);
   const find = citationFaults as (files: Map<string, string>) => string[];
   expect(find(all).filter((fault) => fault.startsWith("docs/benchmarks"))).toEqual([]);
+
+  const folder = temporaryFolder();
+  onTestFinished(folder.remove);
+  for (const [path, text] of all) {
+    mkdirSync(dirname(join(folder.path, path)), { recursive: true });
+    writeFileSync(join(folder.path, path), text);
+  }
+  const { links } = await new LinkChecker().check({
+    path: "docs/benchmarks.md",
+    ...{ serverRoot: folder.path, markdown: true, checkFragments: true },
+    linksToSkip: ["^https?://(?!localhost:)"],
+  });
+  expect(links.length).toBeGreaterThan(10);
+  expect(links.filter(({ state }) => state === LinkState.BROKEN).map(({ url }) => url)).toEqual([]);
 });
 
 /** Elements of an SVG that are not ended, or ended twice. */

@@ -60,18 +60,3 @@ describe("a comment", () => {
     expect(faults("src/source.rs", text)).toEqual([`src/source.rs:${fault}`]);
   });
 });
-
-describe("a document", () => {
-  test("may link to files, folders, headings and other sites", () => {
-    const text = `[a](${guide}) [b](docs) [c](${guide}#close-and-why) [d](https://example.com/x) [e](#top)\n# Top`;
-    expect(faults(`README${MD}`, text)).toEqual([]);
-  });
-
-  test.each([
-    [`[a](${missing})`, `${missing} does not exist`],
-    [`[a](${guide}#keys)`, `${guide} has no heading for #keys`],
-    ["[a](#keys)", `README${MD} has no heading for #keys`],
-  ])("must not link to what is not there: %s", (text, fault) => {
-    expect(faults(`README${MD}`, text)).toContain(`README${MD}:1: ${fault}`);
-  });
-});

@@ -2,9 +2,8 @@
 
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, posix, resolve, sep } from "node:path";
+import { slug } from "github-slugger";
 import { type DefaultTheme, defineConfig } from "vitepress";
-// @ts-expect-error a module of the scripts, in plain JavaScript
-import { slug } from "../../scripts/lib/citations.mjs";
 
 /** Code in a line of text that is not broken; on a telephone, two thirds of a line. */
 const LONGEST_WHOLE = 24;
@@ -98,7 +97,7 @@ export default defineConfig({
   },
   markdown: {
     // As on GitHub, so that one link works in both places.
-    anchor: { slugify: slug as (heading: string) => string },
+    anchor: { slugify: (heading) => slug(heading) },
     config: (md) => {
       md.core.ruler.push("links-out", ({ tokens, env }) => {
         const page = (env as { relativePath: string }).relativePath;

@@ -14,8 +14,9 @@ import {
 } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { typesEnvironment, writeAddonTypes } from "./addon-types.mjs";
-import { addon, filesUnder, projects, root, target } from "./paths.mjs";
+import { addon, filesUnder, platform, projects, root, target } from "./paths.mjs";
 import { needPrograms } from "./debian.mjs";
+import { libraryOf } from "./platforms.mjs";
 import { must, which } from "./run.mjs";
 
 /** Everything that demo, tests and checks need. */
@@ -67,7 +68,7 @@ export async function buildAddon() {
   }, 2000);
   const options = { quiet: true, env: typesEnvironment() };
   await must("cargo", args, options).finally(() => clearTimeout(notice));
-  place(join(target, "release", libraryName()), addon);
+  place(join(target, "release", libraryOf(platform)), addon);
 }
 
 /** The Firestore emulator, for tests that start it; with the features that `cargo test` builds. */
@@ -111,11 +112,6 @@ export function place(from, to) {
   copyFileSync(from, temporary);
   utimesSync(temporary, source.atime, source.mtime);
   renameSync(temporary, to);
-}
-
-function libraryName() {
-  if (process.platform === "win32") return "syncguard_node.dll";
-  return process.platform === "darwin" ? "libsyncguard_node.dylib" : "libsyncguard_node.so";
 }
 
 function digest(paths, salt) {

@@ -1,4 +1,4 @@
-// What comments and documents refer to: every document, and every heading in it, has to be there.
+// What comments and documents cite: every document, and every heading in it, has to be there. (Links are linkinator's.)
 //
 // A comment cites a document by its path, from the top of the repository or from a folder that the
 // citing file is in, and a section by its heading: docs/format.md, "Lock ids".
@@ -12,7 +12,6 @@ const READ = /\.(md|rs|sql|lua|toml|ts|mts|cts|js|mjs|cjs|sh|ya?ml)$/;
 // What stands before the words of a comment that goes over several lines.
 const LINE_START = /\n[ \t]*(?:\/\/[/!]?|--|\*(?!\/)|#)?[ \t]*/g;
 const CITATION = /(?<![\w./:-])((?:[\w.-]+\/)*[\w-]+\.md)\b(?:`?((?:,?\s+(?:and\s+)?"[^"]+")+))?/g;
-const LINK = /\]\(([^)\s]+)\)/g;
 const DECISION_NUMBER = /\bADR-\d+/g;
 
 /** Fails when a tracked file cites a document or a heading that does not exist. */
@@ -49,7 +48,6 @@ export function citationFaults(files) {
     const flat = text.replace(LINE_START, (start) => `\n${" ".repeat(start.length - 1)}`);
     const faults = [
       ...cited(name, flat, files),
-      ...(name.endsWith(".md") ? linked(name, text, files) : []),
       ...[...flat.matchAll(DECISION_NUMBER)].map(({ 0: number, index }) => ({
         index,
         fault: `${number} is not in this repository: cite a page in docs/decisions`,
@@ -78,26 +76,6 @@ function cited(name, flat, files) {
   });
 }
 
-function linked(name, text, files) {
-  return [...text.matchAll(LINK)].flatMap(({ 1: target, index }) => {
-    if (/^[a-z]+:/.test(target)) return [];
-    const [path, anchor] = target.split("#");
-    const document = path === "" ? name : posix.join(posix.dirname(name), path);
-    const isThere =
-      files.has(document) || [...files.keys()].some((other) => other.startsWith(`${document}/`));
-    if (!isThere) return [{ index, fault: `${document} does not exist` }];
-    if (
-      anchor === undefined ||
-      headings(files.get(document) ?? "")
-        .map(slug)
-        .includes(anchor)
-    ) {
-      return [];
-    }
-    return [{ index, fault: `${document} has no heading for #${anchor}` }];
-  });
-}
-
 /** The files that `path` may mean in the file `name`: seen from its folder and from those above. */
 function find(name, path, files) {
   const found = [];
@@ -111,12 +89,4 @@ function find(name, path, files) {
 function headings(markdown) {
   const text = markdown.replace(/^```.*?^```$/gms, "");
   return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading]) => heading.trim());
-}
-
-/** The anchor that GitHub gives a heading. */
-export function slug(heading) {
-  return heading
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
-    .replaceAll(" ", "-");
 }

@@ -2,6 +2,7 @@
 
 import { statSync } from "node:fs";
 import { needPrograms } from "./debian.mjs";
+import { isOlderThan } from "./platforms.mjs";
 import { must } from "./run.mjs";
 
 const EXPECTED_LIBRARIES = /^(libc|libm|libgcc_s|libpthread|libdl|librt|ld-linux-[\w-]+)\.so\.\d+$/;
@@ -17,11 +18,10 @@ export async function inspectAddon(path) {
   const sections = await readelf("--section-headers", path);
   const versions = await readelf("--version-info", path);
   const libraries = [...dynamic.matchAll(/\(NEEDED\).*\[(.+?)\]/g)].map((match) => match[1]);
-  const glibc = [...versions.matchAll(/\bGLIBC_(\d+)\.(\d+)/g)]
-    .map(([, major, minor]) => [Number(major), Number(minor)])
-    .sort((a, b) => a[0] - b[0] || a[1] - b[1])
-    .at(-1)
-    ?.join(".");
+  const glibc = [...versions.matchAll(/\bGLIBC_(\d+\.\d+)/g)]
+    .map(([, version]) => version)
+    .sort((one, other) => (isOlderThan(one, other) ? -1 : 1))
+    .at(-1);
   const stripped = !/\s\.symtab\s/.test(sections);
   const { size: bytes } = statSync(path);
   const faults = [

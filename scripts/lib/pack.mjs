@@ -6,27 +6,32 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { inspectAddon } from "./elf.mjs";
 import { root } from "./paths.mjs";
-import { platformManifest, platformReadme } from "./platform-package.mjs";
+import { platformManifest, PLATFORMS } from "./platforms.mjs";
 import { must } from "./run.mjs";
 
 /**
  * Makes the tarballs from what is built into `folder`. Resolves to
- * `{ main, platforms: [{ name, path, addon }] }`. In `npm` are the folders of the platforms' packages.
+ * `{ main, platforms: [{ name, path, addon }] }`. In `npm` is a folder with the addon for each platform that is built.
  *
- * The main package names the platforms that are packed beside it; for a `release`, all that have a folder. What is not
+ * The main package names the platforms that are packed beside it; for a `release`, all that are published. What is not
  * published could not be found by `npm ci`, and somebody else could publish something under that name.
  */
 export async function pack(folder, { npm = join(root, "npm"), release = false } = {}) {
   mkdirSync(folder, { recursive: true });
   const staging = mkdtempSync(join(tmpdir(), "syncguard-pack-"));
   try {
-    const all = platformPackages(npm);
-    const built = all.filter(({ source, manifest }) => existsSync(join(source, manifest.main)));
-    if (built.length === 0) throw new Error("no addon is built: run `npm run build` first");
+    const own = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
     const platforms = [];
-    for (const each of built) platforms.push(await packPlatform(each, staging, folder));
-    const names = (release ? all : built).map(({ manifest }) => manifest.name);
-    return { main: await packMain(names, staging, folder), platforms };
+    for (const platform of readdirSync(npm).sort()) {
+      const manifest = platformManifest(platform, own);
+      const addon = join(npm, platform, manifest.main);
+      if (existsSync(addon)) platforms.push(await packPlatform(addon, manifest, staging, folder));
+    }
+    if (platforms.length === 0) throw new Error("no addon is built: run `npm run build` first");
+    const published = Object.keys(PLATFORMS).map((platform) => `syncguard-${platform}`);
+    const built = platforms.map(({ name }) => name);
+    const names = [...new Set(release ? [...published, ...built] : built)].sort();
+    return { main: await packMain(own, names, staging, folder), platforms };
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
@@ -34,37 +39,38 @@ export async function pack(folder, { npm = join(root, "npm"), release = false } 
 
 // The repository's package.json names no platform package, because `npm ci` could not resolve what is
 // not published yet.
-async function packMain(platforms, staging, folder) {
-  const ours = new Set(["private", "scripts", "devDependencies", "napi"]);
-  const fields = Object.entries(readJson(join(root, "package.json")));
-  const manifest = Object.fromEntries(fields.filter(([name]) => !ours.has(name)));
-  manifest.optionalDependencies = Object.fromEntries(
-    platforms.map((name) => [name, manifest.version]),
-  );
-  const stage = join(staging, "main");
-  mkdirSync(stage);
-  writeJson(join(stage, "package.json"), manifest);
+async function packMain(own, platforms, staging, folder) {
+  const ours = new Set(["private", "scripts", "devDependencies", "overrides"]);
+  const manifest = Object.fromEntries(Object.entries(own).filter(([name]) => !ours.has(name)));
+  manifest.optionalDependencies = Object.fromEntries(platforms.map((name) => [name, own.version]));
+  const stage = stageFor(manifest, staging);
   cpSync(join(root, "dist"), join(stage, "dist"), {
     recursive: true,
     filter: (path) => basename(path) !== ".stamp",
   });
-  for (const file of ["README.md", "LICENSE", "CHANGELOG.md"]) {
-    if (existsSync(join(root, file))) copyFileSync(join(root, file), join(stage, file));
-  }
+  for (const file of ["README.md", "CHANGELOG.md"])
+    copyFileSync(join(root, file), join(stage, file));
   return npmPack(stage, folder);
 }
 
-async function packPlatform({ source, manifest }, staging, folder) {
-  const { name, main } = manifest;
-  const stage = join(staging, name);
-  mkdirSync(stage);
-  writeJson(join(stage, "package.json"), manifest);
-  writeFileSync(join(stage, "README.md"), platformReadme(manifest));
-  copyFileSync(join(source, main), join(stage, main));
-  copyFileSync(join(root, "LICENSE"), join(stage, "LICENSE"));
+async function packPlatform(addon, manifest, staging, folder) {
+  const { name, description } = manifest;
   const isRead = manifest.os.includes("linux") && !manifest.libc?.includes("musl");
-  const addon = isRead ? await inspect(join(source, main)) : {};
-  return { name, path: await npmPack(stage, folder), addon };
+  const inspected = isRead ? await inspect(addon) : {};
+  const stage = stageFor(manifest, staging);
+  const readme = `# ${name}\n\n${description}. It is installed with \`syncguard\` and is of no use alone.\n`;
+  writeFileSync(join(stage, "README.md"), readme);
+  copyFileSync(addon, join(stage, manifest.main));
+  return { name, path: await npmPack(stage, folder), addon: inspected };
+}
+
+/** A folder for the package, with what each has. */
+function stageFor(manifest, staging) {
+  const stage = join(staging, manifest.name);
+  mkdirSync(stage);
+  writeFileSync(join(stage, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+  copyFileSync(join(root, "LICENSE"), join(stage, "LICENSE"));
+  return stage;
 }
 
 async function inspect(path) {
@@ -78,32 +84,4 @@ async function npmPack(stage, folder) {
   const { output } = await must("npm", [...args, "--loglevel=error"], { quiet: true });
   const [{ filename }] = JSON.parse(output.slice(output.indexOf("[")));
   return join(folder, filename);
-}
-
-/** The packages of all platforms that have a folder; the manifest that a folder lacks is made here, not in the tree. */
-function platformPackages(npm) {
-  const own = readJson(join(root, "package.json"));
-  const packages = [];
-  for (const platform of readdirSync(npm).sort()) {
-    if (platform === "syncguard") continue;
-    const source = join(npm, platform);
-    const path = join(source, "package.json");
-    const isNamed = existsSync(path);
-    const manifest = isNamed ? readJson(path) : platformManifest(platform, own);
-    if (manifest.version !== own.version) {
-      throw new Error(
-        `npm/${platform}/package.json has version ${manifest.version}, not ${own.version}`,
-      );
-    }
-    if (isNamed || existsSync(join(source, manifest.main))) packages.push({ source, manifest });
-  }
-  return packages;
-}
-
-function readJson(path) {
-  return JSON.parse(readFileSync(path, "utf8"));
-}
-
-function writeJson(path, value) {
-  writeFileSync(path, `${JSON.stringify(value, null, 2)}\n`);
 }

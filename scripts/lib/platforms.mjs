@@ -1,4 +1,4 @@
-// The platforms that get a package with a binary, in napi's words, and how each is built.
+// The platforms that get a package with a binary, in napi's words: what is in their packages, and how the binaries are built.
 
 /** The oldest glibc that binaries are linked for. Node.js 20 itself needs 2.28. */
 export const OLDEST_GLIBC = "2.17";
@@ -14,11 +14,32 @@ export const PLATFORMS = {
   "win32-x64-msvc": "x86_64-pc-windows-msvc",
 };
 
+const LIBRARIES = { gnu: "glibc", musl: "musl" };
+
+/** The manifest of a platform's package, for any name such as `linux-arm64-musl`; `own` is that of `syncguard`. */
+export function platformManifest(platform, own) {
+  const [os, cpu, library] = platform.split("-");
+  const libc = os === "linux" ? LIBRARIES[library] : undefined;
+  const main = `syncguard.${platform}.node`;
+  return {
+    name: `syncguard-${platform}`,
+    version: own.version,
+    description: `The native part of syncguard for ${[os, cpu, libc].filter(Boolean).join(", ")}`,
+    license: own.license,
+    // Provenance is refused for a package that names another repository than the one it is built in.
+    repository: own.repository,
+    main,
+    files: [main],
+    os: [os],
+    cpu: [cpu],
+    ...(libc ? { libc: [libc] } : {}),
+    engines: own.engines,
+  };
+}
+
 /** Whether a version, such as 2.17, comes before another. */
 export function isOlderThan(version, other = "0") {
-  const [major, minor = 0] = version.split(".").map(Number);
-  const [otherMajor, otherMinor = 0] = other.split(".").map(Number);
-  return major < otherMajor || (major === otherMajor && minor < otherMinor);
+  return version.localeCompare(other, "en", { numeric: true }) < 0;
 }
 
 /**
@@ -34,7 +55,6 @@ export function releaseBuild(platform) {
   const command = target.includes("-linux-") ? "zigbuild" : "build";
   return {
     target,
-    library: libraryOf(target),
     args: [
       ...[command, "--release", "--locked", "--package", "syncguard-node"],
       ...["--target", isGlibc ? `${target}.${OLDEST_GLIBC}` : target],
@@ -44,7 +64,8 @@ export function releaseBuild(platform) {
   };
 }
 
-function libraryOf(target) {
-  if (target.includes("-windows-")) return "syncguard_node.dll";
-  return target.includes("-apple-") ? "libsyncguard_node.dylib" : "libsyncguard_node.so";
+/** The file that cargo makes of the addon for a platform. */
+export function libraryOf(platform) {
+  if (platform.startsWith("win32-")) return "syncguard_node.dll";
+  return platform.startsWith("darwin-") ? "libsyncguard_node.dylib" : "libsyncguard_node.so";
 }
