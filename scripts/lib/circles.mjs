@@ -9,10 +9,6 @@ import { root } from "./paths.mjs";
 
 // The circles that there are, each with its files. None is added, and no file joins one.
 const KNOWN = [
-  [
-    ...["backend", "holding/heartbeats", "holding/held", "holding/mod", "inspection", "operation"],
-    ...["undo", "work"],
-  ].map((name) => `crates/syncguard/src/${name}.rs`),
   ["listener", "wakeups"].map((name) => `crates/syncguard/src/waiting/${name}.rs`),
   ...["firestore", "postgres"].map((store) =>
     [store, `${store}_connection`].map((name) => `crates/syncguard-node/src/${name}.rs`),

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 
 use super::listening::Dialer;
 use super::world::Sim;
-use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
-    Owner, ReleaseOutcome, Ttl,
-};
+use crate::backend::{Backend, Capabilities};
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::owner::Owner;
+use crate::request::{AcquireRequest, Extension, Operation};
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
 
@@ -64,13 +64,9 @@ impl Process {
         })
     }
 
-    async fn extended(
-        &self,
-        lock_id: &LockId,
-        ttl: Ttl,
-        is_heartbeat: bool,
-    ) -> Result<ExtendOutcome, Error> {
-        let process = self.number;
+    async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
+        let (process, lock_id, ttl) = (self.number, &extension.lock_id, extension.ttl);
+        let is_heartbeat = extension.is_heartbeat;
         let number = self.sim.with(|world| {
             let lock = world.witness.number(lock_id);
             world.note("extends", &[process as u64, lock, u64::from(is_heartbeat)]);
@@ -95,33 +91,7 @@ pub(super) fn label(number: usize) -> Option<Owner> {
     Owner::new(number.to_string()).ok()
 }
 
-#[async_trait]
-impl Backend for Process {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: "simulated",
-            supports_fencing: true,
-            time_authority: self.sim.with(|world| world.plan.authority),
-        }
-    }
-
-    fn work(&self) -> &Work {
-        &self.work
-    }
-
-    fn trouble(&self) -> Option<Error> {
-        let is_cut = self.sim.with(|world| world.is_cut(self.number).is_some());
-        is_cut.then(|| Error::new(ErrorKind::ServiceUnavailable, "no connection"))
-    }
-
-    fn operation_timeout(&self) -> Duration {
-        self.sim.with(|world| world.plan.operation_timeout)
-    }
-
-    fn heartbeats_at_once(&self) -> usize {
-        self.sim.with(|world| world.plan.heartbeats_at_once)
-    }
-
+impl Process {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let process = self.number;
         let waiter = request
@@ -166,42 +136,69 @@ impl Backend for Process {
             .call(process, move |world| Ok(world.release(process, &id)))
             .await
     }
+}
 
-    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        self.extended(lock_id, ttl, false).await
+#[async_trait]
+impl Backend for Process {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "simulated",
+            supports_fencing: true,
+            time_authority: self.sim.with(|world| world.plan.authority),
+        }
     }
 
-    async fn extend_with_others(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        self.extended(lock_id, ttl, true).await
+    fn work(&self) -> &Work {
+        &self.work
     }
 
-    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let (process, key) = (self.number, key.clone());
-        let act = move |world: &mut super::world::World| {
-            let now_ms = world.now_ms(process);
-            Ok(world.store.is_locked(&key, now_ms))
-        };
-        self.sim.call(process, act).await
+    fn trouble(&self) -> Option<Error> {
+        let is_cut = self.sim.with(|world| world.is_cut(self.number).is_some());
+        is_cut.then(|| Error::new(ErrorKind::ServiceUnavailable, "no connection"))
     }
 
-    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let (process, lookup) = (self.number, lookup.clone());
-        let act = move |world: &mut super::world::World| {
-            let now_ms = world.now_ms(process);
-            Ok(world.store.lookup(&lookup, now_ms))
-        };
-        self.sim.call(process, act).await
+    fn operation_timeout(&self) -> Duration {
+        self.sim.with(|world| world.plan.operation_timeout)
     }
 
-    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let (process, key) = (self.number, key.clone());
-        let act = move |world: &mut super::world::World| Ok(world.force_release(process, &key));
-        self.sim.call(process, act).await
+    fn heartbeats_at_once(&self) -> usize {
+        self.sim.with(|world| world.plan.heartbeats_at_once)
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {
         let tells = self.sim.with(|world| world.plan.tells);
         tells.then(|| self.wakeups.watch(key.as_str()))
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        let process = self.number;
+        Ok(match operation.clone() {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(&request).await?),
+            Operation::Release(lock_id) => Outcome::Release(self.release(&lock_id).await?),
+            Operation::Extend(extension) => Outcome::Extend(self.extend(&extension).await?),
+            Operation::IsLocked(key) => Outcome::IsLocked(
+                self.sim
+                    .call(process, move |world| {
+                        let now_ms = world.now_ms(process);
+                        Ok(world.store.is_locked(&key, now_ms))
+                    })
+                    .await?,
+            ),
+            Operation::Lookup(lookup) => Outcome::Lookup(
+                self.sim
+                    .call(process, move |world| {
+                        let now_ms = world.now_ms(process);
+                        Ok(world.store.lookup(&lookup, now_ms))
+                    })
+                    .await?,
+            ),
+            Operation::ForceRelease(key) => Outcome::ForceRelease(
+                self.sim
+                    .call(process, move |world| Ok(world.force_release(process, &key)))
+                    .await?,
+            ),
+            Operation::List(_) | Operation::Facts => return Err(Error::invalid("not simulated")),
+        })
     }
 
     async fn shut_down(&self) {

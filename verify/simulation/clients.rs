@@ -9,13 +9,17 @@ use tokio::time::{sleep, timeout};
 
 use super::backend::{Process, label};
 use super::world::Sim;
-use crate::backend::{Backend, Lookup, Ttl};
+use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
 use crate::guard::LockGuard;
 use crate::holding::AutoExtend;
+use crate::inspection::{LockRecord, Lookup};
 use crate::key::Key;
 use crate::lock::{LockOptions, lock};
 use crate::operation::{self, CallOptions};
+use crate::outcome::Outcome;
+use crate::request::Operation;
+use crate::ttl::Ttl;
 use crate::waiting::retry::{Backoff, Jitter, RetryPolicy, Wait};
 
 pub(super) struct Client {
@@ -79,9 +83,9 @@ impl Client {
                 {
                     let key = self.key();
                     let patience = sleep(Duration::from_millis(1500));
-                    let forced = operation::force_release(
+                    let forced = operation::run::<bool>(
                         &self.backend,
-                        &key,
+                        Operation::ForceRelease(key.clone()),
                         CallOptions::DEFAULT,
                         patience,
                     );
@@ -281,7 +285,13 @@ impl Client {
     async fn sees(&self, guard: &LockGuard) -> Result<(), Error> {
         let what = Lookup::LockId(guard.lock_id().clone());
         let call = CallOptions::default();
-        let found = operation::lookup(&self.backend, &what, call, std::future::pending()).await;
+        let found = operation::run::<Option<LockRecord>>(
+            &self.backend,
+            Operation::Lookup(what.clone()),
+            call,
+            std::future::pending(),
+        )
+        .await;
         if let Ok(Some(record)) = found
             && record.fence != guard.fence()
         {
@@ -297,11 +307,17 @@ impl Client {
     async fn looks_up(&self) -> Result<(), Error> {
         let key = self.key();
         let patience = sleep(Duration::from_millis(self.sim.random(0..100)));
-        operation::is_locked(&self.backend, &key, CallOptions::DEFAULT, patience).await?;
-        let what = Lookup::Key(key);
-        operation::lookup(
+        operation::run::<bool>(
             &self.backend,
-            &what,
+            Operation::IsLocked(key.clone()),
+            CallOptions::DEFAULT,
+            patience,
+        )
+        .await?;
+        let what = Lookup::Key(key);
+        operation::run::<Outcome>(
+            &self.backend,
+            Operation::Lookup(what.clone()),
             CallOptions::DEFAULT,
             std::future::pending(),
         )

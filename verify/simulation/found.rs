@@ -2,11 +2,13 @@
 
 use super::world::{Cut, How};
 use super::*;
-use crate::backend::Ttl;
 use crate::guard::LockGuard;
 use crate::holding::AutoExtend;
 use crate::key::Key;
 use crate::lock::{LockOptions, lock};
+use crate::outcome::Outcome;
+use crate::request::Operation;
+use crate::ttl::Ttl;
 
 /// One process, a network on which nothing goes wrong by itself, and a lock for six seconds.
 async fn alone(auto_extend: Option<AutoExtend>) -> (Sim, Arc<dyn Backend>, LockGuard) {
@@ -59,5 +61,7 @@ async fn a_lock_that_was_extended_for_less_is_released_for_as_long_as_it_may_las
     sim.with(|world| world.links[0].cut = Some(Cut { until, how }));
     drop(guard);
     sleep(Duration::from_millis(5500)).await;
-    assert!(!backend.is_locked(&Key::new("0").unwrap()).await.unwrap());
+    let asked = Operation::IsLocked(Key::new("0").unwrap());
+    let is_locked = backend.run(&asked).await.unwrap();
+    assert_eq!(is_locked, Outcome::IsLocked(false));
 }

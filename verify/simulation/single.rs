@@ -9,13 +9,16 @@ use tokio::time::sleep;
 
 use super::clients::{Client, Dropped};
 use super::world::Sim;
-use crate::backend::{AcquireOutcome, AcquireRequest, Operation, Outcome, Ttl};
 use crate::error::Error;
 use crate::holding::{AutoExtend, Hold, Holder};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
 use crate::operation::{self, CallOptions};
+use crate::outcome::{AcquireOutcome, Outcome};
+use crate::request::Extension;
+use crate::request::{AcquireRequest, Operation};
+use crate::ttl::Ttl;
 
 /// Hears what becomes of a lock.
 struct Hearer {
@@ -73,7 +76,7 @@ impl Client {
             let ttl = Ttl::from_millis(self.sim.random(50..8000) as i64)?;
             // It goes on as before whether it was extended or not.
             let _ = self
-                .carries_out(Operation::Extend(lock_id.clone(), ttl))
+                .carries_out(Operation::Extend(Extension::new(lock_id.clone(), ttl)))
                 .await;
             sleep(Duration::from_millis(self.sim.random(0..1000))).await;
         }
@@ -95,6 +98,6 @@ impl Client {
             false => 1_000_000,
         };
         let cancelled = sleep(Duration::from_millis(patience));
-        operation::run(Arc::clone(&self.backend), operation, call, cancelled).await
+        operation::run(&self.backend, operation, call, cancelled).await
     }
 }

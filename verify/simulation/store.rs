@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::backend::{
-    Absence, AcquireOutcome, AcquireRequest, ExtendOutcome, Grant, LockRecord, Lookup, Owner,
-    ReleaseOutcome, Ttl,
-};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::inspection::{LockRecord, Lookup};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
+use crate::owner::Owner;
+use crate::request::AcquireRequest;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::ttl::Ttl;
 
 /// What the store keeps. Each operation is one step, at a time of the store's clock.
 #[derive(Default)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::witness::SLACK;
-use crate::backend::AcquireOutcome;
 use crate::error::Error;
 use crate::lock::LockOptions;
+use crate::outcome::AcquireOutcome;
 use crate::waiting::retry::{Backoff, RetryPolicy, Wait};
 
 /// An attempt may take so long, however little time is left.

@@ -7,12 +7,14 @@ use tokio::time::Instant;
 
 use super::plan::Plan;
 use super::waiters::Waiters;
-use crate::backend::{AcquireOutcome, ExtendOutcome, Grant, TimeAuthority, Ttl};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::holding::AutoExtend;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::outcome::{AcquireOutcome, ExtendOutcome, Grant};
+use crate::time::TimeAuthority;
+use crate::ttl::Ttl;
 
 /// Timers have a resolution of a millisecond, and a chain of them has that of each.
 pub(super) const SLACK: Duration = Duration::from_millis(3);

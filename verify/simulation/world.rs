@@ -14,13 +14,14 @@ use super::listening::Connection;
 use super::plan::{FAULTS_END_MS, Plan};
 use super::store::{Gone, Store};
 use super::witness::Witness;
-use crate::backend::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ReleaseOutcome, TimeAuthority, Ttl,
-};
 use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
+use crate::outcome::{AcquireOutcome, ExtendOutcome, ReleaseOutcome};
+use crate::request::AcquireRequest;
+use crate::time::TimeAuthority;
+use crate::ttl::Ttl;
 
 /// The store's clock at the start of a run, in milliseconds since the Unix epoch.
 const EPOCH_MS: i64 = 1_700_000_000_000;

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use super::acquire::Failure;
 use super::arguments::{KeyArgument, ReleaseArguments};
 use super::data::{ForceReleaseResult, ReleaseResult, StatusResult};
-use syncguard::Error;
 use syncguard::operation::{self, CallOptions};
-use syncguard::{Backend, LockRecord, Lookup, Owner};
+use syncguard::{Backend, Error, LockRecord, Lookup, Operation, Owner};
 
 /// Releases a lock for its owner.
 ///
@@ -28,7 +27,8 @@ pub async fn release(
     let found = lookup(backend, &arguments.key, cancelled.as_mut()).await?;
     let owned = arguments.owned(found, |record| record.owner.as_ref().map(Owner::as_str))?;
     let call = CallOptions::default();
-    let outcome = operation::release(backend, &owned.lock_id, call, cancelled).await?;
+    let operation = Operation::Release(owned.lock_id.clone());
+    let outcome = operation::run(backend, operation, call, cancelled).await?;
     Ok(ReleaseResult::of(arguments.key.as_str(), outcome)?)
 }
 
@@ -41,7 +41,8 @@ pub async fn force_release(
     key: &KeyArgument,
 ) -> Result<ForceReleaseResult, Failure> {
     let call = CallOptions::default();
-    let released = operation::force_release(backend, key.key(), call, pending()).await?;
+    let operation = Operation::ForceRelease(key.key().clone());
+    let released = operation::run(backend, operation, call, pending()).await?;
     Ok(ForceReleaseResult::of(key.as_str(), released)?)
 }
 
@@ -59,6 +60,6 @@ async fn lookup(
     key: &KeyArgument,
     cancelled: impl Future<Output = ()>,
 ) -> Result<Option<LockRecord>, Error> {
-    let lookup = Lookup::Key(key.key().clone());
-    operation::lookup(backend, &lookup, CallOptions::default(), cancelled).await
+    let operation = Operation::Lookup(Lookup::Key(key.key().clone()));
+    operation::run(backend, operation, CallOptions::default(), cancelled).await
 }

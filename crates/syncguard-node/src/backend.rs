@@ -9,7 +9,8 @@ use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
-    AcquireRequest, Backend, Error, ErrorKind, Key, LockId, Lookup, Operation, Owner, Ttl,
+    AcquireRequest, Backend, Error, ErrorKind, Extension, Key, LockId, Lookup, Operation, Owner,
+    PageRequest, Ttl,
 };
 
 use crate::completion::Completion;
@@ -44,6 +45,18 @@ impl From<syncguard::TimeAuthority> for TimeAuthority {
     }
 }
 
+/// What an acquisition can ask for besides its key and its TTL.
+#[napi(object)]
+#[derive(Default)]
+pub struct AcquireOptions<'env> {
+    /// A label to store with the lock.
+    pub owner: Option<String>,
+    /// How to wait: see `policy.rs`. Without it, the store is asked once.
+    pub waiting: Option<Float64ArraySlice<'env>>,
+    /// How the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
+    pub hold: Option<HoldSettings>,
+}
+
 #[napi]
 pub struct NativeBackend {
     pub(crate) operations: Operations,
@@ -74,8 +87,7 @@ impl NativeBackend {
 
     /// A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
     /// a method costs more than the call itself. Its arguments are the operation's number, whether it can be
-    /// cancelled, the key, the TTL in milliseconds, the owner, how to wait ([`policy`]; without that, the store is asked
-    /// once), and how the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
+    /// cancelled, the key, the TTL in milliseconds, and what else is asked for.
     #[napi]
     #[allow(
         clippy::type_complexity,
@@ -85,27 +97,18 @@ impl NativeBackend {
         &self,
         env: &'env Env,
     ) -> napi::Result<
-        Function<
-            'env,
-            FnArgs<(
-                u32,
-                bool,
-                String,
-                f64,
-                Option<String>,
-                Option<Float64ArraySlice<'env>>,
-                Option<HoldSettings>,
-            )>,
-            (),
-        >,
+        Function<'env, FnArgs<(u32, bool, String, f64, Option<AcquireOptions<'env>>)>, ()>,
     > {
         let operations = self.operations.clone();
         env.create_function_from_closure("acquire", move |call| {
             let (number, cancellable): (u32, bool) = (call.get(0)?, call.get(1)?);
             let (key, ttl_ms): (String, f64) = (call.get(2)?, call.get(3)?);
-            let owner: Option<String> = call.get(4)?;
-            let waiting: Option<Float64ArraySlice<'_>> = call.get(5)?;
-            let hold: Option<HoldSettings> = call.get(6)?;
+            let options: Option<AcquireOptions<'_>> = call.get(4)?;
+            let AcquireOptions {
+                owner,
+                waiting,
+                hold,
+            } = options.unwrap_or_default();
             let request = || {
                 let mut request = AcquireRequest::new(Key::new(&key)?, Ttl::from_f64(ttl_ms)?)?;
                 request.owner = owner.map(Owner::new).transpose()?;
@@ -175,10 +178,9 @@ impl NativeBackend {
         ttl_ms: f64,
     ) {
         let request = || {
-            Ok(Operation::Extend(
-                LockId::parse(&lock_id)?,
-                Ttl::from_f64(ttl_ms)?,
-            ))
+            let lock_id = LockId::parse(&lock_id)?;
+            let extension = Extension::new(lock_id, Ttl::from_f64(ttl_ms)?);
+            Ok(Operation::Extend(extension))
         };
         self.operations
             .submit(&env, operation, cancellable, request(), DEFAULTS);
@@ -208,6 +210,30 @@ impl NativeBackend {
     #[napi]
     pub fn force_release(&self, env: Env, operation: u32, cancellable: bool, key: String) {
         let request = Key::new(&key).map(Operation::ForceRelease);
+        self.operations
+            .submit(&env, operation, cancellable, request, DEFAULTS);
+    }
+
+    /// Some of the live locks, from after a cursor on: a text with the JSON of a page.
+    #[napi]
+    pub fn list(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        after: Option<String>,
+        limit: u32,
+    ) {
+        let limit = limit as usize;
+        let request = Ok(Operation::List(PageRequest { after, limit }));
+        self.operations
+            .submit(&env, operation, cancellable, request, DEFAULTS);
+    }
+
+    /// How the store is set up: a text with the JSON of facts by name, for each node.
+    #[napi]
+    pub fn facts(&self, env: Env, operation: u32, cancellable: bool) {
+        let request = Ok(Operation::Facts);
         self.operations
             .submit(&env, operation, cancellable, request, DEFAULTS);
     }

@@ -76,7 +76,7 @@ impl Environment {
         number: u32,
         is_here: bool,
         backend: Arc<dyn Backend>,
-        operation: BoxFuture<Result<Completion, Error>>,
+        operation: BoxFuture<'static, Result<Completion, Error>>,
     ) {
         self.begin(env);
         let event_loop = self.event_loop.get().and_then(Option::as_ref);
@@ -145,7 +145,7 @@ impl Environment {
 /// An operation that runs, and brings what it comes to into the mailbox.
 struct Running {
     number: u32,
-    operation: BoxFuture<Result<Completion, Error>>,
+    operation: BoxFuture<'static, Result<Completion, Error>>,
     backend: Arc<dyn Backend>,
     mailbox: Arc<Mailbox>,
     /// The event loop on which it runs.

@@ -1,53 +1,11 @@
 //! What administrators ask of a store, as JSON: `cli/` is what asks.
 
-use std::sync::Arc;
-
-use napi::Env;
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
 use syncguard::postgres::{Tables, schema_sql};
-use syncguard::{Fact, Facts, LockPage, LockRecord, PageRequest, operation};
+use syncguard::{Fact, Facts, LockPage, LockRecord};
 
-use crate::backend::NativeBackend;
-use crate::completion::Completion;
 use crate::error::{Code, thrown};
-
-#[napi]
-impl NativeBackend {
-    /// Some of the live locks, from after a cursor on: a text with the JSON of a page.
-    #[napi]
-    pub fn list(
-        &self,
-        env: Env,
-        operation: u32,
-        cancellable: bool,
-        after: Option<String>,
-        limit: u32,
-    ) {
-        let backend = Arc::clone(&self.operations.backend);
-        let page = PageRequest {
-            after,
-            limit: limit as usize,
-        };
-        self.operations
-            .spawn(&env, operation, cancellable, |cancelled| async move {
-                let page = operation::list(&backend, &page, cancelled).await?;
-                Ok(Completion::Text(page_json(page).to_string()))
-            });
-    }
-
-    /// How the store is set up: a text with the JSON of facts by name, for each node.
-    #[napi]
-    pub fn facts(&self, env: Env, operation: u32, cancellable: bool) {
-        let backend = Arc::clone(&self.operations.backend);
-        self.operations
-            .spawn(&env, operation, cancellable, |cancelled| async move {
-                let facts = operation::facts(&backend, cancelled).await?;
-                let nodes: Value = facts.into_iter().map(facts_json).collect();
-                Ok(Completion::Text(nodes.to_string()))
-            });
-    }
-}
 
 /// Whether anybody can still read what is written to stdout. Node.js finds out only when it writes.
 #[napi]
@@ -84,7 +42,7 @@ pub fn postgres_schema_sql(
     schema_sql(&tables).map_err(thrown)
 }
 
-fn page_json(page: LockPage) -> Value {
+pub(crate) fn page_json(page: &LockPage) -> Value {
     let locks: Vec<Value> = page.locks.iter().map(record_json).collect();
     json!({ "locks": locks, "next": page.next })
 }
@@ -105,19 +63,24 @@ fn record_json(record: &LockRecord) -> Value {
     json
 }
 
-fn facts_json(facts: Facts) -> Value {
-    let facts_by_name: Map<String, Value> = facts
-        .facts
-        .into_iter()
-        .map(|(name, fact)| (name.to_owned(), fact_json(fact)))
-        .collect();
-    json!({ "node": facts.node, "facts": facts_by_name })
+/// Facts by name, for each node.
+pub(crate) fn facts_json(nodes: &[Facts]) -> Value {
+    let facts_of = |facts: &Facts| -> Map<String, Value> {
+        let facts = facts.facts.iter();
+        facts
+            .map(|(name, fact)| ((*name).to_owned(), fact_json(fact)))
+            .collect()
+    };
+    let nodes = nodes.iter();
+    nodes
+        .map(|facts| json!({ "node": facts.node, "facts": facts_of(facts) }))
+        .collect()
 }
 
-fn fact_json(fact: Fact) -> Value {
+fn fact_json(fact: &Fact) -> Value {
     match fact {
-        Fact::Text(text) => text.into(),
-        Fact::Number(number) => number.into(),
-        Fact::Flag(flag) => flag.into(),
+        Fact::Text(text) => text.as_str().into(),
+        Fact::Number(number) => (*number).into(),
+        Fact::Flag(flag) => (*flag).into(),
     }
 }

@@ -16,6 +16,7 @@ use crate::completions::Completions;
 use crate::environment::Environment;
 use crate::granted::Granted;
 use crate::holder::HoldSettings;
+use crate::inspection::{facts_json, page_json};
 
 /// A backend in one environment.
 #[derive(Clone)]
@@ -53,13 +54,15 @@ impl Operations {
         // A lock that extends itself must do so from the grant on, even if JavaScript's thread is busy then.
         let extends_itself =
             matches!(&operation, Ok(Operation::Acquire(request)) if request.hold.is_some());
-        let running: BoxFuture<_> = match operation {
+        let running: BoxFuture<'static, _> = match operation {
             Err(error) => Box::pin(ready(Err(error))),
             Ok(operation) => {
                 let backend = Arc::clone(&self.backend);
                 let ttl = ttl_of(&operation);
-                let running = operation::run(Arc::clone(&backend), operation, options, cancelled);
-                Box::pin(async move { Ok(completion(running.await?, ttl, backend)) })
+                Box::pin(async move {
+                    let outcome = operation::run(&backend, operation, options, cancelled).await?;
+                    Ok(completion(outcome, ttl, backend))
+                })
             }
         };
         self.start(env, number, self.is_here && !extends_itself, running);
@@ -77,7 +80,7 @@ impl Operations {
         // As in `submit`.
         let extends_itself = matches!(&request, Ok((request, _)) if request.hold.is_some());
         let backend = Arc::clone(&self.backend);
-        let running: BoxFuture<_> = match request {
+        let running: BoxFuture<'static, _> = match request {
             Err(error) => Box::pin(ready(Err(error))),
             Ok((request, policy)) => Box::pin(async move {
                 let ttl = request.ttl;
@@ -107,7 +110,7 @@ impl Operations {
         env: &Env,
         number: u32,
         cancellable: bool,
-        running: impl FnOnce(BoxFuture<()>) -> F,
+        running: impl FnOnce(BoxFuture<'static, ()>) -> F,
     ) where
         F: Future<Output = Result<Completion, Error>> + Send + 'static,
     {
@@ -116,7 +119,7 @@ impl Operations {
     }
 
     /// Completes when JavaScript cancels the operation; never, if it may not.
-    fn cancelled(&self, number: u32, cancellable: bool) -> BoxFuture<()> {
+    fn cancelled(&self, number: u32, cancellable: bool) -> BoxFuture<'static, ()> {
         match cancellable {
             true => Box::pin(self.environment.cancels.register(number)),
             false => Box::pin(pending()),
@@ -128,7 +131,7 @@ impl Operations {
         env: &Env,
         number: u32,
         is_here: bool,
-        running: BoxFuture<Result<Completion, Error>>,
+        running: BoxFuture<'static, Result<Completion, Error>>,
     ) {
         let backend = Arc::clone(&self.backend);
         self.environment.run(env, number, is_here, backend, running);
@@ -159,5 +162,7 @@ fn completion(outcome: Outcome, ttl: Option<Ttl>, backend: Arc<dyn Backend>) -> 
         Outcome::IsLocked(answer) | Outcome::ForceRelease(answer) => Completion::Answer(answer),
         Outcome::Lookup(None) => Completion::NotFound,
         Outcome::Lookup(Some(record)) => Completion::Found(Box::new(record)),
+        Outcome::List(page) => Completion::Text(page_json(&page).to_string()),
+        Outcome::Facts(nodes) => Completion::Text(facts_json(&nodes).to_string()),
     }
 }

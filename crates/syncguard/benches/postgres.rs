@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use support::postgres_server::{PostgresServer, USER, program};
 use syncguard::postgres::operations::{Acquire, Names, Release};
 use syncguard::postgres::{PostgresBackend, PostgresOptions, Tables};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Key, Ttl};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, Key, Operation, Outcome, Ttl};
 use tokio::task::LocalSet;
 
 const TURNS: usize = 3;
@@ -101,11 +101,14 @@ fn measure(server: &PostgresServer, in_flight: usize, durable_releases: bool, se
                 tokio::task::spawn_local(async move {
                     while Instant::now() < until {
                         let request = AcquireRequest::new(key.clone(), Ttl::DEFAULT).unwrap();
-                        let outcome = backend.acquire(&request).await.unwrap();
-                        let AcquireOutcome::Acquired(grant) = outcome else {
+                        let outcome = backend.run(&Operation::Acquire(request)).await.unwrap();
+                        let Outcome::Acquire(AcquireOutcome::Acquired(grant)) = outcome else {
                             panic!("locked");
                         };
-                        backend.release(&grant.lock_id).await.unwrap();
+                        backend
+                            .run(&Operation::Release(grant.lock_id))
+                            .await
+                            .unwrap();
                         pairs.set(pairs.get() + 1);
                     }
                 })

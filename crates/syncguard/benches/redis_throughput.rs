@@ -26,7 +26,9 @@ use std::time::{Duration, Instant};
 
 use support::redis_server::RedisServer;
 use syncguard::redis::{ClientPrefix, Names, Plan, RedisBackend, RedisConfig, acquire, release};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Key, ReleaseOutcome, Ttl};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Key, Operation, Outcome, ReleaseOutcome, Ttl,
+};
 
 const ROUND: Duration = Duration::from_millis(1200);
 const ROUNDS: usize = 3;
@@ -92,12 +94,14 @@ async fn run(backend: &Arc<dyn Backend>, in_flight: usize) -> Result {
             while Instant::now() < end {
                 let start = Instant::now();
                 let request = request(&name);
-                let AcquireOutcome::Acquired(grant) = backend.acquire(&request).await.unwrap()
+                let Outcome::Acquire(AcquireOutcome::Acquired(grant)) =
+                    backend.run(&Operation::Acquire(request)).await.unwrap()
                 else {
                     panic!("locked");
                 };
-                let released = backend.release(&grant.lock_id).await.unwrap();
-                assert_eq!(released, ReleaseOutcome::Released);
+                let release = Operation::Release(grant.lock_id);
+                let released = backend.run(&release).await.unwrap();
+                assert_eq!(released, Outcome::Release(ReleaseOutcome::Released));
                 pairs.set(pairs.get() + 1);
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }

@@ -10,10 +10,12 @@
 
 #![allow(clippy::print_stdout, reason = "an example speaks to its user")]
 
+use std::future::pending;
 use std::sync::Arc;
 
 use syncguard::firestore::{FirestoreBackend, FirestoreConfig};
-use syncguard::{Backend, Error, Key, LockOptions, Ttl, lock};
+use syncguard::operation::{self, CallOptions};
+use syncguard::{Backend, Error, Key, LockOptions, Operation, Ttl, lock};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -31,6 +33,13 @@ async fn main() -> Result<(), Error> {
     println!("extended until {}", guard.expires_at_ms());
 
     guard.release().await?;
-    println!("free again: {}", !backend.is_locked(&key).await?);
+    let is_locked: bool = operation::run(
+        &backend,
+        Operation::IsLocked(key),
+        CallOptions::DEFAULT,
+        pending(),
+    )
+    .await?;
+    println!("free again: {}", !is_locked);
     Ok(())
 }

@@ -1,9 +1,13 @@
 //! Locks in a Redis server: `cargo run --features redis --example redis -- redis://localhost:6379`.
 
+use std::future::pending;
 use std::sync::Arc;
 
+use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{Backend, Key, LockOptions, Lookup, Owner, Ttl, lock};
+use syncguard::{Backend, Key, LockOptions, LockRecord, Lookup, Operation, Owner, Ttl, lock};
+
+const CALL: CallOptions = CallOptions::DEFAULT;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,7 +29,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Give the fence to whatever the lock protects, and let it refuse smaller ones.
     report(&format!("we hold it with fence {}", guard.fence()));
 
-    if let Some(record) = backend.lookup(&Lookup::Key(invoice.clone())).await? {
+    let lookup = Operation::Lookup(Lookup::Key(invoice.clone()));
+    let found: Option<LockRecord> = operation::run(&backend, lookup, CALL, pending()).await?;
+    if let Some(record) = found {
         let left_ms = record.expires_at_ms - record.read_at_ms;
         let owner = record.owner.as_ref().map_or("nobody", Owner::as_str);
         report(&format!("{owner} holds it for {left_ms} ms more"));
@@ -36,7 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("the lock was lost".into());
     }
     guard.release().await?;
-    let held = backend.is_locked(&invoice).await?;
+    let asked = Operation::IsLocked(invoice);
+    let held: bool = operation::run(&backend, asked, CALL, pending()).await?;
     report(&format!("it is {}", if held { "held" } else { "free" }));
     backend.close().await;
     Ok(())

@@ -10,13 +10,16 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{Backend, ExtendOutcome, Grant, ReleaseOutcome, Ttl};
+use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::holding::{AutoExtend, Hold, Holder, end_of};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
+use crate::outcome::{ExtendOutcome, Grant, ReleaseOutcome};
+use crate::request::{Extension, Operation};
+use crate::ttl::Ttl;
 use crate::waiting::waiter::Granted;
 
 /// A lock that is held until it is released, dropped or lost.
@@ -160,8 +163,8 @@ impl LockGuard {
             // The store may carry it out from now on, also if nobody hears of it.
             self.state.ends_by(end_of(sent, ttl));
         }
-        let outcome =
-            operation::extend(&self.backend, &self.grant.lock_id, ttl, call, pending()).await?;
+        let extend = Operation::Extend(Extension::new(self.grant.lock_id.clone(), ttl));
+        let outcome = operation::run(&self.backend, extend, call, pending()).await?;
         match outcome {
             // It was lost before the answer came, and whoever works under it may have been told.
             ExtendOutcome::Extended { .. } if self.state.is_lost() => Ok(false),
@@ -204,7 +207,8 @@ impl LockGuard {
             key: Some(self.key.clone()),
             ..CallOptions::default()
         };
-        let outcome = operation::release(&self.backend, &self.grant.lock_id, call, pending()).await;
+        let release = Operation::Release(self.grant.lock_id.clone());
+        let outcome = operation::run(&self.backend, release, call, pending()).await;
         self.is_held = false;
         match outcome? {
             ReleaseOutcome::Released => Ok(!was_lost),

@@ -1,9 +1,48 @@
-//! What administrators ask of a store: which locks there are, and how it is set up.
+//! What is asked of a store to be looked at: a lock, which locks there are, and how the store is set up.
 
-use crate::backend::LockRecord;
 use crate::error::Error;
+use crate::fence::Fence;
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::owner::Owner;
+use crate::time::{TIME_TOLERANCE_MS, is_live};
 
-/// The most locks that [`Backend::list`](crate::Backend::list) is asked for at a time.
+/// How to find a lock.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// By its key.
+    Key(Key),
+    /// By its lock id.
+    LockId(LockId),
+}
+
+/// A live lock as the store shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRecord {
+    /// Its key, as its holder gave it.
+    pub key: Key,
+    /// Its lock id.
+    pub lock_id: LockId,
+    /// When it ends, on the store's clock.
+    pub expires_at_ms: i64,
+    /// When it was granted, on the store's clock.
+    pub acquired_at_ms: i64,
+    /// Its fencing token.
+    pub fence: Fence,
+    /// The label stored with it.
+    pub owner: Option<Owner>,
+    /// The time on the store's clock when it was read.
+    pub read_at_ms: i64,
+}
+
+impl LockRecord {
+    /// Whether it was held when it was read, by the liveness predicate of all backends.
+    pub fn is_live(&self) -> bool {
+        is_live(self.expires_at_ms, self.read_at_ms, TIME_TOLERANCE_MS)
+    }
+}
+
+/// The most locks that [`Operation::List`](crate::Operation::List) asks for at a time.
 pub const MAX_PAGE: usize = 100;
 
 /// Which locks to list.
@@ -29,7 +68,7 @@ impl PageRequest {
 }
 
 /// Some of the live locks of a store, for people to look at.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockPage {
     /// The locks, in the order of the store. A page may be empty although others follow.
     pub locks: Vec<LockRecord>,
@@ -78,7 +117,7 @@ impl From<bool> for Fact {
 }
 
 /// How a store is set up: facts by name, without a judgement of them. What cannot be found out is missing.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Of a cluster: which node they are of. Otherwise empty.
     pub node: String,

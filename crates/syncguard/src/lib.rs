@@ -1,7 +1,7 @@
 //! Distributed locks with fencing tokens.
 //!
 //! A [`Backend`] is a store of locks. [`lock`] waits for a lock and gives a [`LockGuard`]; the
-//! functions in [`operation`] are single attempts.
+//! [`operation::run`] makes a single attempt.
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -47,6 +47,8 @@ mod lock_id;
 mod login;
 mod mutex;
 pub mod operation;
+mod outcome;
+mod owner;
 #[cfg(any(feature = "postgres", feature = "firestore"))]
 mod permits;
 #[cfg(feature = "postgres")]
@@ -58,6 +60,7 @@ mod random;
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod request;
 mod sending;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
@@ -71,31 +74,34 @@ mod suggest;
 mod time;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod tls;
+mod ttl;
 mod undo;
 mod waiting;
 mod work;
 
-pub use backend::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, BoxFuture, Capabilities,
-    DEFAULT_OPERATION_TIMEOUT, ExtendOutcome, Grant, Limit, LockRecord, Lookup, Operation, Outcome,
-    Owner, ReleaseOutcome, TimeAuthority, Ttl,
-};
+pub use backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 pub use error::{Error, ErrorKind};
 pub use event_loop::Lane;
 pub use fence::{Fence, format_fence};
+pub use futures_core::future::BoxFuture;
 pub use guard::LockGuard;
 pub use hash::{hash_key, hash_key_utf16};
 pub use holding::{AutoExtend, Hold, Holder, Presence};
-pub use inspection::{Fact, Facts, LockPage, MAX_PAGE, PageRequest};
+pub use inspection::{Fact, Facts, LockPage, LockRecord, Lookup, MAX_PAGE, PageRequest};
 pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockOptions, lock};
 pub use lock_id::LockId;
 pub use login::{Login, LoginSource};
+pub use outcome::{Absence, AcquireOutcome, Answer, ExtendOutcome, Grant, Outcome, ReleaseOutcome};
+pub use owner::Owner;
+pub use request::{AcquireRequest, Extension, Limit, Operation};
 pub use time::{
-    Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, is_live, redis_server_time_ms,
+    Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, TimeAuthority, is_live,
+    redis_server_time_ms,
 };
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 pub use tls::DefaultRoots;
+pub use ttl::Ttl;
 pub use waiting::retry::{Backoff, Jitter, RetryPolicy, Wait};
 pub use waiting::waiter::{Granted, Waiter};
 pub use waiting::wakeups::Watch;

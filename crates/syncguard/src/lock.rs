@@ -3,11 +3,14 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use crate::backend::{AcquireRequest, Backend, Owner, Ttl};
+use crate::backend::Backend;
 use crate::error::Error;
 use crate::guard::{Guarded, LockGuard};
 use crate::holding::AutoExtend;
 use crate::key::Key;
+use crate::owner::Owner;
+use crate::request::AcquireRequest;
+use crate::ttl::Ttl;
 use crate::waiting::retry::RetryPolicy;
 use crate::waiting::waiter::Waiter;
 

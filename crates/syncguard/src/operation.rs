@@ -6,31 +6,31 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ExtendOutcome, Limit, LockRecord, Lookup,
-    Operation, Outcome, ReleaseOutcome, Ttl,
-};
+use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
-use crate::holding::{Hold, end_of};
-use crate::inspection::{Facts, LockPage, PageRequest};
+use crate::holding::{Extender, Hold, end_of};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::outcome::{AcquireOutcome, Answer, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::request::{AcquireRequest, Extension, Limit, Operation};
 use crate::sending::Sending;
-use crate::time::TIME_TOLERANCE_MS;
-use crate::undo::{self, Answer, Lock};
+use crate::time::{TIME_TOLERANCE_MS, TimeAuthority};
+use crate::ttl::Ttl;
+use crate::undo::{self, Lock};
 
 /// Bounds of one call.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
     /// A limit below the backend's own.
     pub timeout: Option<Duration>,
-    /// For [`release`]: how long the lock can last, if the caller knows. A release that has failed by the end of the
+    /// For a release: how long the lock can last, if the caller knows. A release that has failed by the end of the
     /// call goes on in the background for so long.
     pub lasts: Option<Ttl>,
-    /// For [`release`]: what it frees, if the caller knows. Those of this process who wait for it hear of it.
+    /// For a release: what it frees, if the caller knows. Those of this process who wait for it hear of it.
     pub key: Option<Key>,
 }
 
@@ -54,17 +54,56 @@ impl Default for CallOptions {
     }
 }
 
-/// Takes the lock if nobody holds it: one attempt.
+/// Carries out an operation: one attempt, which fails when its time runs out or `cancelled` completes. The answer is an
+/// [`Outcome`], or what one of that kind holds: `let is_locked: bool = run(…)`.
+///
+/// # Acquisitions
 ///
 /// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the
 /// background, and what the store may have granted is released: see [`release_in_background`]. So is a lock whose
 /// time is over when the answer comes, by the monotonic clock and from before the request was sent. The time of one
 /// that does not extend itself is a second here if it is shorter.
 ///
+/// # Releases
+///
+/// From the call on, the lock does not extend itself any more. When the store cannot be reached or its answer is lost,
+/// the release is repeated while the call has time. That does
+/// no harm, because a lock id is never given twice. If one of the tries before may have released the lock and the
+/// store then says that there is none, the outcome is `Released` if [`lasts`](CallOptions::lasts) tells that the lock was held;
+/// else it is unknown whether there was one, and the error says so. After an error the lock may be held still: it is
+/// released in the background if [`lasts`](CallOptions::lasts) is given, else it ends with its TTL.
+///
 /// # Errors
-/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or the lock was
+/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or a lock was
 /// granted too late, else as the backend says.
-pub async fn acquire(
+pub async fn run<T: Answer>(
+    backend: &Arc<dyn Backend>,
+    operation: Operation,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<T, Error> {
+    // Each in a box of its own size.
+    let outcome = match operation {
+        Operation::Acquire(request) => {
+            Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
+        }
+        Operation::Release(lock_id) => {
+            Outcome::Release(Box::pin(release(backend, &lock_id, options, cancelled)).await?)
+        }
+        Operation::Extend(extension) => {
+            Outcome::Extend(Box::pin(extend(backend, extension, options, cancelled)).await?)
+        }
+        other => {
+            let _running = backend.work().start()?;
+            let limit = options.limit(backend.as_ref());
+            bounded(backend, backend.run(&other), limit, cancelled).await??
+        }
+    };
+    T::of(outcome)
+}
+
+/// Takes the lock if nobody holds it.
+pub(crate) async fn acquire(
     backend: &Arc<dyn Backend>,
     mut request: AcquireRequest,
     options: CallOptions,
@@ -99,17 +138,8 @@ pub async fn acquire(
     answer
 }
 
-/// Frees the lock that `lock_id` owns. From the call on, the lock does not extend itself any more.
-///
-/// When the store cannot be reached or its answer is lost, the release is repeated while the call has time. That does
-/// no harm, because a lock id is never given twice. If one of the tries before may have released the lock and the
-/// store then says that there is none, the outcome is `Released` if [`lasts`](CallOptions::lasts) tells that the lock was held;
-/// else it is unknown whether there was one, and the error says so.
-///
-/// # Errors
-/// As [`acquire`]. The lock may be held still: it is released in the background if
-/// [`lasts`](CallOptions::lasts) is given, else it ends with its TTL.
-pub async fn release(
+/// Frees the lock that `lock_id` owns.
+async fn release(
     backend: &Arc<dyn Backend>,
     lock_id: &LockId,
     options: CallOptions,
@@ -124,10 +154,11 @@ pub async fn release(
         backend,
         key: options.key,
     };
-    let release = telling.of(backend.release(lock_id));
+    let operation = Operation::Release(lock_id.clone());
+    let release = telling.of(backend.run(&operation));
     let first = bounded(backend, release, limit, cancelled.as_mut()).await;
     let failure = match first {
-        Ok(Ok(outcome)) => return Ok(outcome),
+        Ok(Ok(outcome)) => return ReleaseOutcome::of(outcome),
         Ok(Err(failure)) | Err(failure) => failure,
     };
     let (tell, told) = oneshot::channel();
@@ -172,146 +203,58 @@ impl Drop for Telling<'_> {
     }
 }
 
-/// Makes the lock that `lock_id` owns end `ttl` from now.
-///
-/// # Errors
-/// As [`acquire`].
-pub async fn extend(
+/// Makes a lock end later.
+async fn extend(
     backend: &Arc<dyn Backend>,
-    lock_id: &LockId,
-    ttl: Ttl,
+    extension: Extension,
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ExtendOutcome, Error> {
     let _running = backend.work().start()?;
-    let extending = backend.work().heartbeats().extending(lock_id, ttl);
+    let heartbeats = backend.work().heartbeats();
+    let extending = heartbeats.extending(&extension.lock_id, extension.ttl);
     let limit = options.limit(backend.as_ref());
-    let answer = bounded(backend, &mut backend.extend(lock_id, ttl), limit, cancelled).await?;
+    let operation = Operation::Extend(extension);
+    let answer = bounded(backend, backend.run(&operation), limit, cancelled).await?;
+    let answer = answer.and_then(ExtendOutcome::of);
     if let (Some(extending), Ok(outcome)) = (extending, &answer) {
         extending.done(&Ok(*outcome));
     }
     answer
 }
 
-/// [`extend`] for a heartbeat, which counts as an operation already.
-pub(crate) async fn extend_with_others(
-    backend: &Arc<dyn Backend>,
-    lock_id: &LockId,
-    ttl: Ttl,
-) -> Result<ExtendOutcome, Error> {
-    let limit = backend.operation_timeout();
-    let mut extension = backend.extend_with_others(lock_id, ttl);
-    bounded(backend, &mut extension, limit, pending()).await?
-}
+impl Extender for Arc<dyn Backend> {
+    fn begin(&self) -> Result<Box<dyn Send>, Error> {
+        Ok(Box::new(self.work().start()?))
+    }
 
-/// Whether somebody holds the key.
-///
-/// # Errors
-/// As [`acquire`].
-pub async fn is_locked(
-    backend: &Arc<dyn Backend>,
-    key: &Key,
-    options: CallOptions,
-    cancelled: impl Future<Output = ()>,
-) -> Result<bool, Error> {
-    let _running = backend.work().start()?;
-    let limit = options.limit(backend.as_ref());
-    bounded(backend, &mut backend.is_locked(key), limit, cancelled).await?
-}
+    fn extend<'a>(
+        &'a self,
+        lock_id: &LockId,
+        ttl: Ttl,
+    ) -> BoxFuture<'a, Result<ExtendOutcome, Error>> {
+        let operation = Operation::Extend(Extension {
+            lock_id: lock_id.clone(),
+            ttl,
+            is_heartbeat: true,
+        });
+        Box::pin(async move {
+            let limit = self.operation_timeout();
+            let answer = bounded(self, self.run(&operation), limit, pending()).await?;
+            answer.and_then(ExtendOutcome::of)
+        })
+    }
 
-/// The live lock that fits.
-///
-/// # Errors
-/// As [`acquire`].
-pub async fn lookup(
-    backend: &Arc<dyn Backend>,
-    lookup: &Lookup,
-    options: CallOptions,
-    cancelled: impl Future<Output = ()>,
-) -> Result<Option<LockRecord>, Error> {
-    let _running = backend.work().start()?;
-    let limit = options.limit(backend.as_ref());
-    bounded(backend, &mut backend.lookup(lookup), limit, cancelled).await?
-}
+    fn at_once(&self) -> usize {
+        self.heartbeats_at_once()
+    }
 
-/// Frees the key whoever holds it.
-///
-/// # Errors
-/// As [`acquire`].
-pub async fn force_release(
-    backend: &Arc<dyn Backend>,
-    key: &Key,
-    options: CallOptions,
-    cancelled: impl Future<Output = ()>,
-) -> Result<bool, Error> {
-    let _running = backend.work().start()?;
-    let limit = options.limit(backend.as_ref());
-    bounded(backend, &mut backend.force_release(key), limit, cancelled).await?
-}
+    fn time_authority(&self) -> TimeAuthority {
+        self.capabilities().time_authority
+    }
 
-/// Some of the live locks.
-///
-/// # Errors
-/// As [`Backend::list`], and those of every operation.
-pub async fn list(
-    backend: &Arc<dyn Backend>,
-    page: &PageRequest,
-    cancelled: impl Future<Output = ()>,
-) -> Result<LockPage, Error> {
-    let _running = backend.work().start()?;
-    let limit = backend.operation_timeout();
-    bounded(backend, &mut backend.list(page), limit, cancelled).await?
-}
-
-/// How the store is set up.
-///
-/// # Errors
-/// As [`Backend::facts`], and those of every operation.
-pub async fn facts(
-    backend: &Arc<dyn Backend>,
-    cancelled: impl Future<Output = ()>,
-) -> Result<Vec<Facts>, Error> {
-    let _running = backend.work().start()?;
-    let limit = backend.operation_timeout();
-    bounded(backend, &mut backend.facts(), limit, cancelled).await?
-}
-
-/// Carries out any operation.
-///
-/// # Errors
-/// As [`acquire`].
-pub fn run(
-    backend: Arc<dyn Backend>,
-    operation: Operation,
-    options: CallOptions,
-    cancelled: impl Future<Output = ()> + Send + 'static,
-) -> BoxFuture<Result<Outcome, Error>> {
-    // Each in a box of its own size, which need not be moved any more.
-    match operation {
-        Operation::Acquire(request) => Box::pin(async move {
-            let outcome = acquire(&backend, request, options, cancelled).await?;
-            Ok(Outcome::Acquire(outcome))
-        }),
-        Operation::Release(id) => Box::pin(async move {
-            let outcome = release(&backend, &id, options, cancelled).await?;
-            Ok(Outcome::Release(outcome))
-        }),
-        Operation::Extend(id, ttl) => Box::pin(async move {
-            let outcome = extend(&backend, &id, ttl, options, cancelled).await?;
-            Ok(Outcome::Extend(outcome))
-        }),
-        Operation::IsLocked(key) => Box::pin(async move {
-            let is_locked = is_locked(&backend, &key, options, cancelled).await?;
-            Ok(Outcome::IsLocked(is_locked))
-        }),
-        Operation::Lookup(what) => Box::pin(async move {
-            let record = lookup(&backend, &what, options, cancelled).await?;
-            Ok(Outcome::Lookup(record))
-        }),
-        Operation::ForceRelease(key) => Box::pin(async move {
-            let is_freed = force_release(&backend, &key, options, cancelled).await?;
-            Ok(Outcome::ForceRelease(is_freed))
-        }),
+    fn timed_out(&self, after: Duration) -> Error {
+        timed_out(self.as_ref(), after)
     }
 }
 
@@ -393,7 +336,8 @@ impl Wanted {
     fn granted(&self, backend: &Arc<dyn Backend>, lock_id: &LockId) {
         if let Some(hold) = &self.hold {
             let heartbeats = backend.work().heartbeats();
-            heartbeats.start(backend, lock_id, hold, self.ttl, self.sent);
+            let extender = Arc::new(Arc::clone(backend));
+            heartbeats.start(extender, lock_id, hold, self.ttl, self.sent);
         }
     }
 }
@@ -403,7 +347,7 @@ struct Attempt {
     backend: Arc<dyn Backend>,
     lock_id: LockId,
     ttl: Ttl,
-    running: Answer,
+    running: undo::Answer,
     sending: Sending,
     state: State,
 }
@@ -418,11 +362,16 @@ enum State {
 impl Attempt {
     fn start(backend: &Arc<dyn Backend>, request: AcquireRequest) -> Self {
         let (store, sending) = (Arc::clone(backend), Sending::default());
+        let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
+        let operation = Operation::Acquire(request);
         Self {
             backend: Arc::clone(backend),
-            lock_id: request.lock_id.clone(),
-            ttl: request.ttl,
-            running: Box::pin(sending.of(async move { store.acquire(&request).await })),
+            lock_id,
+            ttl,
+            running: Box::pin(sending.of(async move {
+                let outcome = store.run(&operation).await?;
+                AcquireOutcome::of(outcome)
+            })),
             sending,
             state: State::Running,
         }

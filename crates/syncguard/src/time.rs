@@ -4,6 +4,15 @@
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Whose clock decides when a lock expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeAuthority {
+    /// One clock for all: the store's.
+    Server,
+    /// Each client's own clock; the clocks must be synchronised.
+    Client,
+}
+
 /// How long past its expiry a lock still counts as held, in milliseconds
 /// (docs/format.md, "Liveness predicate"). Not configurable.
 pub const TIME_TOLERANCE_MS: i64 = 1000;

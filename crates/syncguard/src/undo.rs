@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::backend::{Absence, AcquireOutcome, Backend, ReleaseOutcome, Ttl};
+use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
+use crate::outcome::{Absence, AcquireOutcome, Answer as _, ReleaseOutcome};
+use crate::request::Operation;
 use crate::time::TIME_TOLERANCE_MS;
+use crate::ttl::Ttl;
 use crate::work::Releasing;
 
 /// The pause after the first try. It doubles with each, up to [`PAUSE`].
@@ -305,11 +308,13 @@ async fn try_release(
     releasing: &Releasing,
 ) -> Option<Released> {
     let _permit = releasing.permit().await?;
-    let answer = timeout(backend.operation_timeout(), backend.release(lock_id)).await;
-    Some(answer.unwrap_or_else(|_| {
+    let operation = Operation::Release(lock_id.clone());
+    let answer = timeout(backend.operation_timeout(), backend.run(&operation)).await;
+    let answer = answer.unwrap_or_else(|_| {
         let late = Error::new(ErrorKind::NetworkTimeout, "the release was not answered");
         Err(late.with_unknown_outcome())
-    }))
+    });
+    Some(answer.and_then(ReleaseOutcome::of))
 }
 
 #[cfg(test)]

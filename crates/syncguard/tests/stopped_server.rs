@@ -21,9 +21,11 @@ use support::redis_server::RedisServer;
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{PostgresBackend, PostgresOptions};
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, Ttl};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, Operation, Ttl};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
+
+use crate::support::attempts::Attempts as _;
 
 /// How long an operation may take: short, so that connections are lost and made anew meanwhile.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -125,7 +127,13 @@ async fn stop_and_go(
         let backend = Arc::clone(&backend);
         let request = AcquireRequest::new(key.clone(), Ttl::from_millis(120_000).unwrap()).unwrap();
         attempts.spawn(async move {
-            operation::acquire(&backend, request, CallOptions::default(), pending()).await
+            operation::run::<AcquireOutcome>(
+                &backend,
+                Operation::Acquire(request),
+                CallOptions::default(),
+                pending(),
+            )
+            .await
         });
     }
     for answer in attempts.join_all().await {

@@ -1,5 +1,15 @@
 /** What the addon exports, made by `npm run build` from crates/syncguard-node: do not edit. */
 
+/** What an acquisition can ask for besides its key and its TTL. */
+export interface AcquireOptions {
+  /** A label to store with the lock. */
+  owner?: string;
+  /** How to wait: see `policy.rs`. Without it, the store is asked once. */
+  waiting?: Float64Array;
+  /** How the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile. */
+  hold?: HoldSettings;
+}
+
 export interface Capabilities {
   backend: string;
   supportsFencing: boolean;
@@ -196,31 +206,19 @@ export declare class NativeBackend {
     client: number,
     locks: FirestoreLockOptions,
   ): NativeBackend;
-  /** Some of the live locks, from after a cursor on: a text with the JSON of a page. */
-  list(
-    operation: number,
-    cancellable: boolean,
-    after: string | undefined | null,
-    limit: number,
-  ): void;
-  /** How the store is set up: a text with the JSON of facts by name, for each node. */
-  facts(operation: number, cancellable: boolean): void;
   static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
   get capabilities(): Capabilities;
   /**
    * A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
    * a method costs more than the call itself. Its arguments are the operation's number, whether it can be
-   * cancelled, the key, the TTL in milliseconds, the owner, how to wait ([`policy`]; without that, the store is asked
-   * once), and how the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
+   * cancelled, the key, the TTL in milliseconds, and what else is asked for.
    */
   acquire(): (
     arg0: number,
     arg1: boolean,
     arg2: string,
     arg3: number,
-    arg4?: string | undefined | null,
-    arg5?: Float64Array | undefined | null,
-    arg6?: HoldSettings | undefined | null,
+    arg4?: AcquireOptions | undefined | null,
   ) => void;
   /** Lets all who wait for a lock of this backend fail, and those who come later. */
   refuseWaiters(): void;
@@ -241,6 +239,15 @@ export declare class NativeBackend {
   lookupByKey(operation: number, cancellable: boolean, key: string): void;
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
   forceRelease(operation: number, cancellable: boolean, key: string): void;
+  /** Some of the live locks, from after a cursor on: a text with the JSON of a page. */
+  list(
+    operation: number,
+    cancellable: boolean,
+    after: string | undefined | null,
+    limit: number,
+  ): void;
+  /** How the store is set up: a text with the JSON of facts by name, for each node. */
+  facts(operation: number, cancellable: boolean): void;
   close(operation: number): void;
   /** Watches the lock on `key`; nothing if the store cannot tell. */
   watch(key: string): NativeWatch | null;

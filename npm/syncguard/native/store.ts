@@ -2,7 +2,13 @@
 
 import { callAddon } from "./addon.js";
 import "./core.js";
-import type { Capabilities, Completions, HoldSettings, NativeBackend } from "./exports.js";
+import type {
+  AcquireOptions,
+  Capabilities,
+  Completions,
+  HoldSettings,
+  NativeBackend,
+} from "./exports.js";
 import { ownCompletions, run } from "./operations.js";
 import {
   type Absence,
@@ -45,9 +51,9 @@ export class AddonStore {
     wait: Wait | undefined,
     hold?: HoldSettings,
   ): Promise<Acquired | null | Failure> {
-    const policy = wait?.policy.numbers;
+    const options = optionsOf(owner, wait, hold);
     const answer = run<Acquired | null>(signal, (operation, cancellable) =>
-      this.handAcquire(operation, cancellable, key, ttlMs, owner, policy, hold),
+      this.handAcquire(operation, cancellable, key, ttlMs, options),
     );
     return wait === undefined ? answer : answer.then((result) => noted(wait, result));
   }
@@ -145,6 +151,20 @@ export class AddonStore {
 function noted<Result extends Acquired | null | Failure>(wait: Wait, result: Result): Result {
   if (result?.effort !== undefined) Object.assign(wait, result.effort);
   return result;
+}
+
+/** What is asked for; `undefined` if that is nothing, because the addon has to look for each. */
+function optionsOf(
+  owner: string | undefined,
+  wait: Wait | undefined,
+  hold: HoldSettings | undefined,
+): AcquireOptions | undefined {
+  if (owner === undefined && wait === undefined && hold === undefined) return undefined;
+  const options: AcquireOptions = {};
+  if (owner !== undefined) options.owner = owner;
+  if (wait !== undefined) options.waiting = wait.policy.numbers;
+  if (hold !== undefined) options.hold = hold;
+  return options;
 }
 
 /** Hands over an operation that is none of {@link NativeBackend}'s own; otherwise as these do. */

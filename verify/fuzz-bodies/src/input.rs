@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use syncguard::{AcquireRequest, Backend, Error, Key, LockId, Lookup, Ttl};
+use syncguard::{AcquireRequest, Backend, Error, Extension, Key, LockId, Lookup, Operation, Ttl};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -105,12 +105,16 @@ pub(crate) async fn call_all(backend: &dyn Backend) {
     let (key, lock_id) = (key(), lock_id());
     let mut asked = request();
     backend.prepare(&mut asked);
-    checked(backend.acquire(&asked).await);
-    checked(backend.release(&lock_id).await);
-    checked(backend.extend(&lock_id, Ttl::DEFAULT).await);
-    checked(backend.is_locked(&key).await);
-    checked(backend.lookup(&Lookup::Key(key.clone())).await);
-    checked(backend.lookup(&Lookup::LockId(lock_id)).await);
-    checked(backend.force_release(&key).await);
+    for operation in [
+        Operation::Acquire(asked),
+        Operation::Release(lock_id.clone()),
+        Operation::Extend(Extension::new(lock_id.clone(), Ttl::DEFAULT)),
+        Operation::IsLocked(key.clone()),
+        Operation::Lookup(Lookup::Key(key.clone())),
+        Operation::Lookup(Lookup::LockId(lock_id)),
+        Operation::ForceRelease(key),
+    ] {
+        checked(backend.run(&operation).await);
+    }
     assert_discreet(&format!("{backend:?}"));
 }

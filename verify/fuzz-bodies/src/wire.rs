@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use syncguard::Backend;
 use syncguard::redis::{RedisBackend, RedisConfig};
+use syncguard::{Backend, Operation};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -69,11 +69,11 @@ fn talk(scheme: &str, data: &[u8]) {
         // As `operation` calls them: their time is over after the time limit.
         let mut asked = request();
         backend.prepare(&mut asked);
-        if let Ok(Err(error)) = timeout(LIMIT, backend.acquire(&asked)).await {
+        if let Ok(Err(error)) = timeout(LIMIT, backend.run(&Operation::Acquire(asked))).await {
             assert_discreet_error(&error);
         }
         // This call sends no lock id, which the bytes may quote all the same. No server could, so its error is not looked at.
-        let _ = timeout(LIMIT, backend.is_locked(&key())).await;
+        let _ = timeout(LIMIT, backend.run(&Operation::IsLocked(key()))).await;
         backend.shut_down().await;
         server.abort();
     });

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, Error, ErrorKind, ExtendOutcome, Fence,
-    Grant, Key, LockId, LockRecord, Lookup, ReleaseOutcome, TIME_TOLERANCE_MS, Ttl, Watch, Work,
-    make_storage_key,
+    AcquireOutcome, AcquireRequest, Backend, Capabilities, Error, ErrorKind, Fence, Grant, Key,
+    Operation, Outcome, TIME_TOLERANCE_MS, Watch, Work, make_storage_key,
 };
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -128,37 +127,20 @@ impl Backend for Mixed {
         self.ours.watch(key)
     }
 
-    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        let Operation::Acquire(request) = operation else {
+            return self.ours.run(operation).await;
+        };
         let turn = self.next.fetch_add(1, Relaxed);
         match self.theirs.get(turn / 2 % CLIENTS) {
             Some(client) if turn.is_multiple_of(2) => {
                 let mut client = client.lock().await;
                 let answer =
                     Self::acquire_as_they_do(&mut client, request, turn.is_multiple_of(8)).await;
-                answer.map_err(failed)
+                answer.map(Outcome::Acquire).map_err(failed)
             }
-            _ => self.ours.acquire(request).await,
+            _ => self.ours.run(operation).await,
         }
-    }
-
-    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        self.ours.release(lock_id).await
-    }
-
-    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        self.ours.extend(lock_id, ttl).await
-    }
-
-    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        self.ours.is_locked(key).await
-    }
-
-    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        self.ours.lookup(lookup).await
-    }
-
-    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        self.ours.force_release(key).await
     }
 
     async fn shut_down(&self) {

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Grant, Key,
-    LockId, LockOptions, Lookup, ReleaseOutcome, RetryPolicy, Ttl, lock,
+    Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Extension,
+    Grant, Key, LockId, LockOptions, LockRecord, Lookup, Operation, ReleaseOutcome, RetryPolicy,
+    Ttl, lock,
 };
 use tokio::time::sleep;
 
@@ -214,7 +215,13 @@ impl Loop {
             ttl_ms: ttl.as_millis(),
         };
         let running = self.recorder.start(key.as_str(), call)?;
-        let answer = operation::acquire(&self.backend, request, CALL, cancelled).await;
+        let answer = operation::run::<AcquireOutcome>(
+            &self.backend,
+            Operation::Acquire(request),
+            CALL,
+            cancelled,
+        )
+        .await;
         let outcome = outcome(&answer, |answer| match answer {
             AcquireOutcome::Acquired(grant) => acquired(grant),
             AcquireOutcome::Locked { .. } => Outcome::Locked,
@@ -268,7 +275,13 @@ impl Loop {
     async fn release(&mut self, key: &Key, lock_id: &LockId) -> io::Result<()> {
         let lock = number(lock_id);
         let running = self.recorder.start(key.as_str(), Call::Release { lock })?;
-        let answer = operation::release(&self.backend, lock_id, CALL, pending()).await;
+        let answer = operation::run::<ReleaseOutcome>(
+            &self.backend,
+            Operation::Release(lock_id.clone()),
+            CALL,
+            pending(),
+        )
+        .await;
         let outcome = outcome(&answer, |answer| match answer {
             ReleaseOutcome::Released => Outcome::Released,
             ReleaseOutcome::Absent(absence) => absent(*absence),
@@ -282,7 +295,13 @@ impl Loop {
             ttl_ms: ttl.as_millis(),
         };
         let running = self.recorder.start(key.as_str(), call)?;
-        let answer = operation::extend(&self.backend, lock_id, ttl, CALL, pending()).await;
+        let answer = operation::run::<ExtendOutcome>(
+            &self.backend,
+            Operation::Extend(Extension::new(lock_id.clone(), ttl)),
+            CALL,
+            pending(),
+        )
+        .await;
         let outcome = outcome(&answer, |answer| match *answer {
             ExtendOutcome::Extended { expires_at_ms } => Outcome::Extended { expires_at_ms },
             ExtendOutcome::Absent(absence) => absent(absence),
@@ -292,14 +311,26 @@ impl Loop {
 
     async fn force(&mut self, key: &Key) -> io::Result<()> {
         let running = self.recorder.start(key.as_str(), Call::ForceRelease)?;
-        let answer = operation::force_release(&self.backend, key, CALL, pending()).await;
+        let answer = operation::run::<bool>(
+            &self.backend,
+            Operation::ForceRelease(key.clone()),
+            CALL,
+            pending(),
+        )
+        .await;
         self.end(running, &answer, outcome(&answer, yes_or_no))
     }
 
     async fn look(&mut self, key: &Key) -> io::Result<()> {
         if self.random.bool() {
             let running = self.recorder.start(key.as_str(), Call::IsLocked)?;
-            let answer = operation::is_locked(&self.backend, key, CALL, pending()).await;
+            let answer = operation::run::<bool>(
+                &self.backend,
+                Operation::IsLocked(key.clone()),
+                CALL,
+                pending(),
+            )
+            .await;
             return self.end(running, &answer, outcome(&answer, yes_or_no));
         }
         self.look_up(key, Call::LookUpKey, Lookup::Key(key.clone()))
@@ -314,7 +345,13 @@ impl Loop {
 
     async fn look_up(&mut self, key: &Key, call: Call, lookup: Lookup) -> io::Result<()> {
         let running = self.recorder.start(key.as_str(), call)?;
-        let answer = operation::lookup(&self.backend, &lookup, CALL, pending()).await;
+        let answer = operation::run::<Option<LockRecord>>(
+            &self.backend,
+            Operation::Lookup(lookup.clone()),
+            CALL,
+            pending(),
+        )
+        .await;
         let outcome = outcome(&answer, |found| match found {
             Some(record) => Outcome::Found {
                 lock: Some(number(&record.lock_id)),

@@ -1,10 +1,11 @@
 //! The documents of a lock, and their fields.
 
-use crate::backend::{LockRecord, Owner};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
+use crate::inspection::LockRecord;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::owner::Owner;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 /// The field with the lock id, by which release and extend find the lock.

@@ -74,16 +74,15 @@ use self::operations::list;
 pub use self::operations::{acquire, extend, force_release, is_locked, lookup, release};
 use self::transaction::{read, transact};
 pub use self::transport::{Begun, Document, Documents, Page, ReadSet, Transport};
-use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
-    ReleaseOutcome, TimeAuthority, Ttl,
-};
+use crate::backend::{Backend, Capabilities};
 use crate::error::Error;
-use crate::inspection::{Facts, LockPage, PageRequest};
+use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
-use crate::time::{Clock, SystemClock};
+use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::request::{AcquireRequest, Extension, Operation};
+use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 
@@ -227,25 +226,6 @@ impl FirestoreBackend {
             hook(warning);
         }
     }
-}
-
-#[async_trait]
-impl Backend for FirestoreBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: "firestore",
-            supports_fencing: true,
-            time_authority: TimeAuthority::Client,
-        }
-    }
-
-    fn work(&self) -> &Work {
-        &self.work
-    }
-
-    fn operation_timeout(&self) -> Duration {
-        self.config.operation_timeout
-    }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let ids = DocumentIds::of(&request.key)?;
@@ -270,7 +250,8 @@ impl Backend for FirestoreBackend {
         .await
     }
 
-    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+    async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
+        let (lock_id, ttl) = (&extension.lock_id, extension.ttl);
         let what = owned_by(lock_id);
         self.transact(&what, |found, now_ms| {
             Ok(extend::decide(lock_id, ttl, &found.locks()?, now_ms))
@@ -331,6 +312,38 @@ impl Backend for FirestoreBackend {
             facts.add("serverTimeMs", ms);
         }
         Ok(vec![facts])
+    }
+}
+
+#[async_trait]
+impl Backend for FirestoreBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "firestore",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Client,
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        self.config.operation_timeout
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
+            Operation::Release(lock_id) => Outcome::Release(self.release(lock_id).await?),
+            Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
+            Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
+            Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
+            Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(key).await?),
+            Operation::List(page) => Outcome::List(self.list(page).await?),
+            Operation::Facts => Outcome::Facts(self.facts().await?),
+        })
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

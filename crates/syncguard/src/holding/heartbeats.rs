@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,12 +10,12 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::held::{Held, Step};
-use super::{Hold, Holder, Presence};
-use crate::backend::{Backend, ExtendOutcome, Ttl};
+use super::hold::{Extender, Hold, Holder, Presence};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
-use crate::operation;
+use crate::outcome::ExtendOutcome;
+use crate::ttl::Ttl;
 
 /// The longest sleep: tokio's timers do not reach as far as TTLs do.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3600);
@@ -65,13 +64,13 @@ impl Heartbeats {
     /// Extends a lock from now on. Its acquisition was sent at the time `sent`.
     pub(crate) fn start(
         &self,
-        backend: &Arc<dyn Backend>,
+        extender: Arc<dyn Extender>,
         lock_id: &LockId,
         hold: &Hold,
         ttl: Ttl,
         sent: Instant,
     ) {
-        let held = Held::new(backend, hold, ttl, sent);
+        let held = Held::new(extender, hold, ttl, sent);
         let is_running = {
             let mut locks = self.0.lock();
             locks.numbers += 1;
@@ -238,7 +237,7 @@ fn beat_all(shared: &Arc<Shared>, due: Vec<LockId>) {
     let at_once = {
         let locks = shared.lock();
         let first = due.first().and_then(|lock_id| locks.held.get(lock_id));
-        first.map_or(1, |entry| entry.held.backend.heartbeats_at_once())
+        first.map_or(1, |entry| entry.held.extender.at_once())
     };
     let tasks = due.len().min(at_once.max(1));
     let due = Arc::new(Mutex::new(due));
@@ -267,7 +266,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         }
     };
     let (late, stopped) = oneshot::channel();
-    let (backend, _running, ttl, sent) = {
+    let (extender, _running, ttl, sent) = {
         let mut locks = shared.lock();
         let Some(entry) = locks.held.get_mut(lock_id) else {
             return;
@@ -275,9 +274,9 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         if !matches!(entry.state, State::Due) {
             return;
         }
-        let (backend, now) = (Arc::clone(&entry.held.backend), Instant::now());
+        let (extender, now) = (Arc::clone(&entry.held.extender), Instant::now());
         // While the backend is being closed, nothing is sent, and so nothing may count as sent.
-        let (running, closed) = match backend.work().start() {
+        let (running, closed) = match extender.begin() {
             Ok(running) => (Some(running), None),
             Err(closed) => (None, Some(closed)),
         };
@@ -287,7 +286,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
                 entry.state = State::Beating(Some(late));
                 locks.queue_again(lock_id);
                 shared.changed.notify_one();
-                (backend, running, ttl, now)
+                (extender, running, ttl, now)
             }
             Step::Wait => {
                 drop(locks);
@@ -300,7 +299,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         }
     };
     let extending = Extending::new(shared, lock_id, ttl, sent);
-    let mut extension = pin!(operation::extend_with_others(&backend, lock_id, ttl));
+    let mut extension = extender.extend(lock_id, ttl);
     let answer = tokio::select! {
         // What is stopped before it was sent is not sent: a release comes next.
         biased;
@@ -310,7 +309,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
             Ok(()) => tokio::select! {
                 biased;
                 answer = &mut extension => answer,
-                () = ready(()) => Err(operation::timed_out(backend.as_ref(), sent.elapsed())),
+                () = ready(()) => Err(extender.timed_out(sent.elapsed())),
             },
         },
         answer = &mut extension => answer,

@@ -6,10 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{GRACE, Hold, Holder};
-use crate::backend::{Absence, Backend, ExtendOutcome, TimeAuthority, Ttl};
+use super::hold::{Extender, Hold, Holder};
 use crate::error::{Error, ErrorKind};
+use crate::outcome::{Absence, ExtendOutcome};
 use crate::random;
+use crate::time::{TIME_TOLERANCE_MS, TimeAuthority};
+use crate::ttl::Ttl;
+
+/// How long after a lock's end the answer to an extension may come that was sent before it. Half of the tolerance:
+/// the other half is for the holder, who has to stop if it does not come.
+const GRACE: Duration = Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs() / 2);
 
 /// A try is this part of the time that is left after the one before. So there are some ten of them in any TTL, and
 /// most of them near the end.
@@ -22,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A lock that extends itself.
 pub(super) struct Held {
-    pub(super) backend: Arc<dyn Backend>,
+    pub(super) extender: Arc<dyn Extender>,
     pub(super) holder: Arc<dyn Holder>,
     ttl: Ttl,
     every: Duration,
@@ -55,10 +61,10 @@ pub(super) enum Step {
 
 impl Held {
     /// A lock whose acquisition was sent at the time `sent`.
-    pub(super) fn new(backend: &Arc<dyn Backend>, hold: &Hold, ttl: Ttl, sent: Instant) -> Self {
+    pub(super) fn new(extender: Arc<dyn Extender>, hold: &Hold, ttl: Ttl, sent: Instant) -> Self {
         let limit = hold.auto_extend.max.map(|max| sent + max.min(LONGEST));
         let mut held = Self {
-            backend: Arc::clone(backend),
+            extender,
             holder: Arc::clone(&hold.holder),
             ttl,
             every: hold.auto_extend.every.unwrap_or(ttl.as_duration() / 3),
@@ -203,7 +209,7 @@ impl Held {
     }
 
     fn grace(&self) -> Duration {
-        match self.backend.capabilities().time_authority {
+        match self.extender.time_authority() {
             TimeAuthority::Server => GRACE,
             // There the tolerance is for clocks that differ.
             TimeAuthority::Client => Duration::ZERO,

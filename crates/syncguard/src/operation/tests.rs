@@ -7,9 +7,12 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 
 use super::*;
-use crate::backend::{Absence, Capabilities, Grant, TimeAuthority};
+use crate::backend::Capabilities;
 use crate::fence::Fence;
+use crate::outcome::{Absence, Grant, Outcome};
+use crate::request::Operation;
 use crate::sending::before_sending;
+use crate::time::TimeAuthority;
 use crate::work::Work;
 
 /// Whether an operation does what it is to do, or fails.
@@ -62,20 +65,7 @@ impl Store {
     }
 }
 
-#[async_trait]
-impl Backend for Store {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: "test",
-            supports_fencing: true,
-            time_authority: TimeAuthority::Server,
-        }
-    }
-
-    fn work(&self) -> &Work {
-        &self.work
-    }
-
+impl Store {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         self.acquisitions.fetch_add(1, SeqCst);
         if self.has_no_connection.load(SeqCst) {
@@ -96,7 +86,7 @@ impl Backend for Store {
         }
     }
 
-    async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
+    async fn release(&self) -> Result<ReleaseOutcome, Error> {
         if let Some(answer) = self.answer().await {
             return answer.map(|()| ReleaseOutcome::Released);
         }
@@ -108,21 +98,29 @@ impl Backend for Store {
         self.released.fetch_add(1, SeqCst);
         Ok(ReleaseOutcome::Released)
     }
+}
 
-    async fn extend(&self, _: &LockId, _: Ttl) -> Result<ExtendOutcome, Error> {
-        Ok(ExtendOutcome::Absent(Absence::NotFound))
+#[async_trait]
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "test",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
     }
 
-    async fn is_locked(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
+    fn work(&self) -> &Work {
+        &self.work
     }
 
-    async fn lookup(&self, _: &Lookup) -> Result<Option<LockRecord>, Error> {
-        Ok(None)
-    }
-
-    async fn force_release(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
+            Operation::Release(_) => Outcome::Release(self.release().await?),
+            Operation::IsLocked(_) => Outcome::IsLocked(false),
+            other => panic!("{other:?} is not asked here"),
+        })
     }
 
     async fn shut_down(&self) {}
@@ -151,7 +149,7 @@ async fn start(
     options: CallOptions,
 ) -> JoinHandle<Result<Outcome, Error>> {
     let backend: Arc<dyn Backend> = Arc::clone(store) as _;
-    let running = tokio::spawn(async move { run(backend, operation, options, pending()).await });
+    let running = tokio::spawn(async move { run(&backend, operation, options, pending()).await });
     yield_now().await;
     assert!(store.has_asked());
     running
@@ -297,13 +295,7 @@ async fn closing_waits_for_it_and_then_nothing_is_sent() {
     running.await.unwrap().unwrap();
 
     for operation in [a_release(), acquisition()] {
-        let error = run(
-            Arc::clone(&backend),
-            operation,
-            CallOptions::default(),
-            pending(),
-        )
-        .await;
+        let error = run::<Outcome>(&backend, operation, CallOptions::default(), pending()).await;
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
     }
     assert_eq!(store.releases.load(SeqCst), 0);

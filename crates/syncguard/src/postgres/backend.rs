@@ -25,15 +25,15 @@ use super::schema;
 use super::statement::Transport;
 use super::tables::Tables;
 use super::wakeups::notify::watched_name;
-use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT,
-    ExtendOutcome, Limit, LockRecord, Lookup, ReleaseOutcome, TimeAuthority, Ttl,
-};
+use crate::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::error::Error;
-use crate::inspection::{Facts, LockPage, PageRequest};
+use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::request::{AcquireRequest, Extension, Limit, Operation};
 use crate::shared::Lease;
+use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 
@@ -208,25 +208,6 @@ impl PostgresBackend {
         let plan = self.operations.acquire.plan(request, names, None);
         acquire::outcome(request, executor.runner.run(subject, &plan).await?.as_ref())
     }
-}
-
-#[async_trait]
-impl Backend for PostgresBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: "postgres",
-            supports_fencing: true,
-            time_authority: TimeAuthority::Server,
-        }
-    }
-
-    fn work(&self) -> &Work {
-        &self.work
-    }
-
-    fn operation_timeout(&self) -> Duration {
-        self.options.operation_timeout
-    }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let executor = self.executor.get()?;
@@ -251,19 +232,18 @@ impl Backend for PostgresBackend {
         release::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
-    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+    async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
         let executor = self.executor.get()?;
+        let (lock_id, ttl) = (&extension.lock_id, extension.ttl);
+        if extension.is_heartbeat {
+            let asked = || (lock_id.clone(), ttl);
+            if let Some(outcome) = executor.extensions.join(asked).await? {
+                return Ok(outcome);
+            }
+        }
         let plan = self.operations.extend.plan(lock_id, ttl);
         let subject = Some(Subject::Row(lock_id.as_str()));
         extend::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
-    }
-
-    async fn extend_with_others(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let asked = || (lock_id.clone(), ttl);
-        match self.executor.get()?.extensions.join(asked).await? {
-            Some(outcome) => Ok(outcome),
-            None => self.extend(lock_id, ttl).await,
-        }
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -313,6 +293,38 @@ impl Backend for PostgresBackend {
         let executor = self.executor.get()?;
         let transport = executor.runner.connections.transport.as_ref();
         Ok(vec![facts::facts(transport, &self.options.tables).await?])
+    }
+}
+
+#[async_trait]
+impl Backend for PostgresBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "postgres",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        self.options.operation_timeout
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
+            Operation::Release(lock_id) => Outcome::Release(self.release(lock_id).await?),
+            Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
+            Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
+            Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
+            Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(key).await?),
+            Operation::List(page) => Outcome::List(self.list(page).await?),
+            Operation::Facts => Outcome::Facts(self.facts().await?),
+        })
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::runner::Runner;
 use super::statement::{Param, Statement};
 use super::tables::Tables;
-use crate::backend::Limit;
 use crate::error::{Error, ErrorKind};
+use crate::request::Limit;
 use crate::sending::Sending;
 
 /// How long a look may take.

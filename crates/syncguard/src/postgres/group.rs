@@ -245,7 +245,7 @@ mod tests {
     use super::super::operations::extend::Extensions;
     use super::super::operations::release::Releases;
     use super::*;
-    use crate::backend::{Absence, AcquireOutcome, ExtendOutcome, ReleaseOutcome};
+    use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, ReleaseOutcome};
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 

@@ -101,15 +101,13 @@ pub use slots::key_slot;
 pub use transport::Transport;
 pub use transport::shared::RedisConnection;
 
-use crate::backend::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord,
-    Lookup, ReleaseOutcome, TimeAuthority, Ttl,
-};
+use crate::backend::{Backend, Capabilities};
 use crate::error::Error;
 use crate::event_loop::Lane;
-use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
-use crate::lock_id::LockId;
+use crate::outcome::Outcome;
+use crate::request::{AcquireRequest, Operation};
+use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
 use operations::scripts::Scripts;
@@ -231,59 +229,22 @@ impl Backend for RedisBackend {
         }
     }
 
-    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let plan = self.runner.scripts.acquire(request)?;
-        self.runner
-            .scripts
-            .acquired(request, &self.runner.run(plan).await?)
-    }
-
-    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let plan = |lock: Option<&str>| release::plan(&self.runner.scripts.names, lock_id, lock);
-        match self.runner.by_lock_id(lock_id, plan).await? {
-            Some(reply) => self.runner.scripts.released(lock_id, &reply),
-            None => Ok(ReleaseOutcome::Absent(Absence::NotFound)),
-        }
-    }
-
-    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let plan =
-            |lock: Option<&str>| extend::plan(&self.runner.scripts.names, lock_id, lock, ttl);
-        match self.runner.by_lock_id(lock_id, plan).await? {
-            Some(reply) => extend::outcome(&reply),
-            None => Ok(ExtendOutcome::Absent(Absence::NotFound)),
-        }
-    }
-
-    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        self.runner.is_locked_in_steps(key).await
-    }
-
-    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let names = &self.runner.scripts.names;
-        let reply = match lookup {
-            Lookup::Key(key) => self.runner.run(lookup_key::plan(names, key)?).await?,
-            Lookup::LockId(lock_id) => {
-                let plan = |lock: Option<&str>| lookup_lock_id::plan(names, lock_id, lock);
-                match self.runner.by_lock_id(lock_id, plan).await? {
-                    Some(reply) => reply,
-                    None => return Ok(None),
-                }
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        let runner = &self.runner;
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(runner.acquire(request).await?),
+            Operation::Release(lock_id) => Outcome::Release(runner.release(lock_id).await?),
+            Operation::Extend(extension) => Outcome::Extend(runner.extend(extension).await?),
+            Operation::IsLocked(key) => Outcome::IsLocked(runner.is_locked(key).await?),
+            Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),
+            Operation::ForceRelease(key) => Outcome::ForceRelease(runner.force_release(key).await?),
+            // In boxes, because what is asked all the time would carry their size.
+            Operation::List(page) => {
+                let listing = list::list(runner, self.operation_timeout, page);
+                Outcome::List(Box::pin(listing).await?)
             }
-        };
-        record::outcome(&reply)
-    }
-
-    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        self.runner.force_release_in_steps(key).await
-    }
-
-    async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
-        list::list(&self.runner, self.operation_timeout, page).await
-    }
-
-    async fn facts(&self) -> Result<Vec<Facts>, Error> {
-        facts::facts(&self.runner).await
+            Operation::Facts => Outcome::Facts(Box::pin(facts::facts(runner)).await?),
+        })
     }
 
     async fn shut_down(&self) {

@@ -72,6 +72,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_core::future::BoxFuture;
 
 pub use self::config::{Location, SqliteConfig};
 use self::connection::queue::Queue;
@@ -80,15 +81,12 @@ use self::connection::store::{Durability, Store};
 use self::connection::worker::Effect;
 use self::operations::{acquire, extend, facts, force_release, is_locked, list, lookup, release};
 use self::wakeups::listen::Looking;
-use crate::backend::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, ExtendOutcome, LockRecord, Lookup,
-    ReleaseOutcome, TimeAuthority, Ttl,
-};
+use crate::backend::{Backend, Capabilities};
 use crate::error::Error;
-use crate::inspection::{Facts, LockPage, PageRequest};
 use crate::key::Key;
-use crate::lock_id::LockId;
-use crate::time::{Clock, SystemClock};
+use crate::outcome::Outcome;
+use crate::request::Operation;
+use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
 
@@ -125,11 +123,26 @@ impl SqliteBackend {
         })
     }
 
-    async fn read<T: Send + 'static>(
+    /// Runs `operation` on the worker.
+    fn ask(
         &self,
-        operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.queue.run(Effect::Read, operation).await
+        effect: Effect,
+        operation: impl FnOnce(&Store) -> Result<Outcome, Error> + Send + 'static,
+    ) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Box::pin(self.queue.run(effect, operation))
+    }
+
+    async fn is_locked(&self, key: Key) -> Result<bool, Error> {
+        let asked = key.clone();
+        let look = move |store: &Store| is_locked::is_locked(store, &asked);
+        let state = self.queue.run(Effect::Read, look).await?;
+        if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
+            // In the background: the answer does not depend on the clean-up.
+            let effect = Effect::Write(Durability::UntilPowerLoss);
+            let clean_up = move |store: &Store| is_locked::clean_up(store, &key);
+            let _ = self.queue.submit(effect, clean_up);
+        }
+        Ok(state == is_locked::State::Locked)
     }
 }
 
@@ -151,70 +164,36 @@ impl Backend for SqliteBackend {
         self.config.operation_timeout
     }
 
-    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let request = request.clone();
-        self.queue
-            .run(Effect::Write(Durability::ForGood), move |store| {
-                acquire::acquire(store, &request)
-            })
-            .await
-    }
-
-    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let lock_id = lock_id.clone();
-        self.queue
-            .run(Effect::Urgent, move |store| {
-                release::release(store, &lock_id)
-            })
-            .await
-    }
-
-    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        let lock_id = lock_id.clone();
-        self.queue
-            .run(Effect::Urgent, move |store| {
-                extend::extend(store, &lock_id, ttl)
-            })
-            .await
-    }
-
-    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let wanted = key.clone();
-        let state = self
-            .read(move |store| is_locked::is_locked(store, &wanted))
-            .await?;
-        if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
-            let key = key.clone();
-            // In the background: the answer does not depend on the clean-up.
-            let effect = Effect::Write(Durability::UntilPowerLoss);
-            let _ = self
-                .queue
-                .submit(effect, move |store| is_locked::clean_up(store, &key));
-        }
-        Ok(state == is_locked::State::Locked)
-    }
-
-    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        let lookup = lookup.clone();
-        self.read(move |store| lookup::lookup(store, &lookup)).await
-    }
-
-    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let key = key.clone();
-        self.queue
-            .run(Effect::Write(Durability::UntilPowerLoss), move |store| {
-                force_release::force_release(store, &key)
-            })
-            .await
-    }
-
-    async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
-        let page = page.clone();
-        self.read(move |store| list::list(store, &page)).await
-    }
-
-    async fn facts(&self) -> Result<Vec<Facts>, Error> {
-        Ok(vec![self.read(facts::facts).await?])
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        let running = match operation.clone() {
+            Operation::Acquire(request) => self
+                .ask(Effect::Write(Durability::ForGood), move |store| {
+                    acquire::acquire(store, &request).map(Outcome::Acquire)
+                }),
+            Operation::Release(lock_id) => self.ask(Effect::Urgent, move |store| {
+                release::release(store, &lock_id).map(Outcome::Release)
+            }),
+            Operation::Extend(extension) => self.ask(Effect::Urgent, move |store| {
+                extend::extend(store, &extension).map(Outcome::Extend)
+            }),
+            Operation::IsLocked(key) => {
+                Box::pin(async { self.is_locked(key).await.map(Outcome::IsLocked) })
+            }
+            Operation::Lookup(lookup) => self.ask(Effect::Read, move |store| {
+                lookup::lookup(store, &lookup).map(Outcome::Lookup)
+            }),
+            Operation::ForceRelease(key) => self
+                .ask(Effect::Write(Durability::UntilPowerLoss), move |store| {
+                    force_release::force_release(store, &key).map(Outcome::ForceRelease)
+                }),
+            Operation::List(page) => self.ask(Effect::Read, move |store| {
+                list::list(store, &page).map(Outcome::List)
+            }),
+            Operation::Facts => self.ask(Effect::Read, |store| {
+                facts::facts(store).map(|facts| Outcome::Facts(vec![facts]))
+            }),
+        };
+        running.await
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

@@ -8,13 +8,16 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep_until};
 
 use super::*;
-use crate::backend::{
-    Absence, AcquireRequest, Capabilities, ExtendOutcome, Grant, LockRecord, Lookup, TimeAuthority,
-};
+use crate::backend::Capabilities;
 use crate::error::ErrorKind;
 use crate::fence::Fence;
 use crate::key::Key;
 use crate::operation::{self, CallOptions};
+use crate::outcome::AcquireOutcome;
+use crate::outcome::ReleaseOutcome;
+use crate::outcome::{Absence, Grant, Outcome};
+use crate::request::{AcquireRequest, Operation};
+use crate::time::TimeAuthority;
 use crate::work::Work;
 
 /// How long an operation may take.
@@ -69,25 +72,8 @@ impl Store {
     }
 }
 
-#[async_trait]
-impl Backend for Store {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: "double",
-            supports_fencing: true,
-            time_authority: TimeAuthority::Server,
-        }
-    }
-
-    fn work(&self) -> &Work {
-        &self.work
-    }
-
-    fn operation_timeout(&self) -> Duration {
-        LIMIT
-    }
-
-    async fn acquire(&self, _: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+impl Store {
+    async fn acquire(&self) -> Result<AcquireOutcome, Error> {
         if let Some(asked_last) = self.asked_again_at.max(self.grants_at) {
             sleep_until(asked_last).await;
         }
@@ -97,7 +83,7 @@ impl Backend for Store {
         }
     }
 
-    async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
+    async fn release(&self) -> Result<ReleaseOutcome, Error> {
         self.tries.fetch_add(1, SeqCst);
         sleep_until(self.stands_still_until).await;
         let now = Instant::now();
@@ -120,21 +106,32 @@ impl Backend for Store {
         }
         Ok(outcome)
     }
+}
 
-    async fn extend(&self, _: &LockId, _: Ttl) -> Result<ExtendOutcome, Error> {
-        Ok(ExtendOutcome::Absent(Absence::NotFound))
+#[async_trait]
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "double",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
     }
 
-    async fn is_locked(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
+    fn work(&self) -> &Work {
+        &self.work
     }
 
-    async fn lookup(&self, _: &Lookup) -> Result<Option<LockRecord>, Error> {
-        Ok(None)
+    fn operation_timeout(&self) -> Duration {
+        LIMIT
     }
 
-    async fn force_release(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        Ok(match operation {
+            Operation::Acquire(_) => Outcome::Acquire(self.acquire().await?),
+            Operation::Release(_) => Outcome::Release(self.release().await?),
+            other => panic!("{other:?} is not asked here"),
+        })
     }
 
     async fn shut_down(&self) {}
@@ -147,7 +144,12 @@ fn request(ttl: Ttl) -> AcquireRequest {
 /// Gives an acquisition up at once, and waits until nothing more is done about it.
 async fn give_up(store: &Arc<Store>, ttl: Ttl) {
     let backend: Arc<dyn Backend> = Arc::clone(store) as _;
-    let attempt = operation::acquire(&backend, request(ttl), CallOptions::default(), ready(()));
+    let attempt = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request(ttl)),
+        CallOptions::default(),
+        ready(()),
+    );
     assert_eq!(attempt.await.unwrap_err().kind(), ErrorKind::Aborted);
     drop(backend);
     while Arc::strong_count(store) > 1 {
@@ -326,7 +328,12 @@ async fn closing_waits_for_it_as_long_as_for_an_operation() {
     });
     tokio::task::yield_now().await;
     let key = Key::new("k").unwrap();
-    let late = operation::is_locked(&backend, &key, CallOptions::default(), pending());
+    let late = operation::run::<bool>(
+        &backend,
+        Operation::IsLocked(key.clone()),
+        CallOptions::default(),
+        pending(),
+    );
     assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Aborted);
     closing.await.unwrap();
     assert_eq!(start.elapsed(), LIMIT);
@@ -341,7 +348,10 @@ async fn closing_waits_for_it_as_long_as_for_an_operation() {
 fn release_of(store: &Arc<Store>, call: CallOptions) -> impl Future<Output = Released> + use<> {
     let backend: Arc<dyn Backend> = Arc::clone(store) as _;
     let id = LockId::generate().unwrap();
-    async move { operation::release(&backend, &id, call, pending()).await }
+    async move {
+        operation::run::<ReleaseOutcome>(&backend, Operation::Release(id.clone()), call, pending())
+            .await
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -426,7 +436,9 @@ async fn a_release_that_is_cancelled_goes_on_if_the_lock_may_last() {
         lasts: Some(Ttl::DEFAULT),
         ..CallOptions::default()
     };
-    let error = operation::release(&backend, &id, call, ready(())).await;
+    let error =
+        operation::run::<ReleaseOutcome>(&backend, Operation::Release(id.clone()), call, ready(()))
+            .await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
     backend.close().await;
     assert_eq!(store.held(), Some(secs(1.0)));
@@ -444,7 +456,13 @@ async fn a_lock_that_is_granted_after_its_time_is_none() {
     });
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
     let (call, ttl) = (CallOptions::default(), Ttl::from_millis(400).unwrap());
-    let error = operation::acquire(&backend, request(ttl), call, pending()).await;
+    let error = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request(ttl)),
+        call,
+        pending(),
+    )
+    .await;
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
     assert_eq!(

@@ -8,12 +8,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step, Wait};
 use super::turns::{Entered, Place, Turn};
-use crate::backend::{AcquireOutcome, AcquireRequest, Backend, Grant, Ttl};
+use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
+use crate::outcome::{AcquireOutcome, Grant};
 use crate::random;
+use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
+use crate::ttl::Ttl;
 
 /// Asks for one lock until it is granted: see [`lock`](crate::lock), which gives a guard.
 #[derive(Debug)]

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncguard::operation::{self, CallOptions};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, ReleaseOutcome};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, Extension, Key, Operation,
+    Outcome, ReleaseOutcome,
+};
 use tokio::sync::Semaphore;
 
 use crate::faulty::{Fault, Faulty};
 use crate::fixture::{Context, LONG, Stage, tests};
+use crate::support::attempts::Attempts as _;
 
 tests![
     an_answer_in_time_is_kept,
@@ -40,12 +44,24 @@ fn request(key: &Key) -> AcquireRequest {
 async fn an_answer_in_time_is_kept(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
-    let outcome = operation::acquire(&t.backend, request(&key), CALL, pending()).await;
+    let outcome = operation::run::<AcquireOutcome>(
+        &t.backend,
+        Operation::Acquire(request(&key)),
+        CALL,
+        pending(),
+    )
+    .await;
     let AcquireOutcome::Acquired(grant) = outcome.unwrap() else {
         panic!("locked");
     };
     assert!(t.is_locked(&key).await);
-    let released = operation::release(&t.backend, &grant.lock_id, CALL, pending()).await;
+    let released = operation::run::<ReleaseOutcome>(
+        &t.backend,
+        Operation::Release(grant.lock_id.clone()),
+        CALL,
+        pending(),
+    )
+    .await;
     assert_eq!(released.unwrap(), ReleaseOutcome::Released);
 }
 
@@ -54,9 +70,14 @@ async fn a_cancelled_attempt_leaves_no_lock(stage: Stage) {
     let key = t.key("a");
     let (faulty, backend, permits) = held_back(&t);
     let granted = async { faulty.done.acquire().await.unwrap().forget() };
-    let error = operation::acquire(&backend, request(&key), CALL, granted)
-        .await
-        .unwrap_err();
+    let error = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request(&key)),
+        CALL,
+        granted,
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     permits.add_permits(1);
     t.until_free(&key).await;
@@ -66,9 +87,14 @@ async fn an_attempt_cancelled_at_once_leaves_no_lock(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let (_, backend, permits) = held_back(&t);
-    let error = operation::acquire(&backend, request(&key), CALL, ready(()))
-        .await
-        .unwrap_err();
+    let error = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request(&key)),
+        CALL,
+        ready(()),
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     permits.add_permits(1);
     t.until_free(&key).await;
@@ -82,9 +108,14 @@ async fn a_timed_out_attempt_leaves_no_lock(stage: Stage) {
         timeout: Some(Duration::from_millis(50)),
         ..CallOptions::default()
     };
-    let error = operation::acquire(&backend, request(&key), call, pending())
-        .await
-        .unwrap_err();
+    let error = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request(&key)),
+        call,
+        pending(),
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
     permits.add_permits(1);
     t.until_free(&key).await;
@@ -95,9 +126,14 @@ async fn an_attempt_that_is_never_answered_leaves_no_lock(stage: Stage) {
     let key = t.key("a");
     let (faulty, backend, _) = held_back(&t);
     let granted = async { faulty.done.acquire().await.unwrap().forget() };
-    let error = operation::acquire(&backend, request(&key), CALL, granted)
-        .await
-        .unwrap_err();
+    let error = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request(&key)),
+        CALL,
+        granted,
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     // Well before the attempt itself would be given up.
     let limit = backend.operation_timeout() / 2;
@@ -111,8 +147,10 @@ async fn a_dropped_attempt_leaves_no_lock(stage: Stage) {
     let key = t.key("a");
     let (faulty, backend, permits) = held_back(&t);
     let wanted = request(&key);
-    let attempt =
-        tokio::spawn(async move { operation::acquire(&backend, wanted, CALL, pending()).await });
+    let attempt = tokio::spawn(async move {
+        operation::run::<AcquireOutcome>(&backend, Operation::Acquire(wanted), CALL, pending())
+            .await
+    });
     faulty.done.acquire().await.unwrap().forget();
     assert!(t.is_locked(&key).await);
     attempt.abort();
@@ -125,9 +163,14 @@ async fn a_lost_answer_leaves_no_lock(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let backend: Arc<dyn Backend> = Faulty::new(&t.backend, Fault::AnswerLost);
-    let error = operation::acquire(&backend, request(&key), CALL, pending())
-        .await
-        .unwrap_err();
+    let error = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request(&key)),
+        CALL,
+        pending(),
+    )
+    .await
+    .unwrap_err();
     assert!(error.is_outcome_unknown());
     t.until_free(&key).await;
 }
@@ -138,7 +181,7 @@ async fn giving_up_on_a_held_key_leaves_its_holder_alone(stage: Stage) {
     let holder = t.acquire(&key, LONG).await;
     let (faulty, backend, permits) = held_back(&t);
     let refused = async { faulty.done.acquire().await.unwrap().forget() };
-    operation::acquire(&backend, request(&key), CALL, refused)
+    operation::run::<AcquireOutcome>(&backend, Operation::Acquire(request(&key)), CALL, refused)
         .await
         .unwrap_err();
     permits.add_permits(1);
@@ -155,7 +198,12 @@ async fn attempts_dropped_under_load_leave_no_lock(stage: Stage) {
         let (backend, wanted) = (Arc::clone(&t.backend), request(key));
         attempts.spawn(async move {
             // Given up somewhere on the way, or not at all.
-            let attempt = operation::acquire(&backend, wanted, CALL, pending());
+            let attempt = operation::run::<AcquireOutcome>(
+                &backend,
+                Operation::Acquire(wanted),
+                CALL,
+                pending(),
+            );
             let lucky = tokio::time::timeout(Duration::from_micros(200), attempt).await;
             if let Ok(Ok(AcquireOutcome::Acquired(grant))) = lucky {
                 backend.release(&grant.lock_id).await.unwrap();
@@ -176,19 +224,31 @@ async fn the_other_operations_can_be_cancelled(stage: Stage) {
     let (backend, id) = (&silent, &grant.lock_id);
     let lookup = syncguard::Lookup::Key(key.clone());
     let errors = [
-        operation::is_locked(backend, &key, CALL, ready(()))
+        operation::run::<bool>(backend, Operation::IsLocked(key.clone()), CALL, ready(()))
             .await
             .err(),
-        operation::lookup(backend, &lookup, CALL, ready(()))
+        operation::run::<Outcome>(backend, Operation::Lookup(lookup.clone()), CALL, ready(()))
             .await
             .err(),
-        operation::extend(backend, id, LONG, CALL, ready(()))
+        operation::run::<ExtendOutcome>(
+            backend,
+            Operation::Extend(Extension::new(id.clone(), LONG)),
+            CALL,
+            ready(()),
+        )
+        .await
+        .err(),
+        operation::run::<ReleaseOutcome>(backend, Operation::Release(id.clone()), CALL, ready(()))
             .await
             .err(),
-        operation::release(backend, id, CALL, ready(())).await.err(),
-        operation::force_release(backend, &key, CALL, ready(()))
-            .await
-            .err(),
+        operation::run::<bool>(
+            backend,
+            Operation::ForceRelease(key.clone()),
+            CALL,
+            ready(()),
+        )
+        .await
+        .err(),
     ];
     for error in errors {
         assert_eq!(error.unwrap().kind(), ErrorKind::Aborted);

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, ErrorKind, Jitter, Key, LockId, LockOptions, Lookup,
-    ReleaseOutcome, RetryPolicy, Wait, lock,
+    Operation, ReleaseOutcome, RetryPolicy, Wait, lock,
 };
 use tokio::sync::Semaphore;
 
 use crate::faulty::{Fault, Faulty};
 use crate::fixture::{Context, LONG, Stage, prepared, tests};
+use crate::support::attempts::Attempts as _;
 
 tests![
     after_it_every_operation_is_refused,
@@ -96,7 +97,14 @@ async fn a_crowd_that_asked_before_is_answered(stage: Stage) {
     }
     let releases: Vec<_> = grants
         .iter()
-        .map(|grant| operation::release(&t.backend, &grant.lock_id, CALL, pending()))
+        .map(|grant| {
+            operation::run::<ReleaseOutcome>(
+                &t.backend,
+                Operation::Release(grant.lock_id.clone()),
+                CALL,
+                pending(),
+            )
+        })
         .collect();
     let (outcomes, ()) = tokio::join!(
         biased;
@@ -113,7 +121,7 @@ async fn what_was_cancelled_before_is_undone(stage: Stage) {
     let keys: Vec<_> = (0..20).map(|number| t.key(&number.to_string())).collect();
     let attempts = keys.iter().map(|key| {
         let request = AcquireRequest::new(key.clone(), LONG).unwrap();
-        operation::acquire(&t.backend, request, CALL, ready(()))
+        operation::run::<AcquireOutcome>(&t.backend, Operation::Acquire(request), CALL, ready(()))
     });
     let mut cancelled = 0;
     for answer in futures::future::join_all(attempts).await {
@@ -152,13 +160,21 @@ async fn meanwhile_nothing_new_is_started(stage: Stage) {
     let faulty = Faulty::new(&t.backend, Fault::HeldBack(Arc::clone(&permits)));
     let backend: Arc<dyn Backend> = Arc::clone(&faulty) as _;
     let request = AcquireRequest::new(key.clone(), LONG).unwrap();
-    let attempt = operation::acquire(&backend, request, CALL, pending());
+    let attempt =
+        operation::run::<AcquireOutcome>(&backend, Operation::Acquire(request), CALL, pending());
     let late = async {
         faulty.done.acquire().await.unwrap().forget();
         let closing = Arc::clone(&backend);
         let closing = tokio::spawn(async move { closing.close().await });
         let error = loop {
-            match operation::is_locked(&backend, &key, CALL, pending()).await {
+            match operation::run::<bool>(
+                &backend,
+                Operation::IsLocked(key.clone()),
+                CALL,
+                pending(),
+            )
+            .await
+            {
                 Ok(locked) => assert!(locked),
                 Err(error) => break error,
             }

@@ -7,6 +7,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::fixture::{Context, LONG, Stage, prepared, tests};
+use crate::support::attempts::Attempts as _;
 
 tests![
     of_64_tasks_one_wins_each_round,

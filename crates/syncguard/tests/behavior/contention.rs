@@ -1,3 +1,4 @@
+use crate::support::attempts::Attempts as _;
 use syncguard::AcquireOutcome;
 
 use crate::fixture::{LONG, Stage, prepared, tests, ttl};

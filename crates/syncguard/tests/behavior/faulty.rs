@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, Error, ErrorKind, ExtendOutcome, Key,
-    LockId, LockRecord, Lookup, ReleaseOutcome, Ttl, Work,
+    AcquireRequest, Backend, Capabilities, Error, ErrorKind, Operation, Outcome, Work,
 };
 use tokio::sync::Semaphore;
 
@@ -49,9 +48,33 @@ impl Faulty {
         })
     }
 
-    async fn speak(&self) {
-        if matches!(self.fault, Fault::Silence) {
-            std::future::pending().await
+    async fn acquire(&self, operation: &Operation) -> Result<Outcome, Error> {
+        let number = self.acquisitions.fetch_add(1, Ordering::SeqCst);
+        if let Fault::First(count, kind) = self.fault
+            && number < count
+        {
+            return Err(Error::new(kind, "the store is not well"));
+        }
+        let answer = self.inner.run(operation).await;
+        self.done.add_permits(1);
+        match &self.fault {
+            Fault::HeldBack(permits) => {
+                permits.acquire().await.unwrap().forget();
+                answer
+            }
+            Fault::AnswerLost => Err(lost()),
+            _ => answer,
+        }
+    }
+
+    async fn release(&self, operation: &Operation) -> Result<Outcome, Error> {
+        let answer = self.inner.run(operation).await;
+        match &self.fault {
+            Fault::ReleasesLost(left) if left.load(Ordering::SeqCst) > 0 => {
+                left.fetch_sub(1, Ordering::SeqCst);
+                Err(lost())
+            }
+            _ => answer,
         }
     }
 
@@ -82,61 +105,23 @@ impl Backend for Faulty {
         self.inner.prepare(request);
     }
 
-    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        self.speak().await;
-        let number = self.acquisitions.fetch_add(1, Ordering::SeqCst);
-        if let Fault::First(count, kind) = self.fault
-            && number < count
-        {
-            return Err(Error::new(kind, "the store is not well"));
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        if matches!(self.fault, Fault::Silence) {
+            std::future::pending().await
         }
-        let answer = self.inner.acquire(request).await;
-        self.done.add_permits(1);
-        match &self.fault {
-            Fault::HeldBack(permits) => {
-                permits.acquire().await.unwrap().forget();
-                answer
+        match operation {
+            Operation::Acquire(_) => self.acquire(operation).await,
+            Operation::Release(_) => self.release(operation).await,
+            Operation::Extend(_) => {
+                self.extensions.fetch_add(1, Ordering::SeqCst);
+                if matches!(self.fault, Fault::NoExtensions) {
+                    let kind = ErrorKind::ServiceUnavailable;
+                    return Err(Error::new(kind, "the store is not well"));
+                }
+                self.inner.run(operation).await
             }
-            Fault::AnswerLost => Err(lost()),
-            _ => answer,
+            _ => self.inner.run(operation).await,
         }
-    }
-
-    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        self.speak().await;
-        let answer = self.inner.release(lock_id).await;
-        match &self.fault {
-            Fault::ReleasesLost(left) if left.load(Ordering::SeqCst) > 0 => {
-                left.fetch_sub(1, Ordering::SeqCst);
-                Err(lost())
-            }
-            _ => answer,
-        }
-    }
-
-    async fn extend(&self, lock_id: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        self.speak().await;
-        self.extensions.fetch_add(1, Ordering::SeqCst);
-        if matches!(self.fault, Fault::NoExtensions) {
-            let kind = ErrorKind::ServiceUnavailable;
-            return Err(Error::new(kind, "the store is not well"));
-        }
-        self.inner.extend(lock_id, ttl).await
-    }
-
-    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        self.speak().await;
-        self.inner.is_locked(key).await
-    }
-
-    async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
-        self.speak().await;
-        self.inner.lookup(lookup).await
-    }
-
-    async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        self.speak().await;
-        self.inner.force_release(key).await
     }
 
     async fn shut_down(&self) {

@@ -1,4 +1,5 @@
 use crate::fixture::{LONG, Stage, is_the_time, tests};
+use crate::support::attempts::Attempts as _;
 
 tests![
     the_first_fence_is_the_time,

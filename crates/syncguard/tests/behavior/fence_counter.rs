@@ -1,4 +1,5 @@
 use crate::fixture::{LONG, Stage, is_the_time, tests};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, until_after};
 
 tests![Inspection:

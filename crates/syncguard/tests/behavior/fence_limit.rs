@@ -1,3 +1,4 @@
+use crate::support::attempts::Attempts as _;
 use syncguard::{Error, ErrorKind, Fence, Key};
 
 use crate::fixture::{Context, LONG, Stage, prepared, tests};

@@ -12,6 +12,7 @@ use syncguard::{
     Lookup, TIME_TOLERANCE_MS, Ttl,
 };
 
+use crate::support::attempts::Attempts as _;
 pub(crate) use crate::support::locks::{eventually, prepared, ttl};
 
 /// How a backend is to be made.

@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::faulty::{Fault, Faulty};
 use crate::fixture::{Context, LONG, Stage, eventually, tests, ttl};
+use crate::support::attempts::Attempts as _;
 
 tests![
     a_lock_outlives_its_ttl,

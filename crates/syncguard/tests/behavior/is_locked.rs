@@ -1,4 +1,5 @@
 use crate::fixture::{LONG, Setup, Stage, tests, ttl};
+use crate::support::attempts::Attempts as _;
 
 tests![
     it_follows_the_lock,

@@ -1,3 +1,4 @@
+use crate::support::attempts::Attempts as _;
 use syncguard::{Key, MAX_KEY_LENGTH_BYTES, ReleaseOutcome};
 
 use crate::fixture::{Context, LONG, Stage, is_the_time, tests};

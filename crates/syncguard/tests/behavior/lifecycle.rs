@@ -1,3 +1,4 @@
+use crate::support::attempts::Attempts as _;
 use syncguard::{ExtendOutcome, ReleaseOutcome, Ttl};
 
 use crate::fixture::{LONG, Stage, tests, ttl};

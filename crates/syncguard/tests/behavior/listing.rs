@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use syncguard::{ErrorKind, LockRecord, MAX_PAGE, Owner, PageRequest};
 
 use crate::fixture::{Context, LONG, Stage, prepared, tests};
+use crate::support::attempts::Attempts as _;
 
 tests![Listing:
     a_listed_lock_is_what_a_look_up_gives,

@@ -1,3 +1,4 @@
+use crate::support::attempts::Attempts as _;
 use syncguard::{LockId, ReleaseOutcome};
 
 use crate::fixture::{LONG, Stage, tests, ttl};

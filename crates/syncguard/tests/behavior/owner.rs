@@ -1,3 +1,4 @@
+use crate::support::attempts::Attempts as _;
 use syncguard::{AcquireOutcome, Key, LockOptions, Owner, Ttl};
 
 use crate::fixture::{Context, LONG, Stage, prepared, tests, ttl};

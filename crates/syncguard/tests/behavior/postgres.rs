@@ -10,6 +10,7 @@ use syncguard::{Backend, Key};
 use tokio::sync::OnceCell;
 
 use crate::fixture::{Fixture, Setup, Store};
+use crate::support::attempts::Attempts as _;
 use crate::support::postgres_server::{PgBouncer, PostgresServer};
 
 /// How the server is reached.

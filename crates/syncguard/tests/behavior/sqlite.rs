@@ -9,6 +9,7 @@ use syncguard::sqlite::{Location, SqliteBackend, SqliteConfig};
 use syncguard::{Backend, Key, KeySpace};
 
 use crate::fixture::{Fixture, Setup, Store};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::ManualClock;
 
 pub(crate) struct OnFile;

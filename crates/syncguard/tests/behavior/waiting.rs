@@ -7,6 +7,7 @@ use syncguard::{AcquireOutcome, Backend, ErrorKind, Jitter, LockOptions, RetryPo
 
 use crate::faulty::{Fault, Faulty};
 use crate::fixture::{LONG, Stage, tests, ttl};
+use crate::support::attempts::Attempts as _;
 
 tests![
     a_free_key_is_locked_at_once,

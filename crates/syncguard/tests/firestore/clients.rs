@@ -9,11 +9,12 @@ use google_cloud_auth::credentials::{CacheableResource, Credentials, Credentials
 use google_cloud_auth::errors::CredentialsError;
 use syncguard::firestore::{FirestoreBackend, FirestoreConfig};
 use syncguard::operation::{self, CallOptions};
-use syncguard::{Absence, AcquireOutcome, Backend, ErrorKind, ReleaseOutcome};
+use syncguard::{Absence, AcquireOutcome, Backend, ErrorKind, Operation, ReleaseOutcome};
 use tonic::codegen::http::{Extensions, HeaderMap};
 
 use crate::faults::lacks_a_part;
 use crate::stage::Server;
+use crate::support::attempts::Attempts as _;
 use crate::support::clients::{firestore_db, firestore_db_as};
 use crate::support::locks::{AHEAD, acquire, eventually, key, request};
 use crate::support::suite::tests;
@@ -77,7 +78,8 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     assert_eq!(acquire(&*beside, "k").await.fence.get(), AHEAD + 2);
     // An attempt as users make them leaves nothing behind.
     lose_one();
-    let lost = operation::acquire(&ours, request("l"), CALL, pending());
+    let lost =
+        operation::run::<AcquireOutcome>(&ours, Operation::Acquire(request("l")), CALL, pending());
     assert!(lost.await.unwrap_err().is_outcome_unknown());
     eventually("what was granted is released", async || {
         !beside.is_locked(&key("l")).await.unwrap()
@@ -95,7 +97,13 @@ async fn a_cancelled_operation_leaves_no_transaction_open() {
         timeout: Some(Duration::from_millis(100)),
         ..CallOptions::default()
     };
-    let answer = operation::acquire(&ours, request("k"), hurried, pending()).await;
+    let answer = operation::run::<AcquireOutcome>(
+        &ours,
+        Operation::Acquire(request("k")),
+        hurried,
+        pending(),
+    )
+    .await;
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::NetworkTimeout);
     server.emulator.faults().set([]);
     // Waits until no transaction is open.

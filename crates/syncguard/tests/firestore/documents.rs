@@ -11,6 +11,7 @@ use syncguard::{
 };
 
 use crate::stage::{Server, text};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, ManualClock, acquire, eventually, key, try_acquire};
 use crate::support::suite::tests;
 

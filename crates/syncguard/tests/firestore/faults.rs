@@ -10,12 +10,13 @@ use syncguard::firestore::{Credentials, FirestoreBackend, FirestoreConfig};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
     AcquireOutcome, AcquireRequest, AutoExtend, Backend, Clock, ErrorKind, ExtendOutcome,
-    LockOptions, Lookup, ReleaseOutcome, Ttl, lock,
+    LockOptions, Lookup, Operation, ReleaseOutcome, Ttl, lock,
 };
 use tokio::task::JoinSet;
 
 use crate::mediator::Mediator;
 use crate::stage::Server;
+use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{AHEAD, acquire, eventually, key, try_acquire};
 use crate::support::precedence::locks_are_kept_and_freed_before_a_crowd;
@@ -137,7 +138,12 @@ async fn a_lost_reply_leaves_no_lock_behind() {
         let dropped = Fault::new(Effect::DropReply(lost)).on("Commit").times(1);
         server.emulator.faults().set([dropped]);
         let request = AcquireRequest::new(key("a"), Ttl::DEFAULT).unwrap();
-        let attempt = operation::acquire(&backend, request, CallOptions::default(), pending());
+        let attempt = operation::run::<AcquireOutcome>(
+            &backend,
+            Operation::Acquire(request),
+            CallOptions::default(),
+            pending(),
+        );
         let error = attempt.await.unwrap_err();
         assert!(error.kind().is_transient(), "{error:?}");
         let start = Instant::now();
@@ -434,7 +440,12 @@ async fn what_a_silent_connection_was_granted_is_released() {
         .faults()
         .set([Fault::new(Effect::LatencyMs(200)).on("Commit").times(1)]);
     let request = AcquireRequest::new(key("a"), Ttl::DEFAULT).unwrap();
-    let attempt = operation::acquire(&backend, request, CallOptions::default(), pending());
+    let attempt = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request),
+        CallOptions::default(),
+        pending(),
+    );
     let (answer, ()) = tokio::join!(attempt, async {
         server.emulator.faults().reset_calls();
         let committing = async || server.emulator.faults().calls().contains_key("Commit");

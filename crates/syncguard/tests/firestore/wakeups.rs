@@ -9,6 +9,7 @@ use syncguard::{AcquireRequest, Backend, ErrorKind, LockOptions, lock};
 use tokio::task::JoinSet;
 
 use crate::stage::Server;
+use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{ManualClock, acquire, eventually, key, ttl};
 use crate::support::suite::tests;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{Password, PostgresBackend, PostgresConfig, PostgresOptions, Tables};
-use syncguard::{Absence, AcquireOutcome, Backend, Error, ErrorKind, ReleaseOutcome};
+use syncguard::{Absence, AcquireOutcome, Backend, Error, ErrorKind, Operation, ReleaseOutcome};
 
 use crate::mediator::{Fate, Mediator};
 use crate::stage::{backend, count, options, own_tables, server, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::clients::deadpool;
 use crate::support::locks::{AHEAD, acquire, eventually, key, request};
 use crate::support::suite::tests;
@@ -49,7 +50,12 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     assert_eq!(acquire(&beside, "k").await.fence.get(), AHEAD + 2);
     // An attempt as users make them leaves nothing behind.
     mediator.meet(Fate::Deny);
-    let lost = operation::acquire(&ours, crate::support::locks::request("l"), CALL, pending());
+    let lost = operation::run::<AcquireOutcome>(
+        &ours,
+        Operation::Acquire(crate::support::locks::request("l")),
+        CALL,
+        pending(),
+    );
     assert!(lost.await.unwrap_err().is_outcome_unknown());
     eventually("what was granted is released", async || {
         !beside.is_locked(&key("l")).await.unwrap()
@@ -90,9 +96,10 @@ async fn a_session_with_an_unfinished_statement_does_not_go_back() {
     assert_ne!(pid().await, first);
     assert!(ours.is_locked(&key("k")).await.unwrap());
     // Cancelled while the statement waits in the server: what is granted later is released.
-    let acquisition = operation::acquire(&ours, request("l"), CALL, async {
-        until_waiting(&observer, name, 2).await;
-    });
+    let acquisition =
+        operation::run::<AcquireOutcome>(&ours, Operation::Acquire(request("l")), CALL, async {
+            until_waiting(&observer, name, 2).await;
+        });
     let error = acquisition.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     blocker.batch_execute("COMMIT").await.unwrap();

@@ -11,10 +11,13 @@ use syncguard::postgres::{
     Host, Password, Pem, PostgresBackend, PostgresConfig, PostgresConnection, PostgresOptions,
     SslMode, Tables, Tls,
 };
-use syncguard::{Backend, DEFAULT_OPERATION_TIMEOUT, Error, ErrorKind, Login, LoginSource};
+use syncguard::{
+    Backend, DEFAULT_OPERATION_TIMEOUT, Error, ErrorKind, Login, LoginSource, Operation,
+};
 
 use crate::gate::{Gate, Rule};
 use crate::stage::{enters, options, own_tables, server, sessions};
+use crate::support::attempts::Attempts as _;
 use crate::support::certificates::Certificates;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::postgres_server::{DATABASE, PASSWORD, PgBouncer, PostgresServer, USER};
@@ -433,7 +436,8 @@ async fn a_silent_host_is_passed_over() {
     let backend = PostgresBackend::new(config, options(&own_tables())).unwrap();
     let backend: Arc<dyn Backend> = Arc::new(backend);
     let (call, key) = (CallOptions::default(), key("k"));
-    let asked = operation::is_locked(&backend, &key, call, pending()).await;
+    let asked =
+        operation::run::<bool>(&backend, Operation::IsLocked(key.clone()), call, pending()).await;
     let error = asked.unwrap_err();
     assert!(error.message().contains("setupSchema"), "{error}");
 }

@@ -9,6 +9,7 @@ use syncguard::{Absence, Backend, Error, ExtendOutcome, LockId, Lookup, Ttl};
 use crate::flights::Proxy;
 use crate::groups::{COUNT, acquire_all, all_but_one, at_once, granted, ids, names, scarce};
 use crate::stage::{QUIET, backend, is_behind, options, own_tables, server};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::ttl;
 use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;

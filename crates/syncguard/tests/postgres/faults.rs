@@ -13,6 +13,7 @@ use crate::load::{LONG, Scene, TIMEOUT, in_time, load, no_lock_is_left, scene, s
 use crate::stage::{
     QUIET, is_behind, options, own_tables, server, sessions, signal, until_waiting,
 };
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;

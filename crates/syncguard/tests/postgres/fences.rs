@@ -1,7 +1,8 @@
 //! Fences go on rising when the counters are lost, or come from an old copy.
 
+use crate::support::attempts::Attempts as _;
+use syncguard::Fence;
 use syncguard::postgres::PostgresBackend;
-use syncguard::{Backend, Fence};
 
 use crate::canonical::Canonical;
 use crate::stage::{backend, server};

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, ReleaseOutcome};
+use syncguard::{AcquireOutcome, AcquireRequest, ReleaseOutcome};
 use tokio::task::{JoinSet, yield_now};
 
 use crate::canonical::Canonical;
 use crate::stage::{backend, options, server};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{key, ttl};
 
 /// Who takes part: two backends, and three canonical writers.

@@ -19,6 +19,7 @@ use crate::flights::Proxy;
 use crate::stage::{
     QUIET, backend, count, is_behind, options, own_tables, server, sessions, signal, until_waiting,
 };
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, acquire, eventually, key, ttl};
 use crate::support::postgres_server::{PgBouncer, PostgresServer};
 use crate::support::suite::tests;

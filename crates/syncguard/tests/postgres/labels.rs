@@ -1,7 +1,8 @@
 //! Owner labels beside writers that do not know them.
 
+use crate::support::attempts::Attempts as _;
 use syncguard::postgres::PostgresBackend;
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Lookup, Owner};
+use syncguard::{AcquireOutcome, AcquireRequest, Lookup, Owner};
 
 use crate::canonical::Canonical;
 use crate::stage::{backend, options, own_tables, server};

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::load::{TIMEOUT, in_time, no_lock_is_left, scene};
 use crate::stage::{server, sessions, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::key;
 use crate::support::suite::tests;
 

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::mediator::{Fate, Mediator};
 use crate::scene::{Scene, named};
 use crate::stage::{backend, options, server, sessions};
+use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{acquire, eventually};
 use crate::support::postgres_server::{PgBouncer, USER};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Grant,
-    ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Extension, Grant,
+    Operation, ReleaseOutcome, Ttl,
 };
 use tokio::task::JoinSet;
 
@@ -90,15 +90,33 @@ impl Scene {
     pub(crate) async fn try_acquire(&self, name: &str) -> Result<AcquireOutcome, Error> {
         // Short: a crash may bring all locks back whose release it has forgotten.
         let request = AcquireRequest::new(key(name), ttl(5_000)).unwrap();
-        operation::acquire(&self.backend, request, CALL, pending()).await
+        operation::run::<AcquireOutcome>(
+            &self.backend,
+            Operation::Acquire(request),
+            CALL,
+            pending(),
+        )
+        .await
     }
 
     pub(crate) async fn release(&self, grant: &Grant) -> Result<ReleaseOutcome, Error> {
-        operation::release(&self.backend, &grant.lock_id, CALL, pending()).await
+        operation::run::<ReleaseOutcome>(
+            &self.backend,
+            Operation::Release(grant.lock_id.clone()),
+            CALL,
+            pending(),
+        )
+        .await
     }
 
     pub(crate) async fn extend(&self, grant: &Grant) -> Result<ExtendOutcome, Error> {
-        operation::extend(&self.backend, &grant.lock_id, Ttl::DEFAULT, CALL, pending()).await
+        operation::run::<ExtendOutcome>(
+            &self.backend,
+            Operation::Extend(Extension::new(grant.lock_id.clone(), Ttl::DEFAULT)),
+            CALL,
+            pending(),
+        )
+        .await
     }
 
     /// What a test needs before the limit that it is about.

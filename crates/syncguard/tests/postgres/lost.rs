@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{PostgresBackend, PostgresConfig};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ReleaseOutcome, Ttl};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Operation, ReleaseOutcome, Ttl,
+};
 use tokio::task::JoinSet;
 
 use crate::mediator::{Fate, Mediator};
 use crate::stage::{backend, count, options, server, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, acquire, eventually, key};
 use crate::support::postgres_server::PgBouncer;
 use crate::support::suite::tests;
@@ -26,7 +29,7 @@ const CALL: CallOptions = CallOptions::DEFAULT;
 
 async fn try_acquire(backend: &Arc<dyn Backend>, name: &str) -> Result<AcquireOutcome, Error> {
     let request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
-    operation::acquire(backend, request, CALL, pending()).await
+    operation::run::<AcquireOutcome>(backend, Operation::Acquire(request), CALL, pending()).await
 }
 
 async fn until_free(beside: &PostgresBackend, names: &[String]) {

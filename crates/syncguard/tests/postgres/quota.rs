@@ -8,6 +8,7 @@ use syncguard::{AcquireOutcome, Backend, ReleaseOutcome};
 use tokio::task::JoinSet;
 
 use crate::stage::{backend, options, server, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{acquire, key, try_acquire};
 use crate::support::precedence::locks_are_kept_and_freed_before_a_crowd;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, DEFAULT_OPERATION_TIMEOUT};
+use syncguard::{AcquireOutcome, AcquireRequest, DEFAULT_OPERATION_TIMEOUT};
 use tokio::task::JoinSet;
 
 use crate::canonical::Canonical;
 use crate::fleet::{Fleet, serializable};
 use crate::stage::{backend, server, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{key, ttl};
 use crate::support::postgres_server::PgBouncer;
 use crate::support::suite::tests;

@@ -1,7 +1,8 @@
 //! Setting up, and who may.
 
+use crate::support::attempts::Attempts as _;
+use syncguard::ErrorKind;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
-use syncguard::{Backend, ErrorKind};
 use tokio::task::JoinSet;
 
 use crate::canonical::Canonical;

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{PostgresBackend, PostgresConfig, TcpSettings};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, ErrorKind, LockOptions, ReleaseOutcome, Ttl, lock,
+    AcquireOutcome, AcquireRequest, Backend, ErrorKind, LockOptions, Operation, ReleaseOutcome,
+    Ttl, lock,
 };
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::mediator::{Fate, Mediator};
 use crate::stage::{backend, options, server, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key};
 use crate::support::postgres_server::PgBouncer;
 use crate::support::suite::tests;
@@ -72,7 +74,14 @@ async fn until_granted(backend: &Arc<dyn Backend>) -> Duration {
     for number in 0.. {
         let name = key(&format!("silence {number}"));
         let request = AcquireRequest::new(name, Ttl::DEFAULT).unwrap();
-        match operation::acquire(backend, request, CALL, pending()).await {
+        match operation::run::<AcquireOutcome>(
+            backend,
+            Operation::Acquire(request),
+            CALL,
+            pending(),
+        )
+        .await
+        {
             Ok(AcquireOutcome::Acquired(_)) => break,
             Ok(AcquireOutcome::Locked { .. }) => panic!("locked"),
             Err(error) => assert!(error.kind().is_transient(), "{error:?}"),

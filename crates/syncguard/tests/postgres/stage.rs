@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use syncguard::Error;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
-use syncguard::{Backend, Error};
 
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, eventually, key};
 use crate::support::postgres_server::PostgresServer;
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
-use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Grant, ReleaseOutcome,
-};
+use syncguard::{Absence, AcquireOutcome, AcquireRequest, ExtendOutcome, Grant, ReleaseOutcome};
 use tokio::task::JoinHandle;
 
 use crate::stage::{backend, server, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{key, ttl};
 use crate::support::suite::tests;
 

@@ -14,6 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::scene::Scene;
 use crate::stage::{options, server, until_waiting};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, request, ttl};
 use crate::support::postgres_server::PgBouncer;
 use crate::support::suite::tests;

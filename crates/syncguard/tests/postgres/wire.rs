@@ -1,7 +1,8 @@
 //! One request and one reply for each operation.
 
+use crate::support::attempts::Attempts as _;
 use syncguard::postgres::{PostgresBackend, PostgresConfig};
-use syncguard::{AcquireRequest, Backend, LockId, Lookup, Owner, Ttl};
+use syncguard::{AcquireRequest, LockId, Lookup, Owner, Ttl};
 
 use crate::flights::{Flights, Proxy};
 use crate::stage::{options, own_tables, server};

@@ -9,11 +9,13 @@ use fred::interfaces::ClientLike as _;
 use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, ReleaseOutcome,
+    Absence, AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, Operation,
+    ReleaseOutcome,
 };
 
 use crate::fake;
 use crate::load::until_it_works;
+use crate::support::attempts::Attempts as _;
 use crate::support::clients::{fred, fred_builder, fred_pool, manager};
 use crate::support::locks::{AHEAD, acquire, eventually, key, request, ttl};
 use crate::support::redis_server::RedisServer;
@@ -108,7 +110,13 @@ async fn an_acquisition_that_fred_repeats_is_the_same_lock() {
     for (name, backend) in scene.freds().await {
         scene.count(name);
         scene.lose_one();
-        let answer = operation::acquire(&backend, request(name), CALL, pending()).await;
+        let answer = operation::run::<AcquireOutcome>(
+            &backend,
+            Operation::Acquire(request(name)),
+            CALL,
+            pending(),
+        )
+        .await;
         assert!(scene.all_are_lost());
         let AcquireOutcome::Acquired(grant) = answer.unwrap() else {
             panic!("locked for its own caller");
@@ -167,7 +175,13 @@ async fn a_fred_that_repeats_nothing_says_that_the_outcome_is_unknown() {
     let backend: Arc<dyn Backend> = Arc::new(backend);
     scene.count("k");
     scene.lose_one();
-    let answer = operation::acquire(&backend, request("k"), CALL, pending()).await;
+    let answer = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request("k")),
+        CALL,
+        pending(),
+    )
+    .await;
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
     assert!(error.is_outcome_unknown());
@@ -201,7 +215,13 @@ async fn fred_never_sends_what_waited_for_too_long() {
     until_it_works(&backend).await;
     shut.send_replace(true);
     eventually("the client has noticed", async || !client.is_connected()).await;
-    let answer = operation::acquire(&backend, request("late"), CALL, pending()).await;
+    let answer = operation::run::<AcquireOutcome>(
+        &backend,
+        Operation::Acquire(request("late")),
+        CALL,
+        pending(),
+    )
+    .await;
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
     // Until fred's own time is over, too.
@@ -240,9 +260,9 @@ async fn a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown() {
     assert!(!scene.beside.is_locked(&key("k")).await.unwrap());
     // An attempt as users make them leaves nothing behind.
     scene.lose_one();
-    let lost = operation::acquire(
+    let lost = operation::run::<AcquireOutcome>(
         &backend,
-        crate::support::locks::request("l"),
+        Operation::Acquire(crate::support::locks::request("l")),
         CALL,
         pending(),
     );
@@ -291,7 +311,12 @@ async fn an_operation_that_is_not_answered_ends_in_its_time() {
     }
     silence.send_replace(true);
     for backend in &backends {
-        let answer = operation::acquire(backend, request("k"), CALL, pending());
+        let answer = operation::run::<AcquireOutcome>(
+            backend,
+            Operation::Acquire(request("k")),
+            CALL,
+            pending(),
+        );
         let limit = Duration::from_secs(10);
         let error = tokio::time::timeout(limit, answer)
             .await
@@ -345,7 +370,13 @@ async fn errors_are_those_of_connections_of_our_own() {
         ..CallOptions::default()
     };
     for (name, backend) in &backends {
-        let answer = operation::acquire(backend, request("k"), hurried.clone(), pending()).await;
+        let answer = operation::run::<AcquireOutcome>(
+            backend,
+            Operation::Acquire(request("k")),
+            hurried.clone(),
+            pending(),
+        )
+        .await;
         let error = answer.unwrap_err();
         assert!(error.kind().is_transient(), "{name}: {error:?}");
     }

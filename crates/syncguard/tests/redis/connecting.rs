@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
-use syncguard::{Backend, Error, ErrorKind};
+use syncguard::{Error, ErrorKind};
 
+use crate::support::attempts::Attempts as _;
 use crate::support::certificates::Certificates;
 use crate::support::locks::key;
 use crate::support::process::free_port;

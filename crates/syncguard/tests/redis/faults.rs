@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use crate::load::{
     Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
 };
+use crate::support::attempts::Attempts as _;
 use crate::support::certificates::Certificates;
 use crate::support::locks::key;
 use crate::support::process::free_port;
@@ -192,13 +193,7 @@ async fn a_late_answer_that_scripts_are_lost_leaves_the_rest_of_the_time() {
     let start = Instant::now();
     let operation = Operation::IsLocked(key("k"));
     let call = CallOptions::default();
-    let answer = operation::run(
-        Arc::clone(&backend),
-        operation,
-        call,
-        std::future::pending(),
-    )
-    .await;
+    let answer = operation::run::<bool>(&backend, operation, call, std::future::pending()).await;
     let error = answer.unwrap_err();
     assert!(error.kind().is_transient(), "{error:?}");
     assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());

@@ -6,6 +6,7 @@ use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{Backend, Fence};
 
 use crate::load::until_it_works;
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, eventually, is_from_the_clock, until_after};
 use crate::support::redis_server::RedisServer;
 use crate::support::resp::Answer;

@@ -1,6 +1,7 @@
 //! Locks that other libraries write are understood in whatever order their members stand.
 
-use syncguard::{Absence, Backend, ExtendOutcome, LockId, Lookup, ReleaseOutcome};
+use crate::support::attempts::Attempts as _;
+use syncguard::{Absence, ExtendOutcome, LockId, Lookup, ReleaseOutcome};
 
 use crate::stage::{FOREIGN, Stage, json};
 use crate::support::locks::{key, ttl};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{Backend, LockOptions, lock};
 
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::redis_server::RedisServer;
 use crate::support::suite::tests;

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, Operation, ReleaseOutcome};
 use tokio::task::JoinSet;
 
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{key, request};
 use crate::support::redis_server::RedisServer;
 
@@ -34,7 +35,13 @@ pub(crate) async fn acquire(
 ) -> Result<AcquireOutcome, Error> {
     let request = request(name);
     let start = Instant::now();
-    let answer = operation::acquire(backend, request, CallOptions::default(), pending()).await;
+    let answer = operation::run::<AcquireOutcome>(
+        backend,
+        Operation::Acquire(request),
+        CallOptions::default(),
+        pending(),
+    )
+    .await;
     assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());
     answer
 }
@@ -45,13 +52,25 @@ pub(crate) async fn pair(backend: &Arc<dyn Backend>, name: &str) -> Result<(), E
     };
     let start = Instant::now();
     let call = CallOptions::default();
-    let mut released = operation::release(backend, &grant.lock_id, call, pending()).await;
+    let mut released = operation::run::<ReleaseOutcome>(
+        backend,
+        Operation::Release(grant.lock_id.clone()),
+        call,
+        pending(),
+    )
+    .await;
     assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());
     // The holder tries until the server has answered: only then is it not its lock any more.
     while released.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let call = CallOptions::default();
-        released = operation::release(backend, &grant.lock_id, call, pending()).await;
+        released = operation::run::<ReleaseOutcome>(
+            backend,
+            Operation::Release(grant.lock_id.clone()),
+            call,
+            pending(),
+        )
+        .await;
     }
     Ok(())
 }

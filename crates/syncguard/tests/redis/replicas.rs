@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
-use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
+use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, Operation};
 
 use crate::load::until_it_works;
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, eventually, key, request, ttl};
 use crate::support::redis_server::{ADMIN, RedisServer};
 use crate::support::resp::{Answer, Resp};
@@ -54,7 +55,8 @@ async fn pair() -> (RedisServer, RedisServer) {
 }
 
 async fn attempt(backend: &Arc<dyn Backend>, name: &str) -> Result<AcquireOutcome, Error> {
-    operation::acquire(backend, request(name), CALL, pending()).await
+    operation::run::<AcquireOutcome>(backend, Operation::Acquire(request(name)), CALL, pending())
+        .await
 }
 
 fn has(raw: &mut Resp, name: &str) -> bool {

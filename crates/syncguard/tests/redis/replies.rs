@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{Backend, ErrorKind, Lookup};
+use syncguard::{ErrorKind, Lookup};
 use tokio::io::AsyncWriteExt;
 
 use crate::fake::{listen, until_script};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key, try_acquire};
 use crate::support::suite::tests;
 

@@ -1,9 +1,9 @@
 //! What Redis holds, byte for byte, and what the scripts do with it.
 
+use crate::support::attempts::Attempts as _;
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    Absence, AcquireOutcome, Backend, ErrorKind, ExtendOutcome, LockId, Lookup, Owner,
-    ReleaseOutcome, Ttl,
+    Absence, AcquireOutcome, ErrorKind, ExtendOutcome, LockId, Lookup, Owner, ReleaseOutcome, Ttl,
 };
 
 use crate::stage::{FOREIGN, Stage, hostile_names, json, request};

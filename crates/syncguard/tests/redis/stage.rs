@@ -1,7 +1,8 @@
 //! A backend on a server of its own, and a second connection to look at what it does there.
 
+use crate::support::attempts::Attempts as _;
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Grant, LockId};
+use syncguard::{AcquireOutcome, AcquireRequest, Grant, LockId};
 
 use crate::support::locks;
 use crate::support::redis_server::RedisServer;

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{Backend, Jitter, LockGuard, LockOptions, RetryPolicy, Wait, lock};
+use syncguard::{
+    Backend, Jitter, LockGuard, LockOptions, Operation, ReleaseOutcome, RetryPolicy, Wait, lock,
+};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{acquire, eventually, key, request, ttl};
 use crate::support::redis_server::RedisServer;
@@ -339,9 +342,14 @@ async fn many_waiters_take_few_commands() {
     subscribed(&mut raw, "syncguard:k").await;
     let before = calls(&mut raw);
     let call = CallOptions::default();
-    operation::release(&backend, &held.lock_id, call, pending())
-        .await
-        .unwrap();
+    operation::run::<ReleaseOutcome>(
+        &backend,
+        Operation::Release(held.lock_id.clone()),
+        call,
+        pending(),
+    )
+    .await
+    .unwrap();
     waiters.join_all().await;
     let after = calls(&mut raw) - before;
     // One that takes it and one that frees it; a few when listening began.

@@ -11,6 +11,7 @@ use tokio::io::{AsyncWriteExt, BufReader};
 
 use crate::fake::{listen, read_request};
 use crate::stage::backend_with;
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{key, prepared};
 use crate::support::suite::tests;
 
@@ -213,7 +214,7 @@ async fn what_was_sent_and_not_run_is_sent_again_and_nothing_else() {
         acquire(&backend).await.unwrap();
         let request = prepared(backend.as_ref(), &key("k"), Ttl::DEFAULT);
         let (acquisition, call) = (Operation::Acquire(request), CallOptions::default());
-        let answer = operation::run(Arc::clone(&backend), acquisition, call, pending()).await;
+        let answer = operation::run(&backend, acquisition, call, pending()).await;
         if is_run {
             // Sent again, it would have been granted.
             answer.unwrap_err();

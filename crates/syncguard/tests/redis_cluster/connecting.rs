@@ -6,6 +6,7 @@ use syncguard::ErrorKind;
 use syncguard::redis::{NatMap, RedisConfig, RedisServer as Server, RedisTls};
 
 use crate::stage::{backend, backend_with, name_on, pair};
+use crate::support::attempts::Attempts as _;
 use crate::support::certificates::Certificates;
 use crate::support::locks::{acquire, key};
 use crate::support::process::free_port;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use syncguard::{Backend, ErrorKind};
 
 use crate::stage::{backend, backend_with, name_on, pair, slot_of, until_it_works};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::suite::tests;

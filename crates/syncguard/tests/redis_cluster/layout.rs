@@ -8,10 +8,11 @@ use syncguard::redis::{
     ClientPrefix, Plan, RedisBackend, RedisConfig, RedisLocks, Reply, Transport, key_slot,
 };
 use syncguard::{
-    AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, LockId, Lookup, ReleaseOutcome, Ttl,
+    AcquireRequest, Error, ErrorKind, ExtendOutcome, LockId, Lookup, ReleaseOutcome, Ttl,
 };
 
 use crate::stage::{backend, backend_with, name_on, names_of, slot_of};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key, prepared, ttl};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::resp::{Answer, Resp};

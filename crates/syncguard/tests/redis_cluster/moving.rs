@@ -7,6 +7,7 @@ use std::time::Duration;
 use syncguard::{Error, ErrorKind, LockOptions, Lookup, ReleaseOutcome, lock};
 
 use crate::stage::{backend, backend_with, name_on, names_in, names_of, pair, slot_of};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key, try_acquire, ttl};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::Version;

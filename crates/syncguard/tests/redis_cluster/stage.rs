@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncguard::redis::{ClientPrefix, Names, RedisBackend, RedisConfig, acquire, key_slot};
-use syncguard::{Backend, Error, Ttl};
+use syncguard::{AcquireOutcome, Backend, Error, Operation, ReleaseOutcome, Ttl};
 
 use crate::support::locks::{key, prepared};
 use crate::support::redis_cluster::RedisCluster;
@@ -67,9 +67,21 @@ pub(crate) async fn pair(backend: &Arc<dyn Backend>, name: &str) -> Result<(), E
     use syncguard::operation::{self, CallOptions};
     let request = syncguard::AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
     let call = CallOptions::default();
-    let outcome = operation::acquire(backend, request, call.clone(), pending()).await?;
+    let outcome = operation::run::<AcquireOutcome>(
+        backend,
+        Operation::Acquire(request),
+        call.clone(),
+        pending(),
+    )
+    .await?;
     if let syncguard::AcquireOutcome::Acquired(grant) = outcome {
-        operation::release(backend, &grant.lock_id, call, pending()).await?;
+        operation::run::<ReleaseOutcome>(
+            backend,
+            Operation::Release(grant.lock_id.clone()),
+            call,
+            pending(),
+        )
+        .await?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use syncguard::redis::{NatMap, RedisServer as Server};
 use tokio::time::timeout;
 
 use crate::stage::{backend, backend_with, name_on, names_in, slot_of, until_it_works};
+use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{acquire, eventually, key};
 use crate::support::redis_cluster::RedisCluster;

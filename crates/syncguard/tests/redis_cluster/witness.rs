@@ -187,13 +187,7 @@ impl Load {
 }
 
 async fn carry_out(backend: &Arc<dyn Backend>, operation: Operation) -> Result<Outcome, Error> {
-    operation::run(
-        Arc::clone(backend),
-        operation,
-        CallOptions::default(),
-        pending(),
-    )
-    .await
+    operation::run(backend, operation, CallOptions::default(), pending()).await
 }
 
 /// What a load has met.

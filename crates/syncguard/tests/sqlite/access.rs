@@ -7,6 +7,7 @@ use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
 
 use crate::child::{open_to_all, play_mounted, probe_without_privileges};
 use crate::stage::{Place, backend, make_lock_file, place, snapshot};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key, try_acquire};
 use crate::support::suite::tests;
 

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use syncguard::{AcquireOutcome, Backend};
 
 use crate::stage::backend;
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{is_from_the_clock, request};
 use crate::support::suite::block_on;
 use crate::{access, names, sharing, wakeups};

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rusqlite::Connection;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, Clock, Ttl};
+use syncguard::{AcquireOutcome, AcquireRequest, Clock, Ttl};
 
 use crate::stage::place;
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key};
 use crate::support::suite::tests;
 

@@ -8,6 +8,7 @@ use syncguard::{Backend, ErrorKind};
 
 use crate::child;
 use crate::stage::{backend, place};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, is_from_the_clock, key, try_acquire};
 use crate::support::suite::tests;
 

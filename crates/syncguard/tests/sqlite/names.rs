@@ -8,6 +8,7 @@ use syncguard::{AcquireOutcome, Backend, Error, ErrorKind};
 use crate::child;
 use crate::sharing::locks_on;
 use crate::stage::{backend, make_lock_file, place};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key, try_acquire};
 use crate::support::suite::tests;
 

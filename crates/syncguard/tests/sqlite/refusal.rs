@@ -5,6 +5,7 @@ use rusqlite::Connection;
 use syncguard::{Backend, Error, ErrorKind};
 
 use crate::stage::{Place, backend, make_lock_file, place, snapshot};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, is_from_the_clock, key, try_acquire};
 use crate::support::suite::tests;
 

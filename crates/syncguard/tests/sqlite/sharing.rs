@@ -5,10 +5,11 @@ use std::time::Duration;
 use rusqlite::Connection;
 use syncguard::operation::{self, CallOptions};
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-use syncguard::{AcquireOutcome, Backend, ErrorKind, LockId, ReleaseOutcome};
+use syncguard::{AcquireOutcome, Backend, ErrorKind, LockId, Operation, ReleaseOutcome};
 
 use crate::child;
 use crate::stage::{backend, place};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, acquire, is_from_the_clock, key, request};
 use crate::support::suite::tests;
 
@@ -58,9 +59,9 @@ async fn a_writer_in_the_way_for_too_long_is_named() {
     let writer = writer(&place.path);
     // Through `operation`, whose own limit must not be the first.
     let attempt = request("a");
-    let error = operation::acquire(
+    let error = operation::run::<AcquireOutcome>(
         &backend,
-        attempt,
+        Operation::Acquire(attempt),
         CallOptions::default(),
         std::future::pending(),
     )

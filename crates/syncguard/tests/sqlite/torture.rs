@@ -18,7 +18,8 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Clock, Key, SystemClock, TIME_TOLERANCE_MS, Ttl,
+    AcquireOutcome, AcquireRequest, Answer as _, Backend, Clock, Key, Operation, SystemClock,
+    TIME_TOLERANCE_MS, Ttl,
 };
 
 const WORKERS: usize = 8;
@@ -70,7 +71,8 @@ async fn work(folder: &Path, worker: usize) {
                 Ttl::from_millis(TTL_MS).unwrap(),
             )
             .unwrap();
-            match backend.acquire(&request).await.unwrap() {
+            let answer = backend.run(&Operation::Acquire(request)).await.unwrap();
+            match AcquireOutcome::of(answer).unwrap() {
                 AcquireOutcome::Acquired(grant) => break (grant, key),
                 AcquireOutcome::Locked { .. } => {}
             }
@@ -88,7 +90,10 @@ async fn work(folder: &Path, worker: usize) {
             &mut log,
             &format!("{worker} releasing {key} {fence} {now_ms}"),
         );
-        backend.release(&grant.lock_id).await.unwrap();
+        backend
+            .run(&Operation::Release(grant.lock_id))
+            .await
+            .unwrap();
     }
     backend.close().await;
 }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::child;
 use crate::stage::{self, place};
+use crate::support::attempts::Attempts as _;
 use crate::support::locks::{ManualClock, acquire, eventually, key, ttl};
 use crate::support::suite::tests;
 use crate::support::waiters::{patient, soon, wait_for, wait_listening, watch};

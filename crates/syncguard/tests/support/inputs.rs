@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
+use super::attempts::Attempts as _;
 use super::locks::key;
 
 /// The lock id, key and owner of all operations. Each is so long and without sense that a text which

@@ -9,6 +9,8 @@ use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, Clock, Error, Fence, Grant, Key, SystemClock, Ttl,
 };
 
+use super::attempts::Attempts as _;
+
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }

@@ -8,6 +8,7 @@
     reason = "each suite uses its part"
 )]
 
+pub(crate) mod attempts;
 pub(crate) mod certificates;
 pub(crate) mod clients;
 #[cfg(all(unix, feature = "redis"))]

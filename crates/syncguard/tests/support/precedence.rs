@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncguard::operation::{self, CallOptions};
-use syncguard::{AutoExtend, Backend, LockGuard, LockOptions, lock};
+use syncguard::{AutoExtend, Backend, LockGuard, LockOptions, Operation, lock};
 use tokio::task::JoinSet;
 
 use super::locks::{eventually, key, ttl};
@@ -40,8 +40,13 @@ pub(crate) async fn locks_are_kept_and_freed_before_a_crowd(backend: &Arc<dyn Ba
             let key = key("somebody else's");
             loop {
                 // Some wait for too long.
-                let _ =
-                    operation::is_locked(&backend, &key, CallOptions::default(), pending()).await;
+                let _ = operation::run::<bool>(
+                    &backend,
+                    Operation::IsLocked(key.clone()),
+                    CallOptions::default(),
+                    pending(),
+                )
+                .await;
             }
         });
     }

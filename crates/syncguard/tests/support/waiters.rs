@@ -7,6 +7,7 @@ use syncguard::{Backend, Jitter, LockGuard, LockOptions, RetryPolicy, Watch, loc
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::attempts::Attempts as _;
 use super::locks::{acquire, eventually, key};
 
 /// Much more than hearing takes, and much less than the pause between polls.

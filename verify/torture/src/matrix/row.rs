@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt as _};
 use syncguard::operation::{self, CallOptions};
-use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, Ttl};
+use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, ReleaseOutcome, Ttl};
 
 use super::stage::{Act, Stage, Store, Whose};
 use super::verdict::Verdict;
@@ -350,9 +350,9 @@ async fn until_free(
             Ok(request) => request,
             Err(error) => return (name, Err(error.to_string())),
         };
-        let answer = operation::acquire(
+        let answer = operation::run::<AcquireOutcome>(
             backend,
-            request,
+            syncguard::Operation::Acquire(request),
             CallOptions::DEFAULT,
             std::future::pending(),
         )
@@ -364,8 +364,12 @@ async fn until_free(
                     lasts: Ttl::from_millis(TTL_MS).ok(),
                     ..CallOptions::DEFAULT
                 };
-                let released =
-                    operation::release(backend, &grant.lock_id, held, std::future::pending());
+                let released = operation::run::<ReleaseOutcome>(
+                    backend,
+                    syncguard::Operation::Release(grant.lock_id.clone()),
+                    held,
+                    std::future::pending(),
+                );
                 let released = released.await;
                 let fence = grant.fence.get();
                 return (

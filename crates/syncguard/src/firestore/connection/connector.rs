@@ -12,9 +12,9 @@ use tokio_rustls::TlsConnector;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 
-use crate::backend::BoxFuture;
 use crate::dial::{self, Refusal};
 use crate::keepalive::Keepalive;
+use futures_core::future::BoxFuture;
 
 /// The protocol of gRPC, as TLS names it.
 const HTTP2: &[u8] = b"h2";
@@ -38,7 +38,7 @@ impl Connector {
 impl Service<Uri> for Connector {
     type Response = TokioIo<Box<dyn Stream>>;
     type Error = io::Error;
-    type Future = BoxFuture<io::Result<Self::Response>>;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))

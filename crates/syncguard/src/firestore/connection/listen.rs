@@ -25,11 +25,11 @@ use tonic::{Code, Streaming};
 
 use super::access::{Access, Pings};
 use super::wire::lock_state;
-use crate::backend::BoxFuture;
 use crate::error::{Error, ErrorKind};
 use crate::firestore::error::{Failure, Step, timed_out};
 use crate::time::{Clock, SystemClock};
 use crate::waiting::listener::{Heard, Listen, Listener};
+use futures_core::future::BoxFuture;
 
 /// Opens such streams.
 pub(super) struct Listening(Arc<Access>);
@@ -75,7 +75,7 @@ struct Stream {
 enum Responses {
     /// Not answered yet. The server need not answer before it has something to tell, so that nobody may wait for
     /// this before the first request.
-    Opening(BoxFuture<Result<Box<Streaming<ListenResponse>>, Failure>>),
+    Opening(BoxFuture<'static, Result<Box<Streaming<ListenResponse>>, Failure>>),
     Open(Box<Streaming<ListenResponse>>),
 }
 

@@ -1,11 +1,12 @@
 //! Acquires a lock.
 
-use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::{CounterDocument, LockDocument, LockState};
 use crate::firestore::ids::DocumentIds;
+use crate::outcome::{AcquireOutcome, Grant};
+use crate::request::AcquireRequest;
 use crate::time::held_for;
 
 /// Takes the lock if nobody holds it. `lock` and `counter` are the documents with the [`DocumentIds`] of the
@@ -72,9 +73,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::backend::Ttl;
     use crate::error::ErrorKind;
     use crate::key::Key;
+    use crate::ttl::Ttl;
 
     const NOW: i64 = 1_700_000_000_000;
 

@@ -1,10 +1,11 @@
 //! Extends a lock.
 
 use super::owned::{Owned, owned};
-use crate::backend::{ExtendOutcome, Ttl};
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::LockState;
 use crate::lock_id::LockId;
+use crate::outcome::ExtendOutcome;
+use crate::ttl::Ttl;
 
 /// Makes the lock that `lock_id` owns end `ttl` from now. `found` are all documents with this `lockId`, `now_ms` is
 /// the time of the attempt.
@@ -40,7 +41,7 @@ pub fn decide(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Absence;
+    use crate::outcome::Absence;
 
     const NOW: i64 = 1_700_000_000_000;
 

@@ -1,10 +1,10 @@
 //! Looks up who holds a lock.
 
 use super::owned::owned;
-use crate::backend::LockRecord;
 use crate::error::Error;
 use crate::firestore::decision::Decision;
 use crate::firestore::documents::{LockDocument, LockState};
+use crate::inspection::LockRecord;
 use crate::lock_id::LockId;
 
 /// The live lock on a key. `lock` is its document, if there is one, `now_ms` the time before it was read.

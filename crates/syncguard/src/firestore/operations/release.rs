@@ -1,10 +1,10 @@
 //! Releases a lock.
 
 use super::owned::{Owned, delete, owned};
-use crate::backend::ReleaseOutcome;
 use crate::firestore::decision::Decision;
 use crate::firestore::documents::LockState;
 use crate::lock_id::LockId;
+use crate::outcome::ReleaseOutcome;
 
 /// Releases the lock that `lock_id` owns. `found` are all documents with this `lockId`, `now_ms` is the time of the
 /// attempt.
@@ -31,8 +31,8 @@ pub fn decide(lock_id: &LockId, found: &[LockState], now_ms: i64) -> Decision<Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Absence;
     use crate::firestore::decision::{Warning, Write};
+    use crate::outcome::Absence;
 
     const NOW: i64 = 1_700_000_000_000;
     const LIVE: i64 = NOW + 1;

@@ -10,15 +10,17 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
 use super::*;
-use crate::backend::{
-    Absence, AcquireOutcome, AcquireRequest, Capabilities, Grant, LockRecord, Lookup, Operation,
-    Outcome, ReleaseOutcome, TimeAuthority,
-};
+use crate::backend::{Backend, Capabilities};
 use crate::error::ErrorKind;
 use crate::fence::Fence;
 use crate::holding::AutoExtend;
 use crate::key::Key;
+use crate::operation;
 use crate::operation::CallOptions;
+use crate::outcome::ExtendOutcome;
+use crate::outcome::{Absence, AcquireOutcome, Grant, Outcome, ReleaseOutcome};
+use crate::request::{AcquireRequest, Extension, Operation};
+use crate::time::TimeAuthority;
 use crate::work::Work;
 
 /// A store that grants everything, and notes when it was asked to extend.
@@ -67,6 +69,30 @@ impl Store {
     }
 }
 
+impl Store {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let delay = *self.delay.lock().unwrap();
+        sleep(delay).await;
+        Ok(AcquireOutcome::Acquired(Grant {
+            lock_id: request.lock_id.clone(),
+            fence: Fence::from_counter(1).unwrap(),
+            expires_at_ms: 1,
+        }))
+    }
+
+    async fn extend(&self, ttl: Ttl) -> Result<ExtendOutcome, Error> {
+        self.extends.lock().unwrap().push((Instant::now(), ttl));
+        let (answer, delay) = (*self.answer.lock().unwrap(), *self.delay.lock().unwrap());
+        sleep(delay).await;
+        match answer {
+            Answer::Extended => Ok(ExtendOutcome::Extended { expires_at_ms: 2 }),
+            Answer::Absent => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+            Answer::Fails => Err(Error::new(ErrorKind::ServiceUnavailable, "refused")),
+            Answer::Never => pending().await,
+        }
+    }
+}
+
 #[async_trait]
 impl Backend for Store {
     fn capabilities(&self) -> Capabilities {
@@ -92,43 +118,16 @@ impl Backend for Store {
         }
     }
 
-    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let delay = *self.delay.lock().unwrap();
-        sleep(delay).await;
-        Ok(AcquireOutcome::Acquired(Grant {
-            lock_id: request.lock_id.clone(),
-            fence: Fence::from_counter(1).unwrap(),
-            expires_at_ms: 1,
-        }))
-    }
-
-    async fn release(&self, _: &LockId) -> Result<ReleaseOutcome, Error> {
-        self.releases.fetch_add(1, SeqCst);
-        Ok(ReleaseOutcome::Released)
-    }
-
-    async fn extend(&self, _: &LockId, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        self.extends.lock().unwrap().push((Instant::now(), ttl));
-        let (answer, delay) = (*self.answer.lock().unwrap(), *self.delay.lock().unwrap());
-        sleep(delay).await;
-        match answer {
-            Answer::Extended => Ok(ExtendOutcome::Extended { expires_at_ms: 2 }),
-            Answer::Absent => Ok(ExtendOutcome::Absent(Absence::NotFound)),
-            Answer::Fails => Err(Error::new(ErrorKind::ServiceUnavailable, "refused")),
-            Answer::Never => pending().await,
-        }
-    }
-
-    async fn is_locked(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
-    }
-
-    async fn lookup(&self, _: &Lookup) -> Result<Option<LockRecord>, Error> {
-        Ok(None)
-    }
-
-    async fn force_release(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
+            Operation::Release(_) => {
+                self.releases.fetch_add(1, SeqCst);
+                Outcome::Release(ReleaseOutcome::Released)
+            }
+            Operation::Extend(extension) => Outcome::Extend(self.extend(extension.ttl).await?),
+            other => panic!("{other:?} is not asked here"),
+        })
     }
 
     async fn shut_down(&self) {}
@@ -207,7 +206,14 @@ impl Scene {
     async fn acquire(&self, ttl_ms: i64, auto_extend: AutoExtend) -> LockId {
         let request = self.request(ttl_ms, auto_extend);
         let call = CallOptions::default();
-        match operation::acquire(&self.backend, request, call, pending()).await {
+        match operation::run::<AcquireOutcome>(
+            &self.backend,
+            Operation::Acquire(request),
+            call,
+            pending(),
+        )
+        .await
+        {
             Ok(AcquireOutcome::Acquired(grant)) => grant.lock_id,
             other => panic!("{other:?}"),
         }
@@ -215,14 +221,25 @@ impl Scene {
 
     async fn release(&self, lock_id: &LockId) {
         let call = CallOptions::default();
-        let released = operation::release(&self.backend, lock_id, call, pending()).await;
+        let released = operation::run::<ReleaseOutcome>(
+            &self.backend,
+            Operation::Release(lock_id.clone()),
+            call,
+            pending(),
+        )
+        .await;
         assert_eq!(released.unwrap(), ReleaseOutcome::Released);
     }
 
     async fn extend(&self, lock_id: &LockId, ttl_ms: i64) {
         let call = CallOptions::default();
-        let extended =
-            operation::extend(&self.backend, lock_id, ttl(ttl_ms), call, pending()).await;
+        let extended = operation::run::<ExtendOutcome>(
+            &self.backend,
+            Operation::Extend(Extension::new(lock_id.clone(), ttl(ttl_ms))),
+            call,
+            pending(),
+        )
+        .await;
         assert!(matches!(extended.unwrap(), ExtendOutcome::Extended { .. }));
     }
 
@@ -451,7 +468,7 @@ async fn every_way_to_release_it_ends_its_heartbeats_first() {
     operation::release_in_background(&t.backend, &ids[1], ttl(3000));
     let release = Operation::Release(ids[2].clone());
     let call = CallOptions::default();
-    let released = operation::run(Arc::clone(&t.backend), release, call, pending()).await;
+    let released = operation::run(&t.backend, release, call, pending()).await;
     assert!(matches!(
         released,
         Ok(Outcome::Release(ReleaseOutcome::Released))
@@ -467,7 +484,9 @@ async fn an_acquisition_that_is_cancelled_leaves_no_heartbeats() {
     let request = t.request(3000, AutoExtend::default());
     let cancelled = sleep(ms(50));
     let call = CallOptions::default();
-    let error = operation::acquire(&t.backend, request, call, cancelled).await;
+    let error =
+        operation::run::<AcquireOutcome>(&t.backend, Operation::Acquire(request), call, cancelled)
+            .await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
     t.assert_quiet().await;
     assert_eq!(t.store.count(), 0);

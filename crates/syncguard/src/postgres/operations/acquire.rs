@@ -6,15 +6,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::release::Release;
-use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::lock_id::LockId;
+use crate::outcome::{AcquireOutcome, Grant};
 use crate::postgres::group::Work;
 use crate::postgres::names::Names;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
+use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// Takes a lock.

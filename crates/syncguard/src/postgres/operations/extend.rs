@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::outcome::{Absence, ExtendOutcome};
 use crate::postgres::group::Work;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
+use crate::ttl::Ttl;
 
 /// Extends an owner's lock.
 #[derive(Debug)]

@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use super::owner;
-use crate::backend::LockRecord;
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::inspection::{LockPage, PageRequest};
+use crate::inspection::{LockPage, LockRecord, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::postgres::reply;

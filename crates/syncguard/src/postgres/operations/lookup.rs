@@ -1,9 +1,9 @@
 //! Reading a lock.
 
 use super::owner;
-use crate::backend::LockRecord;
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::inspection::LockRecord;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::postgres::reply;

@@ -1,8 +1,8 @@
 //! Owner labels, in a column that older writers do not know.
 
-use crate::backend::Owner;
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::owner::Owner;
 
 /// The label as it is stored: `lock id:label`.
 ///

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::outcome::{Absence, ReleaseOutcome};
 use crate::postgres::group::Work;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::record;
-use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::outcome::{AcquireOutcome, Grant};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed};
+use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, ["acquire.lua"], fits);
@@ -109,11 +110,12 @@ fn grant(items: &[Reply]) -> Option<(Fence, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Owner, Ttl};
     use crate::error::ErrorKind;
     use crate::key::Key;
     use crate::lock_id::LockId;
+    use crate::owner::Owner;
     use crate::redis::names::ClientPrefix;
+    use crate::ttl::Ttl;
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 

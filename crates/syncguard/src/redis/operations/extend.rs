@@ -1,12 +1,13 @@
 //! Makes a lock end later.
 
-use crate::backend::{Absence, ExtendOutcome, Ttl};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::outcome::{Absence, ExtendOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
 use crate::time::TIME_TOLERANCE_MS;
+use crate::ttl::Ttl;
 
 script!(SCRIPT, bare = 5, ["find.lua", "extend.lua"], |reply| {
     is_elsewhere(reply) || outcome(reply).is_ok()

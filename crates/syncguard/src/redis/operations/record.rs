@@ -3,11 +3,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::backend::{LockRecord, Owner};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::inspection::LockRecord;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::owner::Owner;
 use crate::redis::reply::{Reply, malformed};
 use crate::time::{Clock as _, SystemClock, TIME_TOLERANCE_MS, is_live};
 

@@ -1,8 +1,8 @@
 //! Frees the lock that a lock id owns.
 
-use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::outcome::{Absence, ReleaseOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};

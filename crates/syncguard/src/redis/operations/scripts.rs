@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use super::known::KnownLocks;
 use super::{acquire, release};
-use crate::backend::{AcquireOutcome, AcquireRequest, ReleaseOutcome};
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::outcome::{AcquireOutcome, ReleaseOutcome};
 use crate::redis::config::RedisLocks;
 use crate::redis::names::Names;
 use crate::redis::plan::Plan;
 use crate::redis::replication::Replication;
 use crate::redis::reply::{Reply, is_elsewhere};
+use crate::request::AcquireRequest;
 
 /// The scripts' part of a backend's settings.
 pub(in crate::redis) struct Scripts {

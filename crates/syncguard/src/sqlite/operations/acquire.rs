@@ -1,8 +1,9 @@
 use rusqlite::{Connection, params};
 
-use crate::backend::{AcquireOutcome, AcquireRequest, Grant};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::outcome::{AcquireOutcome, Grant};
+use crate::request::AcquireRequest;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -72,12 +73,12 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::backend::Ttl;
     use crate::error::ErrorKind;
     use crate::key::Key;
     use crate::sqlite::config::SqliteConfig;
     use crate::sqlite::connection::store::Durability;
     use crate::time::SystemClock;
+    use crate::ttl::Ttl;
 
     const LIMIT: i64 = 900_000_000_000_000;
 

@@ -1,26 +1,26 @@
 use rusqlite::params;
 
 use super::owned::owned;
-use crate::backend::{ExtendOutcome, Ttl};
 use crate::error::Error;
-use crate::lock_id::LockId;
+use crate::outcome::ExtendOutcome;
+use crate::request::Extension;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 
 const UPDATE: &str = include_str!("extend.sql");
 
-/// Makes the lock that `lock_id` owns end `ttl` from now.
+/// Makes a lock end later.
 pub(in crate::sqlite) fn extend(
     store: &Store,
-    lock_id: &LockId,
-    ttl: Ttl,
+    extension: &Extension,
 ) -> Result<ExtendOutcome, Error> {
+    let lock_id = &extension.lock_id;
     let now_ms = store.now_ms();
     let lock_key = match owned(store, lock_id, now_ms)? {
         Err(absence) => return Ok(ExtendOutcome::Absent(absence)),
         Ok(lock_key) => lock_key,
     };
-    let expires_at_ms = now_ms + ttl.as_millis();
+    let expires_at_ms = now_ms + extension.ttl.as_millis();
     store
         .connection()
         .prepare_cached(UPDATE)

@@ -1,10 +1,11 @@
 use rusqlite::{OptionalExtension, Row};
 
-use crate::backend::{LockRecord, Lookup, Owner};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::inspection::{LockRecord, Lookup};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::owner::Owner;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::{from_sqlite, malformed};

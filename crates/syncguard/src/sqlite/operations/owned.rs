@@ -2,9 +2,9 @@
 
 use rusqlite::OptionalExtension;
 
-use crate::backend::Absence;
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::outcome::Absence;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, is_live};

@@ -1,7 +1,7 @@
 use super::owned::{delete, owned};
-use crate::backend::ReleaseOutcome;
 use crate::error::Error;
 use crate::lock_id::LockId;
+use crate::outcome::ReleaseOutcome;
 use crate::sqlite::connection::store::Store;
 
 /// Frees the lock that `lock_id` owns. The fence counter stays.

@@ -8,14 +8,15 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 
 use super::*;
-use crate::backend::{
-    Absence, Capabilities, ExtendOutcome, LockRecord, Lookup, ReleaseOutcome, TimeAuthority,
-};
+use crate::backend::Capabilities;
 use crate::event_loop::Lane;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
 use crate::key::Key;
 use crate::lock::{LockOptions, lock};
+use crate::outcome::{Absence, Outcome, ReleaseOutcome};
+use crate::request::Operation;
+use crate::time::TimeAuthority;
 use crate::waiting::listener::Heard;
 use crate::waiting::retry::Jitter;
 use crate::waiting::wakeups::{Wakeups, Watch};
@@ -45,30 +46,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-#[async_trait]
-impl Backend for Store {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: "test",
-            supports_fencing: true,
-            time_authority: TimeAuthority::Server,
-        }
-    }
-
-    fn work(&self) -> &Work {
-        &self.work
-    }
-
-    fn lane(&self) -> Option<Lane> {
-        self.lane
-    }
-
-    fn watch(&self, key: &Key) -> Option<Watch> {
-        self.wakeups
-            .as_ref()
-            .map(|wakeups| wakeups.watch(key.as_str()))
-    }
-
+impl Store {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         self.asked.lock().unwrap().push(Instant::now());
         // Those who come meanwhile stand behind.
@@ -98,21 +76,38 @@ impl Backend for Store {
             false => ReleaseOutcome::Absent(Absence::NotFound),
         })
     }
+}
 
-    async fn extend(&self, _: &LockId, _: Ttl) -> Result<ExtendOutcome, Error> {
-        Ok(ExtendOutcome::Absent(Absence::NotFound))
+#[async_trait]
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "test",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
     }
 
-    async fn is_locked(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
+    fn work(&self) -> &Work {
+        &self.work
     }
 
-    async fn lookup(&self, _: &Lookup) -> Result<Option<LockRecord>, Error> {
-        Ok(None)
+    fn lane(&self) -> Option<Lane> {
+        self.lane
     }
 
-    async fn force_release(&self, _: &Key) -> Result<bool, Error> {
-        Ok(false)
+    fn watch(&self, key: &Key) -> Option<Watch> {
+        self.wakeups
+            .as_ref()
+            .map(|wakeups| wakeups.watch(key.as_str()))
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
+            Operation::Release(lock_id) => Outcome::Release(self.release(lock_id).await?),
+            other => panic!("{other:?} is not asked here"),
+        })
     }
 
     async fn shut_down(&self) {}

@@ -1,6 +1,10 @@
 //! When a loss is told while extensions are on their way: those of the holder, those of other locks, and heartbeats that are not
 //! sent, or not awaited, any more.
 
+use crate::operation;
+use crate::outcome::ExtendOutcome;
+use crate::request::Extension;
+use crate::request::Operation;
 use tokio::runtime::Builder;
 
 use super::*;
@@ -26,7 +30,13 @@ async fn it_is_lost_too_when_the_holder_itself_finds_it_gone() {
     let lock_id = t.acquire(3000, AutoExtend::default()).await;
     t.store.answers(Answer::Absent);
     let call = CallOptions::default();
-    let gone = operation::extend(&t.backend, &lock_id, ttl(1), call, pending()).await;
+    let gone = operation::run::<ExtendOutcome>(
+        &t.backend,
+        Operation::Extend(Extension::new(lock_id.clone(), ttl(1))),
+        call,
+        pending(),
+    )
+    .await;
     assert!(matches!(gone.unwrap(), ExtendOutcome::Absent(_)));
     assert_eq!(t.lost().await.1, 0);
     t.assert_quiet().await;

@@ -11,8 +11,8 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::*;
-use crate::backend::{Absence, ReleaseOutcome};
 use crate::error::ErrorKind;
+use crate::outcome::{Absence, ReleaseOutcome};
 use crate::redis::connection::socket::Socket;
 use crate::redis::reply::Reply;
 use stage::{Buffering, Stage, call, is_not_sent, outcome, pipeline_on, turns};

@@ -13,11 +13,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::backend::{Backend, Operation, Outcome};
+use crate::backend::Backend;
 use crate::event_loop::Lane;
 use crate::key::Key;
 use crate::operation::{self, CallOptions};
+use crate::outcome::Outcome;
 use crate::redis::{RedisBackend, RedisConfig, RedisConnection};
+use crate::request::Operation;
 
 const LIMIT: Duration = Duration::from_millis(500);
 
@@ -197,13 +199,7 @@ impl Stage {
         let backend = Arc::clone(&self.backend);
         Box::pin(async move {
             let operation = Operation::IsLocked(Key::new("k")?);
-            operation::run(
-                Arc::clone(&backend),
-                operation,
-                CallOptions::default(),
-                pending(),
-            )
-            .await
+            operation::run(&backend, operation, CallOptions::default(), pending()).await
         })
     }
 

@@ -10,10 +10,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::backend::{Backend, Operation, Outcome};
+use crate::backend::Backend;
 use crate::key::Key;
 use crate::operation::{self, CallOptions};
+use crate::outcome::Outcome;
 use crate::redis::RedisBackend;
+use crate::request::Operation;
 
 /// A server on which nothing is locked.
 #[derive(Default)]
@@ -71,20 +73,20 @@ async fn is_idle_for_long() {
 
 async fn is_locked(backend: &Arc<dyn Backend>) -> bool {
     let key = Key::new("k").unwrap();
-    let answer = operation::is_locked(backend, &key, CallOptions::default(), pending()).await;
+    let answer = operation::run::<bool>(
+        backend,
+        Operation::IsLocked(key.clone()),
+        CallOptions::default(),
+        pending(),
+    )
+    .await;
     answer.unwrap()
 }
 
 /// Asks by the way that carries out any operation: as the binding does.
 async fn runs(backend: &Arc<dyn Backend>) -> Outcome {
     let operation = Operation::IsLocked(Key::new("k").unwrap());
-    let answer = operation::run(
-        Arc::clone(backend),
-        operation,
-        CallOptions::default(),
-        pending(),
-    )
-    .await;
+    let answer = operation::run(backend, operation, CallOptions::default(), pending()).await;
     answer.unwrap()
 }
 

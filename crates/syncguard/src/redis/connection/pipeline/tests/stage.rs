@@ -9,17 +9,18 @@ use tokio::task::JoinHandle;
 
 use super::super::*;
 use super::{ID, LIMIT, PATIENCE};
-use crate::backend::{BoxFuture, ReleaseOutcome};
 use crate::lock_id::LockId;
+use crate::outcome::ReleaseOutcome;
 use crate::redis::connection::socket::Socket;
 use crate::redis::connection::stream::{Endpoint, Stream};
 use crate::redis::error::to_error_hiding;
 use crate::redis::names::{ClientPrefix, Names};
 use crate::redis::operations::release;
 use crate::redis::plan::{Form, Plan};
+use futures_core::future::BoxFuture;
 
 /// What will be the answer to a call.
-pub(super) type Called = BoxFuture<Result<Answer, Error>>;
+pub(super) type Called = BoxFuture<'static, Result<Answer, Error>>;
 
 /// A pipeline, and the server at its other end.
 pub(super) struct Stage {

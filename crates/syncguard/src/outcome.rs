@@ -1,0 +1,128 @@
+//! What a store answers.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::fence::Fence;
+use crate::inspection::{Facts, LockPage, LockRecord};
+use crate::lock_id::LockId;
+
+/// What came of an [`Operation`](crate::Operation) that the store has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of an acquisition.
+    Acquire(AcquireOutcome),
+    /// Of a release.
+    Release(ReleaseOutcome),
+    /// Of an extension.
+    Extend(ExtendOutcome),
+    /// Whether somebody holds the key.
+    IsLocked(bool),
+    /// The live lock that fits.
+    Lookup(Option<LockRecord>),
+    /// Whether somebody held the key.
+    ForceRelease(bool),
+    /// Some of the live locks.
+    List(LockPage),
+    /// How the store is set up.
+    Facts(Vec<Facts>),
+}
+
+/// A lock that was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Proof of ownership: give it to release and extend.
+    pub lock_id: LockId,
+    /// Larger than that of every earlier holder of the key.
+    pub fence: Fence,
+    /// When it ends, on the store's clock, in milliseconds since the Unix epoch.
+    pub expires_at_ms: i64,
+}
+
+/// The result of an attempt to take a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AcquireOutcome {
+    /// The lock was granted to the caller.
+    Acquired(Grant),
+    /// Somebody holds it.
+    Locked {
+        /// How long until it ends by itself and somebody else can have it, if the store has said so. Its
+        /// holder may release it before, or extend it.
+        free_in: Option<Duration>,
+    },
+}
+
+impl AcquireOutcome {
+    /// Whether somebody holds it.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Locked { .. })
+    }
+}
+
+/// Why there was nothing to release or extend. Only telemetry shows it: callers get the same answer for both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// The lock existed and had expired.
+    Expired,
+    /// There is no lock with this lock id.
+    NotFound,
+}
+
+/// The result of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReleaseOutcome {
+    /// The lock was the caller's and is free now.
+    Released,
+    /// There was nothing to release.
+    Absent(Absence),
+}
+
+/// The result of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtendOutcome {
+    /// The caller holds the lock for longer.
+    Extended {
+        /// When it ends now, on the store's clock, in milliseconds since the Unix epoch.
+        expires_at_ms: i64,
+    },
+    /// There was nothing to extend.
+    Absent(Absence),
+}
+
+/// What an [`Outcome`] of one kind holds, or an outcome of any kind.
+pub trait Answer: Sized {
+    /// What `outcome` holds.
+    ///
+    /// # Errors
+    /// `Internal` if it is of another kind.
+    fn of(outcome: Outcome) -> Result<Self, Error>;
+}
+
+impl Answer for Outcome {
+    fn of(outcome: Outcome) -> Result<Self, Error> {
+        Ok(outcome)
+    }
+}
+
+macro_rules! answers {
+    ($($answer:ty: $($kind:ident)|+;)+) => {
+        $(impl Answer for $answer {
+            fn of(outcome: Outcome) -> Result<Self, Error> {
+                match outcome {
+                    $(Outcome::$kind(answer))|+ => Ok(answer),
+                    _ => Err(Error::new(ErrorKind::Internal, "the answer is of another operation")),
+                }
+            }
+        })+
+    };
+}
+
+answers! {
+    AcquireOutcome: Acquire;
+    ReleaseOutcome: Release;
+    ExtendOutcome: Extend;
+    bool: IsLocked | ForceRelease;
+    Option<LockRecord>: Lookup;
+    LockPage: List;
+    Vec<Facts>: Facts;
+}
