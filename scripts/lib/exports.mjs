@@ -15,7 +15,10 @@ export async function checkExports() {
   for (const entry of Object.keys(entries).filter((name) => name !== "./package.json")) {
     const specifier = join("syncguard", entry);
     const cjs = require(specifier);
-    const { default: _, "module.exports": __, ...esm } = await import(specifier);
+    const imported = Object.entries(await import(specifier));
+    const esm = Object.fromEntries(
+      imported.filter(([name]) => name !== "default" && name !== "module.exports"),
+    );
     const seen = new Map();
     for (const name of new Set([...Object.keys(cjs), ...Object.keys(esm)])) {
       const value = esm[name];
