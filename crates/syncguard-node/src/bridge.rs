@@ -69,7 +69,7 @@ impl Bridge {
         let (sender, receiver) = oneshot::channel();
         lock(&questions.open).insert(question, sender);
         // Removes the question when this future is dropped: otherwise it would stay in the map for ever.
-        let _forget = Forget {
+        let _forget = ForgetQuestion {
             questions,
             question,
         };
@@ -113,12 +113,12 @@ fn malformed(error: &serde_json::Error) -> Rejection {
     }
 }
 
-struct Forget<'a> {
+struct ForgetQuestion<'a> {
     questions: &'a Questions,
     question: u32,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetQuestion<'_> {
     fn drop(&mut self) {
         lock(&self.questions.open).remove(&self.question);
     }

@@ -12,10 +12,10 @@ tokio::task_local! {
 
 /// When an acquisition is sent, as far as its backend says so. Without that it is taken to be sent at once.
 #[derive(Clone, Default)]
-pub(crate) struct Sending(Arc<Mutex<State>>);
+pub(crate) struct Sending(Arc<Mutex<SendingState>>);
 
 #[derive(Clone, Copy, Default)]
-enum State {
+enum SendingState {
     #[default]
     Unknown,
     Waiting,
@@ -30,13 +30,13 @@ impl Sending {
 
     /// Whether nothing was sent yet.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(*lock(&self.0), State::Waiting)
+        matches!(*lock(&self.0), SendingState::Waiting)
     }
 
     /// When it was sent last, if that is known.
     pub(crate) fn sent(&self) -> Option<Instant> {
         match *lock(&self.0) {
-            State::Sent(at) => Some(at),
+            SendingState::Sent(at) => Some(at),
             _ => None,
         }
     }
@@ -49,7 +49,7 @@ impl Sending {
     allow(dead_code, reason = "the other stores need nothing")
 )]
 pub(crate) async fn before_sending<T>(ready: impl Future<Output = T>) -> T {
-    note(State::Waiting);
+    note(SendingState::Waiting);
     let value = ready.await;
     sending_now();
     value
@@ -61,11 +61,11 @@ pub(crate) async fn before_sending<T>(ready: impl Future<Output = T>) -> T {
     allow(dead_code, reason = "SQLite does not say when it acts")
 )]
 pub(crate) fn sending_now() {
-    note(State::Sent(Instant::now()));
+    note(SendingState::Sent(Instant::now()));
 }
 
 /// Other operations are not undone, and run outside of it.
-fn note(state: State) {
+fn note(state: SendingState) {
     let _ = SENDING.try_with(|sending| *lock(&sending.0) = state);
 }
 

@@ -71,10 +71,10 @@ impl fmt::Debug for DefaultRoots {
 /// PEM that a user gave, and the name of the setting that it was given in.
 pub(crate) struct Given<'a> {
     pub(crate) field: &'static str,
-    pub(crate) pem: Pem<'a>,
+    pub(crate) pem: PemInput<'a>,
 }
 
-pub(crate) enum Pem<'a> {
+pub(crate) enum PemInput<'a> {
     Text(&'a [u8]),
     File(&'a Path),
 }
@@ -95,8 +95,8 @@ impl Given<'_> {
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
         let read = || -> Result<Vec<_>, PemError> {
             match self.pem {
-                Pem::Text(text) => CertificateDer::pem_slice_iter(text).collect(),
-                Pem::File(path) => CertificateDer::pem_file_iter(path)?.collect(),
+                PemInput::Text(text) => CertificateDer::pem_slice_iter(text).collect(),
+                PemInput::File(path) => CertificateDer::pem_file_iter(path)?.collect(),
             }
         };
         let found = read().map_err(|error| self.unreadable(error))?;
@@ -111,8 +111,8 @@ impl Given<'_> {
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, Error> {
         let read = match self.pem {
-            Pem::Text(text) => PrivateKeyDer::from_pem_slice(text),
-            Pem::File(path) => PrivateKeyDer::from_pem_file(path),
+            PemInput::Text(text) => PrivateKeyDer::from_pem_slice(text),
+            PemInput::File(path) => PrivateKeyDer::from_pem_file(path),
         };
         read.map_err(|error| self.unreadable(error))
     }
@@ -231,7 +231,7 @@ mod tests {
         }
         let given = Given {
             field: "ca",
-            pem: Pem::Text(no_certificate.as_bytes()),
+            pem: PemInput::Text(no_certificate.as_bytes()),
         };
         assert!(given.trusted().unwrap_err().message().starts_with("ca "));
     }

@@ -133,11 +133,11 @@ pub enum Lost {
 /// The faults in force and the count of calls. All methods may be used while calls are served.
 #[derive(Debug)]
 pub struct Faults {
-    state: Mutex<State>,
+    state: Mutex<Planned>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Planned {
     faults: Vec<Fault>,
     calls: BTreeMap<String, u64>,
     random: fastrand::Rng,
@@ -156,7 +156,7 @@ impl Faults {
     /// No faults; those to come are drawn from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(Planned {
                 faults: Vec::new(),
                 calls: BTreeMap::new(),
                 random: fastrand::Rng::with_seed(seed),
@@ -189,7 +189,7 @@ impl Faults {
                 state.calls.insert(method.to_owned(), 1);
             }
         }
-        let State { faults, random, .. } = &mut *state;
+        let Planned { faults, random, .. } = &mut *state;
         let mut fate = Fate::default();
         for fault in faults {
             let applies = fault.method.as_deref().is_none_or(|only| only == method);
@@ -207,7 +207,7 @@ impl Faults {
         fate
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Planned> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,16 +17,16 @@ use crate::input::{
 type Read = std::result::Result<Documents, Failure>;
 
 /// Answers with these documents, and refuses to write what no operation may write.
-struct Scripted(Mutex<VecDeque<Read>>);
+struct ScriptedDocuments(Mutex<VecDeque<Read>>);
 
-impl std::fmt::Debug for Scripted {
+impl std::fmt::Debug for ScriptedDocuments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scripted")
+        f.write_str("ScriptedDocuments")
     }
 }
 
 #[async_trait]
-impl Transport for Scripted {
+impl Transport for ScriptedDocuments {
     async fn read(&self, _: &ReadSet) -> Read {
         tokio::task::yield_now().await;
         let next = self.0.lock().unwrap().pop_front();
@@ -75,7 +75,7 @@ fn firestore_documents_of(input: &mut Unstructured<'_>) -> Result<()> {
         on_warning: Some(Arc::new(|warning| assert_discreet(&format!("{warning:?}")))),
         ..FirestoreConfig::default()
     };
-    let transport = Arc::new(Scripted(Mutex::new(answers)));
+    let transport = Arc::new(ScriptedDocuments(Mutex::new(answers)));
     within_limit(async {
         let backend = checked(FirestoreBackend::over(transport, config)).expect("good settings");
         call_all(&backend).await;

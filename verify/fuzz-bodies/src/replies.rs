@@ -18,7 +18,7 @@ use crate::input::{
 
 /// A server, or a client of the application, that answers with these replies, one after the other.
 #[derive(Debug)]
-struct Scripted {
+struct ScriptedReplies {
     replies: Mutex<Vec<Reply>>,
     is_cluster: bool,
     /// Operations are bounded: none asks for ever.
@@ -26,7 +26,7 @@ struct Scripted {
 }
 
 #[async_trait]
-impl Transport for Scripted {
+impl Transport for ScriptedReplies {
     async fn run(&self, _: Plan) -> std::result::Result<Reply, Error> {
         assert!(self.asked.fetch_add(1, Relaxed) < 500, "asks for ever");
         tokio::task::yield_now().await;
@@ -53,7 +53,7 @@ fn redis_replies_of(input: &mut Unstructured<'_>) -> Result<()> {
     for reply in &replies {
         outcomes(reply);
     }
-    let transport = Arc::new(Scripted {
+    let transport = Arc::new(ScriptedReplies {
         replies: Mutex::new(replies),
         is_cluster,
         asked: AtomicUsize::new(0),

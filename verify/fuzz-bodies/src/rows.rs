@@ -21,16 +21,16 @@ use crate::input::{
 
 type Answer = std::result::Result<Option<Row>, Failure>;
 
-struct Scripted(Mutex<VecDeque<Answer>>);
+struct ScriptedRows(Mutex<VecDeque<Answer>>);
 
-impl std::fmt::Debug for Scripted {
+impl std::fmt::Debug for ScriptedRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scripted")
+        f.write_str("ScriptedRows")
     }
 }
 
 #[async_trait]
-impl Transport for Scripted {
+impl Transport for ScriptedRows {
     async fn run(&self, _: &Plan<'_>) -> Answer {
         tokio::task::yield_now().await;
         self.0.lock().unwrap().pop_front().unwrap_or(Ok(None))
@@ -63,7 +63,7 @@ fn postgres_rows_of(input: &mut Unstructured<'_>) -> Result<()> {
         cleanup_in_is_locked: true,
         ..PostgresOptions::default()
     };
-    let transport = Arc::new(Scripted(Mutex::new(answers)));
+    let transport = Arc::new(ScriptedRows(Mutex::new(answers)));
     within_limit(async {
         let backend = PostgresBackend::with_transport(transport, options);
         call_all(&backend).await;

@@ -44,11 +44,11 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Register {
     fences: Fences,
-    state: Mutex<State>,
+    state: Mutex<RegisterState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RegisterState {
     values: HashMap<String, Value>,
     /// Which connection is in there.
     inside: HashMap<String, u64>,
@@ -130,7 +130,7 @@ impl Register {
         done.map_or_else(stale, |()| "ok".to_owned())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RegisterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,7 +139,7 @@ fn stale() -> String {
     "stale".to_owned()
 }
 
-impl State {
+impl RegisterState {
     /// The value, unless `fence` is too old.
     fn value(&mut self, register: &Register, key: &str, fence: u64) -> Option<&mut Value> {
         let value = self.values.entry(key.to_owned()).or_default();

@@ -89,7 +89,7 @@ async fn attempt<T>(
     if begun.transaction.is_empty() {
         return failed(Failure::malformed(), Step::Read);
     }
-    let open = Open {
+    let open = OpenTransaction {
         transport,
         id: begun.transaction,
     };
@@ -123,19 +123,19 @@ fn failed<T>(failure: Failure, step: Step) -> Result<Result<T, Error>, Error> {
 
 /// A transaction that is not known to have ended. Dropping it abandons it, also when the answer to its commit was
 /// lost: if the commit was carried out, abandoning does nothing.
-struct Open<'a> {
+struct OpenTransaction<'a> {
     transport: &'a Arc<dyn Transport>,
     id: Vec<u8>,
 }
 
-impl Open<'_> {
+impl OpenTransaction<'_> {
     /// Marks the transaction as ended, so that it is not abandoned. Gives its id.
     fn ended(mut self) -> Vec<u8> {
         std::mem::take(&mut self.id)
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenTransaction<'_> {
     fn drop(&mut self) {
         if !self.id.is_empty() {
             Arc::clone(self.transport).abandon(std::mem::take(&mut self.id));

@@ -32,7 +32,7 @@ pub(super) fn timed_out() -> Error {
 
 /// Creates what is missing. Returns whether there is a column for labels.
 pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<bool, Error> {
-    let names = Names::new(tables)?;
+    let names = IndexNames::new(tables)?;
     let inspection = inspection(tables);
     let mut tries = 0;
     loop {
@@ -72,7 +72,7 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
 /// # Errors
 /// `InvalidArgument` for a table name whose index names would be too long.
 pub fn schema_sql(tables: &Tables) -> Result<String, Error> {
-    Ok(tables.write_into(&Names::new(tables)?.template()))
+    Ok(tables.write_into(&IndexNames::new(tables)?.template()))
 }
 
 /// Whether somebody else created the same thing at the same moment.
@@ -92,7 +92,7 @@ fn inspection(tables: &Tables) -> Statement {
 async fn inspect(
     transport: &dyn Transport,
     inspection: &Statement,
-    names: &Names<'_>,
+    names: &IndexNames<'_>,
 ) -> Result<There, Error> {
     let params = names.quoted();
     let plan = inspection.bind(params.iter().map(|name| Param::Text(name)).collect());
@@ -117,13 +117,13 @@ struct There {
 }
 
 /// The quoted names of the indexes.
-pub(super) struct Names<'a> {
+pub(super) struct IndexNames<'a> {
     tables: &'a Tables,
     lock_id_index: String,
     expires_index: String,
 }
 
-impl<'a> Names<'a> {
+impl<'a> IndexNames<'a> {
     pub(super) fn new(tables: &'a Tables) -> Result<Self, Error> {
         let name = |suffix| {
             let mut name = format!("idx_{}_{suffix}", tables.locks());

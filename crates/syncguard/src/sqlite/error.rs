@@ -103,18 +103,18 @@ fn classify(code: i32) -> (ErrorKind, &'static str) {
 
 /// What a failing system call was about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum FileCall {
     File,
     Folder,
 }
 
 /// The error for a failure of the file system.
-pub(super) fn from_io(error: io::Error, subject: Subject) -> Error {
+pub(super) fn from_io(error: io::Error, subject: FileCall) -> Error {
     let (kind, message) = classify_io(error.kind(), subject);
     Error::new(kind, message).with_source(error)
 }
 
-fn classify_io(kind: io::ErrorKind, subject: Subject) -> (ErrorKind, &'static str) {
+fn classify_io(kind: io::ErrorKind, subject: FileCall) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     match (kind, subject) {
         (io::ErrorKind::NotFound, _) => (
@@ -134,11 +134,11 @@ fn classify_io(kind: io::ErrorKind, subject: Subject) -> (ErrorKind, &'static st
             "the file system of the lock file is mounted read-only; mount it writable or choose \
              another path",
         ),
-        (io::ErrorKind::PermissionDenied, Subject::File) => (
+        (io::ErrorKind::PermissionDenied, FileCall::File) => (
             AuthFailed,
             "no right to read and write the lock file; give this user both",
         ),
-        (io::ErrorKind::PermissionDenied, Subject::Folder) => (
+        (io::ErrorKind::PermissionDenied, FileCall::Folder) => (
             AuthFailed,
             "no right to create files in the folder of the lock file; give this user write and \
              search access to it",
@@ -219,55 +219,55 @@ mod tests {
         for (error, subject, kind, advice) in [
             (
                 io::ErrorKind::NotFound,
-                Subject::Folder,
+                FileCall::Folder,
                 InvalidArgument,
                 "create it",
             ),
             (
                 io::ErrorKind::NotADirectory,
-                Subject::Folder,
+                FileCall::Folder,
                 InvalidArgument,
                 "not a folder",
             ),
             (
                 io::ErrorKind::IsADirectory,
-                Subject::File,
+                FileCall::File,
                 InvalidArgument,
                 "directory",
             ),
             (
                 io::ErrorKind::ReadOnlyFilesystem,
-                Subject::File,
+                FileCall::File,
                 AuthFailed,
                 "read-only",
             ),
             (
                 io::ErrorKind::PermissionDenied,
-                Subject::File,
+                FileCall::File,
                 AuthFailed,
                 "read and write the lock file",
             ),
             (
                 io::ErrorKind::PermissionDenied,
-                Subject::Folder,
+                FileCall::Folder,
                 AuthFailed,
                 "folder",
             ),
             (
                 io::ErrorKind::StorageFull,
-                Subject::File,
+                FileCall::File,
                 ServiceUnavailable,
                 "free space",
             ),
             (
                 io::ErrorKind::QuotaExceeded,
-                Subject::File,
+                FileCall::File,
                 ServiceUnavailable,
                 "free space",
             ),
             (
                 io::ErrorKind::Other,
-                Subject::File,
+                FileCall::File,
                 ServiceUnavailable,
                 "cause",
             ),

@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::arrivals::Arrivals;
 use super::session::{self, Connection, Silences};
-use super::stream::Stream;
+use super::stream::SessionStream;
 use super::tls;
 use crate::dial::Refusal;
 use crate::error::{Error, ErrorKind};
@@ -61,7 +61,7 @@ enum Start {
 /// Where the channels of notifications go; `None` for a session that does not listen.
 type Channels<'a> = Option<&'a UnboundedSender<String>>;
 
-type TlsConnect = <tls::Connector as MakeTlsConnect<Stream>>::TlsConnect;
+type TlsConnect = <tls::TlsUpgrade as MakeTlsConnect<SessionStream>>::TlsConnect;
 
 /// Opens sessions.
 pub(in crate::postgres) struct Connector {
@@ -74,7 +74,7 @@ pub(in crate::postgres) struct Connector {
     is_failing: AtomicBool,
     /// What sessions can be started with: a [`Start`].
     start: AtomicU8,
-    tls: Loaded<tls::Connector>,
+    tls: Loaded<tls::TlsUpgrade>,
 }
 
 impl Connector {
@@ -208,8 +208,9 @@ impl Connector {
         }
     }
 
-    async fn stream(&self, host: &Host, arrivals: Arc<Arrivals>) -> Result<Stream, Failure> {
-        let opened = Stream::open(host, &self.config.tcp, self.operation_timeout, arrivals).await;
+    async fn stream(&self, host: &Host, arrivals: Arc<Arrivals>) -> Result<SessionStream, Failure> {
+        let opened =
+            SessionStream::open(host, &self.config.tcp, self.operation_timeout, arrivals).await;
         opened.map_err(|refusal| match refusal {
             Refusal::Unknown(error) => Failure::to_connect(Fault::UnknownHost, host, error),
             Refusal::Failed(error) => Failure::to_connect(Fault::Io(error.kind()), host, error),
@@ -220,7 +221,7 @@ impl Connector {
         // Less than there is for the host, so that the error says what took so long.
         let limit = self.time_for_one() * 9 / 10;
         let settings = self.config.tls.clone();
-        let read = move || tls::Connector::new(&settings);
+        let read = move || tls::TlsUpgrade::new(&settings);
         let connector = self.tls.get("the certificates for TLS", limit, read);
         let mut connector = connector.await.cloned().map_err(Failure::other)?;
         // Unix sockets are not encrypted, and a folder is not a name that a certificate could have.
@@ -229,7 +230,7 @@ impl Connector {
         } else {
             host.name.as_str()
         };
-        MakeTlsConnect::<Stream>::make_tls_connect(&mut connector, name)
+        MakeTlsConnect::<SessionStream>::make_tls_connect(&mut connector, name)
             .map_err(|error| Failure::to_connect(Fault::Tls, host, error))
     }
 

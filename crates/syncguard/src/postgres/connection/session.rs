@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_postgres::{AsyncMessage, Client, Statement};
 
 use super::arrivals::{Arrivals, End};
-use super::stream::Stream;
+use super::stream::SessionStream;
 use crate::mutex::lock;
 use crate::postgres::config::Host;
 
@@ -74,7 +74,7 @@ impl Silences {
 
 /// Reads and writes the socket of a session that listens. Hands over the channels of notifications.
 pub(super) async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
-    mut connection: tokio_postgres::Connection<Stream, T>,
+    mut connection: tokio_postgres::Connection<SessionStream, T>,
     channels: UnboundedSender<String>,
     arrivals: Arc<Arrivals>,
 ) {

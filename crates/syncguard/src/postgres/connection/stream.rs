@@ -21,19 +21,19 @@ use crate::postgres::config::{Host, TcpSettings};
 /// could fill the memory.
 const MOST_REPLY_BYTES: usize = 1024 * 1024;
 
-enum Socket {
+enum SessionSocket {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
 }
 
 /// The stream of one connection.
-pub(in crate::postgres) struct Stream {
-    socket: Socket,
+pub(in crate::postgres) struct SessionStream {
+    socket: SessionSocket,
     arrivals: Arc<Arrivals>,
 }
 
-impl Stream {
+impl SessionStream {
     /// Connects to any of the host's addresses.
     pub(super) async fn open(
         host: &Host,
@@ -45,12 +45,12 @@ impl Stream {
             #[cfg(unix)]
             true => {
                 let path = format!("{}/.s.PGSQL.{}", host.name, host.port);
-                Socket::Unix(UnixStream::connect(path).await.map_err(Refusal::Failed)?)
+                SessionSocket::Unix(UnixStream::connect(path).await.map_err(Refusal::Failed)?)
             }
             _ => {
                 let stream = dial::connect(&host.name, host.port).await?;
                 set_up(&stream, settings, unsent).map_err(Refusal::Failed)?;
-                Socket::Tcp(stream)
+                SessionSocket::Tcp(stream)
             }
         };
         Ok(Self { socket, arrivals })
@@ -75,10 +75,10 @@ fn set_up(stream: &TcpStream, settings: &TcpSettings, unsent: Duration) -> io::R
     Ok(())
 }
 
-impl Drop for Stream {
+impl Drop for SessionStream {
     fn drop(&mut self) {
         if self.arrivals.end() == Some(End::Silent)
-            && let Socket::Tcp(stream) = &self.socket
+            && let SessionSocket::Tcp(stream) = &self.socket
         {
             // Resets the connection on close, so that unacknowledged data is not sent again.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
@@ -86,7 +86,7 @@ impl Drop for Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for SessionStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -94,9 +94,9 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            SessionSocket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             #[cfg(unix)]
-            Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            SessionSocket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         };
         let count = buffer.filled().len() - before;
         if count > 0 && self.arrivals.receive(count) > MOST_REPLY_BYTES {
@@ -110,7 +110,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for SessionStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -118,25 +118,25 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         self.arrivals.expect_reply();
         match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            SessionSocket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             #[cfg(unix)]
-            Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            SessionSocket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            SessionSocket::Tcp(stream) => Pin::new(stream).poll_flush(context),
             #[cfg(unix)]
-            Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
+            SessionSocket::Unix(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            SessionSocket::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             #[cfg(unix)]
-            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            SessionSocket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

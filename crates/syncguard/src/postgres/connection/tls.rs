@@ -10,12 +10,12 @@ use crate::tls::{self, Check, Given};
 
 /// Starts TLS on connections.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(super) struct TlsUpgrade {
     rustls: MakeRustlsConnect,
     server_name: Option<String>,
 }
 
-impl Connector {
+impl TlsUpgrade {
     /// Reads certificates and keys.
     pub(super) fn new(tls: &Tls) -> Result<Self, Error> {
         Ok(Self {
@@ -25,7 +25,7 @@ impl Connector {
     }
 }
 
-impl<S> MakeTlsConnect<S> for Connector
+impl<S> MakeTlsConnect<S> for TlsUpgrade
 where
     MakeRustlsConnect: MakeTlsConnect<S>,
 {
@@ -62,8 +62,8 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
 
 fn given<'a>(field: &'static str, pem: &'a Pem) -> Given<'a> {
     let pem = match pem {
-        Pem::File(path) => tls::Pem::File(path),
-        Pem::Text(text) => tls::Pem::Text(text.as_bytes()),
+        Pem::File(path) => tls::PemInput::File(path),
+        Pem::Text(text) => tls::PemInput::Text(text.as_bytes()),
     };
     Given { field, pem }
 }

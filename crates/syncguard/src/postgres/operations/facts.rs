@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::inspection::{Fact, Facts};
-use crate::postgres::schema::Names;
+use crate::postgres::schema::IndexNames;
 use crate::postgres::statement::{Param, Row, Statement, Transport};
 use crate::postgres::tables::Tables;
 
@@ -35,7 +35,7 @@ pub(in crate::postgres) async fn facts(
     tables: &Tables,
 ) -> Result<Facts, Error> {
     let statement = Statement::new(include_str!("facts.sql"), tables, COLUMNS);
-    let names = Names::new(tables)?.quoted();
+    let names = IndexNames::new(tables)?.quoted();
     let params = names.iter().map(|name| Param::Text(name)).collect();
     let row = transport.run(&statement.bind(params)).await?;
     Ok(read(&row.unwrap_or_default()))

@@ -40,10 +40,10 @@ pub(in crate::redis) struct Link<D: Dial> {
     dial: Arc<D>,
     /// How long a call waits while the server refuses connections, because it may be restarting.
     patience: Duration,
-    state: Arc<Mutex<State<D::Connection>>>,
+    state: Arc<Mutex<LinkState<D::Connection>>>,
 }
 
-enum State<C> {
+enum LinkState<C> {
     Down(ReconnectBackoff),
     Dialing(watch::Receiver<Progress<C>>),
     Up {
@@ -81,7 +81,7 @@ impl<D: Dial> Link<D> {
         Self {
             dial: Arc::new(dial),
             patience,
-            state: Arc::new(Mutex::new(State::Down(ReconnectBackoff {
+            state: Arc::new(Mutex::new(LinkState::Down(ReconnectBackoff {
                 attempts: 0,
                 since: Instant::now(),
                 until: Instant::now(),
@@ -120,19 +120,19 @@ impl<D: Dial> Link<D> {
         &self,
     ) -> Result<Result<Arc<D::Connection>, watch::Receiver<Progress<D::Connection>>>, Error> {
         // Dropped after the mutex is unlocked: this ends the connection, and whoever had called on it may call again.
-        let _lost: State<D::Connection>;
+        let _lost: LinkState<D::Connection>;
         let mut state = lock(&self.state);
         let backoff = match &*state {
-            State::Up { connection, .. } if connection.is_open() => {
+            LinkState::Up { connection, .. } if connection.is_open() => {
                 return Ok(Ok(Arc::clone(connection)));
             }
-            State::Up {
+            LinkState::Up {
                 connection,
                 since,
                 attempts,
             } => ReconnectBackoff::after_connection(connection.as_ref(), *since, *attempts),
-            State::Dialing(progress) => return Ok(Err(progress.clone())),
-            State::Down(backoff) => match &backoff.refusal {
+            LinkState::Dialing(progress) => return Ok(Err(progress.clone())),
+            LinkState::Down(backoff) => match &backoff.refusal {
                 Some(refusal)
                     if Instant::now() < backoff.until
                         && (!may_pass(refusal) || backoff.since.elapsed() >= self.patience) =>
@@ -141,7 +141,7 @@ impl<D: Dial> Link<D> {
                 }
                 _ => backoff.clone(),
             },
-            State::Closed => return Err(Error::closed()),
+            LinkState::Closed => return Err(Error::closed()),
         };
         let (sender, progress) = watch::channel(Progress {
             // An error that does not pass by itself was the answer until the backoff was over. Now a new
@@ -150,7 +150,7 @@ impl<D: Dial> Link<D> {
             waiting_since: (Instant::now() < backoff.until).then_some(backoff.since),
             connection: None,
         });
-        _lost = std::mem::replace(&mut *state, State::Dialing(progress.clone()));
+        _lost = std::mem::replace(&mut *state, LinkState::Dialing(progress.clone()));
         let attempts = dial(
             Arc::clone(&self.dial),
             Arc::clone(&self.state),
@@ -163,32 +163,32 @@ impl<D: Dial> Link<D> {
 
     fn forget(&self, progress: &watch::Receiver<Progress<D::Connection>>) {
         let mut state = lock(&self.state);
-        if matches!(&*state, State::Dialing(current) if current.same_channel(progress)) {
-            *state = State::Down(ReconnectBackoff::after(0, None, Instant::now()));
+        if matches!(&*state, LinkState::Dialing(current) if current.same_channel(progress)) {
+            *state = LinkState::Down(ReconnectBackoff::after(0, None, Instant::now()));
         }
     }
 
     /// Why there is no connection, if the last attempt to make one failed.
     pub(super) fn trouble(&self) -> Option<Error> {
         match &*lock(&self.state) {
-            State::Down(backoff) => backoff.refusal.clone(),
-            State::Dialing(progress) => progress.borrow().refusal.clone(),
-            State::Up { .. } | State::Closed => None,
+            LinkState::Down(backoff) => backoff.refusal.clone(),
+            LinkState::Dialing(progress) => progress.borrow().refusal.clone(),
+            LinkState::Up { .. } | LinkState::Closed => None,
         }
     }
 
     /// The connection, if there is one.
     pub(super) fn current(&self) -> Option<Arc<D::Connection>> {
         match &*lock(&self.state) {
-            State::Up { connection, .. } => Some(Arc::clone(connection)),
+            LinkState::Up { connection, .. } => Some(Arc::clone(connection)),
             _ => None,
         }
     }
 
     /// Ends the connection for good.
     pub(super) fn close(&self) {
-        let state = std::mem::replace(&mut *lock(&self.state), State::Closed);
-        if let State::Up { connection, .. } = state {
+        let state = std::mem::replace(&mut *lock(&self.state), LinkState::Closed);
+        if let LinkState::Up { connection, .. } = state {
             connection.close();
         }
     }
@@ -232,7 +232,7 @@ impl ReconnectBackoff {
 /// Tries to connect until that works, nobody waits any more, or the error is one that does not pass by itself.
 async fn dial<D: Dial>(
     dialer: Arc<D>,
-    state: Arc<Mutex<State<D::Connection>>>,
+    state: Arc<Mutex<LinkState<D::Connection>>>,
     mut backoff: ReconnectBackoff,
     progress: watch::Sender<Progress<D::Connection>>,
 ) {
@@ -246,12 +246,12 @@ async fn dial<D: Dial>(
             Ok(connection) => {
                 let connection = Arc::new(connection);
                 let mut state = lock(&state);
-                if matches!(&*state, State::Closed) {
+                if matches!(&*state, LinkState::Closed) {
                     drop(state);
                     connection.close();
                     return;
                 }
-                *state = State::Up {
+                *state = LinkState::Up {
                     connection: Arc::clone(&connection),
                     since: Instant::now(),
                     attempts: backoff.attempts,
@@ -272,12 +272,12 @@ async fn dial<D: Dial>(
         );
         let give_up = !may_pass(&refusal);
         let mut state = lock(&state);
-        if matches!(&*state, State::Closed) {
+        if matches!(&*state, LinkState::Closed) {
             return;
         }
         // One of the receivers is in the state itself; nobody waits if it is the only one.
         if give_up || progress.receiver_count() <= 1 {
-            *state = State::Down(backoff);
+            *state = LinkState::Down(backoff);
             progress.send_modify(|now| now.refusal = Some(refusal));
             return;
         }

@@ -33,8 +33,8 @@ use crate::redis::answer::{Answer, lost};
 use crate::redis::error::{Cause, driver_error, error_text, reply_code, to_error};
 use crate::redis::reply::is_pong;
 use outbox::Outbox;
+use queue::{AnswerQueue, Recipient};
 pub(super) use queue::{Answered, Fits};
-use queue::{Queue, Waiting};
 use replies::{Replies, reply};
 use silence::{LastHeard, Probe};
 
@@ -54,7 +54,7 @@ const READ: usize = 16 * 1024;
 /// What is under way on one stream.
 pub(super) struct Pipeline {
     /// `None` after the end.
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<PipelineState>>,
     /// Why nothing new is sent.
     reason: OnceLock<Error>,
     liveness: Liveness,
@@ -64,13 +64,13 @@ pub(super) struct Pipeline {
     login: Vec<String>,
 }
 
-struct State {
+struct PipelineState {
     stream: Limited,
     /// Calls, or the rest of one, that the socket has not been given or has not taken.
     unwritten: Outbox,
     /// How many of them it has not been given, apart from those that a probe holds back.
     kept: usize,
-    waiting: Queue,
+    waiting: AnswerQueue,
     buffer: Box<[u8]>,
     replies: Replies,
     /// The room of those who were told before, for the next. It is empty.
@@ -85,16 +85,16 @@ struct State {
 }
 
 /// Who is to be told what. That is done once the state is unlocked.
-type Told = Vec<(Waiting, Result<Answer, Error>)>;
+type Told = Vec<(Recipient, Result<Answer, Error>)>;
 
 impl Pipeline {
     /// On a stream on which a sign of life takes no longer than `patience`.
     pub(super) fn new(stream: Limited, login: Vec<String>, patience: Duration) -> Self {
-        let state = State {
+        let state = PipelineState {
             stream,
             unwritten: Outbox::default(),
             kept: 0,
-            waiting: Queue::default(),
+            waiting: AnswerQueue::default(),
             buffer: vec![0; READ].into(),
             replies: Replies::default(),
             room: Told::new(),
@@ -174,8 +174,8 @@ impl Pipeline {
         Some((first, answer))
     }
 
-    fn waits(&self, state: &mut State, fits: Fits) -> Answered {
-        let (call, answer) = Waiting::call();
+    fn waits(&self, state: &mut PipelineState, fits: Fits) -> Answered {
+        let (call, answer) = Recipient::call();
         state.wait(fits, call);
         self.liveness.sent();
         answer
@@ -183,11 +183,11 @@ impl Pipeline {
 
     /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
     /// be sent on another stream if none comes.
-    fn ask_for_a_sign(self: &Arc<Self>, state: &mut State) {
+    fn ask_for_a_sign(self: &Arc<Self>, state: &mut PipelineState) {
         let is_idle = state.waiting.len() == 0;
         let ping = b"*1\r\n$4\r\nPING\r\n";
         state.unwritten.end().extend_from_slice(ping);
-        state.wait(is_pong, Waiting::Probe);
+        state.wait(is_pong, Recipient::Probe);
         self.liveness.sent();
         state.write();
         let until = is_idle.then(|| Instant::now() + self.patience);
@@ -207,7 +207,7 @@ impl Pipeline {
 
     fn end_if_silent(&self) {
         self.look();
-        let until = self.lock().as_ref().and_then(State::gives_up_at);
+        let until = self.lock().as_ref().and_then(PipelineState::gives_up_at);
         if until.is_some_and(|until| until <= Instant::now()) {
             self.end(&to_error(Cause::Silent, true));
         }
@@ -267,7 +267,7 @@ impl Pipeline {
 
     fn poll_read(
         &self,
-        state: &mut State,
+        state: &mut PipelineState,
         cx: &mut Context<'_>,
         told: &mut Told,
     ) -> Poll<Result<(), Error>> {
@@ -292,7 +292,7 @@ impl Pipeline {
 
     fn take_answers(
         &self,
-        state: &mut State,
+        state: &mut PipelineState,
         mut bytes: &[u8],
         told: &mut Told,
     ) -> Result<(), Error> {
@@ -303,7 +303,12 @@ impl Pipeline {
     }
 
     /// Finds out who is to be told. The error: answers do not belong to their calls any more.
-    fn answer(&self, state: &mut State, value: Value, told: &mut Told) -> Result<(), Error> {
+    fn answer(
+        &self,
+        state: &mut PipelineState,
+        value: Value,
+        told: &mut Told,
+    ) -> Result<(), Error> {
         let answer = self.understand(value);
         if state.on_their_way() == 0 {
             return Err(to_error(Cause::Unreadable, true));
@@ -330,7 +335,7 @@ impl Pipeline {
             state.is_retired = true;
             let _ = self.reason.set(reason);
         }
-        let is_probe = matches!(waiting, Waiting::Probe);
+        let is_probe = matches!(waiting, Recipient::Probe);
         told.push((waiting, answer));
         if state.is_retired {
             let kept = state.take_kept();
@@ -381,14 +386,14 @@ impl Pipeline {
         self.lock().as_mut().map(|state| act(&mut state.stream))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+    fn lock(&self) -> MutexGuard<'_, Option<PipelineState>> {
         // A panic leaves nothing half done here.
         lock(&self.state)
     }
 }
 
-impl State {
-    fn wait(&mut self, fits: Fits, waiting: Waiting) {
+impl PipelineState {
+    fn wait(&mut self, fits: Fits, waiting: Recipient) {
         self.waiting.push(fits, waiting);
         match &mut self.probe {
             Some(probe) => probe.calls += 1,
@@ -425,7 +430,7 @@ impl State {
     }
 
     /// Takes back the calls that the socket was not given.
-    fn take_kept(&mut self) -> impl Iterator<Item = Waiting> {
+    fn take_kept(&mut self) -> impl Iterator<Item = Recipient> {
         let on_their_way = self.on_their_way();
         self.unwritten.take_back();
         self.kept = 0;

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use super::connect;
 use super::limited::Limited;
-use super::session::{Step, ask, auth, late, login, name};
+use super::session::{Handshake, ask, auth, late, login, name};
 use super::tls::TlsContext;
 use crate::error::Error;
 use crate::race::Race;
@@ -13,7 +13,7 @@ use crate::redis::config::{RedisConfig, RedisSentinel};
 use crate::redis::error::{Cause, to_error};
 
 /// The result of one attempt.
-enum Found {
+enum SentinelAnswer {
     /// Where a Sentinel says that the primary is.
     Address((String, u16)),
     Primary(Limited),
@@ -32,23 +32,23 @@ pub(super) async fn open(
     for (host, port) in &set.nodes {
         race.start(async move {
             let answer = timeout(limit, ask_for_primary(host, *port, set, tls)).await;
-            answer.map_err(|_| late())?.map(Found::Address)
+            answer.map_err(|_| late())?.map(SentinelAnswer::Address)
         });
     }
     let mut tried = Vec::new();
     let (mut refusal, mut last) = (None, None);
     while let Some(result) = race.next().await {
         match result {
-            Ok(Found::Primary(stream)) => return Ok(stream),
-            Ok(Found::Address(address)) if !tried.contains(&address) => {
+            Ok(SentinelAnswer::Primary(stream)) => return Ok(stream),
+            Ok(SentinelAnswer::Address(address)) if !tried.contains(&address) => {
                 tried.push(address.clone());
                 race.start(async move {
                     let (host, port) = address;
                     let stream = timeout(limit, open_primary(&host, port, config, tls)).await;
-                    stream.map_err(|_| late())?.map(Found::Primary)
+                    stream.map_err(|_| late())?.map(SentinelAnswer::Primary)
                 });
             }
-            Ok(Found::Address(_)) => {}
+            Ok(SentinelAnswer::Address(_)) => {}
             // Such as a wrong password: more useful to report than that no primary was found.
             Err(error) if !error.kind().is_transient() => refusal = Some(error),
             Err(error) => last = Some(error),
@@ -68,7 +68,7 @@ async fn ask_for_primary(
     question.arg("get-master-addr-by-name").arg(&set.name);
     let mut steps = Vec::with_capacity(2);
     steps.extend(auth(set.username.as_deref(), set.password.as_deref()));
-    steps.push(Step::required(question));
+    steps.push(Handshake::required(question));
     let answers = ask(&mut stream, &steps).await?;
     answers.last().and_then(address).ok_or_else(no_primary)
 }
@@ -95,7 +95,7 @@ async fn open_primary(
     let mut stream = connect::tcp(host, port, tls).await?;
     let mut steps = login(config);
     // A Sentinel that was cut off may name a server that is no longer the primary.
-    steps.push(Step::required(cmd("ROLE")));
+    steps.push(Handshake::required(cmd("ROLE")));
     steps.extend(name(config));
     let answers = ask(&mut stream, &steps).await?;
     if answers.iter().any(is_primary) {

@@ -14,13 +14,13 @@ use crate::redis::error::{
 };
 
 /// A command at the start of a connection.
-pub(super) struct Step {
+pub(super) struct Handshake {
     command: Cmd,
     /// Whether the connection is usable although the server answers with an error of this code.
     tolerates: fn(Option<&str>) -> bool,
 }
 
-impl Step {
+impl Handshake {
     /// A command that must succeed.
     pub(super) fn required(command: Cmd) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Step {
 /// Logs in on a stream, and checks that scripts can be sent over it.
 pub(super) async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<Limited, Error> {
     let mut steps = login(config);
-    steps.push(Step {
+    steps.push(Handshake {
         command: cmd("PING"),
         // A user without the right to PING may still run scripts, and that is what matters.
         tolerates: |code| code == Some("NOPERM"),
@@ -44,30 +44,30 @@ pub(super) async fn ready(mut stream: Limited, config: &RedisConfig) -> Result<L
 }
 
 /// The commands that log in and select the database.
-pub(super) fn login(config: &RedisConfig) -> Vec<Step> {
+pub(super) fn login(config: &RedisConfig) -> Vec<Handshake> {
     let mut steps = Vec::with_capacity(4);
     steps.extend(auth(config.username.as_deref(), config.password.as_deref()));
     if config.database > 0 {
         let mut select = cmd("SELECT");
         select.arg(config.database);
-        steps.push(Step::required(select));
+        steps.push(Handshake::required(select));
     }
     steps
 }
 
 /// The command that logs in, if there is a password.
-pub(super) fn auth(username: Option<&str>, password: Option<&str>) -> Option<Step> {
+pub(super) fn auth(username: Option<&str>, password: Option<&str>) -> Option<Handshake> {
     let mut auth = cmd("AUTH");
     auth.arg(username).arg(password?);
-    Some(Step::required(auth))
+    Some(Handshake::required(auth))
 }
 
 /// The command that names the connection, if it has a name. It must not be the first, because its errors are
 /// ignored, and a server that refuses all clients says so in its first answer.
-pub(super) fn name(config: &RedisConfig) -> Option<Step> {
+pub(super) fn name(config: &RedisConfig) -> Option<Handshake> {
     let mut command = cmd("CLIENT");
     command.arg("SETNAME").arg(config.connection_name.as_ref()?);
-    Some(Step {
+    Some(Handshake {
         command,
         // The name is only for people: a connection without it works as well.
         tolerates: |_| true,
@@ -75,7 +75,7 @@ pub(super) fn name(config: &RedisConfig) -> Option<Step> {
 }
 
 /// Sends all commands at once and gives their answers, or the first error that matters.
-pub(super) async fn ask(stream: &mut Limited, steps: &[Step]) -> Result<Vec<Value>, Error> {
+pub(super) async fn ask(stream: &mut Limited, steps: &[Handshake]) -> Result<Vec<Value>, Error> {
     let mut request = Vec::new();
     for step in steps {
         step.command.write_packed_command(&mut request);

@@ -24,7 +24,7 @@ use crate::redis::error::{Cause, reply_code, to_error, to_error_hiding};
 use crate::redis::plan::{Form, Plan};
 use crate::redis::reply::Reply;
 use crate::redis::slots;
-use crate::redis::wakeups::cluster::Subscriptions;
+use crate::redis::wakeups::cluster::ClusterSubscriptions;
 use crate::sending::before_sending;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
@@ -51,7 +51,7 @@ impl ClusterTransport {
     ) -> Result<Self, Error> {
         let routes = Routes::new(config, set, event_loop)?;
         Ok(Self {
-            wakeups: Wakeups::new(Subscriptions(Arc::clone(&routes))),
+            wakeups: Wakeups::new(ClusterSubscriptions(Arc::clone(&routes))),
             routes,
             operation_timeout: config.locks.operation_timeout,
         })
@@ -68,7 +68,7 @@ impl Transport for ClusterTransport {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
         // Before the operation's own time is over, so that the reason can be told.
         let patience = self.operation_timeout.mul_f64(0.75);
-        let mut trip = Trip {
+        let mut routing = Routing {
             routes: &self.routes,
             plan: &plan,
             slot: Self::slot(&plan),
@@ -79,7 +79,7 @@ impl Transport for ClusterTransport {
             until: Instant::now() + patience,
         };
         loop {
-            if let Some(reply) = trip.attempt().await? {
+            if let Some(reply) = routing.attempt().await? {
                 return Ok(reply);
             }
         }
@@ -124,7 +124,7 @@ impl fmt::Debug for ClusterTransport {
 }
 
 /// The way of one script to the node that runs it.
-struct Trip<'a> {
+struct Routing<'a> {
     routes: &'a Routes,
     plan: &'a Plan,
     slot: u16,
@@ -137,7 +137,7 @@ struct Trip<'a> {
     until: Instant,
 }
 
-impl Trip<'_> {
+impl Routing<'_> {
     /// Sends the script to one node. `None`: it was not run, and is to be sent again.
     async fn attempt(&mut self) -> Result<Option<Reply>, Error> {
         let asked = self.asked.take();

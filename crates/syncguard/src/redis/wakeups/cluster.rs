@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::feed::{Event, Feed, Told};
+use super::feed::{Event, Feed, FeedMessage};
 use crate::error::Error;
 use crate::random;
 use crate::redis::connection::cluster::routes::Routes;
@@ -24,10 +24,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens what tells.
-pub(in crate::redis) struct Subscriptions(pub(in crate::redis) Arc<Routes>);
+pub(in crate::redis) struct ClusterSubscriptions(pub(in crate::redis) Arc<Routes>);
 
 /// All nodes that tell of something.
-struct Subscriber {
+struct ClusterSubscriber {
     routes: Arc<Routes>,
     feeds: HashMap<u64, Feed>,
     /// How many feeds there have been.
@@ -47,12 +47,12 @@ struct Subscriber {
 }
 
 #[async_trait]
-impl Listen for Subscriptions {
+impl Listen for ClusterSubscriptions {
     async fn open(&self) -> Result<Box<dyn Listener>, Error> {
         // Waits until the slots are known.
         self.0.owner(0).await?;
         let (sender, events) = unbounded_channel();
-        Ok(Box::new(Subscriber {
+        Ok(Box::new(ClusterSubscriber {
             routes: Arc::clone(&self.0),
             feeds: HashMap::new(),
             count: 0,
@@ -69,7 +69,7 @@ impl Listen for Subscriptions {
 }
 
 #[async_trait]
-impl Listener for Subscriber {
+impl Listener for ClusterSubscriber {
     async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error> {
         for (name, is_wanted) in names {
             if *is_wanted {
@@ -111,7 +111,7 @@ impl Listener for Subscriber {
     }
 }
 
-impl Subscriber {
+impl ClusterSubscriber {
     /// Asks the node that has the name to tell of it.
     fn place(&mut self, name: &Arc<str>) {
         let Some(node) = self.routes.known_owner(key_slot(name)) else {
@@ -137,18 +137,18 @@ impl Subscriber {
         }
     }
 
-    fn told(&mut self, number: u64, told: Result<Told, Error>) -> Result<(), Error> {
+    fn told(&mut self, number: u64, told: Result<FeedMessage, Error>) -> Result<(), Error> {
         let Some(feed) = self.feeds.get_mut(&number) else {
             return Ok(());
         };
         match told {
-            Ok(Told::Heard(Heard::Deaf(name))) => {
+            Ok(FeedMessage::Heard(Heard::Deaf(name))) => {
                 if !feed.has_left(&name) {
                     self.displace(number, |moved| **moved == *name);
                 }
             }
-            Ok(Told::Heard(heard)) => self.heard.push_back(heard),
-            Ok(Told::Moved(slot, host, port)) => {
+            Ok(FeedMessage::Heard(heard)) => self.heard.push_back(heard),
+            Ok(FeedMessage::Moved(slot, host, port)) => {
                 // Where it is now is known at once; what else has changed is asked for.
                 let host = if host.is_empty() {
                     &feed.node.address.0

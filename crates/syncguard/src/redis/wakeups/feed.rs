@@ -17,14 +17,14 @@ use crate::redis::error::{driver_error, error_text};
 use crate::waiting::listener::{ANSWER, Heard, SILENCE};
 
 /// What a node tells.
-pub(super) enum Told {
+pub(super) enum FeedMessage {
     Heard(Heard),
     /// The slot is at that host and port now: a channel of it that was asked for is not told of here.
     Moved(u16, String, u16),
 }
 
 /// Which feed tells, and what.
-pub(super) type Event = (u64, Result<Told, Error>);
+pub(super) type Event = (u64, Result<FeedMessage, Error>);
 
 /// One connection. It ends when this is dropped.
 pub(super) struct Feed {
@@ -73,7 +73,7 @@ impl Feed {
 async fn serve(
     node: &Node,
     mut requests: UnboundedReceiver<(Arc<str>, bool)>,
-    mut tell: impl FnMut(Told) -> bool,
+    mut tell: impl FnMut(FeedMessage) -> bool,
 ) -> Result<(), Error> {
     let mut stream = BufReader::new(node.target.open().await?);
     let has_shard_channels = timeout(ANSWER, has_shard_channels(&mut stream)).await;
@@ -142,13 +142,13 @@ async fn has_shard_channels(stream: &mut BufReader<Limited>) -> Result<bool, Err
     }
 }
 
-fn understand(value: Value) -> Result<Told, Error> {
+fn understand(value: Value) -> Result<FeedMessage, Error> {
     if let Value::ServerError(error) = &value {
         let text = error_text(error);
         let slot = text.split(' ').nth(1).and_then(|slot| slot.parse().ok());
         if let (Some(Redirect::Moved(host, port)), Some(slot)) = (Redirect::read(&text), slot) {
-            return Ok(Told::Moved(slot, host.to_owned(), port));
+            return Ok(FeedMessage::Moved(slot, host.to_owned(), port));
         }
     }
-    read(value).map(Told::Heard)
+    read(value).map(FeedMessage::Heard)
 }

@@ -27,7 +27,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use super::schema;
 use crate::error::Error;
 use crate::mutex::lock;
-use crate::sqlite::error::{self, Subject};
+use crate::sqlite::error::{self, FileCall};
 
 /// Identifies a file, whatever path leads to it.
 #[cfg(unix)]
@@ -50,7 +50,7 @@ pub(super) fn id_of(path: &Path, _: &Metadata) -> FileId {
 
 /// Proof that, in this process, only this copy of the library has the file open. To be dropped after its connections.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct FileClaim {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     _mark: rustix::fd::OwnedFd,
     #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
@@ -59,23 +59,27 @@ pub(super) struct Claim {
 
 /// The claims of this copy, for one thread at a time. A deleted file keeps its number as long as it is open, so no other
 /// file can have the same.
-pub(super) struct Claims(MutexGuard<'static, HashMap<FileId, Weak<Claim>>>);
+pub(super) struct FileClaims(MutexGuard<'static, HashMap<FileId, Weak<FileClaim>>>);
 
-impl Claims {
+impl FileClaims {
     /// Files are created and looked into while this is held: closing them would release the locks of another backend.
     pub(super) fn lock() -> Self {
-        static CLAIMS: LazyLock<Mutex<HashMap<FileId, Weak<Claim>>>> =
+        static CLAIMS: LazyLock<Mutex<HashMap<FileId, Weak<FileClaim>>>> =
             LazyLock::new(Mutex::default);
         Self(lock(&CLAIMS))
     }
 
-    /// Claims a file, a path without links, for this copy, unless something else in this process has it open. A file
+    /// FileClaims a file, a path without links, for this copy, unless something else in this process has it open. A file
     /// that is neither empty nor a lock file is refused.
-    pub(super) fn claim(&mut self, path: &Path, id: FileId) -> Result<Option<Arc<Claim>>, Error> {
+    pub(super) fn claim(
+        &mut self,
+        path: &Path,
+        id: FileId,
+    ) -> Result<Option<Arc<FileClaim>>, Error> {
         if let Some(claim) = self.0.get(&id).and_then(Weak::upgrade) {
             return Ok(Some(claim));
         }
-        let claim = attempt(path, &id).map_err(|error| error::from_io(error, Subject::File))?;
+        let claim = attempt(path, &id).map_err(|error| error::from_io(error, FileCall::File))?;
         let Some(claim) = claim.map(Arc::new) else {
             return Ok(None);
         };
@@ -89,7 +93,7 @@ impl Claims {
 /// Checks that a file is empty or says that it is ours, before SQLite opens it: SQLite would finish what another
 /// application has left half done. Opened for both, so that a missing right is named.
 fn check_header(path: &Path) -> Result<(), Error> {
-    let failed = |error| error::from_io(error, Subject::File);
+    let failed = |error| error::from_io(error, FileCall::File);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open(path).map_err(failed)?;
     let mut header = Vec::new();
@@ -124,16 +128,16 @@ mod linux {
 
     use rustix::fs::{CWD, Mode, OFlags, openat};
 
-    use super::{Claim, FileId, id_of};
+    use super::{FileClaim, FileId, id_of};
 
     /// All threads share the process's table. This path also works after the first thread has ended.
     const DESCRIPTORS: &str = "/proc/thread-self/fd";
 
-    /// Claims the file, a path without links, if nothing else in this process has it open.
-    pub(super) fn attempt(path: &Path, id: &FileId) -> io::Result<Option<Claim>> {
+    /// FileClaims the file, a path without links, if nothing else in this process has it open.
+    pub(super) fn attempt(path: &Path, id: &FileId) -> io::Result<Option<FileClaim>> {
         let mark = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let free = !is_open_besides(mark.as_raw_fd(), id)?;
-        Ok(free.then_some(Claim { _mark: mark }))
+        Ok(free.then_some(FileClaim { _mark: mark }))
     }
 
     /// Whether a descriptor of this process besides `mark` leads to the file.
@@ -167,9 +171,9 @@ mod linux {
 }
 
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-fn attempt(_: &Path, id: &FileId) -> std::io::Result<Option<Claim>> {
+fn attempt(_: &Path, id: &FileId) -> std::io::Result<Option<FileClaim>> {
     let lock = flock::ProcessLock::attempt(id)?;
-    Ok(lock.map(|lock| Claim { _lock: lock }))
+    Ok(lock.map(|lock| FileClaim { _lock: lock }))
 }
 
 #[cfg(all(unix, any(test, not(any(target_os = "linux", target_os = "android")))))]
@@ -252,8 +256,8 @@ mod flock {
 }
 
 #[cfg(not(unix))]
-fn attempt(_: &Path, _: &FileId) -> std::io::Result<Option<Claim>> {
-    Ok(Some(Claim {}))
+fn attempt(_: &Path, _: &FileId) -> std::io::Result<Option<FileClaim>> {
+    Ok(Some(FileClaim {}))
 }
 
 #[cfg(all(test, unix))]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::claim::{Claim, Claims, FileId, held_by_another_copy, id_of};
+use super::claim::{FileClaim, FileClaims, FileId, held_by_another_copy, id_of};
 use super::file_system::network_file_system;
 use crate::error::Error;
 use crate::random;
-use crate::sqlite::error::{self, Subject};
+use crate::sqlite::error::{self, FileCall};
 
 /// How long to wait for another copy of the library in this process to close the file.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ pub(super) struct LockFile {
     /// The same without links.
     real: PathBuf,
     id: FileId,
-    _claim: Arc<Claim>,
+    _claim: Arc<FileClaim>,
 }
 
 impl LockFile {
@@ -45,7 +45,7 @@ impl LockFile {
         }
         let until = Instant::now() + PATIENCE;
         loop {
-            let mut claims = Claims::lock();
+            let mut claims = FileClaims::lock();
             let id = make_or_check(&real)?;
             if let Some(claim) = claims.claim(&real, FileId::clone(&id))? {
                 let path = path.to_owned();
@@ -76,7 +76,7 @@ impl LockFile {
     pub(super) fn check_is_in_place(&self) -> Result<(), Error> {
         let metadata = match std::fs::metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error::moved()),
-            other => other.map_err(|error| error::from_io(error, Subject::File))?,
+            other => other.map_err(|error| error::from_io(error, FileCall::File))?,
         };
         check_has_one_name(&metadata)?;
         #[cfg(unix)]
@@ -94,7 +94,7 @@ impl LockFile {
 /// The path to the same file without symbolic links. SQLite follows links and keeps its other files where they lead,
 /// so that is where everything has to be checked.
 fn without_links(path: &Path) -> Result<PathBuf, Error> {
-    let failed = |error| error::from_io(error, Subject::Folder);
+    let failed = |error| error::from_io(error, FileCall::Folder);
     let mut path = path.to_owned();
     // As many links as operating systems follow.
     for _ in 0..40 {
@@ -119,7 +119,7 @@ fn check_folder(folder: &Path) -> Result<(), Error> {
         use rustix::fs::{Access, access};
         // With the dot, what is no folder is an error of its own.
         access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK)
-            .map_err(|error| error::from_io(error.into(), Subject::Folder))?;
+            .map_err(|error| error::from_io(error.into(), FileCall::Folder))?;
     }
     #[cfg(not(unix))]
     let _ = folder;
@@ -137,13 +137,13 @@ fn check_is_local(
              locks: choose a path on a local disk, or a server; or set allowNetworkFileSystem if \
              no other machine uses the file"
         ))),
-        Err(error) => Err(error::from_io(error, Subject::Folder)),
+        Err(error) => Err(error::from_io(error, FileCall::Folder)),
     }
 }
 
 /// Checks that the file may be used as a lock file, or creates it. Gives its id.
 fn make_or_check(path: &Path) -> Result<FileId, Error> {
-    let failed = |error| error::from_io(error, Subject::File);
+    let failed = |error| error::from_io(error, FileCall::File);
     let metadata = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make(path).map_err(failed)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::releases::Releases;
+use super::releases::ReleaseFeed;
 use super::store::Store;
 use super::worker::{self, Effect, Job};
 use crate::error::{Error, ErrorKind};
@@ -19,7 +19,7 @@ pub(in crate::sqlite) struct Queue {
     config: SqliteConfig,
     clock: Arc<dyn Clock>,
     worker: Mutex<Worker>,
-    releases: Arc<Releases>,
+    releases: Arc<ReleaseFeed>,
 }
 
 enum Worker {
@@ -64,7 +64,7 @@ impl Queue {
     }
 
     /// Which locks these operations free.
-    pub(in crate::sqlite) fn releases(&self) -> &Releases {
+    pub(in crate::sqlite) fn releases(&self) -> &ReleaseFeed {
         &self.releases
     }
 

@@ -8,9 +8,9 @@ use crate::mutex::lock;
 
 /// The way from the thread that frees locks to whoever waits for them in this process, if anybody does.
 #[derive(Default)]
-pub(in crate::sqlite) struct Releases(Mutex<Option<UnboundedSender<String>>>);
+pub(in crate::sqlite) struct ReleaseFeed(Mutex<Option<UnboundedSender<String>>>);
 
-impl Releases {
+impl ReleaseFeed {
     /// The storage keys that are freed from now on. Whoever listened before hears nothing more.
     pub(in crate::sqlite) fn listen(&self) -> UnboundedReceiver<String> {
         let (freed, receiver) = unbounded_channel();
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn only_the_last_who_listens_hears() {
-        let releases = Releases::default();
+        let releases = ReleaseFeed::default();
         releases.tell(vec!["nobody listens".to_owned()]);
         let mut first = releases.listen();
         let mut second = releases.listen();

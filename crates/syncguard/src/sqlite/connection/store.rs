@@ -10,7 +10,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::file::LockFile;
-use super::releases::Releases;
+use super::releases::ReleaseFeed;
 use super::schema;
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
@@ -42,7 +42,7 @@ pub(in crate::sqlite) struct Store {
     file: Option<LockFile>,
     /// What the transaction has freed, by storage keys.
     freed: RefCell<Vec<String>>,
-    releases: Arc<Releases>,
+    releases: Arc<ReleaseFeed>,
     /// Which of this process's connections it is.
     number: u64,
 }
@@ -61,7 +61,7 @@ impl Store {
     pub(in crate::sqlite) fn open(
         config: &SqliteConfig,
         clock: Arc<dyn Clock>,
-        releases: Arc<Releases>,
+        releases: Arc<ReleaseFeed>,
         deadline: Instant,
     ) -> Result<Self, Error> {
         static OPENED: AtomicU64 = AtomicU64::new(0);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::releases::Releases;
+use super::releases::ReleaseFeed;
 use super::store::{Durability, Store, held_by_others};
 use crate::error::{Error, ErrorKind};
 use crate::sqlite::config::SqliteConfig;
@@ -34,7 +34,7 @@ pub(in crate::sqlite) enum Effect {
 pub(super) struct Job {
     effect: Effect,
     deadline: Instant,
-    work: Box<dyn Work>,
+    work: Box<dyn Runnable>,
 }
 
 impl Job {
@@ -63,7 +63,7 @@ impl Job {
     }
 }
 
-trait Work: Send {
+trait Runnable: Send {
     /// Runs the operation. The error shows whether something is wrong with the database.
     fn run(&mut self, store: &Store) -> Result<(), Error>;
     /// Sends the result, or the error when the transaction failed.
@@ -77,7 +77,7 @@ struct Task<F, T> {
     reply: oneshot::Sender<Result<T, Error>>,
 }
 
-impl<F, T> Work for Task<F, T>
+impl<F, T> Runnable for Task<F, T>
 where
     F: FnOnce(&Store) -> Result<T, Error> + Send,
     T: Send,
@@ -113,7 +113,7 @@ where
 pub(super) fn serve(
     config: &SqliteConfig,
     clock: &Arc<dyn Clock>,
-    releases: &Arc<Releases>,
+    releases: &Arc<ReleaseFeed>,
     jobs: &Receiver<Job>,
 ) {
     let open_file = |deadline| {
@@ -121,7 +121,7 @@ pub(super) fn serve(
         Store::open(config, clock, releases, deadline)
     };
     let mut store = None;
-    let mut waiting = Waiting::default();
+    let mut waiting = Pending::default();
     while let Some(batch) = waiting.next(jobs) {
         let Some(mut open) = open(open_file, &mut store, batch) else {
             continue;
@@ -138,12 +138,12 @@ pub(super) fn serve(
 
 /// What has come and is not done yet.
 #[derive(Default)]
-struct Waiting {
+struct Pending {
     urgent: VecDeque<Job>,
     others: VecDeque<Job>,
 }
 
-impl Waiting {
+impl Pending {
     /// Waits until there is something to do, and gives as much of it as goes together; `None` if nothing will come.
     fn next(&mut self, jobs: &Receiver<Job>) -> Option<Vec<Job>> {
         if self.urgent.is_empty() && self.others.is_empty() {
@@ -293,7 +293,7 @@ mod tests {
             send(Effect::Write(Durability::ForGood));
         }
         send(Effect::Urgent);
-        let mut waiting = Waiting::default();
+        let mut waiting = Pending::default();
         let batch = waiting.next(&jobs).unwrap();
         assert_eq!(batch.len(), LARGEST_BATCH);
         assert_eq!(batch[0].effect, Effect::Urgent);

@@ -4,7 +4,7 @@ use rcgen::{
 };
 use rustls::crypto::aws_lc_rs;
 
-use super::super::{Given, Pem};
+use super::super::{Given, PemInput};
 use super::*;
 
 /// A server's certificate, and the authority or certificate that is given as `ca`.
@@ -52,7 +52,7 @@ fn named(names: &[&str], common: &str) -> CertificateParams {
 
 impl Made {
     fn verified(&self, ca: &str, name: &str, checks_name: bool, year: u64) -> Result<(), Error> {
-        let pem = Pem::Text(ca.as_bytes());
+        let pem = PemInput::Text(ca.as_bytes());
         let verifier = Verifier {
             trusted: Some(Given { field: "ca", pem }.trusted().unwrap()),
             checks_name,

@@ -43,14 +43,14 @@ pub(in crate::redis) struct Routes {
     event_loop: Option<Arc<dyn EventLoop>>,
     patience: Duration,
     this: Weak<Self>,
-    state: Mutex<State>,
+    state: Mutex<RoutesState>,
     /// What was found out about the slots is a "connection" that is open until it is known to be outdated.
     finder: Link<Finder>,
     is_finding: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct RoutesState {
     /// By the address where we reach them.
     nodes: HashMap<Address, Arc<Node>>,
     /// Nodes that are not in the cluster any more. They may still answer what they were sent.
@@ -66,7 +66,7 @@ struct State {
 struct Finder(Weak<Routes>);
 
 /// That the slots were found out.
-struct Found {
+struct SlotsFound {
     is_current: AtomicBool,
 }
 
@@ -201,7 +201,7 @@ impl Routes {
     }
 
     /// The node that we reach at that address; `None` after the end.
-    fn at(&self, state: &mut State, address: Address) -> Option<Arc<Node>> {
+    fn at(&self, state: &mut RoutesState, address: Address) -> Option<Arc<Node>> {
         if state.is_closed {
             return None;
         }
@@ -281,9 +281,9 @@ impl Drop for Finding {
 
 #[async_trait]
 impl Dial for Finder {
-    type Connection = Found;
+    type Connection = SlotsFound;
 
-    async fn dial(&self) -> Result<Found, Error> {
+    async fn dial(&self) -> Result<SlotsFound, Error> {
         let routes = self.0.upgrade().ok_or_else(Error::closed)?;
         let candidates = routes.candidates();
         let mut candidates = candidates.iter().peekable();
@@ -297,7 +297,7 @@ impl Dial for Finder {
                 result = race.next() => match result {
                     Some(Ok(ranges)) => {
                         routes.adopt(ranges);
-                        return Ok(Found { is_current: AtomicBool::new(true) });
+                        return Ok(SlotsFound { is_current: AtomicBool::new(true) });
                     }
                     // Such as a wrong password: more useful to report than that a node cannot be reached.
                     Some(Err(error)) if !error.kind().is_transient() => refusal = Some(error),
@@ -313,7 +313,7 @@ impl Dial for Finder {
     }
 }
 
-impl Connection for Found {
+impl Connection for SlotsFound {
     fn is_open(&self) -> bool {
         self.is_current.load(SeqCst)
     }

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::redis::connection::connect;
-use crate::redis::connection::session::{Step, ask, late, login};
+use crate::redis::connection::session::{Handshake, ask, late, login};
 use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::slots::SLOTS;
@@ -35,7 +35,7 @@ pub(super) async fn fetch(target: &Target, host: &str, port: u16) -> Result<Vec<
         let mut steps = login(&config);
         let mut slots = cmd("CLUSTER");
         slots.arg("SLOTS");
-        steps.push(Step::required(slots));
+        steps.push(Handshake::required(slots));
         ask(&mut stream, &steps).await
     };
     let answers = timeout(config.connect_timeout, answer).await;

@@ -15,7 +15,7 @@ const ROOM: usize = 1024;
 pub(in crate::redis) type Fits = fn(&Reply) -> bool;
 
 /// Whoever waits for an answer.
-pub(super) enum Waiting {
+pub(super) enum Recipient {
     Call(oneshot::Sender<Result<Answer, Error>>),
     /// The pipeline itself, for a sign of life.
     Probe,
@@ -30,7 +30,7 @@ impl Answered {
     }
 }
 
-impl Waiting {
+impl Recipient {
     /// Whoever waits for the answer to a call, and where it will arrive.
     pub(super) fn call() -> (Self, Answered) {
         let (sender, answer) = oneshot::channel();
@@ -47,19 +47,19 @@ impl Waiting {
 
 /// All who wait.
 #[derive(Default)]
-pub(super) struct Queue(VecDeque<(Fits, Waiting)>);
+pub(super) struct AnswerQueue(VecDeque<(Fits, Recipient)>);
 
-impl Queue {
+impl AnswerQueue {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn push(&mut self, fits: Fits, waiting: Waiting) {
+    pub(super) fn push(&mut self, fits: Fits, waiting: Recipient) {
         self.0.push_back((fits, waiting));
     }
 
     /// Whoever has waited longest.
-    pub(super) fn pop(&mut self) -> Option<(Fits, Waiting)> {
+    pub(super) fn pop(&mut self) -> Option<(Fits, Recipient)> {
         let next = self.0.pop_front();
         // After a stall there were many.
         if self.0.capacity() > ROOM && self.0.len() < self.0.capacity() / 8 {
@@ -69,7 +69,7 @@ impl Queue {
     }
 
     /// Takes the last ones, all but the first `count`.
-    pub(super) fn take_behind(&mut self, count: usize) -> impl Iterator<Item = Waiting> {
+    pub(super) fn take_behind(&mut self, count: usize) -> impl Iterator<Item = Recipient> {
         let last = self.0.drain(count.min(self.0.len())..);
         last.map(|(_, waiting)| waiting)
     }
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn the_room_for_many_goes_with_them() {
         const MANY: usize = 100_000;
-        let mut queue = Queue::default();
+        let mut queue = AnswerQueue::default();
         for _ in 0..MANY {
-            queue.push(|_| true, Waiting::Probe);
+            queue.push(|_| true, Recipient::Probe);
         }
         for left in (0..MANY).rev() {
             assert!(queue.pop().is_some());
