@@ -126,7 +126,7 @@ impl JavaScriptLoop {
         let (runnable, task) = async_task::spawn(task, move |runnable| shared.schedule(runnable));
         task.detach();
         {
-            let _here = Here::enter(&self.shared);
+            let _entered = LoopEntered::enter(&self.shared);
             runnable.run();
         }
         if self.mailbox.has_finished() {
@@ -139,7 +139,7 @@ impl JavaScriptLoop {
     /// JavaScript asks for then.
     fn turn(&self, ready: Option<(u64, bool)>) {
         {
-            let _here = Here::enter(&self.shared);
+            let _entered = LoopEntered::enter(&self.shared);
             self.shared.is_in_turn.store(true, SeqCst);
             let woken = self.adopt();
             match ready {
@@ -305,12 +305,12 @@ impl fmt::Debug for Shared {
 }
 
 /// While there is one, a loop runs on this thread, and can start what goes on in the background.
-struct Here<'a> {
+struct LoopEntered<'a> {
     before: *const Shared,
     _runtime: Option<EnterGuard<'a>>,
 }
 
-impl<'a> Here<'a> {
+impl<'a> LoopEntered<'a> {
     fn enter(shared: &'a Arc<Shared>) -> Self {
         let before = CURRENT.replace(Arc::as_ptr(shared));
         let is_new = before != Arc::as_ptr(shared);
@@ -321,7 +321,7 @@ impl<'a> Here<'a> {
     }
 }
 
-impl Drop for Here<'_> {
+impl Drop for LoopEntered<'_> {
     fn drop(&mut self) {
         CURRENT.set(self.before);
     }

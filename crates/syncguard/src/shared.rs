@@ -9,16 +9,16 @@ use crate::mutex::lock;
 
 /// A connection that is made for the first backend that needs it. It is dropped once all backends have given it
 /// back and no operation runs on it; after that, the next backend makes a new one.
-pub(crate) struct Shared<C: ?Sized>(Mutex<Option<Weak<C>>>);
+pub(crate) struct SharedConnection<C: ?Sized>(Mutex<Option<Weak<C>>>);
 
-impl<C: ?Sized> Default for Shared<C> {
+impl<C: ?Sized> Default for SharedConnection<C> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
 #[cfg(any(feature = "postgres", feature = "firestore", test))]
-impl<C> Shared<C> {
+impl<C> SharedConnection<C> {
     /// The current connection, else a new one from `make`. After a failure, the next call tries again.
     pub(crate) fn get_or_make(
         &self,
@@ -28,7 +28,7 @@ impl<C> Shared<C> {
     }
 }
 
-impl<C: ?Sized> Shared<C> {
+impl<C: ?Sized> SharedConnection<C> {
     /// The same for what is of no one type.
     pub(crate) fn get_or_share(
         &self,
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_first_makes_it_and_the_last_ends_it() {
-        let shared = Shared::default();
+        let shared = SharedConnection::default();
         let mut made = 0;
         let mut get = || {
             let connection = shared.get_or_make(|| {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_tried_again() {
-        let shared = Shared::default();
+        let shared = SharedConnection::default();
         let refused = shared.get_or_make(|| Err(Error::invalid("no")));
         assert!(refused.is_err());
         assert_eq!(*shared.get_or_make(|| Ok(1)).unwrap(), 1);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_runs_keeps_it_and_nothing_starts_after_the_end() {
-        let shared = Shared::default();
+        let shared = SharedConnection::default();
         let lease = Lease::new(shared.get_or_make(|| Ok("first")).unwrap());
         let running = lease.get().unwrap();
         lease.end();

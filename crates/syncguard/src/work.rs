@@ -37,9 +37,9 @@ static RELEASING: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// [`Backend::work`]: crate::Backend::work
 /// [`Backend::close`]: crate::Backend::close
 #[derive(Clone)]
-pub struct Work(Arc<Shared>);
+pub struct Work(Arc<WorkCounts>);
 
-struct Shared {
+struct WorkCounts {
     operations: AtomicUsize,
     background: AtomicUsize,
     /// Set when nothing may be sent to the store any more.
@@ -56,13 +56,13 @@ struct Shared {
 }
 
 /// Counts as a running operation until it is dropped.
-pub(crate) struct Running(Arc<Shared>);
+pub(crate) struct Running(Arc<WorkCounts>);
 
 /// Counts as something that runs in the background until it is dropped.
-pub(crate) struct Background(Arc<Shared>);
+pub(crate) struct Background(Arc<WorkCounts>);
 
 /// Counts as a background release that is not done yet, however long it takes, until it is dropped.
-pub(crate) struct Releasing(Arc<Shared>);
+pub(crate) struct Releasing(Arc<WorkCounts>);
 
 impl Default for Work {
     fn default() -> Self {
@@ -73,7 +73,7 @@ impl Default for Work {
 impl Work {
     /// Counts its background releases in `releasing`, with those of others.
     pub(crate) fn counting(releasing: &Arc<AtomicUsize>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(WorkCounts {
             operations: AtomicUsize::new(0),
             background: AtomicUsize::new(0),
             shut: AtomicBool::new(false),

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::aftermath::Step;
 use crate::record::now;
+use crate::store_faults::ClockStep;
 
 /// The clock, and how it was set.
 pub struct Clock {
     folder: TempDir,
     library: PathBuf,
     ahead_ms: i64,
-    steps: Vec<Step>,
+    steps: Vec<ClockStep>,
 }
 
 impl Clock {
@@ -69,7 +69,7 @@ impl Clock {
         let before = now();
         self.show(ahead_ms)?;
         self.ahead_ms = ahead_ms;
-        self.steps.push(Step {
+        self.steps.push(ClockStep {
             between: (before, now()),
             ahead_ms,
         });
@@ -77,7 +77,7 @@ impl Clock {
     }
 
     /// How it was set until now.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[ClockStep] {
         &self.steps
     }
 

@@ -6,7 +6,6 @@
 //!
 //! A run ([`run`]) makes such a history. The fault matrix ([`matrix`]) is many runs: in each, one thing fails again and again.
 
-pub mod aftermath;
 pub mod check;
 pub mod clock;
 pub mod crew;
@@ -22,6 +21,7 @@ pub mod register;
 pub mod run;
 mod servers;
 pub mod store;
+pub mod store_faults;
 pub mod takeover;
 pub mod task;
 mod turns;

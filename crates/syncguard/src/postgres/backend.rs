@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::blocked::Blocked;
 use super::config::PostgresConfig;
 use super::connection::quota::Subject;
-use super::connection::shared::{Connections, PostgresConnection};
+use super::connection::shared::{PostgresConnection, TransportInUse};
 use super::group::Groups;
 use super::names::{Names, lock_name};
 use super::operations::acquire::{Acquire, Acquisitions, NamedRequest};
@@ -20,7 +20,7 @@ use super::operations::release::{Release, Releases};
 use super::operations::{
     acquire, extend, facts, force_release, is_locked, list, lookup, owner, release,
 };
-use super::runner::Runner;
+use super::runner::StatementRunner;
 use super::schema;
 use super::statement::Transport;
 use super::tables::Tables;
@@ -95,7 +95,7 @@ impl Operations {
 /// What operations run on. An operation that is running when the backend is closed keeps it until its end.
 #[derive(Debug)]
 struct Executor {
-    runner: Arc<Runner>,
+    runner: Arc<StatementRunner>,
     acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
     extensions: Arc<Groups<Extensions>>,
@@ -134,13 +134,13 @@ impl PostgresBackend {
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
-        Self::with(Arc::new(Connections::new(transport)), options)
+        Self::with(Arc::new(TransportInUse::new(transport)), options)
     }
 
-    fn with(connections: Arc<Connections>, options: PostgresOptions) -> Self {
+    fn with(connections: Arc<TransportInUse>, options: PostgresOptions) -> Self {
         let (tables, limit) = (&options.tables, options.operation_timeout);
         let missing = options.creates_tables.then(|| tables.clone());
-        let runner = Arc::new(Runner::new(connections, missing));
+        let runner = Arc::new(StatementRunner::new(connections, missing));
         let work = Work::default();
         let groups = || (work.clone(), Arc::clone(&runner), limit);
         let acquisitions = Groups::new(groups(), Acquisitions::new(tables));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::runner::Runner;
+use super::runner::StatementRunner;
 use super::statement::{Param, Statement};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind};
@@ -37,7 +37,7 @@ impl Blocked {
     /// is taken at what it waits for: see [`Limit::waits_for`]. The look changes nothing but the words of an error.
     pub(super) async fn watch<T>(
         &self,
-        runner: &Runner,
+        runner: &StatementRunner,
         lock: &str,
         limit: &Limit,
         attempt: impl Future<Output = Result<T, Error>>,
@@ -68,7 +68,7 @@ impl Blocked {
         }
     }
 
-    async fn look(&self, runner: &Runner, lock: &str, limit: &Limit) {
+    async fn look(&self, runner: &StatementRunner, lock: &str, limit: &Limit) {
         let Ok(_permit) = self.looking.try_acquire() else {
             return;
         };

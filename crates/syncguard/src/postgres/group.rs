@@ -14,12 +14,12 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::connection::quota::Subject;
-use super::runner::Runner;
+use super::runner::StatementRunner;
 use super::statement::{Plan, Row};
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::mutex::lock;
-use crate::work::Work as OngoingWork;
+use crate::work::Work;
 
 /// The most members of a group. It keeps the transaction short, and the advisory locks of many processes' groups
 /// within the server's lock table, which has some 6,000 entries.
@@ -29,7 +29,7 @@ const MOST: usize = 32;
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// One kind of operation that can run in groups.
-pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
+pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     type Item: Send + Sync + 'static;
     type Outcome: Send + Sync + 'static;
 
@@ -60,9 +60,9 @@ pub(super) trait Work: fmt::Debug + Send + Sync + 'static {
 
 /// The groups of one kind of work.
 #[derive(Debug)]
-pub(super) struct Groups<W: Work> {
-    counted: OngoingWork,
-    runner: Arc<Runner>,
+pub(super) struct Groups<W: Grouped> {
+    counted: Work,
+    runner: Arc<StatementRunner>,
     work: W,
     limit: Duration,
     /// The group that waits for a connection and still takes members.
@@ -72,23 +72,23 @@ pub(super) struct Groups<W: Work> {
 }
 
 /// What a member gets; `None` if it has to run alone.
-type Answer<W> = Result<Option<<W as Work>::Outcome>, Error>;
+type Answer<W> = Result<Option<<W as Grouped>::Outcome>, Error>;
 
-struct Group<W: Work> {
+struct Group<W: Grouped> {
     since: Instant,
     /// `None` once it has a connection: then it takes no more members.
     members: Mutex<Option<Vec<Member<W>>>>,
 }
 
-struct Member<W: Work> {
+struct Member<W: Grouped> {
     item: W::Item,
     answer: oneshot::Sender<Answer<W>>,
 }
 
-impl<W: Work> Groups<W> {
+impl<W: Grouped> Groups<W> {
     /// Groups of `work` for a backend with that count of what is running, that runner, and that time limit.
     pub(super) fn new(
-        (counted, runner, limit): (OngoingWork, Arc<Runner>, Duration),
+        (counted, runner, limit): (Work, Arc<StatementRunner>, Duration),
         work: W,
     ) -> Self {
         Self {
@@ -203,7 +203,7 @@ fn timed_out() -> Error {
     Error::new(ErrorKind::NetworkTimeout, "no answer in time").with_unknown_outcome()
 }
 
-impl<W: Work> Member<W> {
+impl<W: Grouped> Member<W> {
     fn join(item: W::Item, members: &mut Vec<Self>) -> oneshot::Receiver<Answer<W>> {
         let (answer, answered) = oneshot::channel();
         members.push(Self { item, answer });
@@ -211,7 +211,7 @@ impl<W: Work> Member<W> {
     }
 }
 
-impl<W: Work> Group<W> {
+impl<W: Grouped> Group<W> {
     /// Whether it takes another member. A group that has waited for long does not: it may soon give up, while
     /// a new member still has time left.
     fn takes_more(&self, members: &[Member<W>], limit: Duration) -> bool {
@@ -231,7 +231,7 @@ impl<W: Work> Group<W> {
     }
 }
 
-impl<W: Work> fmt::Debug for Group<W> {
+impl<W: Grouped> fmt::Debug for Group<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Group")
             .field("since", &self.since)

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use super::connection::quota::Subject;
-use super::connection::shared::Connections;
+use super::connection::shared::TransportInUse;
 use super::error::Failure;
 use super::schema;
 use super::statement::{Plan, Row};
@@ -22,17 +22,17 @@ const MAX_RETRIES: u32 = 100;
 
 /// Runs statements. One that lost against another transaction has left nothing behind and is run again.
 #[derive(Debug)]
-pub(super) struct Runner {
-    pub(super) connections: Arc<Connections>,
+pub(super) struct StatementRunner {
+    pub(super) connections: Arc<TransportInUse>,
     /// Creates missing tables, if this backend does.
     provision: Option<Provision>,
     /// Set once the server has refused to wake those who wait.
     is_silent: AtomicBool,
 }
 
-impl Runner {
+impl StatementRunner {
     /// With `missing`, these tables are created when a statement needs them and they do not exist.
-    pub(super) fn new(connections: Arc<Connections>, missing: Option<Tables>) -> Self {
+    pub(super) fn new(connections: Arc<TransportInUse>, missing: Option<Tables>) -> Self {
         Self {
             connections,
             provision: missing.map(Provision::new),
@@ -131,7 +131,7 @@ impl Provision {
     }
 
     /// Creates the tables, unless another task has done so since the count was `seen`.
-    async fn make(&self, runner: &Runner, seen: usize) -> Result<(), Error> {
+    async fn make(&self, runner: &StatementRunner, seen: usize) -> Result<(), Error> {
         let _making = self.making.lock().await;
         if self.count() > seen {
             return Ok(());
@@ -192,8 +192,8 @@ mod tests {
             told,
             serves,
         });
-        let connections = Connections::new(Arc::new(Arc::clone(&server)));
-        let runner = Runner::new(Arc::new(connections), None);
+        let connections = TransportInUse::new(Arc::new(Arc::clone(&server)));
+        let runner = StatementRunner::new(Arc::new(connections), None);
         let (release, lock_id) = (
             Release::new(&Tables::default()),
             LockId::generate().unwrap(),

@@ -38,11 +38,11 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
     loop {
         let there = inspect(transport, &inspection, &names).await?;
         let sql = match there {
-            There {
+            Existing {
                 complete: false, ..
             } => names.tables_sql(),
-            There { named: false, .. } => names.under_lock(NAME_SQL),
-            There {
+            Existing { named: false, .. } => names.under_lock(NAME_SQL),
+            Existing {
                 labelled: false, ..
             } => names.under_lock(LABEL_SQL),
             _ => return Ok(true),
@@ -93,12 +93,12 @@ async fn inspect(
     transport: &dyn Transport,
     inspection: &Statement,
     names: &IndexNames<'_>,
-) -> Result<There, Error> {
+) -> Result<Existing, Error> {
     let params = names.quoted();
     let plan = inspection.bind(params.iter().map(|name| Param::Text(name)).collect());
     let row = transport.run(&plan).await?;
     let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
-    Ok(There {
+    Ok(Existing {
         complete: is(0)?,
         named: is(1)?,
         labelled: is(2)?,
@@ -107,7 +107,7 @@ async fn inspect(
 
 /// Which parts of the schema exist.
 #[derive(Clone, Copy)]
-struct There {
+struct Existing {
     /// Both tables and the indexes.
     complete: bool,
     /// The column in which fence counters have their key in clear.

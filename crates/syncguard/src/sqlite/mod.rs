@@ -75,12 +75,12 @@ use async_trait::async_trait;
 use futures_core::future::BoxFuture;
 
 pub use self::config::{Location, SqliteConfig};
-use self::connection::queue::Queue;
+use self::connection::queue::OperationQueue;
 use self::connection::schema::KEYS;
 use self::connection::store::{Durability, Store};
 use self::connection::worker::Effect;
 use self::operations::{acquire, extend, facts, force_release, is_locked, list, lookup, release};
-use self::wakeups::listen::Looking;
+use self::wakeups::listen::Polling;
 use crate::backend::{Backend, Capabilities};
 use crate::error::Error;
 use crate::key::Key;
@@ -93,7 +93,7 @@ use crate::work::Work;
 /// A [`Backend`] on SQLite.
 pub struct SqliteBackend {
     config: SqliteConfig,
-    queue: Arc<Queue>,
+    queue: Arc<OperationQueue>,
     wakeups: Wakeups,
     work: Work,
 }
@@ -113,8 +113,8 @@ impl SqliteBackend {
     /// As [`new`](Self::new).
     pub fn with_clock(config: SqliteConfig, clock: impl Clock) -> Result<Self, Error> {
         let config = config.validated()?;
-        let queue = Arc::new(Queue::new(config.clone(), Arc::new(clock)));
-        let wakeups = Wakeups::new(Looking::new(&queue));
+        let queue = Arc::new(OperationQueue::new(config.clone(), Arc::new(clock)));
+        let wakeups = Wakeups::new(Polling::new(&queue));
         Ok(Self {
             config,
             queue,

@@ -14,7 +14,6 @@ use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, Release
 
 use super::stage::{Act, Stage, Store, Whose};
 use super::verdict::Verdict;
-use crate::aftermath::{on_the_stores_clock, with_gaps};
 use crate::check::{Bounds, check};
 use crate::clock::Clock;
 use crate::crew::Crew;
@@ -24,6 +23,7 @@ use crate::proxy::Proxy;
 use crate::register::Fences;
 use crate::run::{BOUNDS, Run, run_with};
 use crate::store;
+use crate::store_faults::{on_the_stores_clock, with_gaps};
 use crate::task::{Task, Work};
 use crate::turns::TTL_MS;
 
@@ -143,7 +143,7 @@ fn play<S: Store>(act: &Act<S>, settings: &Settings) -> io::Result<Verdict> {
     };
     judge(&mut verdict, act, &ran, settings);
     let grants = last_fences(&ran.seen.operations);
-    aftermath(
+    nothing_is_left(
         &mut verdict,
         &runtime,
         &mut stage.store,
@@ -288,7 +288,7 @@ fn last_fences(history: &[Operation]) -> BTreeMap<&str, u64> {
 }
 
 /// Nothing is left behind: every key can be had, under a larger fence, and nothing else is there.
-fn aftermath<S: Store>(
+fn nothing_is_left<S: Store>(
     verdict: &mut Verdict,
     runtime: &tokio::runtime::Runtime,
     store: &mut S,

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use syncguard::ErrorKind;
 
-use crate::aftermath::Gap;
 use crate::clock::Clock;
 use crate::crew::Crew;
 use crate::history::Moment;
 use crate::proxy::Proxy;
 use crate::record::now;
+use crate::store_faults::Gap;
 use crate::task::Work;
 
 /// A store that a row works on.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::client::Connection;
 use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
-use crate::shared::Shared;
+use crate::shared::SharedConnection;
 
 /// A connection to one database. It is made when it is needed, and closed with the last backend that uses it.
 pub struct FirestoreConnection {
     config: FirestoreConfig,
-    current: Shared<Connection>,
+    current: SharedConnection<Connection>,
 }
 
 impl FirestoreConnection {
@@ -23,7 +23,7 @@ impl FirestoreConnection {
     pub fn new(config: FirestoreConfig) -> Result<Self, Error> {
         Ok(Self {
             config: config.validated(|name| std::env::var(name).ok())?,
-            current: Shared::default(),
+            current: SharedConnection::default(),
         })
     }
 

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::statement::Transport;
 use crate::postgres::wakeups::listen::Notifications;
-use crate::shared::Shared;
+use crate::shared::SharedConnection;
 use crate::waiting::wakeups::Wakeups;
 
 /// Connections to one server. They are made when they are needed, and closed with the last backend that uses
@@ -19,7 +19,7 @@ use crate::waiting::wakeups::Wakeups;
 pub struct PostgresConnection {
     config: PostgresConfig,
     operation_timeout: Duration,
-    current: Shared<Connections>,
+    current: SharedConnection<TransportInUse>,
 }
 
 impl PostgresConnection {
@@ -33,19 +33,19 @@ impl PostgresConnection {
         Ok(Self {
             config,
             operation_timeout,
-            current: Shared::default(),
+            current: SharedConnection::default(),
         })
     }
 
-    pub(in crate::postgres) fn shared(&self) -> Result<Arc<Connections>, Error> {
+    pub(in crate::postgres) fn shared(&self) -> Result<Arc<TransportInUse>, Error> {
         self.current.get_or_make(|| {
             let pool = Pool::new(self.config.clone(), self.operation_timeout)?;
             let listen = Notifications::new(pool.connector());
             // Without prepared statements, sessions count as shared, and who shares one cannot listen.
             let wakeups = self.config.prepare.then(|| Wakeups::new(listen));
-            Ok(Connections {
+            Ok(TransportInUse {
                 wakeups,
-                ..Connections::new(Arc::new(pool))
+                ..TransportInUse::new(Arc::new(pool))
             })
         })
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for PostgresConnection {
 }
 
 /// The transport that statements run on, and how many operations are using it.
-pub(in crate::postgres) struct Connections {
+pub(in crate::postgres) struct TransportInUse {
     pub(in crate::postgres) transport: Arc<dyn Transport>,
     /// `None` if the transport does not say how many connections it has.
     pub(in crate::postgres) quotas: Option<Quotas>,
@@ -69,7 +69,7 @@ pub(in crate::postgres) struct Connections {
     under_way: AtomicUsize,
 }
 
-impl Connections {
+impl TransportInUse {
     pub(in crate::postgres) fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             quotas: transport.connections().map(Quotas::new),
@@ -92,9 +92,9 @@ impl Connections {
     }
 }
 
-impl fmt::Debug for Connections {
+impl fmt::Debug for TransportInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections")
+        f.debug_struct("TransportInUse")
             .field("transport", &self.transport)
             .field("under_way", &self.under_way)
             .finish_non_exhaustive()

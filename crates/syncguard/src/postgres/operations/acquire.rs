@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::lock_id::LockId;
 use crate::outcome::{AcquireOutcome, Grant};
-use crate::postgres::group::Work;
+use crate::postgres::group::Grouped;
 use crate::postgres::names::Names;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
@@ -140,7 +140,7 @@ impl NamedRequest {
     }
 }
 
-impl Work for Acquisitions {
+impl Grouped for Acquisitions {
     const IS_URGENT: bool = false;
 
     type Item = NamedRequest;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ExtendOutcome};
-use crate::postgres::group::Work;
+use crate::postgres::group::Grouped;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
@@ -64,7 +64,7 @@ impl Extensions {
     }
 }
 
-impl Work for Extensions {
+impl Grouped for Extensions {
     const IS_URGENT: bool = true;
 
     type Item = (LockId, Ttl);

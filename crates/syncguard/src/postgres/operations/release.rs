@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
-use crate::postgres::group::Work;
+use crate::postgres::group::Grouped;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
@@ -75,7 +75,7 @@ impl Releases {
     }
 }
 
-impl Work for Releases {
+impl Grouped for Releases {
     const IS_URGENT: bool = true;
 
     type Item = LockId;

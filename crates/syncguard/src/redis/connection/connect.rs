@@ -50,7 +50,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
     let mut handshake = pin!(connector.connect(name, stream));
     let doubt = async {
         sleep(TLS_DOUBT).await;
-        if !diagnosis::speaks_plainly(host, port).await {
+        if !diagnosis::accepts_plaintext(host, port).await {
             // Nothing shows that the server is without TLS, so it may only be slow: let the handshake go on.
             std::future::pending::<()>().await;
         }

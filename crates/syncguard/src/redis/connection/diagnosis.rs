@@ -26,7 +26,7 @@ pub(super) async fn speaks_tls(host: &str, port: u16) -> bool {
 }
 
 /// Whether the server speaks the Redis protocol without TLS.
-pub(super) async fn speaks_plainly(host: &str, port: u16) -> bool {
+pub(super) async fn accepts_plaintext(host: &str, port: u16) -> bool {
     matches!(
         answer_to(b"PING\r\n", host, port).await,
         Some([b'+' | b'-', ..])

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::limited::Limited;
 use super::link::Connection;
 use super::pipeline::Pipeline;
-use super::socket::Elsewhere;
+use super::socket::LoopSocket;
 use super::target::Target;
 use crate::error::Error;
 use crate::event_loop::{EventLoop, Interest, RawSocket, Source};
@@ -167,7 +167,7 @@ impl Reading {
     fn on(self, event_loop: &Arc<dyn EventLoop>) {
         let socket = self.pipeline.with_stream(|stream| {
             let socket = stream.socket()?;
-            socket.go_elsewhere().ok()
+            socket.move_to_loop().ok()
         });
         // If that fails, there is nothing to read any more.
         let Some(socket) = socket.flatten() else {
@@ -194,7 +194,7 @@ impl Drop for Reading {
 /// A pipeline that is read by an event loop.
 struct OnLoop {
     reading: Mutex<Option<Reading>>,
-    socket: Arc<Elsewhere>,
+    socket: Arc<LoopSocket>,
     waker: Waker,
     runtime: Handle,
 }
@@ -241,7 +241,7 @@ impl Source for OnLoop {
         let _on_it = self.runtime.enter();
         let is_back = reading.pipeline.with_stream(|stream| {
             let socket = stream.socket();
-            socket.is_some_and(|socket| socket.come_back().is_ok())
+            socket.is_some_and(|socket| socket.move_back().is_ok())
         });
         if is_back == Some(true) {
             self.runtime.spawn(reading.on_tokio());

@@ -17,13 +17,13 @@ pub(super) enum Socket {
     #[cfg(unix)]
     Unix(tokio::net::UnixStream),
     /// One that lives on an event loop which is not tokio's.
-    Elsewhere(Arc<Elsewhere>),
+    OnLoop(Arc<LoopSocket>),
     /// One that was about to go from one to the other, and was lost.
     Lost,
 }
 
 /// A socket that does not block, and whose event loop says when it is worth a try.
-pub(super) struct Elsewhere {
+pub(super) struct LoopSocket {
     plain: Plain,
     /// Cleared when all was read.
     is_readable: AtomicBool,
@@ -39,29 +39,29 @@ enum Plain {
 
 impl Socket {
     /// Takes it from tokio to another event loop, which gets it as well.
-    pub(super) fn go_elsewhere(&mut self) -> io::Result<Arc<Elsewhere>> {
+    pub(super) fn move_to_loop(&mut self) -> io::Result<Arc<LoopSocket>> {
         let plain = match std::mem::replace(self, Self::Lost) {
             Self::Tcp(stream) => Plain::Tcp(stream.into_std()?),
             #[cfg(unix)]
             Self::Unix(stream) => Plain::Unix(stream.into_std()?),
-            Self::Elsewhere(_) | Self::Lost => return Err(lost()),
+            Self::OnLoop(_) | Self::Lost => return Err(lost()),
         };
-        let elsewhere = Arc::new(Elsewhere {
+        let on_loop = Arc::new(LoopSocket {
             plain,
             is_readable: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
         });
-        *self = Self::Elsewhere(Arc::clone(&elsewhere));
-        Ok(elsewhere)
+        *self = Self::OnLoop(Arc::clone(&on_loop));
+        Ok(on_loop)
     }
 
     /// Takes it back to tokio, whose runtime must be entered.
-    pub(super) fn come_back(&mut self) -> io::Result<()> {
-        let Self::Elsewhere(elsewhere) = self else {
+    pub(super) fn move_back(&mut self) -> io::Result<()> {
+        let Self::OnLoop(on_loop) = self else {
             return Ok(());
         };
         // The other loop may hold its own a little longer.
-        *self = match &elsewhere.plain {
+        *self = match &on_loop.plain {
             Plain::Tcp(stream) => Self::Tcp(tokio::net::TcpStream::from_std(stream.try_clone()?)?),
             #[cfg(unix)]
             Plain::Unix(stream) => {
@@ -73,16 +73,16 @@ impl Socket {
 
     /// Lets it be read although its event loop has not said that there is anything.
     pub(super) fn try_to_read(&self) {
-        if let Self::Elsewhere(elsewhere) = self {
-            elsewhere.is_readable.store(true, SeqCst);
+        if let Self::OnLoop(on_loop) = self {
+            on_loop.is_readable.store(true, SeqCst);
         }
     }
 
     /// Ends the connection, also for an event loop that still watches it.
     pub(super) fn end(&self) {
-        if let Self::Elsewhere(elsewhere) = self {
+        if let Self::OnLoop(on_loop) = self {
             // It may have ended before.
-            let _ = match &elsewhere.plain {
+            let _ = match &on_loop.plain {
                 Plain::Tcp(stream) => stream.shutdown(Shutdown::Both),
                 #[cfg(unix)]
                 Plain::Unix(stream) => stream.shutdown(Shutdown::Both),
@@ -91,7 +91,7 @@ impl Socket {
     }
 }
 
-impl Elsewhere {
+impl LoopSocket {
     pub(super) fn raw(&self) -> RawSocket {
         #[cfg(unix)]
         {
@@ -192,7 +192,7 @@ impl AsyncRead for Socket {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Elsewhere(elsewhere) => elsewhere.poll_read(buf),
+            Self::OnLoop(on_loop) => on_loop.poll_read(buf),
             Self::Lost => Poll::Ready(Err(lost())),
         }
     }
@@ -208,7 +208,7 @@ impl AsyncWrite for Socket {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Elsewhere(elsewhere) => elsewhere.poll_write(cx, bytes),
+            Self::OnLoop(on_loop) => on_loop.poll_write(cx, bytes),
             Self::Lost => Poll::Ready(Err(lost())),
         }
     }
@@ -218,7 +218,7 @@ impl AsyncWrite for Socket {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Elsewhere(_) => Poll::Ready(Ok(())),
+            Self::OnLoop(_) => Poll::Ready(Ok(())),
             Self::Lost => Poll::Ready(Err(lost())),
         }
     }

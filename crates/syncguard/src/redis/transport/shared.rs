@@ -10,14 +10,14 @@ use crate::error::Error;
 use crate::event_loop::EventLoop;
 use crate::redis::config::{RedisConfig, RedisServer};
 use crate::redis::names::ClientPrefix;
-use crate::shared::Shared;
+use crate::shared::SharedConnection;
 
 /// A connection to one server, or connections to the nodes of one cluster. They are made when they are needed, and
 /// closed with the last backend that uses them.
 pub struct RedisConnection {
     config: RedisConfig,
     event_loop: Option<Arc<dyn EventLoop>>,
-    transport: Shared<dyn Transport>,
+    transport: SharedConnection<dyn Transport>,
 }
 
 impl RedisConnection {
@@ -31,7 +31,7 @@ impl RedisConnection {
         Ok(Self {
             config,
             event_loop: None,
-            transport: Shared::default(),
+            transport: SharedConnection::default(),
         })
     }
 

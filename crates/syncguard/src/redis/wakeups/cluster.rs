@@ -35,11 +35,11 @@ struct ClusterSubscriber {
     /// Which feed is to tell of which name.
     places: HashMap<Arc<str>, u64>,
     /// Names that no node is to tell of at the moment.
-    homeless: HashSet<Arc<str>>,
+    unassigned: HashSet<Arc<str>>,
     /// When to look for a node for those.
     settle_at: Option<Instant>,
     pause: Duration,
-    disturbed_at: Instant,
+    changed_at: Instant,
     events: UnboundedReceiver<Event>,
     sender: UnboundedSender<Event>,
     /// What is to be told next.
@@ -57,10 +57,10 @@ impl Listen for ClusterSubscriptions {
             feeds: HashMap::new(),
             count: 0,
             places: HashMap::new(),
-            homeless: HashSet::new(),
+            unassigned: HashSet::new(),
             settle_at: None,
             pause: FIRST_PAUSE,
-            disturbed_at: Instant::now(),
+            changed_at: Instant::now(),
             events,
             sender,
             heard: VecDeque::new(),
@@ -76,7 +76,7 @@ impl Listener for ClusterSubscriber {
                 self.place(name);
                 continue;
             }
-            self.homeless.remove(name);
+            self.unassigned.remove(name);
             let place = self.places.remove(name);
             if let Some(feed) = place.and_then(|number| self.feeds.get_mut(&number)) {
                 feed.change(name, false);
@@ -115,8 +115,8 @@ impl ClusterSubscriber {
     /// Asks the node that has the name to tell of it.
     fn place(&mut self, name: &Arc<str>) {
         let Some(node) = self.routes.known_owner(key_slot(name)) else {
-            self.homeless.insert(Arc::clone(name));
-            return self.disturbed();
+            self.unassigned.insert(Arc::clone(name));
+            return self.reassign_soon();
         };
         let known = self
             .feeds
@@ -144,7 +144,7 @@ impl ClusterSubscriber {
         match told {
             Ok(FeedMessage::Heard(Heard::Deaf(name))) => {
                 if !feed.has_left(&name) {
-                    self.displace(number, |moved| **moved == *name);
+                    self.unassign(number, |moved| **moved == *name);
                 }
             }
             Ok(FeedMessage::Heard(heard)) => self.heard.push_back(heard),
@@ -161,10 +161,10 @@ impl ClusterSubscriber {
                 {
                     self.routes.moved(slot, &node);
                 }
-                self.displace(number, |name| key_slot(name) == slot);
+                self.unassign(number, |name| key_slot(name) == slot);
             }
             Err(error) if error.kind().is_transient() => {
-                self.displace(number, |_| true);
+                self.unassign(number, |_| true);
                 self.feeds.remove(&number);
             }
             // Such as a missing right, which each node will tell.
@@ -174,23 +174,23 @@ impl ClusterSubscriber {
     }
 
     /// Lets the chosen names of a feed look for another one.
-    fn displace(&mut self, number: u64, is_chosen: impl Fn(&Arc<str>) -> bool) {
+    fn unassign(&mut self, number: u64, is_chosen: impl Fn(&Arc<str>) -> bool) {
         let chosen = self
             .places
             .extract_if(|name, place| *place == number && is_chosen(name));
         for (name, _) in chosen {
             self.heard.push_back(Heard::Deaf(name.to_string()));
-            self.homeless.insert(name);
+            self.unassigned.insert(name);
         }
-        self.disturbed();
+        self.reassign_soon();
     }
 
     /// Something is not where it was thought to be.
-    fn disturbed(&mut self) {
+    fn reassign_soon(&mut self) {
         self.routes.find_soon();
         let now = Instant::now();
         if self.settle_at.is_none() {
-            if now - self.disturbed_at > 2 * LONGEST_PAUSE {
+            if now - self.changed_at > 2 * LONGEST_PAUSE {
                 self.pause = FIRST_PAUSE;
             }
             // Jitter, so that processes that lost the same node do not all come at once.
@@ -198,12 +198,12 @@ impl ClusterSubscriber {
             self.settle_at = Some(now + self.pause.mul_f64(scatter));
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
-        self.disturbed_at = now;
+        self.changed_at = now;
     }
 
     fn settle(&mut self) {
         self.settle_at = None;
-        for name in std::mem::take(&mut self.homeless) {
+        for name in std::mem::take(&mut self.unassigned) {
             self.place(&name);
         }
     }

@@ -15,7 +15,7 @@ use crate::sqlite::config::{Location, SqliteConfig};
 use crate::time::Clock;
 
 /// The operations of one backend, in the order in which they came. Dropping it ends the thread.
-pub(in crate::sqlite) struct Queue {
+pub(in crate::sqlite) struct OperationQueue {
     config: SqliteConfig,
     clock: Arc<dyn Clock>,
     worker: Mutex<Worker>,
@@ -32,7 +32,7 @@ enum Worker {
     Closed(Option<watch::Receiver<()>>),
 }
 
-impl Queue {
+impl OperationQueue {
     /// Starts no thread yet: the first operation does.
     pub(in crate::sqlite) fn new(config: SqliteConfig, clock: Arc<dyn Clock>) -> Self {
         Self {

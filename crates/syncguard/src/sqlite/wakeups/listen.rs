@@ -13,20 +13,20 @@ use tokio::time::{Instant, sleep_until};
 
 use super::pace::Pace;
 use crate::error::Error;
-use crate::sqlite::connection::queue::{Queue, answer};
+use crate::sqlite::connection::queue::{OperationQueue, answer};
 use crate::sqlite::connection::store::{Store, Version};
 use crate::sqlite::connection::worker::Effect;
 use crate::sqlite::operations::is_locked::free_among;
 use crate::waiting::listener::{Heard, Listen, Listener};
 
 /// How a backend's releases, and those of others, are heard.
-pub(in crate::sqlite) struct Looking {
+pub(in crate::sqlite) struct Polling {
     /// Without keeping the thread alive: a waiter may live longer than its backend.
-    queue: Weak<Queue>,
+    queue: Weak<OperationQueue>,
 }
 
-impl Looking {
-    pub(in crate::sqlite) fn new(queue: &Arc<Queue>) -> Self {
+impl Polling {
+    pub(in crate::sqlite) fn new(queue: &Arc<OperationQueue>) -> Self {
         Self {
             queue: Arc::downgrade(queue),
         }
@@ -34,15 +34,15 @@ impl Looking {
 }
 
 #[async_trait]
-impl Listen for Looking {
+impl Listen for Polling {
     async fn open(&self) -> Result<Box<dyn Listener>, Error> {
-        Ok(Box::new(Looker::new(&alive(&self.queue)?)))
+        Ok(Box::new(Poller::new(&alive(&self.queue)?)))
     }
 }
 
 /// Looks at the file for as long as somebody waits.
-struct Looker {
-    queue: Weak<Queue>,
+struct Poller {
+    queue: Weak<OperationQueue>,
     is_on_file: bool,
     /// The storage keys for which somebody waits.
     names: Arc<BTreeSet<Arc<str>>>,
@@ -54,21 +54,21 @@ struct Looker {
     is_owed: bool,
     pace: Pace,
     /// The answer to a look that is under way.
-    asked: Option<oneshot::Receiver<Result<Look, Error>>>,
+    asked: Option<oneshot::Receiver<Result<PollResult, Error>>>,
     /// Names of which nothing can be told before the first look.
     unheard: Vec<Arc<str>>,
     heard: VecDeque<Heard>,
 }
 
 /// What a look has shown.
-struct Look {
+struct PollResult {
     began: Instant,
     version: Version,
     free: Vec<Arc<str>>,
 }
 
 #[async_trait]
-impl Listener for Looker {
+impl Listener for Poller {
     async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error> {
         let wanted = Arc::make_mut(&mut self.names);
         for (name, is_wanted) in names {
@@ -78,7 +78,7 @@ impl Listener for Looker {
                 // Also a name that is known: it may have gone and come again since the last change.
                 wanted.insert(Arc::clone(name));
                 self.unheard.push(Arc::clone(name));
-                self.pace.hasten(Instant::now());
+                self.pace.poll_soon(Instant::now());
             }
         }
         if self.seen.is_some() || !self.is_on_file {
@@ -111,8 +111,8 @@ impl Listener for Looker {
     }
 }
 
-impl Looker {
-    fn new(queue: &Arc<Queue>) -> Self {
+impl Poller {
+    fn new(queue: &Arc<OperationQueue>) -> Self {
         Self {
             queue: Arc::downgrade(queue),
             is_on_file: queue.is_on_file(),
@@ -140,7 +140,7 @@ impl Looker {
                 true => free_among(store, &names)?,
                 false => Vec::new(),
             };
-            Ok(Look {
+            Ok(PollResult {
                 began,
                 version,
                 free,
@@ -156,13 +156,13 @@ impl Looker {
         }
         if self.is_on_file {
             self.is_owed = true;
-            self.pace.hasten(Instant::now());
+            self.pace.poll_soon(Instant::now());
         } else {
             self.heard.push_back(Heard::Freed(name.to_owned()));
         }
     }
 
-    fn has_looked(&mut self, look: Look) {
+    fn has_looked(&mut self, look: PollResult) {
         let others_wrote = self.seen.is_some_and(|seen| seen != look.version);
         self.pace
             .has_looked(look.began, Instant::now(), others_wrote);
@@ -180,14 +180,16 @@ impl Looker {
     }
 }
 
-async fn asked(asked: &mut Option<oneshot::Receiver<Result<Look, Error>>>) -> Result<Look, Error> {
+async fn asked(
+    asked: &mut Option<oneshot::Receiver<Result<PollResult, Error>>>,
+) -> Result<PollResult, Error> {
     match asked {
         Some(asked) => answer(asked).await,
         None => pending().await,
     }
 }
 
-fn alive(queue: &Weak<Queue>) -> Result<Arc<Queue>, Error> {
+fn alive(queue: &Weak<OperationQueue>) -> Result<Arc<OperationQueue>, Error> {
     queue.upgrade().ok_or_else(Error::closed)
 }
 
@@ -202,7 +204,7 @@ mod tests {
     use crate::time::SystemClock;
 
     struct Place {
-        queue: Arc<Queue>,
+        queue: Arc<OperationQueue>,
         _folder: tempfile::TempDir,
     }
 
@@ -210,19 +212,19 @@ mod tests {
     fn place() -> Place {
         let folder = tempfile::tempdir().unwrap();
         let config = SqliteConfig::file(folder.path().join("locks.db"));
-        let queue = Arc::new(Queue::new(config, Arc::new(SystemClock)));
+        let queue = Arc::new(OperationQueue::new(config, Arc::new(SystemClock)));
         Place {
             queue,
             _folder: folder,
         }
     }
 
-    async fn on_a(queue: &Arc<Queue>) -> Looker {
-        let mut looker = Looker::new(queue);
-        looker.change(&[("a".into(), true)]).await.unwrap();
-        let heard = looker.next().await.unwrap();
+    async fn on_a(queue: &Arc<OperationQueue>) -> Poller {
+        let mut poller = Poller::new(queue);
+        poller.change(&[("a".into(), true)]).await.unwrap();
+        let heard = poller.next().await.unwrap();
         assert_eq!(heard, Heard::Listening("a".to_owned()));
-        looker
+        poller
     }
 
     fn freed(name: &str) -> Heard {
@@ -231,45 +233,48 @@ mod tests {
 
     #[tokio::test]
     async fn in_memory_a_release_is_told_at_once() {
-        let queue = Arc::new(Queue::new(SqliteConfig::in_memory(), Arc::new(SystemClock)));
-        let mut looker = on_a(&queue).await;
-        looker.was_freed_here("of no interest");
-        looker.was_freed_here("a");
-        assert_eq!(looker.heard, [freed("a")]);
+        let queue = Arc::new(OperationQueue::new(
+            SqliteConfig::in_memory(),
+            Arc::new(SystemClock),
+        ));
+        let mut poller = on_a(&queue).await;
+        poller.was_freed_here("of no interest");
+        poller.was_freed_here("a");
+        assert_eq!(poller.heard, [freed("a")]);
     }
 
     #[tokio::test]
     async fn on_a_file_it_is_left_to_the_next_look_which_comes_soon() {
         let place = place();
-        let mut looker = on_a(&place.queue).await;
-        looker.was_freed_here("of no interest");
-        assert!(!looker.is_owed);
-        looker.was_freed_here("a");
-        assert!(looker.heard.is_empty());
-        assert!(looker.pace.next() <= Instant::now() + Duration::from_millis(1));
-        assert_eq!(looker.next().await.unwrap(), freed("a"));
-        assert!(!looker.is_owed);
+        let mut poller = on_a(&place.queue).await;
+        poller.was_freed_here("of no interest");
+        assert!(!poller.is_owed);
+        poller.was_freed_here("a");
+        assert!(poller.heard.is_empty());
+        assert!(poller.pace.next() <= Instant::now() + Duration::from_millis(1));
+        assert_eq!(poller.next().await.unwrap(), freed("a"));
+        assert!(!poller.is_owed);
     }
 
     #[tokio::test]
     async fn a_release_during_a_look_is_left_to_the_one_after_it() {
         let place = place();
-        let mut looker = on_a(&place.queue).await;
-        looker.ask().unwrap();
-        looker.was_freed_here("a");
-        let look = asked(&mut looker.asked).await.unwrap();
-        looker.asked = None;
-        looker.has_looked(look);
-        assert!(looker.is_owed && looker.heard.is_empty());
-        assert_eq!(looker.next().await.unwrap(), freed("a"));
+        let mut poller = on_a(&place.queue).await;
+        poller.ask().unwrap();
+        poller.was_freed_here("a");
+        let look = asked(&mut poller.asked).await.unwrap();
+        poller.asked = None;
+        poller.has_looked(look);
+        assert!(poller.is_owed && poller.heard.is_empty());
+        assert_eq!(poller.next().await.unwrap(), freed("a"));
     }
 
     #[tokio::test]
     async fn nobody_looks_for_nobody() {
         let place = place();
-        let mut looker = on_a(&place.queue).await;
-        looker.change(&[("a".into(), false)]).await.unwrap();
-        assert!(looker.next().now_or_never().is_none());
-        assert!(looker.asked.is_none());
+        let mut poller = on_a(&place.queue).await;
+        poller.change(&[("a".into(), false)]).await.unwrap();
+        assert!(poller.next().now_or_never().is_none());
+        assert!(poller.asked.is_none());
     }
 }

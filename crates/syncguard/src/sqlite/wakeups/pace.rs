@@ -40,7 +40,7 @@ impl Pace {
 
     /// Something has happened after which a release is expected soon: somebody has begun to wait, or this backend has freed a
     /// lock, of which the next look tells.
-    pub(super) fn hasten(&mut self, now: Instant) {
+    pub(super) fn poll_soon(&mut self, now: Instant) {
         self.last_event = now;
         self.next = self.next.min(now + SHORTEST);
     }
@@ -88,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn they_are_hastened() {
+    fn a_hint_brings_the_next_one_forward() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         let now = start + MS * 60_000;
         pace.has_looked(now, now, false);
-        pace.hasten(now);
+        pace.poll_soon(now);
         assert!(pace.next() <= now + MS);
         pace.has_looked(now, now, false);
         assert!(pace.next() <= now + MS * 3 / 2);

@@ -15,7 +15,7 @@ pub(super) struct Replies(Parser);
 impl Replies {
     /// The next complete reply. Takes bytes as it needs them; `None` once it has all.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Value>, Error> {
-        match self.0.parse_value(Come(bytes)) {
+        match self.0.parse_value(Received(bytes)) {
             Ok(value) => Ok(Some(value)),
             // The parser gives the error of what it reads from, and goes on where it was when it is called again.
             Err(error) if error.is_io_error() => Ok(None),
@@ -40,9 +40,9 @@ pub(super) fn reply(value: Value) -> Result<Reply, Error> {
 }
 
 /// Bytes that have come. Behind them, more may come.
-struct Come<'a, 'b>(&'a mut &'b [u8]);
+struct Received<'a, 'b>(&'a mut &'b [u8]);
 
-impl Read for Come<'_, '_> {
+impl Read for Received<'_, '_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         if self.0.is_empty() {
             return Err(ErrorKind::WouldBlock.into());

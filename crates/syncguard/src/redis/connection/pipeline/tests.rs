@@ -318,7 +318,7 @@ async fn whoever_looks_reads_a_socket_whose_event_loop_is_busy() {
     let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap());
     let (client, server) = tokio::join!(client, listener.accept());
     let (mut socket, (mut server, _)) = (Socket::Tcp(client.unwrap()), server.unwrap());
-    let _elsewhere = socket.go_elsewhere().unwrap();
+    let _on_loop = socket.move_to_loop().unwrap();
     let pipeline = pipeline_on(Box::new(socket));
     let mut call = call(&pipeline);
     server.write_all(b":1\r\n").await.unwrap();

@@ -15,7 +15,7 @@ pub struct Gap {
 
 /// The clock that the store reads was set.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct ClockStep {
     /// It was right before the first moment, and is after the second.
     pub between: (Moment, Moment),
     /// How far it is ahead of the machine's from then on.
@@ -58,7 +58,7 @@ pub fn with_gaps(mut history: Vec<Operation>, gaps: &[Gap]) -> Vec<Operation> {
 /// after its end, if its outcome is unknown.
 pub fn on_the_stores_clock(
     mut history: Vec<Operation>,
-    steps: &[Step],
+    steps: &[ClockStep],
     late_ms: i64,
 ) -> Vec<Operation> {
     let keys = keys(&history);
@@ -98,7 +98,11 @@ pub fn on_the_stores_clock(
 const DELAY_US: u64 = 500_000;
 
 /// What had ended by a clock that is set back may be gone already.
-fn sweeps(keys: &BTreeSet<String>, back: &Step, ahead_ms: i64) -> impl Iterator<Item = Operation> {
+fn sweeps(
+    keys: &BTreeSet<String>,
+    back: &ClockStep,
+    ahead_ms: i64,
+) -> impl Iterator<Item = Operation> {
     let on_it = move |moment: Moment| Moment {
         wall_ms: moment.wall_ms + ahead_ms,
         ..moment
@@ -173,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_ends_locks_early() {
-        let step = Step {
+        let step = ClockStep {
             between: (at(50), at(60)),
             ahead_ms: 11_000,
         };
@@ -185,7 +189,7 @@ mod tests {
         let two = vec![granted(10, 1, 1), second];
         assert!(check(two.clone(), BOUNDS).is_err());
         assert!(check(on_the_stores_clock(two.clone(), &[step], 0), BOUNDS).is_ok());
-        let back = Step {
+        let back = ClockStep {
             between: (at(70), at(80)),
             ahead_ms: 0,
         };
