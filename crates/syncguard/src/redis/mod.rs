@@ -61,13 +61,14 @@
 
 // Files depend in one direction, without circles: names, plan, reply, answer and settings; connection/ (socket, stream, limited,
 // connect, session, sentinel, target, pipeline, script_connection, dialer, link, connections, cluster/); wakeups/; transport/ and
-// clients/; runner; operations/; and this. The pure half of an operation needs no connection.
+// clients/; runner; operations/; and this.
 mod answer;
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 mod clients;
 mod config;
 mod connection;
 mod error;
+mod known;
 mod names;
 mod nat_map;
 mod operations;
@@ -92,8 +93,7 @@ pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
 pub use names::{ClientPrefix, KEYS, Names};
 pub use nat_map::NatMap;
 pub use operations::{
-    acquire, extend, force_release, holder, is_locked, locate, lookup_key, lookup_lock_id, record,
-    release,
+    acquire, extend, force_release, holder, is_locked, locate, lookup, record, release,
 };
 pub use plan::{Plan, Script};
 pub use reply::Reply;
@@ -110,14 +110,11 @@ use crate::request::{AcquireRequest, Operation};
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
-use operations::scripts::Scripts;
-use operations::{facts, list};
 use runner::Runner;
 
 /// Locks in a Redis server.
 pub struct RedisBackend {
     runner: Runner,
-    operation_timeout: Duration,
     work: Work,
 }
 
@@ -167,8 +164,7 @@ impl RedisBackend {
 
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
-            runner: Runner::new(transport, Scripts::new(names, locks)),
-            operation_timeout: locks.operation_timeout,
+            runner: Runner::new(transport, names, locks),
             work: Work::default(),
         }
     }
@@ -197,7 +193,7 @@ impl Backend for RedisBackend {
     }
 
     fn operation_timeout(&self) -> Duration {
-        self.operation_timeout
+        self.runner.operation_timeout
     }
 
     fn trouble(&self) -> Option<Error> {
@@ -211,20 +207,20 @@ impl Backend for RedisBackend {
 
     fn lane(&self) -> Option<Lane> {
         // Acquisitions that wait for replicas have a connection of their own.
-        match self.runner.scripts.waits_for_replicas() {
+        match self.runner.replication.is_some() {
             true => None,
             false => self.runner.transport.get().ok()?.lane(),
         }
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {
-        let name = self.runner.scripts.names.stored_lock_key(key).ok()?;
+        let name = self.runner.names.stored_lock_key(key).ok()?;
         self.runner.transport.get().ok()?.watch(&name)
     }
 
     fn prepare(&self, request: &mut AcquireRequest) {
         // A key that has no name is refused later.
-        if let Ok(Some(shard)) = self.runner.scripts.names.shard(&request.key) {
+        if let Ok(Some(shard)) = self.runner.names.shard(&request.key) {
             request.lock_id = request.lock_id.clone().with_first_byte(shard);
         }
     }
@@ -238,12 +234,8 @@ impl Backend for RedisBackend {
             Operation::IsLocked(key) => Outcome::IsLocked(runner.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(runner.force_release(key).await?),
-            // In boxes, because what is asked all the time would carry their size.
-            Operation::List(page) => {
-                let listing = list::list(runner, self.operation_timeout, page);
-                Outcome::List(Box::pin(listing).await?)
-            }
-            Operation::Facts => Outcome::Facts(Box::pin(facts::facts(runner)).await?),
+            Operation::List(page) => Outcome::List(runner.list(page).await?),
+            Operation::Facts => Outcome::Facts(runner.facts().await?),
         })
     }
 

@@ -9,6 +9,7 @@ use crate::outcome::{AcquireOutcome, Grant};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed};
+use crate::redis::runner::Runner;
 use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
 
@@ -42,8 +43,31 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
 }
 
 /// The name of the lock in a plan, without the client's prefix.
-pub(super) fn lock_key(plan: &Plan) -> Option<&str> {
+fn lock_key(plan: &Plan) -> Option<&str> {
     plan.args().nth(3)
+}
+
+impl Runner {
+    pub(in crate::redis) async fn acquire(
+        &self,
+        request: &AcquireRequest,
+    ) -> Result<AcquireOutcome, Error> {
+        let mut plan = plan(&self.names, request)?.replicated(self.replication);
+        if let Some(ttl) = self.fence_ttl {
+            plan = plan.number(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
+        }
+        // From now on it is known which lock the lock id owns if it owns one.
+        if self.names.is_in_cluster()
+            && let Some(lock_key) = lock_key(&plan)
+        {
+            self.known.learn(&request.lock_id, lock_key);
+        }
+        let outcome = outcome(request, &self.run(plan).await?)?;
+        if outcome.is_locked() {
+            self.forget(&request.lock_id);
+        }
+        Ok(outcome)
+    }
 }
 
 /// What the reply means.

@@ -6,6 +6,8 @@ use crate::outcome::{Absence, ExtendOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
+use crate::redis::runner::Runner;
+use crate::request::Extension;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 
@@ -58,6 +60,20 @@ fn extended(items: &[Reply]) -> Option<ExtendOutcome> {
     }
     let expires_at_ms = expires_at_ms.integer().filter(|ms| *ms > 0)?;
     Some(ExtendOutcome::Extended { expires_at_ms })
+}
+
+impl Runner {
+    pub(in crate::redis) async fn extend(
+        &self,
+        extension: &Extension,
+    ) -> Result<ExtendOutcome, Error> {
+        let (lock_id, ttl) = (&extension.lock_id, extension.ttl);
+        let plan = |lock: Option<&str>| plan(&self.names, lock_id, lock, ttl);
+        match self.by_lock_id(lock_id, plan).await? {
+            Some(reply) => outcome(&reply),
+            None => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -26,16 +26,18 @@ const LINES: &[(&str, &str)] = &[
     ("evicted_keys", "evictedKeys"),
 ];
 
-pub(in crate::redis) async fn facts(runner: &Runner) -> Result<Vec<Facts>, Error> {
-    let names = &runner.scripts.names;
-    let mut all = Vec::new();
-    for (node, entrance) in runner.entrances().await? {
-        let plan = Plan::new(&SCRIPT).key(names, &entrance);
-        let mut facts = read(&runner.run(plan).await?)?;
-        facts.node = node;
-        all.push(facts);
+impl Runner {
+    pub(in crate::redis) async fn facts(&self) -> Result<Vec<Facts>, Error> {
+        let names = &self.names;
+        let mut all = Vec::new();
+        for (node, key) in self.primaries().await? {
+            let plan = Plan::new(&SCRIPT).key(names, &key);
+            let mut facts = read(&self.run(plan).await?)?;
+            facts.node = node;
+            all.push(facts);
+        }
+        Ok(all)
     }
-    Ok(all)
 }
 
 fn read(reply: &Reply) -> Result<Facts, Error> {

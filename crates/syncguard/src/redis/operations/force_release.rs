@@ -5,6 +5,7 @@ use crate::key::Key;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
+use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(
@@ -37,6 +38,14 @@ pub fn outcome(reply: &Reply) -> Result<bool, Error> {
         Some(1) => Ok(true),
         Some(0) => Ok(false),
         _ => Err(malformed("forceRelease")),
+    }
+}
+
+impl Runner {
+    pub(in crate::redis) async fn force_release(&self, key: &Key) -> Result<bool, Error> {
+        let plan = |holder: Option<&str>| plan(&self.names, key, holder);
+        let reply = self.by_key(key, plan).await?;
+        reply.map_or(Ok(false), |reply| outcome(&reply))
     }
 }
 

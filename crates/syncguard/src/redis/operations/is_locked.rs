@@ -5,6 +5,7 @@ use crate::key::Key;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
+use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, ["get.lua", "read.lua", "is_locked.lua"], |reply| {
@@ -37,6 +38,22 @@ pub fn outcome(reply: &Reply) -> Result<bool, Error> {
         Some(1) => Ok(true),
         Some(0) => Ok(false),
         _ => Err(malformed("isLocked")),
+    }
+}
+
+impl Runner {
+    pub(in crate::redis) async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        let (names, cleanup) = (&self.names, self.cleanup_in_is_locked);
+        let in_two_steps = cleanup && names.is_in_cluster();
+        let reply = self
+            .run(plan(names, key, cleanup && !in_two_steps, None)?)
+            .await?;
+        if !in_two_steps || outcome(&reply)? {
+            return outcome(&reply);
+        }
+        let plan = |holder: Option<&str>| plan(names, key, true, holder);
+        let reply = self.by_key(key, plan).await?;
+        reply.map_or(Ok(false), |reply| outcome(&reply))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Listing locks: `SCAN` on each primary, one after the other.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::record;
@@ -35,43 +33,41 @@ impl Cursor {
     }
 }
 
-pub(in crate::redis) async fn list(
-    runner: &Runner,
-    operation_timeout: Duration,
-    page: &PageRequest,
-) -> Result<LockPage, Error> {
-    let limit = page.checked_limit()?;
-    let names = &runner.scripts.names;
-    let mut at = match &page.after {
-        None => Cursor { place: 0, scan: 0 },
-        Some(text) => Cursor::read(text).ok_or_else(bad_cursor)?,
-    };
-    let entrances = runner.entrances().await?;
-    let pattern = names.pattern()?;
-    let mut found = LockPage::default();
-    // In a large database with few locks, the page stays short rather than take all of the operation's time.
-    let until = Instant::now() + operation_timeout / 4;
-    while found.locks.len() < limit {
-        let Some((_, entrance)) = entrances.get(at.place) else {
-            return Ok(found);
+impl Runner {
+    pub(in crate::redis) async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
+        let limit = page.checked_limit()?;
+        let names = &self.names;
+        let mut at = match &page.after {
+            None => Cursor { place: 0, scan: 0 },
+            Some(text) => Cursor::read(text).ok_or_else(bad_cursor)?,
         };
-        let reply = runner.run(plan(names, entrance, at.scan, &pattern)).await?;
-        at.scan = read(&reply, names, &mut found)?;
-        if at.scan == 0 {
-            at.place += 1;
+        let primaries = self.primaries().await?;
+        let pattern = names.pattern()?;
+        let mut found = LockPage::default();
+        // In a large database with few locks, the page stays short rather than take all of the operation's time.
+        let until = Instant::now() + self.operation_timeout / 4;
+        while found.locks.len() < limit {
+            let Some((_, key)) = primaries.get(at.place) else {
+                return Ok(found);
+            };
+            let reply = self.run(plan(names, key, at.scan, &pattern)).await?;
+            at.scan = read(&reply, names, &mut found)?;
+            if at.scan == 0 {
+                at.place += 1;
+            }
+            if Instant::now() >= until {
+                break;
+            }
         }
-        if Instant::now() >= until {
-            break;
-        }
+        let has_more = at.place < primaries.len();
+        found.next = has_more.then(|| format!("{}-{}", at.place, at.scan));
+        Ok(found)
     }
-    let has_more = at.place < entrances.len();
-    found.next = has_more.then(|| format!("{}-{}", at.place, at.scan));
-    Ok(found)
 }
 
-fn plan(names: &Names, entrance: &str, scan: u64, pattern: &str) -> Plan {
+fn plan(names: &Names, key: &str, scan: u64, pattern: &str) -> Plan {
     Plan::new(&SCRIPT)
-        .key(names, entrance)
+        .key(names, key)
         .arg(&scan.to_string())
         .arg(pattern)
         .arg(&NAMES_AT_ONCE.to_string())

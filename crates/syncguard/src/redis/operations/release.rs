@@ -6,6 +6,7 @@ use crate::outcome::{Absence, ReleaseOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
+use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(
@@ -39,6 +40,21 @@ pub fn outcome(reply: &Reply) -> Result<ReleaseOutcome, Error> {
         Some(-2) => Ok(ReleaseOutcome::Absent(Absence::Expired)),
         Some(-1 | 0) => Ok(ReleaseOutcome::Absent(Absence::NotFound)),
         _ => Err(malformed("release")),
+    }
+}
+
+impl Runner {
+    pub(in crate::redis) async fn release(
+        &self,
+        lock_id: &LockId,
+    ) -> Result<ReleaseOutcome, Error> {
+        let plan = |lock: Option<&str>| plan(&self.names, lock_id, lock);
+        let Some(reply) = self.by_lock_id(lock_id, plan).await? else {
+            return Ok(ReleaseOutcome::Absent(Absence::NotFound));
+        };
+        let outcome = outcome(&reply)?;
+        self.forget(lock_id);
+        Ok(outcome)
     }
 }
 

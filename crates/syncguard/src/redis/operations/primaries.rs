@@ -1,29 +1,28 @@
-//! Ways to the nodes that have locks: a script goes to the node of its keys.
+//! The primaries that have locks. A script goes to the one of its keys, so each is known by a key.
 
 use crate::error::Error;
 use crate::redis::names::{ClientPrefix, Names};
 use crate::redis::runner::Runner;
 
 impl Runner {
-    /// For each primary that has locks its address, and a name that leads to it. On one server, the address is empty.
-    pub(super) async fn entrances(&self) -> Result<Vec<(String, String)>, Error> {
-        let names = &self.scripts.names;
+    /// For each primary that has locks its address, and a key that leads to it. On one server, the address is empty.
+    pub(super) async fn primaries(&self) -> Result<Vec<(String, String)>, Error> {
         let transport = self.transport.get()?;
-        let mut entrances: Vec<(String, String)> = Vec::new();
-        for entrance in names.entrances() {
-            let stored = names.before(&entrance);
+        let mut primaries: Vec<(String, String)> = Vec::new();
+        for key in self.names.key_of_each_shard() {
+            let stored = self.names.before(&key);
             let node = transport.node_of(&stored).await?.unwrap_or_default();
-            if !entrances.iter().any(|(known, _)| *known == node) {
-                entrances.push((node, entrance));
+            if !primaries.iter().any(|(known, _)| *known == node) {
+                primaries.push((node, key));
             }
         }
-        Ok(entrances)
+        Ok(primaries)
     }
 }
 
 impl Names {
-    /// A name in each slot that has locks. Nothing is stored under them.
-    fn entrances(&self) -> Vec<String> {
+    /// A key in each slot that has locks. Nothing is stored under them.
+    fn key_of_each_shard(&self) -> Vec<String> {
         let shards = if self.is_sharded() {
             0..=u8::MAX
         } else {

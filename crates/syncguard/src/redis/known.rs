@@ -16,7 +16,7 @@ const GENERATION: usize = 16 * 1024;
 
 /// The names of locks by their lock ids.
 #[derive(Default)]
-pub(super) struct KnownLocks(Mutex<Generations>);
+pub(in crate::redis) struct KnownLocks(Mutex<Generations>);
 
 #[derive(Default)]
 struct Generations {
@@ -26,12 +26,12 @@ struct Generations {
 }
 
 impl KnownLocks {
-    pub(super) fn learn(&self, lock_id: &LockId, lock_key: &str) {
+    pub(in crate::redis) fn learn(&self, lock_id: &LockId, lock_key: &str) {
         lock(&self.0).learn(lock_id, lock_key.into());
     }
 
     /// The lock's name without the client's prefix.
-    pub(super) fn get(&self, lock_id: &LockId) -> Option<Arc<str>> {
+    pub(in crate::redis) fn get(&self, lock_id: &LockId) -> Option<Arc<str>> {
         let mut known = lock(&self.0);
         if let Some(lock_key) = known.young.get(lock_id) {
             return Some(Arc::clone(lock_key));
@@ -41,7 +41,7 @@ impl KnownLocks {
         Some(lock_key)
     }
 
-    pub(super) fn forget(&self, lock_id: &LockId) {
+    pub(in crate::redis) fn forget(&self, lock_id: &LockId) {
         let mut known = lock(&self.0);
         known.young.remove(lock_id);
         known.old.remove(lock_id);

@@ -1,0 +1,90 @@
+//! The live lock on a key, or of a lock id.
+
+use super::record;
+use crate::error::Error;
+use crate::inspection::{LockRecord, Lookup};
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::redis::names::Names;
+use crate::redis::plan::{Plan, script};
+use crate::redis::reply::is_elsewhere;
+use crate::redis::runner::Runner;
+use crate::time::TIME_TOLERANCE_MS;
+
+script!(
+    BY_KEY,
+    ["get.lua", "read.lua", "lookup_key.lua"],
+    record::fits
+);
+
+script!(
+    BY_LOCK_ID,
+    bare = 3,
+    ["find.lua", "read.lua", "lookup_lock_id.lua"],
+    |reply| { is_elsewhere(reply) || record::fits(reply) }
+);
+
+/// What to send for a key. [`record::outcome`] reads the reply.
+///
+/// # Errors
+/// `InvalidArgument` when the prefix leaves no room for the key.
+pub fn plan_by_key(names: &Names, key: &Key) -> Result<Plan, Error> {
+    Ok(Plan::new(&BY_KEY)
+        .key(names, &names.lock_key(key)?)
+        .number(TIME_TOLERANCE_MS))
+}
+
+/// What to send for a lock id. In a cluster, `lock_key` is the name of the lock, else `None`.
+/// [`record::outcome`] reads the reply.
+///
+/// # Errors
+/// `InvalidArgument` when the prefix leaves no room.
+pub fn plan_by_lock_id(
+    names: &Names,
+    lock_id: &LockId,
+    lock_key: Option<&str>,
+) -> Result<Plan, Error> {
+    let index_key = names.index_key(lock_id)?;
+    Ok(Plan::new(&BY_LOCK_ID)
+        .key(names, &index_key)
+        .keys_of(names, lock_key)
+        .arg(lock_id.as_str())
+        .number(TIME_TOLERANCE_MS)
+        .bare(names, &index_key))
+}
+
+impl Runner {
+    pub(in crate::redis) async fn lookup(
+        &self,
+        lookup: &Lookup,
+    ) -> Result<Option<LockRecord>, Error> {
+        let names = &self.names;
+        let reply = match lookup {
+            Lookup::Key(key) => Some(self.run(plan_by_key(names, key)?).await?),
+            Lookup::LockId(lock_id) => {
+                let plan = |lock: Option<&str>| plan_by_lock_id(names, lock_id, lock);
+                self.by_lock_id(lock_id, plan).await?
+            }
+        };
+        reply.map_or(Ok(None), |reply| record::outcome(&reply))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::names::ClientPrefix;
+
+    #[test]
+    fn keys_and_arguments_stand_in_the_agreed_order() {
+        let names = Names::new("s", ClientPrefix::Theirs).unwrap();
+        let plan = plan_by_key(&names, &Key::new("k").unwrap()).unwrap();
+        assert!(plan.keys().eq(["s:k"]));
+        assert!(plan.args().eq(["1000"]));
+        let names = Names::new("s", ClientPrefix::None).unwrap();
+        let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
+        let plan = plan_by_lock_id(&names, &id, None).unwrap();
+        assert!(plan.keys().eq(["s:id:AAAAAAAAAAAAAAAAAAAAAA"]));
+        assert!(plan.args().eq(["AAAAAAAAAAAAAAAAAAAAAA", "1000"]));
+    }
+}
