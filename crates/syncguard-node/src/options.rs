@@ -19,20 +19,21 @@ impl TryFrom<SqliteOptions> for SqliteConfig {
     type Error = Error;
 
     fn try_from(options: SqliteOptions) -> Result<Self, Error> {
-        let mut config = match options.path {
+        let defaults = match options.path {
             Some(path) => Self::file(path),
             None => Self::in_memory(),
         };
-        if let Some(cleanup) = options.cleanup_in_is_locked {
-            config.cleanup_in_is_locked = cleanup;
-        }
-        if let Some(ms) = options.operation_timeout_ms {
-            config.operation_timeout = timeout(ms, "operationTimeoutMs")?;
-        }
-        if let Some(allow) = options.allow_network_file_system {
-            config.allow_network_file_system = allow;
-        }
-        Ok(config)
+        let limit = options.operation_timeout_ms;
+        Ok(Self {
+            cleanup_in_is_locked: options
+                .cleanup_in_is_locked
+                .unwrap_or(defaults.cleanup_in_is_locked),
+            operation_timeout: timeout_or(defaults.operation_timeout, limit, "operationTimeoutMs")?,
+            allow_network_file_system: options
+                .allow_network_file_system
+                .unwrap_or(defaults.allow_network_file_system),
+            ..defaults
+        })
     }
 }
 
@@ -76,6 +77,15 @@ pub(crate) fn timeout(ms: f64, field: &str) -> Result<Duration, Error> {
             "{field} must be a positive number of milliseconds"
         ))),
     }
+}
+
+/// The same, and `default` where none are given.
+pub(crate) fn timeout_or(
+    default: Duration,
+    ms: Option<f64>,
+    field: &str,
+) -> Result<Duration, Error> {
+    ms.map_or(Ok(default), |ms| timeout(ms, field))
 }
 
 /// A port of a server.

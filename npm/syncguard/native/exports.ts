@@ -170,13 +170,13 @@ export declare class NativeBackend {
   static postgres(
     completions: Completions,
     connection: PostgresConnection,
-    locks: PostgresLockOptions,
+    options: PostgresLockOptions,
   ): NativeBackend;
   /** A backend over the client object with JavaScript's number `client`. */
   static postgresOverClient(
     completions: Completions,
     client: number,
-    locks: PostgresLockOptions,
+    options: PostgresLockOptions,
   ): NativeBackend;
   /** Creates the tables that are missing. Only for PostgreSQL. */
   setupSchema(operation: number): void;
@@ -184,27 +184,27 @@ export declare class NativeBackend {
   static redis(
     completions: Completions,
     connection: RedisConnection,
-    locks: RedisLockOptions,
+    options: RedisLockOptions,
   ): NativeBackend;
   /** A backend over the client object with JavaScript's number `client`. */
   static redisOverClient(
     completions: Completions,
     client: number,
     traits: RedisClientTraits,
-    locks: RedisLockOptions,
+    options: RedisLockOptions,
   ): NativeBackend;
   /** A backend on `connection`. `warn` is JavaScript's number for the client object that gets warnings. */
   static firestore(
     completions: Completions,
     connection: FirestoreConnection,
-    locks: FirestoreLockOptions,
+    options: FirestoreLockOptions,
     warn: number,
   ): NativeBackend;
   /** A backend over the client object with JavaScript's number `client`, which also gets warnings. */
   static firestoreOverClient(
     completions: Completions,
     client: number,
-    locks: FirestoreLockOptions,
+    options: FirestoreLockOptions,
   ): NativeBackend;
   static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
   get capabilities(): Capabilities;

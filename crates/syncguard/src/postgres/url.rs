@@ -143,7 +143,7 @@ impl Parts {
         self.tls(&mut config.tls)?;
         self.tcp(&mut config.tcp)?;
         if let Some(attrs) = self.get("target_session_attrs") {
-            config.session_attrs = session_attrs(attrs)?;
+            config.session_attrs = attrs.parse()?;
         }
         // In libpq, zero means to wait forever. Here the time limit of the operation still applies.
         if let Some(seconds) = self.number("connect_timeout", "a number of seconds")? {
@@ -161,7 +161,7 @@ impl Parts {
         let file = |name| self.get(name).map(|path| Pem::File(PathBuf::from(path)));
         let is_system = self.get("sslrootcert") == Some("system");
         if let Some(mode) = self.get("sslmode").or_else(|| self.get("ssl")) {
-            tls.mode = ssl_mode(mode)?;
+            tls.mode = mode.parse()?;
         } else if is_system {
             // As in libpq: public authorities certify anybody, so the name has to be checked.
             tls.mode = SslMode::VerifyFull;
@@ -174,7 +174,7 @@ impl Parts {
         tls.certificate = file("sslcert");
         tls.key = file("sslkey");
         if let Some(binding) = self.get("channel_binding") {
-            tls.channel_binding = channel_binding(binding)?;
+            tls.channel_binding = binding.parse()?;
         }
         Ok(())
     }
@@ -226,38 +226,53 @@ impl Parts {
     }
 }
 
-fn ssl_mode(mode: &str) -> Result<SslMode, Error> {
-    match mode {
-        "disable" | "false" | "0" => Ok(SslMode::Disable),
-        "allow" => Ok(SslMode::Allow),
-        "prefer" => Ok(SslMode::Prefer),
-        "require" | "no-verify" => Ok(SslMode::Require),
-        "verify-ca" => Ok(SslMode::VerifyCa),
-        "verify-full" | "true" | "1" => Ok(SslMode::VerifyFull),
-        _ => Err(Error::invalid(
-            "sslmode must be disable, allow, prefer, require, verify-ca or verify-full",
-        )),
+/// As in `sslmode`, also in the words of other clients.
+impl FromStr for SslMode {
+    type Err = Error;
+
+    fn from_str(mode: &str) -> Result<Self, Error> {
+        match mode {
+            "disable" | "false" | "0" => Ok(Self::Disable),
+            "allow" => Ok(Self::Allow),
+            "prefer" => Ok(Self::Prefer),
+            "require" | "no-verify" => Ok(Self::Require),
+            "verify-ca" => Ok(Self::VerifyCa),
+            "verify-full" | "true" | "1" => Ok(Self::VerifyFull),
+            _ => Err(Error::invalid(
+                "sslmode must be disable, allow, prefer, require, verify-ca or verify-full",
+            )),
+        }
     }
 }
 
-fn channel_binding(binding: &str) -> Result<ChannelBinding, Error> {
-    match binding {
-        "disable" => Ok(ChannelBinding::Disable),
-        "prefer" => Ok(ChannelBinding::Prefer),
-        "require" => Ok(ChannelBinding::Require),
-        _ => Err(Error::invalid(
-            "channel_binding must be disable, prefer or require",
-        )),
+/// As in `channel_binding`.
+impl FromStr for ChannelBinding {
+    type Err = Error;
+
+    fn from_str(binding: &str) -> Result<Self, Error> {
+        match binding {
+            "disable" => Ok(Self::Disable),
+            "prefer" => Ok(Self::Prefer),
+            "require" => Ok(Self::Require),
+            _ => Err(Error::invalid(
+                "channel_binding must be disable, prefer or require",
+            )),
+        }
     }
 }
 
-fn session_attrs(attrs: &str) -> Result<SessionAttrs, Error> {
-    match attrs {
-        "any" => Ok(SessionAttrs::Any),
-        "read-write" | "primary" => Ok(SessionAttrs::ReadWrite),
-        _ => Err(Error::invalid(
-            "target_session_attrs must be any, read-write or primary: locks need a server that accepts writes",
-        )),
+/// As in `target_session_attrs`.
+impl FromStr for SessionAttrs {
+    type Err = Error;
+
+    fn from_str(attrs: &str) -> Result<Self, Error> {
+        match attrs {
+            "any" => Ok(Self::Any),
+            "read-write" | "primary" => Ok(Self::ReadWrite),
+            _ => Err(Error::invalid(
+                "target_session_attrs must be any, read-write or primary: locks need a server that accepts writes",
+            )),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::wakeups::Shared;
+use super::topics::Topics;
 use crate::error::Error;
 use crate::random;
 
@@ -66,14 +66,14 @@ pub(crate) enum Heard {
 }
 
 /// Listens for as long as somebody waits, with a new connection whenever one is lost.
-pub(super) async fn run(shared: &Shared) {
+pub(super) async fn run(topics: &Topics, store: &dyn Listen) {
     let mut pause = FIRST_PAUSE;
     loop {
         let mut first_heard = None;
-        let Err(error) = listen(shared, &mut first_heard).await else {
+        let Err(error) = listen(topics, store, &mut first_heard).await else {
             return;
         };
-        shared.deaf();
+        topics.deaf();
         // A server may also accept each connection and end it at once, so one that did not last does not count.
         if first_heard.is_some_and(|since| since.elapsed() > pause) {
             pause = FIRST_PAUSE;
@@ -87,12 +87,12 @@ pub(super) async fn run(shared: &Shared) {
         // Jitter, so that processes that lost the same server do not all come back at once.
         let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
         let until = Instant::now() + wait.mul_f64(scatter);
-        while timeout_at(until, shared.changed.notified()).await.is_ok() {
-            if shared.is_closed() {
+        while timeout_at(until, topics.changed.notified()).await.is_ok() {
+            if topics.is_closed() {
                 return;
             }
         }
-        if shared.is_idle() {
+        if topics.is_idle() {
             return;
         }
     }
@@ -100,24 +100,28 @@ pub(super) async fn run(shared: &Shared) {
 
 /// Listens on one connection, until nobody has a use for it or it fails. `first_heard` becomes the time at which the
 /// first thing was heard on it.
-async fn listen(shared: &Shared, first_heard: &mut Option<Instant>) -> Result<(), Error> {
-    let mut listener = shared.listen.open().await?;
-    listener.change(&shared.take_all()).await?;
+async fn listen(
+    topics: &Topics,
+    store: &dyn Listen,
+    first_heard: &mut Option<Instant>,
+) -> Result<(), Error> {
+    let mut listener = store.open().await?;
+    listener.change(&topics.take_all()).await?;
     // What this side asks for in the meantime is no sign of the other side's life.
     let (mut last_heard, mut tested) = (Instant::now(), None);
     loop {
         let end = match tested {
-            _ if shared.is_idle() => Instant::now() + IDLE,
+            _ if topics.is_idle() => Instant::now() + IDLE,
             None => last_heard + listener.silence(),
             Some(tested) => tested + ANSWER,
         };
         tokio::select! {
             biased;
-            () = shared.changed.notified() => {
-                if shared.is_closed() {
+            () = topics.changed.notified() => {
+                if topics.is_closed() {
                     return Ok(());
                 }
-                let changes = shared.take_changes();
+                let changes = topics.take_changes();
                 if !changes.is_empty() {
                     listener.change(&changes).await?;
                 }
@@ -127,14 +131,14 @@ async fn listen(shared: &Shared, first_heard: &mut Option<Instant>) -> Result<()
                 (last_heard, tested) = (Instant::now(), None);
                 first_heard.get_or_insert_with(Instant::now);
                 match heard {
-                    Heard::Listening(name) => shared.listening(&name),
-                    Heard::Deaf(name) => shared.deaf_to(&name),
-                    Heard::Freed(name) => shared.freed(&name),
+                    Heard::Listening(name) => topics.listening(&name),
+                    Heard::Deaf(name) => topics.deaf_to(&name),
+                    Heard::Freed(name) => topics.freed(&name),
                     Heard::Alive => {}
                 }
             }
             () = sleep_until(end) => {
-                if shared.is_idle() {
+                if topics.is_idle() {
                     return Ok(());
                 }
                 if tested.is_some() {

@@ -8,6 +8,7 @@
 mod hand_over;
 pub(crate) mod listener;
 pub(crate) mod retry;
+mod topics;
 pub(crate) mod turns;
 pub(crate) mod waiter;
 pub(crate) mod wakeups;

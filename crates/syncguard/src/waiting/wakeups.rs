@@ -1,43 +1,21 @@
 //! Who waits for which lock to be freed.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
-
-use tokio::sync::Notify;
 
 use super::listener::{self, Listen};
-use crate::mutex::lock;
+use super::topics::{Topic, Topics};
 
-/// The locks for which somebody waits, by the names under which a store tells of them, and the connection on
-/// which it does. Dropping this ends the connection.
+/// The locks for which somebody waits, and the connection on which the store tells of them. Dropping this ends the
+/// connection.
 pub(crate) struct Wakeups(Arc<Shared>);
 
-pub(super) struct Shared {
-    pub(super) listen: Box<dyn Listen>,
-    names: Mutex<Names>,
-    /// Tells the task that listens of changes.
-    pub(super) changed: Notify,
+struct Shared {
+    listen: Box<dyn Listen>,
+    topics: Topics,
     is_running: AtomicBool,
-    is_closed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Names {
-    topics: BTreeMap<Arc<str>, (Arc<Topic>, usize)>,
-    /// Names that came or went since the listener looked.
-    changes: Vec<Arc<str>>,
-}
-
-/// What is known about one name.
-#[derive(Default)]
-struct Topic {
-    /// How many times it may have been freed.
-    freed: AtomicU64,
-    is_listening: AtomicBool,
-    woken: Notify,
 }
 
 impl Wakeups {
@@ -45,54 +23,31 @@ impl Wakeups {
     pub(crate) fn new(listen: impl Listen) -> Self {
         Self(Arc::new(Shared {
             listen: Box::new(listen),
-            names: Mutex::default(),
-            changed: Notify::new(),
+            topics: Topics::default(),
             is_running: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
         }))
     }
 
     /// Hears of the lock with that name for as long as what it gives lives.
     pub(crate) fn watch(&self, name: &str) -> Watch {
-        let mut names = lock(&self.0.names);
-        let (name, topic) = match names.topics.get_key_value(name) {
-            Some((known, (topic, _))) => (Arc::clone(known), Arc::clone(topic)),
-            None => {
-                let name: Arc<str> = name.into();
-                names.changes.push(Arc::clone(&name));
-                (name, Arc::default())
-            }
-        };
-        let entry = names.topics.entry(Arc::clone(&name));
-        entry.or_insert_with(|| (Arc::clone(&topic), 0)).1 += 1;
-        // Whoever comes when the store tells already has missed what it told before, as if it had just begun to.
-        // Read before the listener can see the name, so that its first wake-up counts.
-        let is_late = topic.is_listening.load(SeqCst);
-        let seen = topic.freed.load(SeqCst).wrapping_sub(u64::from(is_late));
-        let seen = AtomicU64::new(seen);
-        drop(names);
-        self.0.changed.notify_one();
+        let (name, topic, seen) = self.0.topics.join(name);
         Watch {
             shared: Arc::clone(&self.0),
             name,
             topic,
-            seen,
+            seen: AtomicU64::new(seen),
         }
     }
 
     /// Whether nobody waits, and no connection is open.
     #[cfg(test)]
     pub(crate) fn is_unused(&self) -> bool {
-        self.0.is_idle() && !self.0.is_running.load(SeqCst)
+        self.0.topics.is_idle() && !self.0.is_running.load(SeqCst)
     }
 
     /// Ends the connection. Those who wait are woken for the last time, and find that the backend is closed.
     pub(crate) fn close(&self) {
-        self.0.is_closed.store(true, SeqCst);
-        self.0.changed.notify_one();
-        for (topic, _) in lock(&self.0.names).topics.values() {
-            topic.wake();
-        }
+        self.0.topics.close();
     }
 }
 
@@ -103,83 +58,9 @@ impl Drop for Wakeups {
 }
 
 impl Shared {
-    /// The names that came (`true`) or went since the last call.
-    pub(super) fn take_changes(&self) -> Vec<(Arc<str>, bool)> {
-        let mut names = lock(&self.names);
-        let changes = std::mem::take(&mut names.changes);
-        let with_state = |name| {
-            let is_wanted = names.topics.contains_key(&name);
-            (name, is_wanted)
-        };
-        changes.into_iter().map(with_state).collect()
-    }
-
-    /// All names, for a new connection.
-    pub(super) fn take_all(&self) -> Vec<(Arc<str>, bool)> {
-        let mut names = lock(&self.names);
-        names.changes.clear();
-        names
-            .topics
-            .keys()
-            .map(|name| (Arc::clone(name), true))
-            .collect()
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        lock(&self.names).topics.is_empty()
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(SeqCst)
-    }
-
-    /// The store tells of what happens to that name from now on. What happened before was not heard.
-    pub(super) fn listening(&self, name: &str) {
-        if let Some((topic, _)) = lock(&self.names).topics.get(name)
-            && !topic.is_listening.swap(true, SeqCst)
-        {
-            topic.wake();
-        }
-    }
-
-    /// The lock may have been freed.
-    pub(super) fn freed(&self, name: &str) {
-        if let Some((topic, _)) = lock(&self.names).topics.get(name) {
-            topic.wake();
-        }
-    }
-
-    /// The store tells of what happens to that name no longer.
-    pub(super) fn deaf_to(&self, name: &str) {
-        if let Some((topic, _)) = lock(&self.names).topics.get(name) {
-            topic.is_listening.store(false, SeqCst);
-        }
-    }
-
-    /// The store tells of nothing any more.
-    pub(super) fn deaf(&self) {
-        for (topic, _) in lock(&self.names).topics.values() {
-            topic.is_listening.store(false, SeqCst);
-        }
-    }
-
-    fn leave(&self, name: &Arc<str>) {
-        let mut names = lock(&self.names);
-        let Some((_, watches)) = names.topics.get_mut(name) else {
-            return;
-        };
-        *watches -= 1;
-        if *watches == 0 {
-            names.topics.remove(name);
-            names.changes.push(Arc::clone(name));
-            drop(names);
-            self.changed.notify_one();
-        }
-    }
-
     /// Starts the task that listens, unless it runs.
     fn listen(self: &Arc<Self>) {
-        if self.is_closed() || self.is_running.swap(true, SeqCst) {
+        if self.topics.is_closed() || self.is_running.swap(true, SeqCst) {
             return;
         }
         let mut running = Running {
@@ -188,7 +69,7 @@ impl Shared {
         };
         tokio::spawn(async move {
             while !running.is_over {
-                listener::run(&running.shared).await;
+                listener::run(&running.shared.topics, running.shared.listen.as_ref()).await;
                 running.end();
             }
         });
@@ -204,11 +85,13 @@ struct Running {
 impl Running {
     /// Ends, unless somebody has come since the listener decided to.
     fn end(&mut self) {
-        let shared = &self.shared;
-        shared.deaf();
-        shared.is_running.store(false, SeqCst);
-        let is_wanted = !shared.is_idle() && !shared.is_closed();
-        self.is_over = !is_wanted || shared.is_running.swap(true, SeqCst);
+        let Shared {
+            topics, is_running, ..
+        } = &*self.shared;
+        topics.deaf();
+        is_running.store(false, SeqCst);
+        let is_wanted = !topics.is_idle() && !topics.is_closed();
+        self.is_over = !is_wanted || is_running.swap(true, SeqCst);
     }
 }
 
@@ -218,18 +101,9 @@ impl Drop for Running {
         if self.is_over {
             return;
         }
-        self.shared.deaf();
+        self.shared.topics.deaf();
         self.shared.is_running.store(false, SeqCst);
-        for (topic, _) in lock(&self.shared.names).topics.values() {
-            topic.woken.notify_waiters();
-        }
-    }
-}
-
-impl Topic {
-    fn wake(&self) {
-        self.freed.fetch_add(1, SeqCst);
-        self.woken.notify_waiters();
+        self.shared.topics.look_again();
     }
 }
 
@@ -269,7 +143,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.leave(&self.name);
+        self.shared.topics.leave(&self.name);
     }
 }
 

@@ -3,24 +3,37 @@
 use std::collections::HashMap;
 
 use napi::Either;
+use napi_derive::napi;
 use syncguard::Error;
 use syncguard::redis::{NatMap, RedisCluster, RedisConfig, RedisServer};
 
 use crate::options::port;
-use crate::redis::{RedisNode, RedisSettings};
+
+#[napi(object)]
+pub struct RedisNode {
+    pub host: String,
+    pub port: Option<f64>,
+}
 
 /// The port of a node that is given without one.
 const DEFAULT_PORT: f64 = 6379.0;
 
+impl RedisNode {
+    pub(super) fn address(&self, default: f64, field: &str) -> Result<(String, u16), Error> {
+        let port = port(self.port.unwrap_or(default), field)?;
+        Ok((self.host.clone(), port))
+    }
+}
+
 /// The settings that are in a list of nodes.
-pub(crate) fn config(nodes: &[Either<String, RedisNode>]) -> Result<RedisConfig, Error> {
+pub(super) fn config(nodes: &[Either<String, RedisNode>]) -> Result<RedisConfig, Error> {
     let mut addresses = Vec::with_capacity(nodes.len());
     let mut common: Option<RedisConfig> = None;
     for node in nodes {
         let text = match node {
             Either::A(text) => text,
             Either::B(node) => {
-                addresses.push(address(node, "nodes.port")?);
+                addresses.push(node.address(DEFAULT_PORT, "nodes.port")?);
                 continue;
             }
         };
@@ -77,34 +90,13 @@ fn beside_address(config: &RedisConfig) -> impl PartialEq {
     )
 }
 
-/// Refuses settings that do not go together with a cluster, or only with one.
-pub(crate) fn check(settings: &RedisSettings, server: &RedisServer) -> Result<(), Error> {
-    if !matches!(server, RedisServer::Cluster(_)) {
-        return match settings.nat_map {
-            Some(_) => Err(Error::invalid(
-                "natMap is for a redis cluster: give nodes, or a redis+cluster:// URL",
-            )),
-            None => Ok(()),
-        };
-    }
-    let others = [
-        ("host", settings.host.is_some()),
-        ("port", settings.port.is_some()),
-        ("path", settings.path.is_some()),
-        ("sentinels", settings.sentinels.is_some()),
-    ];
-    match others.into_iter().find(|(_, is_given)| *is_given) {
-        Some((name, _)) => Err(Error::invalid(format!(
-            "{name} cannot be given for a redis cluster, whose nodes are in nodes or in the URL"
-        ))),
-        None => Ok(()),
-    }
-}
-
 /// Where nodes are, by the address that they announce.
-pub(crate) fn nat_map(map: HashMap<String, RedisNode>) -> Result<NatMap, Error> {
+pub(super) fn nat_map(map: HashMap<String, RedisNode>) -> Result<NatMap, Error> {
     map.iter()
-        .map(|(announced, node)| Ok((announced_address(announced)?, address(node, "natMap.port")?)))
+        .map(|(announced, node)| {
+            let reached = node.address(DEFAULT_PORT, "natMap.port")?;
+            Ok((announced_address(announced)?, reached))
+        })
         .collect()
 }
 
@@ -124,15 +116,10 @@ fn announced_address(text: &str) -> Result<(String, u16), Error> {
     Ok((bare.unwrap_or(host).to_owned(), port))
 }
 
-fn address(node: &RedisNode, field: &str) -> Result<(String, u16), Error> {
-    let port = port(node.port.unwrap_or(DEFAULT_PORT), field)?;
-    Ok((node.host.clone(), port))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::tests::connection;
+    use crate::redis::settings::{self, RedisSettings};
 
     fn at(host: &str, port: f64) -> RedisNode {
         RedisNode {
@@ -149,12 +136,12 @@ mod tests {
                     .map(|text| Either::A((*text).to_owned()))
                     .collect(),
             ),
-            ..connection()
+            ..RedisSettings::default()
         }
     }
 
     fn problem(settings: RedisSettings) -> String {
-        let error = crate::redis::config(settings).unwrap_err();
+        let error = settings::config(settings).unwrap_err();
         error.message().to_owned()
     }
 
@@ -171,7 +158,7 @@ mod tests {
                 true,
             ),
         ] {
-            let config = crate::redis::config(nodes).unwrap();
+            let config = settings::config(nodes).unwrap();
             let RedisServer::Cluster(cluster) = config.server else {
                 panic!("no cluster");
             };
@@ -188,9 +175,9 @@ mod tests {
                 Either::A("u:p@a:1".to_owned()),
                 Either::B(at("b", 2.0)),
             ]),
-            ..connection()
+            ..RedisSettings::default()
         };
-        let config = crate::redis::config(mixed).unwrap();
+        let config = settings::config(mixed).unwrap();
         assert_eq!(config.username.as_deref(), Some("u"));
     }
 
@@ -236,7 +223,7 @@ mod tests {
             (
                 RedisSettings {
                     nat_map: Some(HashMap::new()),
-                    ..connection()
+                    ..RedisSettings::default()
                 },
                 "natMap",
             ),
@@ -247,7 +234,7 @@ mod tests {
             (
                 RedisSettings {
                     nodes: Some(vec![Either::B(at("secret", 0.0))]),
-                    ..connection()
+                    ..RedisSettings::default()
                 },
                 "nodes.port",
             ),
