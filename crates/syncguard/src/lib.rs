@@ -94,6 +94,8 @@ pub use lock_id::LockId;
 pub use login::{Login, LoginSource};
 pub use outcome::{Absence, AcquireOutcome, Answer, ExtendOutcome, Grant, Outcome, ReleaseOutcome};
 pub use owner::Owner;
+#[cfg(any(feature = "postgres", feature = "firestore"))]
+pub use permits::{Permit, Permits};
 pub use request::{AcquireRequest, Extension, Limit, Operation};
 pub use time::{
     Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, TimeAuthority, is_live,

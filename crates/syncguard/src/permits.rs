@@ -10,7 +10,7 @@ use crate::mutex::lock;
 /// So many permits. What keeps or frees a lock that is held is urgent and gets the next one; everything else gets them in
 /// the order in which it came. Otherwise a crowd of look-ups could delay heartbeats until their locks are lost.
 #[derive(Debug)]
-pub(crate) struct Permits(Mutex<State>);
+pub struct Permits(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -21,10 +21,11 @@ struct State {
 
 /// Permission to go, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Option<Arc<Permits>>);
+pub struct Permit(Option<Arc<Permits>>);
 
 impl Permits {
-    pub(crate) fn new(count: usize) -> Arc<Self> {
+    /// So many of them.
+    pub fn new(count: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             free: count,
             urgent: VecDeque::new(),
@@ -33,7 +34,7 @@ impl Permits {
     }
 
     /// Waits for a permit. The future may be dropped at any point.
-    pub(crate) async fn acquire(self: &Arc<Self>, is_urgent: bool) -> Permit {
+    pub async fn acquire(self: &Arc<Self>, is_urgent: bool) -> Permit {
         let own = || Permit(Some(Arc::clone(self)));
         let permit = {
             let mut state = lock(&self.0);

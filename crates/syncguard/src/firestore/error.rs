@@ -122,9 +122,8 @@ impl From<Status> for Failure {
         let Some(cause) = status.source() else {
             return Self::from_code(status.code().into());
         };
-        #[cfg(feature = "firestore-db")]
-        if let Some((words, is_transient)) = credentials_failure(cause) {
-            return Self::unsent(without_token(is_transient).with_source(words));
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            return Self::unsent(error.clone());
         }
         if let Some(tls) = tls_refusal(cause) {
             let words = format!("firestore cannot be reached: TLS failed: {tls}");
@@ -169,7 +168,9 @@ pub(super) fn from_credentials(source: CredentialsError) -> Error {
     without_token(source.is_transient()).with_source(source)
 }
 
-fn without_token(is_transient: bool) -> Error {
+/// The error for a call that was not sent because there is no access token; `is_transient` says whether there may be one
+/// later.
+pub fn without_token(is_transient: bool) -> Error {
     let kind = match is_transient {
         true => ErrorKind::ServiceUnavailable,
         false => ErrorKind::AuthFailed,
@@ -236,21 +237,6 @@ fn name(code: Code) -> &'static str {
         Code::Unavailable => "UNAVAILABLE",
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
-    }
-}
-
-/// The error with which the client's credentials gave no token, if it is one, and whether trying again may work.
-#[cfg(feature = "firestore-db")]
-fn credentials_failure(error: &(dyn std::error::Error + 'static)) -> Option<(String, bool)> {
-    use firestore::gcloud_sdk::error::{Error as SdkError, ErrorKind as SdkKind};
-    let sdk = error
-        .downcast_ref::<SdkError>()
-        .or_else(|| error.downcast_ref::<Box<SdkError>>().map(AsRef::as_ref))?;
-    match sdk.kind() {
-        SdkKind::Credentials(error) => Some((error.to_string(), error.is_transient())),
-        SdkKind::CredentialsBuild(error) => Some((error.to_string(), false)),
-        SdkKind::CryptoProviderMissing => Some((sdk.to_string(), false)),
-        _ => None,
     }
 }
 

@@ -37,13 +37,12 @@
 //! While somebody waits for a lock, Firestore tells of changes to its document, on one stream (`Listen`) for all locks
 //! of a connection. docs/firestore.md, "Waiting", says what that costs.
 //!
-//! With the feature `firestore-db`, a client of the crate `firestore` will do instead of a connection of ours:
-//! `FirestoreBackend::over_firestore_db`.
+//! [`FirestoreBackend::over_channel`] goes over a channel of the application's own; the crate `syncguard-clients` does that
+//! with a client of the crate `firestore`.
 
 // Files depend in one direction: documents, decisions, settings and errors, then operations/ and transport, then connection/,
 // then this.
-#[cfg(feature = "firestore-db")]
-mod clients;
+mod channel;
 mod config;
 mod connection;
 mod decision;
@@ -62,13 +61,14 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
+pub use self::connection::client::Channel;
 use self::connection::client::Client;
 pub use self::connection::shared::FirestoreConnection;
 pub use self::decision::{Decision, Warning, Write};
 pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
 };
-pub use self::error::{Failure, classify, code_from_name};
+pub use self::error::{Failure, classify, code_from_name, without_token};
 pub use self::ids::{DocumentIds, KEYS};
 use self::operations::list;
 pub use self::operations::{acquire, extend, force_release, is_locked, lookup, release};

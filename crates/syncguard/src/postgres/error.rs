@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
-use deadpool::managed::{HookError, PoolError, TimeoutType};
+use deadpool::managed::PoolError;
 use tokio_postgres::error::Severity;
 
 use super::config::Host;
@@ -168,6 +168,33 @@ fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)
     })
 }
 
+/// What the driver's errors mean, for transports that use it as well.
+impl Failure {
+    /// The failure for the error of a statement that had been handed to a connection of tokio-postgres 0.7.
+    pub fn of_statement(error: &tokio_postgres::Error) -> Self {
+        failure(error, None)
+    }
+
+    /// The failure for the error with which a pool of the application could not make a session: only the pool knows the
+    /// host.
+    pub fn to_connect_by_pool(error: tokio_postgres::Error) -> Self {
+        match reported(&error) {
+            Some((failure, _)) => failure,
+            None => Self::to_reach(fault_of_connecting(&error, None), "the pool", error),
+        }
+    }
+
+    /// Whether the session may serve another statement after `error`.
+    pub fn leaves_session_usable(error: &tokio_postgres::Error) -> bool {
+        error.as_db_error().is_some_and(|db| {
+            matches!(db.parsed_severity(), Some(Severity::Error))
+                && !matches!(db.code().code(), "25006" | "26000" | "42P05")
+                && !db.code().code().starts_with("0A")
+                && !db.code().code().starts_with("XX")
+        })
+    }
+}
+
 /// The failure for the error of a statement that had been handed to the connection. `end` says why the session
 /// was ended, if that was from this side.
 pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failure {
@@ -199,15 +226,6 @@ pub(super) fn failure_to_connect(
         return failure;
     }
     Failure::to_connect(fault_of_connecting(&error, end), host, error)
-}
-
-/// The same for a session of a pool that the application has made: only the pool knows the host.
-#[cfg(feature = "deadpool-postgres")]
-pub(super) fn failure_to_connect_by_pool(error: tokio_postgres::Error) -> Failure {
-    if let Some((failure, _)) = reported(&error) {
-        return failure;
-    }
-    Failure::to_reach(fault_of_connecting(&error, None), "the pool", error)
 }
 
 fn fault_of_connecting(error: &tokio_postgres::Error, end: Option<End>) -> Fault<'static> {
@@ -260,29 +278,12 @@ fn find_io<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
     None
 }
 
-/// Whether the session may serve another statement after `error`.
-pub(super) fn leaves_session_usable(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|db| {
-        matches!(db.parsed_severity(), Some(Severity::Error))
-            && !matches!(db.code().code(), "25006" | "26000" | "42P05")
-            && !db.code().code().starts_with("0A")
-            && !db.code().code().starts_with("XX")
-    })
-}
-
-/// Why the pool gave no connection. `failure` says what an error means with which it could not make one.
-pub(super) fn pool_failure<E>(error: PoolError<E>, failure: impl FnOnce(E) -> Failure) -> Failure {
+/// Why our own pool, which has neither hooks nor time limits, gave no connection.
+pub(super) fn pool_failure(error: PoolError<Failure>) -> Failure {
     match error {
-        PoolError::Backend(error) => failure(error),
-        PoolError::Timeout(TimeoutType::Wait) => Failure::new(Fault::PoolExhausted),
-        PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
-            Failure::new(Fault::ConnectTimeout)
-        }
+        PoolError::Backend(failure) => failure,
         PoolError::Closed => Failure::new(Fault::PoolClosed),
-        PoolError::PostCreateHook(HookError::Backend(error)) => failure(error),
-        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
-            Failure::new(Fault::Malformed)
-        }
+        _ => Failure::new(Fault::Malformed),
     }
 }
 

@@ -16,8 +16,7 @@
 //! An acquisition may be repeated with the same lock id, for example after an answer was lost. Its answer is the
 //! lock as it was granted: no second fence is spent on it.
 //!
-//! With the feature `deadpool-postgres`, a pool of the application's own will do instead of a connection of ours:
-//! `PostgresBackend::over_deadpool`.
+//! With the crate `syncguard-clients`, a pool of the application's own will do instead of a connection of ours.
 //!
 //! # What a crash of the server may forget
 //!
@@ -37,8 +36,6 @@
 // operations/: runner, group, backend.
 mod backend;
 mod blocked;
-#[cfg(feature = "deadpool-postgres")]
-mod clients;
 mod config;
 mod connection;
 mod error;

@@ -20,9 +20,8 @@
 //! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`. Beside
 //! it, in Rust, is the pure half of the operation: what to send ([`plan`](acquire::plan)) and what the reply
 //! means ([`outcome`](acquire::outcome)). [`RedisBackend::new`] makes a connection of its own,
-//! [`RedisBackend::on`] shares one with other backends, and [`RedisBackend::over`] takes any [`Transport`]. With the
-//! features `fred` and `redis-rs`, the application's own client will do: `RedisBackend::over_fred` and
-//! `RedisBackend::over_redis_rs`.
+//! [`RedisBackend::on`] shares one with other backends, and [`RedisBackend::over`] takes any [`Transport`]. The crate
+//! `syncguard-clients` has those over fred and redis-rs.
 //!
 //! Under names that start with the key prefix, three things are stored: the lock as a JSON object, an index
 //! entry that leads from its lock id to it, and its fence counter, which stays. The store is one server, with or
@@ -60,11 +59,9 @@
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
 // Files depend in one direction, without circles: names, plan, reply, answer and settings; connection/ (socket, stream, limited,
-// connect, session, sentinel, target, pipeline, script_connection, dialer, link, connections, cluster/); wakeups/; transport/ and
-// clients/; runner; operations/; and this.
+// connect, session, sentinel, target, pipeline, script_connection, dialer, link, connections, cluster/); wakeups/; transport/;
+// runner; operations/; and this.
 mod answer;
-#[cfg(any(feature = "fred", feature = "redis-rs"))]
-mod clients;
 mod config;
 mod connection;
 mod error;

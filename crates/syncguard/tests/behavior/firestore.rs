@@ -24,11 +24,9 @@ use crate::support::locks::ManualClock;
 pub(crate) struct OnEmulator(Mutex<Option<Emulator>>);
 
 /// The same through a client of the crate `firestore`.
-#[cfg(feature = "firestore-db")]
 #[derive(Default)]
 pub(crate) struct ByFirestoreDb(OnEmulator);
 
-#[cfg(feature = "firestore-db")]
 #[async_trait]
 impl Store for ByFirestoreDb {
     fn name(&self) -> &'static str {
@@ -44,7 +42,7 @@ impl Store for ByFirestoreDb {
         };
         let make = async || {
             let db = crate::support::clients::firestore_db(&address, &project).await;
-            let backend = FirestoreBackend::over_firestore_db(&db, config.clone()).unwrap();
+            let backend = syncguard_clients::firestore_db::backend(&db, config.clone()).unwrap();
             Arc::new(backend) as Arc<dyn Backend>
         };
         let (backend, peer) = (make().await, make().await);

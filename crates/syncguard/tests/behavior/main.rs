@@ -67,11 +67,8 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(redis::BySentinel::default()),
         #[cfg(all(unix, feature = "redis"))]
         Arc::new(redis::OnEventLoop::default()),
-        #[cfg(feature = "fred")]
         Arc::new(redis::ByFred::default()),
-        #[cfg(feature = "fred")]
         Arc::new(redis::ByFredPool::default()),
-        #[cfg(feature = "redis-rs")]
         Arc::new(redis::ByRedisRs::default()),
         #[cfg(feature = "redis")]
         Arc::new(redis_cluster::InCluster::of(
@@ -91,13 +88,10 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(postgres::Postgres::Unix),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::PgBouncer),
-        #[cfg(feature = "deadpool-postgres")]
         Arc::new(postgres::Postgres::Deadpool),
-        #[cfg(feature = "deadpool-postgres")]
         Arc::new(postgres::Postgres::DeadpoolAndPgBouncer),
         #[cfg(feature = "firestore")]
         Arc::new(firestore::OnEmulator::default()),
-        #[cfg(feature = "firestore-db")]
         Arc::new(firestore::ByFirestoreDb::default()),
     ]
 }

@@ -25,10 +25,8 @@ pub(crate) enum Postgres {
     /// Through PgBouncer, which shares sessions between transactions.
     PgBouncer,
     /// Over TCP, through a pool of deadpool-postgres.
-    #[cfg(feature = "deadpool-postgres")]
     Deadpool,
     /// Through PgBouncer, through a pool of deadpool-postgres.
-    #[cfg(feature = "deadpool-postgres")]
     DeadpoolAndPgBouncer,
 }
 
@@ -49,9 +47,7 @@ impl Postgres {
             Self::PgBouncer => BOUNCER
                 .get_or_init(|| PgBouncer::start(server(), false))
                 .config(),
-            #[cfg(feature = "deadpool-postgres")]
             Self::Deadpool => Self::Tcp.config(),
-            #[cfg(feature = "deadpool-postgres")]
             Self::DeadpoolAndPgBouncer => Self::PgBouncer.config(),
         }
     }
@@ -59,10 +55,9 @@ impl Postgres {
     fn backend(self, options: PostgresOptions) -> PostgresBackend {
         let config = self.config();
         match self {
-            #[cfg(feature = "deadpool-postgres")]
             Self::Deadpool | Self::DeadpoolAndPgBouncer => {
                 let pool = crate::support::clients::deadpool(&config, 10, "");
-                PostgresBackend::over_deadpool(&pool, options)
+                syncguard_clients::deadpool_postgres::backend(&pool, options)
             }
             _ => PostgresBackend::new(config, options).unwrap(),
         }
@@ -77,9 +72,7 @@ impl Store for Postgres {
             Self::Tls => "postgres_tls_scram",
             Self::Unix => "postgres_unix_socket",
             Self::PgBouncer => "postgres_pgbouncer",
-            #[cfg(feature = "deadpool-postgres")]
             Self::Deadpool => "postgres_deadpool",
-            #[cfg(feature = "deadpool-postgres")]
             Self::DeadpoolAndPgBouncer => "postgres_deadpool_pgbouncer",
         }
     }

@@ -11,7 +11,6 @@ use syncguard::{Absence, Backend, Key, KeySpace};
 
 use crate::fixture::{Fixture, Setup, Store};
 use crate::support::certificates::Certificates;
-#[cfg(any(feature = "fred", feature = "redis-rs"))]
 use crate::support::clients;
 #[cfg(unix)]
 use crate::support::event_loop::OwnLoop;
@@ -149,20 +148,16 @@ impl Store for OnEventLoop {
 }
 
 /// A plain server through clients of fred.
-#[cfg(feature = "fred")]
 #[derive(Default)]
 pub(crate) struct ByFred(Shared);
 /// The same through pools.
-#[cfg(feature = "fred")]
 #[derive(Default)]
 pub(crate) struct ByFredPool(Shared);
 /// A plain server through connections of redis-rs: the peer's is of the other kind.
-#[cfg(feature = "redis-rs")]
 #[derive(Default)]
 pub(crate) struct ByRedisRs(Shared);
 
 /// A store that is reached through clients, which the two expressions make for a port.
-#[cfg(any(feature = "fred", feature = "redis-rs"))]
 macro_rules! by_client {
     ($store:ident, $name:literal, $over:path, $client:path, $peers:path) => {
         #[async_trait]
@@ -188,27 +183,24 @@ macro_rules! by_client {
     };
 }
 
-#[cfg(feature = "fred")]
 by_client!(
     ByFred,
     "redis_fred",
-    RedisBackend::over_fred,
+    syncguard_clients::fred::backend,
     clients::fred,
     clients::fred
 );
-#[cfg(feature = "fred")]
 by_client!(
     ByFredPool,
     "redis_fred_pool",
-    RedisBackend::over_fred,
+    syncguard_clients::fred::backend,
     clients::fred_pool,
     clients::fred_pool
 );
-#[cfg(feature = "redis-rs")]
 by_client!(
     ByRedisRs,
     "redis_rs",
-    RedisBackend::over_redis_rs,
+    syncguard_clients::redis_rs::backend,
     clients::manager,
     clients::multiplexed
 );

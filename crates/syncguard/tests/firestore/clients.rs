@@ -7,7 +7,7 @@ use std::time::Duration;
 use firestore_emulator::{Effect, Fault, Lost, Refusal};
 use google_cloud_auth::credentials::{CacheableResource, Credentials, CredentialsProvider};
 use google_cloud_auth::errors::CredentialsError;
-use syncguard::firestore::{FirestoreBackend, FirestoreConfig};
+use syncguard::firestore::FirestoreConfig;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{Absence, AcquireOutcome, Backend, ErrorKind, Operation, ReleaseOutcome};
 use tonic::codegen::http::{Extensions, HeaderMap};
@@ -34,7 +34,7 @@ async fn over(server: &Server) -> Arc<dyn Backend> {
     let address = server.emulator.address().to_string();
     let db = firestore_db(&address, "test").await;
     let config = FirestoreConfig::default();
-    Arc::new(FirestoreBackend::over_firestore_db(&db, config).unwrap())
+    Arc::new(syncguard_clients::firestore_db::backend(&db, config).unwrap())
 }
 
 async fn an_operation_takes_two_round_trips() {
@@ -176,7 +176,7 @@ async fn credentials_without_a_token_are_told() {
         let credentials = Credentials::from(Refused { is_transient });
         let db = firestore_db_as(&address, "test", credentials).await;
         let config = FirestoreConfig::default();
-        let ours = FirestoreBackend::over_firestore_db(&db, config).unwrap();
+        let ours = syncguard_clients::firestore_db::backend(&db, config).unwrap();
         let error = ours.acquire(&request("k")).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{error:?}");
         assert!(error.message().contains("access token"), "{error}");

@@ -8,7 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[cfg(feature = "firestore-db")]
 mod clients;
 mod documents;
 mod faults;
@@ -24,7 +23,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::suite::run(&[
-        #[cfg(feature = "firestore-db")]
         ("clients", clients::TESTS),
         ("documents", documents::TESTS),
         ("faults", faults::TESTS),

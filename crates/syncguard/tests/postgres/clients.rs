@@ -29,7 +29,10 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     let (beside, tables) = backend(server().unix()).await;
     let mediator = Mediator::start(server().port()).await;
     let pool = deadpool(&mediator.config(server().tcp()), 1, "");
-    let ours: Arc<dyn Backend> = Arc::new(PostgresBackend::over_deadpool(&pool, options(&tables)));
+    let ours: Arc<dyn Backend> = Arc::new(syncguard_clients::deadpool_postgres::backend(
+        &pool,
+        options(&tables),
+    ));
     assert!(!ours.is_locked(&key("k")).await.unwrap());
     let request = request("k");
     count(&tables, "k").await;
@@ -80,7 +83,10 @@ async fn a_session_with_an_unfinished_statement_does_not_go_back() {
         let limit = Duration::from_secs(20);
         tokio::time::timeout(limit, query).await.expect("it waits")
     };
-    let ours: Arc<dyn Backend> = Arc::new(PostgresBackend::over_deadpool(&pool, options(&tables)));
+    let ours: Arc<dyn Backend> = Arc::new(syncguard_clients::deadpool_postgres::backend(
+        &pool,
+        options(&tables),
+    ));
     let grant = acquire(&*ours, "k").await;
     let first = pid().await;
     let observer = server().client().await;
@@ -114,7 +120,7 @@ async fn a_session_with_an_unfinished_statement_does_not_go_back() {
 async fn a_pool_without_a_free_session_says_so() {
     let (_, tables) = backend(server().unix()).await;
     let pool = deadpool(&server().unix(), 1, "");
-    let ours = PostgresBackend::over_deadpool(
+    let ours = syncguard_clients::deadpool_postgres::backend(
         &pool,
         PostgresOptions {
             operation_timeout: Duration::from_millis(500),
@@ -142,7 +148,7 @@ async fn settings_of_the_sessions_stay_and_do_no_harm() {
     let settings = "-c search_path=apart -c synchronous_commit=off \
                     -c default_transaction_isolation=serializable -c DateStyle=German";
     let pool = deadpool(&server().tcp(), 8, settings);
-    let ours = PostgresBackend::over_deadpool(&pool, options(&own_tables()));
+    let ours = syncguard_clients::deadpool_postgres::backend(&pool, options(&own_tables()));
     ours.setup_schema().await.unwrap();
     let ours: Arc<dyn Backend> = Arc::new(ours);
     let mut tasks = tokio::task::JoinSet::new();
@@ -193,7 +199,7 @@ async fn errors_are_those_of_connections_of_our_own() {
         (nowhere, ErrorKind::InvalidArgument),
     ] {
         let pool = deadpool(&config, 2, "");
-        let ours = PostgresBackend::over_deadpool(&pool, missing());
+        let ours = syncguard_clients::deadpool_postgres::backend(&pool, missing());
         let native = PostgresBackend::new(config, missing()).unwrap();
         let error = ours.acquire(&request("secret")).await.unwrap_err();
         let expected = native.acquire(&request("secret")).await.unwrap_err();

@@ -10,7 +10,6 @@
 )]
 
 mod canonical;
-#[cfg(feature = "deadpool-postgres")]
 mod clients;
 mod connecting;
 mod extensions;
@@ -44,7 +43,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let outcome = support::suite::run(&[
-        #[cfg(feature = "deadpool-postgres")]
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("extensions", extensions::TESTS),

@@ -73,11 +73,11 @@ impl Scene {
         vec![
             (
                 "client",
-                Arc::new(RedisBackend::over_fred(&client, &locks).unwrap()),
+                Arc::new(syncguard_clients::fred::backend(&client, &locks).unwrap()),
             ),
             (
                 "pool",
-                Arc::new(RedisBackend::over_fred(&pool, &locks).unwrap()),
+                Arc::new(syncguard_clients::fred::backend(&pool, &locks).unwrap()),
             ),
         ]
     }
@@ -171,7 +171,7 @@ async fn a_fred_that_repeats_nothing_says_that_the_outcome_is_unknown() {
         .build()
         .unwrap();
     client.init().await.unwrap();
-    let backend = RedisBackend::over_fred(&client, &RedisLocks::default()).unwrap();
+    let backend = syncguard_clients::fred::backend(&client, &RedisLocks::default()).unwrap();
     let backend: Arc<dyn Backend> = Arc::new(backend);
     scene.count("k");
     scene.lose_one();
@@ -210,7 +210,7 @@ async fn fred_never_sends_what_waited_for_too_long() {
         operation_timeout: Duration::from_millis(400),
         ..RedisLocks::default()
     };
-    let backend = RedisBackend::over_fred(&client, &locks).unwrap();
+    let backend = syncguard_clients::fred::backend(&client, &locks).unwrap();
     let backend: Arc<dyn Backend> = Arc::new(backend);
     until_it_works(&backend).await;
     shut.send_replace(true);
@@ -236,7 +236,8 @@ async fn fred_never_sends_what_waited_for_too_long() {
 async fn a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown() {
     let mut scene = Scene::new().await;
     let connection = manager(scene.port).await;
-    let backend = RedisBackend::over_redis_rs(&connection, &RedisLocks::default()).unwrap();
+    let backend =
+        syncguard_clients::redis_rs::backend(&connection, &RedisLocks::default()).unwrap();
     let backend: Arc<dyn Backend> = Arc::new(backend);
     let request = request("k");
     scene.count("k");
@@ -303,8 +304,8 @@ async fn an_operation_that_is_not_answered_ends_in_its_time() {
     };
     let client = fred(port).await;
     let backends: [Arc<dyn Backend>; 2] = [
-        Arc::new(RedisBackend::over_fred(&client, &locks).unwrap()),
-        Arc::new(RedisBackend::over_redis_rs(&manager(port).await, &locks).unwrap()),
+        Arc::new(syncguard_clients::fred::backend(&client, &locks).unwrap()),
+        Arc::new(syncguard_clients::redis_rs::backend(&manager(port).await, &locks).unwrap()),
     ];
     for backend in &backends {
         until_it_works(backend).await;
@@ -331,7 +332,7 @@ async fn scripts_that_the_server_has_lost_are_sent_again() {
     let connection = manager(scene.port).await;
     let locks = RedisLocks::default();
     let mut backends = scene.freds().await;
-    let redis_rs = RedisBackend::over_redis_rs(&connection, &locks).unwrap();
+    let redis_rs = syncguard_clients::redis_rs::backend(&connection, &locks).unwrap();
     backends.push(("redis-rs", Arc::new(redis_rs)));
     for (name, backend) in backends {
         scene.raw.call(&["SCRIPT", "FLUSH"]);
@@ -347,7 +348,8 @@ async fn errors_are_those_of_connections_of_our_own() {
     let mut scene = Scene::new().await;
     let locks = RedisLocks::default();
     let mut backends = scene.freds().await;
-    let redis_rs = RedisBackend::over_redis_rs(&manager(scene.port).await, &locks).unwrap();
+    let redis_rs =
+        syncguard_clients::redis_rs::backend(&manager(scene.port).await, &locks).unwrap();
     backends.push(("redis-rs", Arc::new(redis_rs)));
     scene.raw.call(&["SADD", "syncguard:secret", "member"]);
     scene.raw.call(&["SET", "syncguard:not-a-lock", "secret"]);

@@ -1,9 +1,7 @@
 //! What stands in for servers that cannot be told to misbehave.
 
 use std::future::Future;
-#[cfg(all(feature = "fred", feature = "redis-rs"))]
 use std::sync::Arc;
-#[cfg(all(feature = "fred", feature = "redis-rs"))]
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -131,7 +129,6 @@ pub(crate) async fn narrow(server: u16) -> u16 {
 }
 
 /// Passes everything on to a server. While it is told to be shut, there are no connections.
-#[cfg(all(feature = "fred", feature = "redis-rs"))]
 pub(crate) async fn gate(server: u16) -> (u16, watch::Sender<bool>) {
     let (told, shut) = watch::channel(false);
     let port = listen(move |mut near| {
@@ -153,7 +150,6 @@ pub(crate) async fn gate(server: u16) -> (u16, watch::Sender<bool>) {
 
 /// Passes everything on to a server. As often as the number says, the reply to a script is lost: the server has run
 /// it, and the connection ends in its place.
-#[cfg(all(feature = "fred", feature = "redis-rs"))]
 pub(crate) async fn lossy(server: u16) -> (u16, Arc<AtomicUsize>) {
     let losses = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&losses);

@@ -10,7 +10,6 @@
 )]
 
 mod bursts;
-#[cfg(all(feature = "fred", feature = "redis-rs"))]
 mod clients;
 mod connecting;
 mod fake;
@@ -35,7 +34,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     support::suite::run(&[
         ("bursts", bursts::TESTS),
-        #[cfg(all(feature = "fred", feature = "redis-rs"))]
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("faults", faults::TESTS),

@@ -151,7 +151,6 @@ async fn a_url_may_ask_for_replicas() {
 }
 
 async fn over_a_client_of_the_applications_own_it_is_refused() {
-    #[cfg(feature = "fred")]
     {
         let server = RedisServer::start();
         let client = crate::support::clients::fred(server.port()).await;
@@ -159,7 +158,7 @@ async fn over_a_client_of_the_applications_own_it_is_refused() {
             replicas: 1,
             ..RedisLocks::default()
         };
-        let error = RedisBackend::over_fred(&client, &locks).unwrap_err();
+        let error = syncguard_clients::fred::backend(&client, &locks).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.message().starts_with("replicas"), "{error}");
     }

@@ -1,7 +1,6 @@
 //! Clients as applications have them, which backends are to work through.
 
 /// A client of fred that reconnects at once, and whose commands are repeated as often as fred does it by itself.
-#[cfg(feature = "fred")]
 pub(crate) async fn fred(port: u16) -> fred::clients::Client {
     use fred::interfaces::ClientLike as _;
     let client = fred_builder(port).build().unwrap();
@@ -10,7 +9,6 @@ pub(crate) async fn fred(port: u16) -> fred::clients::Client {
 }
 
 /// A pool of such clients.
-#[cfg(feature = "fred")]
 pub(crate) async fn fred_pool(port: u16) -> fred::clients::Pool {
     use fred::interfaces::ClientLike as _;
     let pool = fred_builder(port).build_pool(3).unwrap();
@@ -18,7 +16,6 @@ pub(crate) async fn fred_pool(port: u16) -> fred::clients::Pool {
     pool
 }
 
-#[cfg(feature = "fred")]
 pub(crate) fn fred_builder(port: u16) -> fred::types::Builder {
     use fred::types::config::{Config, ReconnectPolicy};
     let config = Config::from_url(&format!("redis://127.0.0.1:{port}")).unwrap();
@@ -28,7 +25,6 @@ pub(crate) fn fred_builder(port: u16) -> fred::types::Builder {
 }
 
 /// A connection of redis-rs that is made again when it is lost.
-#[cfg(feature = "redis-rs")]
 pub(crate) async fn manager(port: u16) -> redis::aio::ConnectionManager {
     use std::time::Duration;
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
@@ -44,7 +40,6 @@ pub(crate) async fn manager(port: u16) -> redis::aio::ConnectionManager {
 }
 
 /// A connection of redis-rs that ends for good when it is lost.
-#[cfg(feature = "redis-rs")]
 pub(crate) async fn multiplexed(port: u16) -> redis::aio::MultiplexedConnection {
     use std::time::Duration;
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
@@ -58,7 +53,6 @@ pub(crate) async fn multiplexed(port: u16) -> redis::aio::MultiplexedConnection 
 }
 
 /// A pool of that many sessions, with these settings for each.
-#[cfg(feature = "deadpool-postgres")]
 pub(crate) fn deadpool(
     config: &syncguard::postgres::PostgresConfig,
     size: usize,
@@ -91,14 +85,12 @@ pub(crate) fn deadpool(
 }
 
 /// A client of an emulator.
-#[cfg(feature = "firestore-db")]
 pub(crate) async fn firestore_db(address: &str, project: &str) -> firestore::FirestoreDb {
     let credentials = google_cloud_auth::credentials::anonymous::Builder::new().build();
     firestore_db_as(address, project, credentials).await
 }
 
 /// The same with other credentials.
-#[cfg(feature = "firestore-db")]
 pub(crate) async fn firestore_db_as(
     address: &str,
     project: &str,

@@ -100,9 +100,8 @@ impl Access {
         }
     }
 
-    /// To the database with that resource name, over a client of the caller's, which adds the credentials.
-    #[cfg(feature = "firestore-db")]
-    pub(in crate::firestore) fn of_client(
+    /// To the database with that resource name, over a channel of the caller's, which adds the credentials.
+    pub(in crate::firestore) fn of_channel(
         database: &str,
         config: &FirestoreConfig,
     ) -> Result<Self, Error> {

@@ -21,7 +21,7 @@ use tonic::Request;
 use tonic::body::Body;
 use tonic::client::GrpcService;
 use tonic::codegen::StdError;
-use tonic::transport::Channel;
+use tonic::transport;
 
 use super::access::{Access, Pings};
 use super::listen::Listening;
@@ -42,8 +42,11 @@ const CALLS_AT_ONCE: usize = 100;
 /// How long to try to roll back a transaction that nobody waits for.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
 
-/// What carries calls to Firestore: a channel of our own, or what the caller's client has.
-pub(in crate::firestore) trait Carrier:
+/// What carries calls to Firestore: a [`tonic::transport::Channel`], or a service around one.
+///
+/// It sends each call once. An error of it that is an [`Error`] is that of the operation, and says that the call was
+/// not sent; [`without_token`](super::super::without_token) makes one.
+pub trait Channel:
     GrpcService<Body, Error: Into<StdError>, Future: Send, ResponseBody = Body>
     + Clone
     + Send
@@ -52,7 +55,7 @@ pub(in crate::firestore) trait Carrier:
 {
 }
 
-impl<S> Carrier for S where
+impl<S> Channel for S where
     S: GrpcService<Body, Error: Into<StdError>, Future: Send, ResponseBody = Body>
         + Clone
         + Send
@@ -62,7 +65,7 @@ impl<S> Carrier for S where
 }
 
 /// A connection to one database. It connects when it is first used, and again after it was lost.
-pub(in crate::firestore) struct Connection<S = Channel> {
+pub(in crate::firestore) struct Connection<S = transport::Channel> {
     access: Arc<Access>,
     grpc: FirestoreClient<S>,
     permits: Arc<Permits>,
@@ -83,13 +86,12 @@ impl Connection {
     }
 }
 
-#[cfg(feature = "firestore-db")]
-impl<S: Carrier> Connection<S> {
-    /// Over the channel of a client of the caller's, which adds the credentials.
-    pub(in crate::firestore) fn over(grpc: FirestoreClient<S>, access: Access) -> Self {
+impl<S: Channel> Connection<S> {
+    /// Over a channel of the caller's, which adds the credentials.
+    pub(in crate::firestore) fn over(channel: S, access: Access) -> Self {
         Self {
             access: Arc::new(access),
-            grpc,
+            grpc: FirestoreClient::new(channel),
             permits: Permits::new(CALLS_AT_ONCE),
             wakeups: None,
         }
@@ -103,7 +105,7 @@ impl<S> Connection<S> {
 }
 
 /// The transport of one backend: its collections, over a connection.
-pub(in crate::firestore) struct Client<S = Channel> {
+pub(in crate::firestore) struct Client<S = transport::Channel> {
     connection: Arc<Connection<S>>,
     names: Arc<Names>,
     /// The work of the backend, in which rollbacks in the background are counted.
@@ -126,7 +128,7 @@ impl<S> Clone for Client<S> {
     }
 }
 
-impl<S: Carrier> Client<S> {
+impl<S: Channel> Client<S> {
     pub(in crate::firestore) fn new(
         connection: Arc<Connection<S>>,
         config: &FirestoreConfig,
@@ -272,13 +274,13 @@ fn in_background(work: &Work, task: impl Future<Output = ()> + Send + 'static) {
 
 /// A transaction that is being started. If it is dropped before the answer, it waits for the answer in the
 /// background, because only the answer has the id that is needed to roll the transaction back.
-struct Starting<S: Carrier> {
+struct Starting<S: Channel> {
     client: Client<S>,
     reply: Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>,
     is_answered: bool,
 }
 
-impl<S: Carrier> Future for Starting<S> {
+impl<S: Channel> Future for Starting<S> {
     type Output = Result<Reply, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -288,7 +290,7 @@ impl<S: Carrier> Future for Starting<S> {
     }
 }
 
-impl<S: Carrier> Drop for Starting<S> {
+impl<S: Channel> Drop for Starting<S> {
     fn drop(&mut self) {
         if self.is_answered {
             return;
@@ -304,7 +306,7 @@ impl<S: Carrier> Drop for Starting<S> {
 }
 
 #[async_trait]
-impl<S: Carrier> Transport for Client<S> {
+impl<S: Channel> Transport for Client<S> {
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
         let _permit = self.connection.permits.acquire(false).await;
         let mut reply = Reply::default();

@@ -16,7 +16,7 @@ use super::session::Connection;
 use crate::error::Error;
 use crate::permits::{Permit, Permits};
 use crate::postgres::config::PostgresConfig;
-use crate::postgres::error::{Failure, failure, leaves_session_usable, pool_failure};
+use crate::postgres::error::{Failure, failure, pool_failure};
 use crate::postgres::fault::Fault;
 use crate::postgres::statement::{Param, Plan, Row, Transport};
 use crate::sending::before_sending;
@@ -68,22 +68,12 @@ impl Pool {
             })
         })?;
         let session = before_sending(self.sessions.get()).await;
-        let session = session.map_err(|error| pool_failure(error, |failure| failure))?;
+        let session = session.map_err(pool_failure)?;
         Ok(Lease {
             session: Some(session),
             connector,
             _permit: permit,
         })
-    }
-
-    async fn run_in(&self, mut lease: Lease, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
-        let connector = &self.sessions.manager().0;
-        let session = lease.session()?;
-        let (arrivals, process) = (Arc::clone(&session.arrivals), session.process);
-        let answer = query(session, plan);
-        let answer = connector.unless_silent(&arrivals, process, answer).await;
-        let rows = self.conclude(lease, answer)?;
-        rows.first().map(texts).transpose()
     }
 
     /// Keeps or discards the session, and notes what an error says about other sessions. The answer is `None` if the
@@ -101,7 +91,7 @@ impl Pool {
             Some(Ok(answer)) => return Ok(answer),
             Some(Err(error)) => {
                 let failure = failure(&error, session.arrivals.end());
-                if !leaves_session_usable(&error) {
+                if !Failure::leaves_session_usable(&error) {
                     drop(Object::take(session));
                 }
                 failure
@@ -137,8 +127,8 @@ impl fmt::Debug for Pool {
 #[async_trait]
 impl Transport for Pool {
     async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
-        let lease = self.lease(plan.statement.is_urgent()).await?;
-        self.run_in(lease, plan).await
+        let made = || plan.clone();
+        self.run_late(plan.statement.is_urgent(), &made).await
     }
 
     async fn run_late<'a>(
@@ -146,8 +136,15 @@ impl Transport for Pool {
         is_urgent: bool,
         plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
-        let lease = self.lease(is_urgent).await?;
-        self.run_in(lease, &plan()).await
+        let mut lease = self.lease(is_urgent).await?;
+        let plan = plan();
+        let connector = &self.sessions.manager().0;
+        let session = lease.session()?;
+        let (arrivals, process) = (Arc::clone(&session.arrivals), session.process);
+        let answer = query(session, &plan);
+        let answer = connector.unless_silent(&arrivals, process, answer).await;
+        let rows = self.conclude(lease, answer)?;
+        rows.first().map(texts).transpose()
     }
 
     fn connections(&self) -> Option<usize> {
@@ -215,7 +212,7 @@ async fn first_query(
 }
 
 /// The columns of a row.
-pub(in crate::postgres) fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
+fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
     (0..row.len())
         .map(|column| {
             row.try_get(column)
@@ -225,9 +222,7 @@ pub(in crate::postgres) fn texts(row: &tokio_postgres::Row) -> Result<Row, Failu
 }
 
 /// The parameters with their types, for a statement that was not prepared.
-pub(in crate::postgres) fn typed_params<'a>(
-    plan: &'a Plan<'_>,
-) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+fn typed_params<'a>(plan: &'a Plan<'_>) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
     let params = plan.params.iter();
     params.map(|param| (param as _, param.sql_type())).collect()
 }

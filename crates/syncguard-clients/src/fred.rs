@@ -1,6 +1,5 @@
 //! Redis through a client or a pool of fred.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fred::clients::WithOptions;
@@ -9,77 +8,70 @@ use fred::interfaces::ClientLike;
 use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Value};
 
-use super::super::RedisBackend;
-use super::super::config::RedisLocks;
-use super::super::error::reply_code;
-use super::super::names::ClientPrefix;
-use super::super::plan::{Form, Plan};
-use super::super::reply::Reply;
-use super::{CLOSED, Client, FAILED, LOGIN, Over, Trouble, UNANSWERED};
-use crate::error::{Error, ErrorKind};
+use syncguard::redis::{Plan, RedisBackend, RedisLocks, Reply, reply_code};
+use syncguard::{Error, ErrorKind};
 
-impl RedisBackend {
-    /// A backend over a client of `fred` 10: a `Client` or a `Pool`.
-    ///
-    /// The client stays the application's: it connects, reconnects and logs in as it is set up to do, and closing
-    /// the backend does not close it. It must have been initialised, and must not share its connection with a
-    /// transaction. Waiters poll, because a client of fred hears of releases only if it is subscribed.
-    ///
-    /// # What its retries mean
-    ///
-    /// With a reconnect policy, fred sends a command again when its connection ends before the answer
-    /// (`ConnectionConfig::max_command_attempts`, 3 unless set). The server may then carry it out twice. That is safe:
-    ///
-    /// - **An acquisition** answers as it did the first time: with the same fence and the same end. No second fence
-    ///   is spent, and the caller's own lock does not count as another's.
-    /// - **A release** whose first answer was lost says `Absent(NotFound)`, and
-    ///   [`LockGuard::release`](crate::LockGuard::release) `false`: the lock is free, but it cannot be told whether
-    ///   this call has freed it. The same goes for `force_release`, which says `false`.
-    /// - **An extension** counts from the last time.
-    ///
-    /// One case is left: if the first acquisition stays on its way, in a stalled server, until the second one was
-    /// answered and the key is free, it takes the lock for nobody. Such a lock ends with its TTL. Who does not want
-    /// that sets `max_command_attempts` to 1: then nothing is sent twice, and a lost answer is an error with
-    /// [`is_outcome_unknown`](Error::is_outcome_unknown), after which the lock is released in the background. Where
-    /// fred may repeat commands, every error says so, also one that the server replied: an earlier sending may have
-    /// been carried out.
-    ///
-    /// # Time
-    ///
-    /// [`RedisLocks::operation_timeout`] bounds an operation with all repetitions. fred is told of it, so that
-    /// commands that are still queued then, because the server is away, are never sent. A shorter
-    /// `default_command_timeout` applies as well.
-    ///
-    /// # Errors
-    /// `InvalidArgument` that names the setting of `locks`.
-    ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::sync::Arc;
-    /// use fred::prelude::{Builder, ClientLike, Config, ReconnectPolicy};
-    /// use syncguard::redis::{RedisBackend, RedisLocks};
-    /// use syncguard::{Backend, Key, LockOptions, lock};
-    ///
-    /// let client = Builder::from_config(Config::from_url("redis://cache.internal")?)
-    ///     .set_policy(ReconnectPolicy::new_exponential(0, 100, 10_000, 2))
-    ///     .build()?;
-    /// client.init().await?;
-    ///
-    /// let backend = RedisBackend::over_fred(&client, &RedisLocks::default())?;
-    /// let backend: Arc<dyn Backend> = Arc::new(backend);
-    /// let guard = lock(&backend, &Key::new("invoice:42")?, &LockOptions::default()).await?;
-    /// guard.release().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn over_fred<C>(client: &C, locks: &RedisLocks) -> Result<Self, Error>
-    where
-        C: ClientLike + 'static,
-    {
-        let transport = Over(Fred::new(client, locks.operation_timeout));
-        Self::over(Arc::new(transport), ClientPrefix::None, locks)
-    }
+use crate::scripts::{self, CLOSED, Client, FAILED, LOGIN, Trouble, UNANSWERED};
+
+/// A backend over a client of `fred` 10: a `Client` or a `Pool`.
+///
+/// The client stays the application's: it connects, reconnects and logs in as it is set up to do, and closing
+/// the backend does not close it. It must have been initialised, and must not share its connection with a
+/// transaction. Waiters poll, because a client of fred hears of releases only if it is subscribed.
+///
+/// # What its retries mean
+///
+/// With a reconnect policy, fred sends a command again when its connection ends before the answer
+/// (`ConnectionConfig::max_command_attempts`, 3 unless set). The server may then carry it out twice. That is safe:
+///
+/// - **An acquisition** answers as it did the first time: with the same fence and the same end. No second fence
+///   is spent, and the caller's own lock does not count as another's.
+/// - **A release** whose first answer was lost says `Absent(NotFound)`, and
+///   [`LockGuard::release`](syncguard::LockGuard::release) `false`: the lock is free, but it cannot be told whether
+///   this call has freed it. The same goes for `force_release`, which says `false`.
+/// - **An extension** counts from the last time.
+///
+/// One case is left: if the first acquisition stays on its way, in a stalled server, until the second one was
+/// answered and the key is free, it takes the lock for nobody. Such a lock ends with its TTL. Who does not want
+/// that sets `max_command_attempts` to 1: then nothing is sent twice, and a lost answer is an error with
+/// [`is_outcome_unknown`](Error::is_outcome_unknown), after which the lock is released in the background. Where
+/// fred may repeat commands, every error says so, also one that the server replied: an earlier sending may have
+/// been carried out.
+///
+/// # Time
+///
+/// [`RedisLocks::operation_timeout`] bounds an operation with all repetitions. fred is told of it, so that
+/// commands that are still queued then, because the server is away, are never sent. A shorter
+/// `default_command_timeout` applies as well.
+///
+/// # Errors
+/// `InvalidArgument` that names the setting of `locks`.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use fred::prelude::{Builder, ClientLike, Config, ReconnectPolicy};
+/// use syncguard::redis::RedisLocks;
+/// use syncguard::{Backend, Key, LockOptions, lock};
+///
+/// let client = Builder::from_config(Config::from_url("redis://cache.internal")?)
+///     .set_policy(ReconnectPolicy::new_exponential(0, 100, 10_000, 2))
+///     .build()?;
+/// client.init().await?;
+///
+/// let backend = syncguard_clients::fred::backend(&client, &RedisLocks::default())?;
+/// let backend: Arc<dyn Backend> = Arc::new(backend);
+/// let guard = lock(&backend, &Key::new("invoice:42")?, &LockOptions::default()).await?;
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn backend<C>(client: &C, locks: &RedisLocks) -> Result<RedisBackend, Error>
+where
+    C: ClientLike + 'static,
+{
+    scripts::backend(Fred::new(client, locks.operation_timeout), locks)
 }
 
 struct Fred<C: ClientLike> {
@@ -106,14 +98,15 @@ impl<C: ClientLike> Fred<C> {
 impl<C: ClientLike + 'static> Client for Fred<C> {
     const NAME: &'static str = "Fred";
 
-    async fn call(&self, form: Form, plan: &Plan) -> Result<Reply, Trouble> {
-        let (name, script) = match form {
-            Form::Hash => ("EVALSHA", plan.script().sha()),
-            Form::Source => ("EVAL", plan.script().source()),
-        };
+    async fn call(
+        &self,
+        command: &'static str,
+        script: &str,
+        plan: &Plan,
+    ) -> Result<Reply, Trouble> {
         // As a command of our own, because fred's own for scripts take no time limit. Behind the script and the number
         // of keys comes the first key, which would choose the node of a cluster.
-        let command = CustomCommand::new_static(name, ClusterHash::Offset(2), false);
+        let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
         let keys = plan.keys().len().to_string();
         let mut args = vec![script, keys.as_str()];
         args.extend(plan.keys().chain(plan.args()));
@@ -121,10 +114,7 @@ impl<C: ClientLike + 'static> Client for Fred<C> {
         value
             .map_err(|error| trouble(&error))
             .and_then(reply)
-            .map_err(|trouble| Trouble {
-                may_be_repeated: self.repeats,
-                ..trouble
-            })
+            .map_err(|trouble| trouble.repeated(self.repeats))
     }
 }
 
@@ -146,10 +136,7 @@ fn trouble(error: &FredError) -> Trouble {
         FredKind::Auth => (AuthFailed, LOGIN, true),
         _ => (Internal, FAILED, true),
     };
-    Trouble {
-        words: words.to_owned(),
-        ..Trouble::failure(kind, what, may_be_done)
-    }
+    Trouble::failure(kind, what, may_be_done, words)
 }
 
 fn reply(value: Value) -> Result<Reply, Trouble> {
@@ -172,7 +159,6 @@ mod tests {
 
     #[test]
     fn errors_have_the_kinds_of_connections_of_our_own() {
-        let plan = || Plan::new(&crate::redis::operations::acquire::SCRIPT).arg("secret");
         for (kind, words, expected, unknown) in [
             (
                 FredKind::Unknown,
@@ -198,7 +184,12 @@ mod tests {
                 ErrorKind::InvalidArgument,
                 false,
             ),
-            (FredKind::Unknown, "ERR secret", ErrorKind::Internal, false),
+            (
+                FredKind::Unknown,
+                "ERR locks:secret",
+                ErrorKind::Internal,
+                false,
+            ),
             (
                 FredKind::IO,
                 "Connection Closed",
@@ -223,20 +214,27 @@ mod tests {
                 ErrorKind::RateLimited,
                 false,
             ),
-            (FredKind::Protocol, "secret", ErrorKind::Internal, true),
+            (
+                FredKind::Protocol,
+                "locks:secret",
+                ErrorKind::Internal,
+                true,
+            ),
         ] {
-            let trouble = |repeated| Trouble {
-                may_be_repeated: repeated,
-                ..trouble(&FredError::new(kind.clone(), words))
-            };
-            let error = trouble(false).into_error(&plan());
+            let trouble =
+                |repeated| trouble(&FredError::new(kind.clone(), words)).repeated(repeated);
+            let error = trouble(false).into_error(&scripts::secret_plan());
             let found = (error.kind(), error.is_outcome_unknown());
             assert_eq!(found, (expected, unknown), "{words}");
             assert!(
                 !format!("{error} {error:?}").contains("secret"),
                 "{error:?}"
             );
-            assert!(trouble(true).into_error(&plan()).is_outcome_unknown());
+            assert!(
+                trouble(true)
+                    .into_error(&scripts::secret_plan())
+                    .is_outcome_unknown()
+            );
         }
     }
 }

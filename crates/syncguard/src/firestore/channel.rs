@@ -1,0 +1,34 @@
+//! Firestore over a channel that the application brings.
+
+use std::sync::Arc;
+
+use super::connection::access::Access;
+use super::connection::client::{Channel, Client, Connection};
+use super::{FirestoreBackend, FirestoreConfig, State};
+use crate::error::Error;
+use crate::time::SystemClock;
+use crate::work::Work;
+
+impl FirestoreBackend {
+    /// A backend over a gRPC channel of the application's, which adds the credentials to calls, in the database with that
+    /// resource name (`projects/my-project/databases/(default)`). It makes the same calls as a connection of its own.
+    /// What `config` says about the database and how to connect to it does not count, nor does the environment.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn over_channel(
+        database: &str,
+        channel: impl Channel,
+        config: FirestoreConfig,
+    ) -> Result<Self, Error> {
+        let access = Access::of_channel(database, &config)?;
+        let work = Work::default();
+        let connection = Arc::new(Connection::over(channel, access));
+        let client = Client::new(connection, &config, work.clone());
+        let state = State::Started(Arc::new(client));
+        Ok(Self {
+            work,
+            ..Self::starting(state, config, SystemClock)?
+        })
+    }
+}
