@@ -1,7 +1,6 @@
 // npm run check: format, lints, types, documentation, exports, licences, packages.
 // Every step runs, whatever became of the others; the exit code says whether all passed.
 
-import { join } from "node:path";
 import { checkAddonTypes } from "./lib/addon-types.mjs";
 import {
   buildAddon,
@@ -15,12 +14,11 @@ import { checkCitations } from "./lib/citations.mjs";
 import { checkRustCircles } from "./lib/circles.mjs";
 import { checkExports } from "./lib/exports.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
-import { attw, publint } from "./lib/packed.mjs";
-import { root } from "./lib/paths.mjs";
+import { checkTypeNames } from "./lib/type-names.mjs";
+import { checkPackage } from "./lib/packed.mjs";
+import { bin } from "./lib/paths.mjs";
 import { main } from "./lib/run.mjs";
 import { command, quietly, runSteps } from "./lib/steps.mjs";
-
-const bin = (name) => join(root, "node_modules", ".bin", name);
 
 // The build of the addon takes longest by far, and one core: what does without it goes beside it.
 const beside = [
@@ -43,6 +41,7 @@ const beside = [
   command("knip", bin("knip"), "--no-progress", "--no-config-hints"),
   command("types", "npm", "run", "--silent", "check:types"),
   { name: "circles of imports: Rust", task: checkRustCircles },
+  { name: "names of types", task: checkTypeNames },
   // Imports of types alone do not count: nothing is left of them.
   command(
     "circles of imports: TypeScript",
@@ -70,8 +69,7 @@ const beside = [
 const after = [
   { name: "types of the addon are current", task: checkAddonTypes },
   { name: "exports", task: checkExports },
-  { name: "publint", task: publint },
-  { name: "are the types wrong", task: attw },
+  { name: "publint, are the types wrong", task: checkPackage },
   { name: "cargo deny", task: cargoDeny },
   { name: "npm licences", task: () => npmLicences() },
   { name: "npm audit", task: npmAudit },

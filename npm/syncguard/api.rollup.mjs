@@ -1,10 +1,15 @@
 // npm run build:api: index.d.ts, the whole public API in one file, for review.
 
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { dts } from "rollup-plugin-dts";
 
 const shared = ["index", "common"];
-const backends = ["redis", "postgres", "firestore", "sqlite", "forrst", "testing", "otel"];
+const { exports: points } = JSON.parse(readFileSync("package.json", "utf8"));
+const backends = Object.keys(points)
+  .filter((point) => point !== "." && point !== "./package.json")
+  .map((point) => point.slice(2))
+  .filter((name) => !shared.includes(name));
 
 const entry = "syncguard:api";
 const path = (name) => fileURLToPath(new URL(`./${name}.ts`, import.meta.url));

@@ -4,26 +4,16 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pack } from "./pack.mjs";
-import { root } from "./paths.mjs";
+import { bin } from "./paths.mjs";
 import { quietly } from "./steps.mjs";
 
-const bin = (name) => join(root, "node_modules", ".bin", name);
-
-/** publint: what the manifest says is there, in the format it says. */
-export function publint() {
-  return withTarball((tarball) => quietly(bin("publint"), ["run", "--strict", tarball]));
-}
-
-/** Are the types wrong: every entry point resolves to types that fit, for ESM and CommonJS. */
-export function attw() {
-  return withTarball((tarball) => quietly(bin("attw"), [tarball, "--no-emoji"]));
-}
-
-async function withTarball(use) {
+/** What the manifest says is there, in the format it says; and every entry point resolves to types that fit, in both formats. */
+export async function checkPackage() {
   const folder = mkdtempSync(join(tmpdir(), "syncguard-packed-"));
   try {
     const { main } = await pack(folder);
-    await use(main);
+    await quietly(bin("publint"), ["run", "--strict", main]);
+    await quietly(bin("attw"), [main, "--no-emoji"]);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

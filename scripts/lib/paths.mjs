@@ -14,7 +14,10 @@ export const target = process.env.CARGO_TARGET_DIR
   ? resolve(root, process.env.CARGO_TARGET_DIR)
   : join(cache, "target");
 
-/** Tools that cargo installs for this project. */
+/** A program that npm installs for this project. */
+export const bin = (name) => join(root, "node_modules", ".bin", name);
+
+/** Tools that are installed for this project otherwise. */
 export const tools = join(cache, "tools");
 
 /** Folders with packages of their own, which tests and checks need. */

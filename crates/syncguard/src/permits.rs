@@ -10,10 +10,10 @@ use crate::mutex::lock;
 /// So many permits. What keeps or frees a lock that is held is urgent and gets the next one; everything else gets them in
 /// the order in which it came. Otherwise a crowd of look-ups could delay heartbeats until their locks are lost.
 #[derive(Debug)]
-pub struct Permits(Mutex<State>);
+pub struct Permits(Mutex<PermitQueue>);
 
 #[derive(Debug)]
-struct State {
+struct PermitQueue {
     free: usize,
     urgent: VecDeque<oneshot::Sender<Permit>>,
     others: VecDeque<oneshot::Sender<Permit>>,
@@ -26,7 +26,7 @@ pub struct Permit(Option<Arc<Permits>>);
 impl Permits {
     /// So many of them.
     pub fn new(count: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State {
+        Arc::new(Self(Mutex::new(PermitQueue {
             free: count,
             urgent: VecDeque::new(),
             others: VecDeque::new(),

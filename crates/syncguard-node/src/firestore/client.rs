@@ -20,7 +20,7 @@ use syncguard::{Error, ErrorKind};
 use crate::bridge::{Bridge, Rejection};
 
 /// Uses a client's own transactions and reads.
-pub(crate) struct ClientTransport {
+pub(crate) struct FirestoreClient {
     bridge: Arc<Bridge>,
     collection: String,
     fence_collection: String,
@@ -29,7 +29,7 @@ pub(crate) struct ClientTransport {
     next: AtomicU32,
 }
 
-impl ClientTransport {
+impl FirestoreClient {
     pub(crate) fn new(bridge: Arc<Bridge>, config: &FirestoreConfig) -> Self {
         Self {
             bridge,
@@ -83,7 +83,7 @@ impl ClientTransport {
 }
 
 #[async_trait]
-impl Transport for ClientTransport {
+impl Transport for FirestoreClient {
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
         let request = json!({ "read": self.reads(what) });
         documents(what, self.bridge.ask(&request).await.map_err(failure)?)
@@ -119,9 +119,9 @@ impl Transport for ClientTransport {
     }
 }
 
-impl fmt::Debug for ClientTransport {
+impl fmt::Debug for FirestoreClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientTransport")
+        f.write_str("FirestoreClient")
     }
 }
 

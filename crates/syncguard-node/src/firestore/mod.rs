@@ -8,7 +8,7 @@ use std::sync::Arc;
 use napi_derive::napi;
 use syncguard::firestore::{self, FirestoreBackend};
 
-use self::client::ClientTransport;
+use self::client::FirestoreClient;
 use self::settings::{FirestoreLockOptions, FirestoreSettings, config, locks};
 use crate::backend::NativeBackend;
 use crate::completions::Completions;
@@ -57,7 +57,7 @@ impl NativeBackend {
     ) -> napi::Result<Self, Code> {
         let bridge = Arc::new(completions.environment.bridge(client));
         let config = locks(options, Arc::clone(&bridge)).map_err(thrown)?;
-        let transport = Arc::new(ClientTransport::new(bridge, &config));
+        let transport = Arc::new(FirestoreClient::new(bridge, &config));
         let backend = FirestoreBackend::over(transport, config).map_err(thrown)?;
         Ok(Self::of(backend, completions))
     }

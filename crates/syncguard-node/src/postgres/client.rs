@@ -11,15 +11,15 @@ use syncguard::{Error, ErrorKind};
 use crate::bridge::{Bridge, Rejection};
 
 /// Runs statements through a client's own method for queries.
-pub(crate) struct ClientTransport(Bridge);
+pub(crate) struct PostgresClient(Bridge);
 
-impl fmt::Debug for ClientTransport {
+impl fmt::Debug for PostgresClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientTransport")
+        f.write_str("PostgresClient")
     }
 }
 
-impl ClientTransport {
+impl PostgresClient {
     pub(crate) fn new(bridge: Bridge) -> Self {
         Self(bridge)
     }
@@ -37,7 +37,7 @@ impl ClientTransport {
 }
 
 #[async_trait]
-impl Transport for ClientTransport {
+impl Transport for PostgresClient {
     async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
         let params: Vec<Value> = plan
             .params

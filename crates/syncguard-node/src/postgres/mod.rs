@@ -10,7 +10,7 @@ use napi_derive::napi;
 use syncguard::postgres::{self, PostgresBackend};
 use syncguard::{DEFAULT_OPERATION_TIMEOUT, Error};
 
-use self::client::ClientTransport;
+use self::client::PostgresClient;
 use self::settings::{PostgresLockOptions, PostgresSettings, config, locks};
 use crate::backend::NativeBackend;
 use crate::completion::Completion;
@@ -63,7 +63,7 @@ impl NativeBackend {
     ) -> napi::Result<Self, Code> {
         let bridge = completions.environment.bridge(client);
         let locks = locks(options).map_err(thrown)?;
-        let transport = Arc::new(ClientTransport::new(bridge));
+        let transport = Arc::new(PostgresClient::new(bridge));
         let backend = PostgresBackend::with_transport(transport, locks);
         Ok(Self::of_postgres(backend, completions))
     }

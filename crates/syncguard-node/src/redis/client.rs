@@ -20,12 +20,12 @@ pub struct RedisClientTraits {
 }
 
 /// Runs scripts through a client's own `eval`.
-pub(crate) struct ClientTransport {
+pub(crate) struct RedisClient {
     bridge: Bridge,
     traits: RedisClientTraits,
 }
 
-impl ClientTransport {
+impl RedisClient {
     pub(crate) fn new(bridge: Bridge, traits: RedisClientTraits) -> Self {
         Self { bridge, traits }
     }
@@ -47,14 +47,14 @@ impl ClientTransport {
     }
 }
 
-impl fmt::Debug for ClientTransport {
+impl fmt::Debug for RedisClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientTransport")
+        f.write_str("RedisClient")
     }
 }
 
 #[async_trait]
-impl Transport for ClientTransport {
+impl Transport for RedisClient {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
         let request = json!({
             "script": plan.script().source(),

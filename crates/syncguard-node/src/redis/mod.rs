@@ -11,7 +11,7 @@ use napi_derive::napi;
 use syncguard::Login;
 use syncguard::redis::{self, ClientPrefix, RedisBackend, RedisLocks};
 
-use self::client::{ClientTransport, RedisClientTraits};
+use self::client::{RedisClient, RedisClientTraits};
 use self::settings::{RedisLockOptions, RedisSettings, config, locks};
 use crate::backend::NativeBackend;
 use crate::completions::Completions;
@@ -92,7 +92,7 @@ impl NativeBackend {
             Some(none) if none.is_empty() => ClientPrefix::None,
             Some(prefix) => ClientPrefix::Ours(prefix.clone()),
         };
-        let transport = Arc::new(ClientTransport::new(bridge, traits));
+        let transport = Arc::new(RedisClient::new(bridge, traits));
         let backend = RedisBackend::over(transport, prefix, &locks);
         Ok(Self::of(backend.map_err(thrown)?, completions))
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::connection::access::Access;
-use super::connection::client::{Channel, Client, Connection};
-use super::{FirestoreBackend, FirestoreConfig, State};
+use super::connection::client::{Channel, Client, Database};
+use super::{FirestoreBackend, FirestoreConfig, TransportState};
 use crate::error::Error;
 use crate::time::SystemClock;
 use crate::work::Work;
@@ -23,9 +23,9 @@ impl FirestoreBackend {
     ) -> Result<Self, Error> {
         let access = Access::of_channel(database, &config)?;
         let work = Work::default();
-        let connection = Arc::new(Connection::over(channel, access));
+        let connection = Arc::new(Database::over(channel, access));
         let client = Client::new(connection, &config, work.clone());
-        let state = State::Started(Arc::new(client));
+        let state = TransportState::Started(Arc::new(client));
         Ok(Self {
             work,
             ..Self::starting(state, config, SystemClock)?

@@ -33,7 +33,7 @@ pub fn classify(code: i32) -> (ErrorKind, bool) {
 
 /// Which part of a transaction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum TransactionStep {
     /// Nothing can have been written.
     Read,
     /// Something may have been.
@@ -99,8 +99,8 @@ impl Failure {
     }
 
     /// The error for the caller, if the operation ends with this failure.
-    pub(super) fn into_error(self, step: Step) -> Error {
-        if self.may_be_done && step == Step::Commit {
+    pub(super) fn into_error(self, step: TransactionStep) -> Error {
+        if self.may_be_done && step == TransactionStep::Commit {
             self.error.with_unknown_outcome()
         } else {
             self.error
@@ -152,14 +152,14 @@ pub fn code_from_name(text: &str) -> Option<i32> {
 }
 
 /// The error for an operation that took too long.
-pub(super) fn timed_out(limit: Duration, step: Step) -> Error {
+pub(super) fn timed_out(limit: Duration, step: TransactionStep) -> Error {
     let error = Error::new(
         ErrorKind::NetworkTimeout,
         format!("firestore did not answer within {} ms", limit.as_millis()),
     );
     match step {
-        Step::Read => error,
-        Step::Commit => error.with_unknown_outcome(),
+        TransactionStep::Read => error,
+        TransactionStep::Commit => error.with_unknown_outcome(),
     }
 }
 
@@ -279,13 +279,21 @@ mod tests {
                 .into_error(step)
                 .is_outcome_unknown()
         };
-        assert!(unknown(14, Step::Commit));
-        assert!(!unknown(14, Step::Read));
-        assert!(!unknown(10, Step::Commit));
+        assert!(unknown(14, TransactionStep::Commit));
+        assert!(!unknown(14, TransactionStep::Read));
+        assert!(!unknown(10, TransactionStep::Commit));
         let own = || Failure::other(Error::new(ErrorKind::Internal, "x"));
-        assert!(own().into_error(Step::Commit).is_outcome_unknown());
+        assert!(
+            own()
+                .into_error(TransactionStep::Commit)
+                .is_outcome_unknown()
+        );
         let unsent = Failure::unsent(Error::new(ErrorKind::Internal, "x"));
-        assert!(!unsent.into_error(Step::Commit).is_outcome_unknown());
+        assert!(
+            !unsent
+                .into_error(TransactionStep::Commit)
+                .is_outcome_unknown()
+        );
     }
 
     #[test]
@@ -312,7 +320,7 @@ mod tests {
     #[test]
     fn a_broken_connection_is_no_defect() {
         let status = Status::from_error(Box::new(std::io::Error::other("connection reset")));
-        let error = Failure::from(status).into_error(Step::Read);
+        let error = Failure::from(status).into_error(TransactionStep::Read);
         assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
         assert_eq!(error.message(), "firestore cannot be reached");
         assert!(
@@ -324,7 +332,9 @@ mod tests {
         );
         let status = Status::unknown("a defect of the server");
         assert_eq!(
-            Failure::from(status).into_error(Step::Read).kind(),
+            Failure::from(status)
+                .into_error(TransactionStep::Read)
+                .kind(),
             ErrorKind::Internal
         );
     }
@@ -332,7 +342,7 @@ mod tests {
     #[test]
     fn the_servers_text_is_not_shown() {
         let status = Status::not_found("No document: locks/secret");
-        let error = Failure::from(status).into_error(Step::Commit);
+        let error = Failure::from(status).into_error(TransactionStep::Commit);
         assert!(!format!("{error:?} {error}").contains("secret"));
     }
 }

@@ -90,7 +90,7 @@ use crate::work::Work;
 pub struct FirestoreBackend {
     config: FirestoreConfig,
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<TransportState>,
     /// Limits how many deletions of expired locks run at a time. Further ones are left to later calls.
     cleanups: Arc<Semaphore>,
     work: Work,
@@ -98,7 +98,7 @@ pub struct FirestoreBackend {
 
 const CLEANUPS_AT_ONCE: usize = 4;
 
-enum State {
+enum TransportState {
     NotStarted(Arc<FirestoreConnection>),
     Started(Arc<dyn Transport>),
     Closed,
@@ -119,7 +119,7 @@ impl FirestoreBackend {
     /// As [`new`](Self::new).
     pub fn with_clock(config: FirestoreConfig, clock: impl Clock) -> Result<Self, Error> {
         let connection = Arc::new(FirestoreConnection::new(config.clone())?);
-        Self::starting(State::NotStarted(connection), config, clock)
+        Self::starting(TransportState::NotStarted(connection), config, clock)
     }
 
     /// A backend on a connection that other backends may share. It ignores the environment and what `config` says
@@ -131,7 +131,7 @@ impl FirestoreBackend {
         connection: Arc<FirestoreConnection>,
         config: FirestoreConfig,
     ) -> Result<Self, Error> {
-        Self::starting(State::NotStarted(connection), config, SystemClock)
+        Self::starting(TransportState::NotStarted(connection), config, SystemClock)
     }
 
     /// A backend over `transport`, which determines the database. It ignores the environment and what `config` says
@@ -140,10 +140,14 @@ impl FirestoreBackend {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn over(transport: Arc<dyn Transport>, config: FirestoreConfig) -> Result<Self, Error> {
-        Self::starting(State::Started(transport), config, SystemClock)
+        Self::starting(TransportState::Started(transport), config, SystemClock)
     }
 
-    fn starting(state: State, config: FirestoreConfig, clock: impl Clock) -> Result<Self, Error> {
+    fn starting(
+        state: TransportState,
+        config: FirestoreConfig,
+        clock: impl Clock,
+    ) -> Result<Self, Error> {
         Ok(Self {
             config: config.validated(|_| None)?,
             clock: Arc::new(clock),
@@ -157,13 +161,13 @@ impl FirestoreBackend {
     fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
         let mut state = lock(&self.state);
         match &*state {
-            State::Started(transport) => Ok(Arc::clone(transport)),
-            State::Closed => Err(Error::closed()),
-            State::NotStarted(connection) => {
+            TransportState::Started(transport) => Ok(Arc::clone(transport)),
+            TransportState::Closed => Err(Error::closed()),
+            TransportState::NotStarted(connection) => {
                 let connection = connection.shared()?;
                 let client = Client::new(connection, &self.config, self.work.clone());
                 let transport: Arc<dyn Transport> = Arc::new(client);
-                *state = State::Started(Arc::clone(&transport));
+                *state = TransportState::Started(Arc::clone(&transport));
                 Ok(transport)
             }
         }
@@ -218,7 +222,7 @@ impl FirestoreBackend {
     async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         let transport = self.transport()?;
         let answer = transport.page(after, limit).await;
-        answer.map_err(|failure| failure.into_error(error::Step::Read))
+        answer.map_err(|failure| failure.into_error(error::TransactionStep::Read))
     }
 
     fn warn(&self, warning: &Warning) {
@@ -263,10 +267,10 @@ impl FirestoreBackend {
         let what = lock_on(key)?;
         let (found, now_ms) = self.read(&what).await?;
         let state = is_locked::decide(found.lock()?.as_ref(), now_ms);
-        if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
+        if state == is_locked::DocumentState::LeftOver && self.config.cleanup_in_is_locked {
             self.clean_up(what);
         }
-        Ok(state == is_locked::State::Locked)
+        Ok(state == is_locked::DocumentState::Locked)
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
@@ -353,7 +357,7 @@ impl Backend for FirestoreBackend {
 
     async fn shut_down(&self) {
         // The connection is closed when the last operation that uses it has ended.
-        *lock(&self.state) = State::Closed;
+        *lock(&self.state) = TransportState::Closed;
     }
 }
 

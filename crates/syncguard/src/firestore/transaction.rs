@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::decision::{Decision, Warning};
-use super::error::{Failure, Step, timed_out};
+use super::error::{Failure, TransactionStep, timed_out};
 use super::transport::{Documents, ReadSet, Transport};
 use crate::error::Error;
 use crate::random;
@@ -36,9 +36,13 @@ pub(super) async fn transact<T>(
         let attempt = attempt(transport, what, &mut repeated, &decide, &committing);
         let outcome = match timeout_at(deadline, attempt).await {
             Ok(outcome) => outcome?,
-            Err(_) if committing.into_inner() => return Err(timed_out(limit, Step::Commit)),
+            Err(_) if committing.into_inner() => {
+                return Err(timed_out(limit, TransactionStep::Commit));
+            }
             // The conflict that used up the time says more than that the time is over.
-            Err(_) => return Err(conflict.unwrap_or_else(|| timed_out(limit, Step::Read))),
+            Err(_) => {
+                return Err(conflict.unwrap_or_else(|| timed_out(limit, TransactionStep::Read)));
+            }
         };
         let last_conflict = match outcome {
             Ok(decision) => {
@@ -67,8 +71,8 @@ pub(super) async fn read(
 ) -> Result<Documents, Error> {
     match tokio::time::timeout(limit, transport.read(what)).await {
         Ok(Ok(found)) => Ok(found),
-        Ok(Err(failure)) => Err(failure.into_error(Step::Read)),
-        Err(_) => Err(timed_out(limit, Step::Read)),
+        Ok(Err(failure)) => Err(failure.into_error(TransactionStep::Read)),
+        Err(_) => Err(timed_out(limit, TransactionStep::Read)),
     }
 }
 
@@ -83,11 +87,11 @@ async fn attempt<T>(
 ) -> Result<Result<Decision<T>, Error>, Error> {
     let begun = match transport.begin(what, std::mem::take(repeated)).await {
         Ok(begun) => begun,
-        Err(failure) => return failed(failure, Step::Read),
+        Err(failure) => return failed(failure, TransactionStep::Read),
     };
     // A commit that names no transaction is carried out on its own, whatever has changed since the reads.
     if begun.transaction.is_empty() {
-        return failed(Failure::malformed(), Step::Read);
+        return failed(Failure::malformed(), TransactionStep::Read);
     }
     let open = OpenTransaction {
         transport,
@@ -110,12 +114,12 @@ async fn attempt<T>(
             if failure.is_conflict() {
                 *repeated = open.ended();
             }
-            failed(failure, Step::Commit)
+            failed(failure, TransactionStep::Commit)
         }
     }
 }
 
-fn failed<T>(failure: Failure, step: Step) -> Result<Result<T, Error>, Error> {
+fn failed<T>(failure: Failure, step: TransactionStep) -> Result<Result<T, Error>, Error> {
     let conflict = failure.is_conflict();
     let error = failure.into_error(step);
     if conflict { Ok(Err(error)) } else { Err(error) }

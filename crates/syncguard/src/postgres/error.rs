@@ -7,7 +7,7 @@ use deadpool::managed::PoolError;
 use tokio_postgres::error::Severity;
 
 use super::config::Host;
-use super::connection::arrivals::End;
+use super::connection::arrivals::SessionEnd;
 use super::fault::{Fault, classify};
 use crate::error::Error;
 
@@ -197,7 +197,7 @@ impl Failure {
 
 /// The failure for the error of a statement that had been handed to the connection. `end` says why the session
 /// was ended, if that was from this side.
-pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failure {
+pub(super) fn failure(error: &tokio_postgres::Error, end: Option<SessionEnd>) -> Failure {
     if let Some((failure, severity)) = reported(error) {
         let state = failure.state().unwrap_or_default();
         return if proves_rollback(state, severity == Some(Severity::Error)) {
@@ -207,8 +207,8 @@ pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failur
         };
     }
     let fault = match (end, find_io(error)) {
-        (Some(End::Silent), _) => Fault::Silent,
-        (Some(End::Oversized), _) => Fault::Oversized,
+        (Some(SessionEnd::Silent), _) => Fault::Silent,
+        (Some(SessionEnd::Oversized), _) => Fault::Oversized,
         _ if error.is_closed() => Fault::Closed,
         (None, Some(io)) => Fault::Io(io.kind()),
         (None, None) => Fault::Malformed,
@@ -220,7 +220,7 @@ pub(super) fn failure(error: &tokio_postgres::Error, end: Option<End>) -> Failur
 pub(super) fn failure_to_connect(
     error: tokio_postgres::Error,
     host: &Host,
-    end: Option<End>,
+    end: Option<SessionEnd>,
 ) -> Failure {
     if let Some((failure, _)) = reported(&error) {
         return failure;
@@ -228,11 +228,11 @@ pub(super) fn failure_to_connect(
     Failure::to_connect(fault_of_connecting(&error, end), host, error)
 }
 
-fn fault_of_connecting(error: &tokio_postgres::Error, end: Option<End>) -> Fault<'static> {
+fn fault_of_connecting(error: &tokio_postgres::Error, end: Option<SessionEnd>) -> Fault<'static> {
     // The driver distinguishes these only by their texts.
     let text = error.source().map(ToString::to_string).unwrap_or_default();
     match (end, find_io(error)) {
-        (Some(End::Oversized), _) => Fault::Oversized,
+        (Some(SessionEnd::Oversized), _) => Fault::Oversized,
         (_, Some(io))
             if io
                 .get_ref()

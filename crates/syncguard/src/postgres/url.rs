@@ -52,19 +52,19 @@ impl PostgresConfig {
     /// # Errors
     /// `InvalidArgument` that names what cannot be read.
     pub fn from_env() -> Result<Self, Error> {
-        Parts::default().finish(|name| std::env::var(name).ok())
+        Parameters::default().finish(|name| std::env::var(name).ok())
     }
 
     fn from_url_and(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
-        Parts::parse(url)?.finish(variable)
+        Parameters::parse(url)?.finish(variable)
     }
 }
 
 /// Parameters by name, before they mean anything.
 #[derive(Default)]
-struct Parts(Vec<(String, String)>);
+struct Parameters(Vec<(String, String)>);
 
-impl Parts {
+impl Parameters {
     fn parse(url: &str) -> Result<Self, Error> {
         let rest = url
             .strip_prefix("postgres://")

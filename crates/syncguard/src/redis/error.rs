@@ -7,7 +7,7 @@ use std::sync::Arc;
 use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
 use super::connection::limited::TooLong;
-use super::connection::stream::Endpoint;
+use super::connection::stream::ServerEndpoint;
 use crate::error::{Error, ErrorKind};
 use crate::redact;
 use crate::tls::is_refusal;
@@ -176,13 +176,13 @@ fn with_words(message: &str, words: &str) -> String {
 }
 
 /// The error for a connection that could not be made.
-pub(super) fn cannot_connect(at: &Endpoint, why: &str) -> Error {
+pub(super) fn cannot_connect(at: &ServerEndpoint, why: &str) -> Error {
     let at = at.to_string();
     to_error(Cause::Unreachable { at: &at, why }, false)
 }
 
 /// The error for a connection that could not be made because one side does not trust the other's certificate.
-pub(super) fn distrusted(at: &Endpoint, why: &str) -> Error {
+pub(super) fn distrusted(at: &ServerEndpoint, why: &str) -> Error {
     let at = at.to_string();
     to_error(Cause::Distrusted { at: &at, why }, false)
 }

@@ -136,13 +136,13 @@ impl SqliteBackend {
         let asked = key.clone();
         let look = move |store: &Store| is_locked::is_locked(store, &asked);
         let state = self.queue.run(Effect::Read, look).await?;
-        if state == is_locked::State::LeftOver && self.config.cleanup_in_is_locked {
+        if state == is_locked::KeyState::LeftOver && self.config.cleanup_in_is_locked {
             // In the background: the answer does not depend on the clean-up.
             let effect = Effect::Write(Durability::UntilPowerLoss);
             let clean_up = move |store: &Store| is_locked::clean_up(store, &key);
             let _ = self.queue.submit(effect, clean_up);
         }
-        Ok(state == is_locked::State::Locked)
+        Ok(state == is_locked::KeyState::Locked)
     }
 }
 

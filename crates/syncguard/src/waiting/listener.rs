@@ -58,7 +58,7 @@ pub(crate) enum Heard {
         not(feature = "redis"),
         allow(dead_code, reason = "only nodes of a Redis Cluster say so")
     )]
-    Deaf(String),
+    Unsubscribed(String),
     /// That lock may have been freed.
     Freed(String),
     /// Nothing new.
@@ -73,7 +73,7 @@ pub(super) async fn run(topics: &Topics, store: &dyn Listen) {
         let Err(error) = listen(topics, store, &mut first_heard).await else {
             return;
         };
-        topics.deaf();
+        topics.disconnected();
         // A server may also accept each connection and end it at once, so one that did not last does not count.
         if first_heard.is_some_and(|since| since.elapsed() > pause) {
             pause = FIRST_PAUSE;
@@ -132,7 +132,7 @@ async fn listen(
                 first_heard.get_or_insert_with(Instant::now);
                 match heard {
                     Heard::Listening(name) => topics.listening(&name),
-                    Heard::Deaf(name) => topics.deaf_to(&name),
+                    Heard::Unsubscribed(name) => topics.unsubscribed(&name),
                     Heard::Freed(name) => topics.freed(&name),
                     Heard::Alive => {}
                 }

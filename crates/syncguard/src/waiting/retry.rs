@@ -159,7 +159,7 @@ pub(crate) enum FailedAttempt {
 
 /// What to do next.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum NextStep {
     /// Wait that long, or until a hint that the lock may be free, then try again.
     Wait {
         /// Milliseconds.
@@ -228,18 +228,23 @@ impl RetryState {
     ///
     /// After an error, it tries again only if the kind of error can pass by itself
     /// ([`ErrorKind::is_transient`]).
-    pub(crate) fn after(&mut self, attempt: FailedAttempt, elapsed_ms: f64, random: f64) -> Step {
+    pub(crate) fn after(
+        &mut self,
+        attempt: FailedAttempt,
+        elapsed_ms: f64,
+        random: f64,
+    ) -> NextStep {
         self.see(attempt, elapsed_ms);
         if let FailedAttempt::Error(kind) = attempt
             && !kind.is_transient()
         {
             let effort = String::new();
-            return Step::GiveUp(GiveUp::Failed { effort });
+            return NextStep::GiveUp(GiveUp::Failed { effort });
         }
         let left_ms = self.policy.timeout_ms - elapsed_ms;
         let is_last = f64::from(self.retries) >= self.policy.max_retries;
         if is_last || left_ms <= 0.0 {
-            return Step::GiveUp(match self.last_seen {
+            return NextStep::GiveUp(match self.last_seen {
                 LastSeen::Contention if is_last => {
                     GiveUp::Contention(too_often(self.effort(elapsed_ms)))
                 }
@@ -256,7 +261,7 @@ impl RetryState {
         let delay_ms = self.policy.delay_ms(self.retries, random);
         let delay_ms = delay_ms.min(left_ms).clamp(0.0, LONGEST_WAIT_MS);
         self.retry_at_ms = elapsed_ms + delay_ms;
-        Step::Wait { delay_ms }
+        NextStep::Wait { delay_ms }
     }
 
     /// The same after an attempt that was made before its time, because something hinted that the lock may be
@@ -267,7 +272,7 @@ impl RetryState {
         attempt: FailedAttempt,
         elapsed_ms: f64,
         random: f64,
-    ) -> Step {
+    ) -> NextStep {
         let delay_ms = self.retry_at_ms - elapsed_ms;
         let passes = match attempt {
             FailedAttempt::Locked => true,
@@ -275,7 +280,7 @@ impl RetryState {
         };
         if passes && delay_ms > 0.0 {
             self.see(attempt, elapsed_ms);
-            return Step::Wait { delay_ms };
+            return NextStep::Wait { delay_ms };
         }
         self.after(attempt, elapsed_ms, random)
     }

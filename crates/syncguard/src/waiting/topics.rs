@@ -10,14 +10,14 @@ use crate::mutex::lock;
 
 #[derive(Default)]
 pub(super) struct Topics {
-    names: Mutex<Names>,
+    names: Mutex<TopicNames>,
     /// Tells the task that listens of changes.
     pub(super) changed: Notify,
     is_closed: AtomicBool,
 }
 
 #[derive(Default)]
-struct Names {
+struct TopicNames {
     topics: BTreeMap<Arc<str>, (Arc<Topic>, usize)>,
     /// Names that came or went since the listener looked.
     changes: Vec<Arc<str>>,
@@ -117,14 +117,14 @@ impl Topics {
     }
 
     /// The store tells of what happens to that name no longer.
-    pub(super) fn deaf_to(&self, name: &str) {
+    pub(super) fn unsubscribed(&self, name: &str) {
         if let Some((topic, _)) = lock(&self.names).topics.get(name) {
             topic.is_listening.store(false, SeqCst);
         }
     }
 
     /// The store tells of nothing any more.
-    pub(super) fn deaf(&self) {
+    pub(super) fn disconnected(&self) {
         for (topic, _) in lock(&self.names).topics.values() {
             topic.is_listening.store(false, SeqCst);
         }

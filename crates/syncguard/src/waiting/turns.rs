@@ -33,7 +33,7 @@ struct Queues {
 /// Those who wait for one key. The first is not in the line.
 #[derive(Default)]
 struct Queue {
-    line: VecDeque<Waiting>,
+    line: VecDeque<QueuedWaiter>,
     /// Tells the first that something has changed.
     news: Arc<Notify>,
     /// In which lane the first asks.
@@ -52,7 +52,7 @@ struct Queue {
 }
 
 /// One who waits for its turn.
-struct Waiting {
+struct QueuedWaiter {
     number: u64,
     since: Instant,
     policy: RetryPolicy,
@@ -91,7 +91,7 @@ impl Turns {
         };
         *number += 1;
         let (sender, turn) = oneshot::channel();
-        queue.line.push_back(Waiting {
+        queue.line.push_back(QueuedWaiter {
             number: *number,
             since: Instant::now(),
             policy: *policy,

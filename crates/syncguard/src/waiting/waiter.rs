@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::retry::{FailedAttempt, GiveUp, RetryPolicy, RetryState, Step, Wait};
+use super::retry::{FailedAttempt, GiveUp, NextStep, RetryPolicy, RetryState, Wait};
 use super::turns::{Entered, Place, Turn};
 use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
@@ -43,7 +43,7 @@ pub struct Granted {
 }
 
 /// What an attempt has come to.
-enum Found {
+enum AttemptOutcome {
     Granted(Granted),
     NotYet {
         attempt: FailedAttempt,
@@ -119,14 +119,14 @@ impl Waiter {
         // Whoever does not wait does not queue either.
         if !self.policy.waits() {
             return match self.attempt().await? {
-                Found::Granted(granted) => Ok(granted),
-                Found::NotYet { attempt, .. } => Err(self.give_up(attempt)),
+                AttemptOutcome::Granted(granted) => Ok(granted),
+                AttemptOutcome::NotYet { attempt, .. } => Err(self.give_up(attempt)),
             };
         }
         let turn = self.turn().await?;
         let mut found = match turn.taken() {
             // Whoever was first before has it, so there is no need to ask.
-            Some(free_at) => Found::NotYet {
+            Some(free_at) => AttemptOutcome::NotYet {
                 attempt: FailedAttempt::Locked,
                 free_at: Some(free_at),
             },
@@ -135,11 +135,11 @@ impl Waiter {
         let mut is_hinted = false;
         loop {
             let (attempt, free_at) = match found {
-                Found::Granted(granted) => {
+                AttemptOutcome::Granted(granted) => {
                     turn.granted(ends_by(self.request.ttl));
                     return Ok(granted);
                 }
-                Found::NotYet { attempt, free_at } => (attempt, free_at),
+                AttemptOutcome::NotYet { attempt, free_at } => (attempt, free_at),
             };
             let retry_at = Instant::now() + self.decide(attempt, is_hinted)?;
             let end = self.pause(&turn, retry_at, free_at).await;
@@ -188,21 +188,21 @@ impl Waiter {
     }
 
     /// Asks the store, and lets those behind know how it has answered.
-    async fn ask(&mut self, turn: &Turn) -> Result<Found, Error> {
+    async fn ask(&mut self, turn: &Turn) -> Result<AttemptOutcome, Error> {
         turn.asks()?;
         let found = self.attempt().await?;
         match &found {
-            Found::Granted(_) => {}
-            Found::NotYet {
+            AttemptOutcome::Granted(_) => {}
+            AttemptOutcome::NotYet {
                 attempt: FailedAttempt::Locked,
                 ..
             } => turn.found(None),
-            Found::NotYet { .. } => turn.found(self.failure.as_ref()),
+            AttemptOutcome::NotYet { .. } => turn.found(self.failure.as_ref()),
         }
         Ok(found)
     }
 
-    async fn attempt(&mut self) -> Result<Found, Error> {
+    async fn attempt(&mut self) -> Result<AttemptOutcome, Error> {
         if self.attempts > 0 {
             // Each attempt has its own: what becomes of the one before may be unknown.
             self.request.lock_id = LockId::generate()?;
@@ -223,7 +223,7 @@ impl Waiter {
         // Boxed, so that whoever waits takes no room for it.
         let (attempt, free_in) = match Box::pin(attempt).await {
             Ok(AcquireOutcome::Acquired(grant)) => {
-                return Ok(Found::Granted(Granted { grant, asked }));
+                return Ok(AttemptOutcome::Granted(Granted { grant, asked }));
             }
             Ok(AcquireOutcome::Locked { free_in }) => {
                 self.contended += 1;
@@ -238,7 +238,7 @@ impl Waiter {
             }
         };
         let free_at = free_in.and_then(|free_in| Instant::now().checked_add(free_in));
-        Ok(Found::NotYet { attempt, free_at })
+        Ok(AttemptOutcome::NotYet { attempt, free_at })
     }
 
     /// How long to wait for the next retry, else the error to give up with.
@@ -249,9 +249,9 @@ impl Waiter {
             false => self.retry.after(attempt, elapsed_ms, random),
         };
         match step {
-            Step::Wait { delay_ms } => Ok(Duration::from_secs_f64(delay_ms / 1000.0)),
-            Step::GiveUp(GiveUp::Contention(error)) => Err(error),
-            Step::GiveUp(GiveUp::Failed { effort }) => {
+            NextStep::Wait { delay_ms } => Ok(Duration::from_secs_f64(delay_ms / 1000.0)),
+            NextStep::GiveUp(GiveUp::Contention(error)) => Err(error),
+            NextStep::GiveUp(GiveUp::Failed { effort }) => {
                 let failure = self.failure.take();
                 let failure = failure
                     .unwrap_or_else(|| Error::new(ErrorKind::Internal, "no attempt has failed"));

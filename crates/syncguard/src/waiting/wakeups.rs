@@ -10,9 +10,9 @@ use super::topics::{Topic, Topics};
 
 /// The locks for which somebody waits, and the connection on which the store tells of them. Dropping this ends the
 /// connection.
-pub(crate) struct Wakeups(Arc<Shared>);
+pub(crate) struct Wakeups(Arc<WakeupsInner>);
 
-struct Shared {
+struct WakeupsInner {
     listen: Box<dyn Listen>,
     topics: Topics,
     is_running: AtomicBool,
@@ -21,7 +21,7 @@ struct Shared {
 impl Wakeups {
     /// Opens no connection: the first who waits does.
     pub(crate) fn new(listen: impl Listen) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(WakeupsInner {
             listen: Box::new(listen),
             topics: Topics::default(),
             is_running: AtomicBool::new(false),
@@ -57,13 +57,13 @@ impl Drop for Wakeups {
     }
 }
 
-impl Shared {
+impl WakeupsInner {
     /// Starts the task that listens, unless it runs.
     fn listen(self: &Arc<Self>) {
         if self.topics.is_closed() || self.is_running.swap(true, SeqCst) {
             return;
         }
-        let mut running = Running {
+        let mut running = ListeningTask {
             shared: Arc::clone(self),
             is_over: false,
         };
@@ -77,18 +77,18 @@ impl Shared {
 }
 
 /// The task that listens.
-struct Running {
-    shared: Arc<Shared>,
+struct ListeningTask {
+    shared: Arc<WakeupsInner>,
     is_over: bool,
 }
 
-impl Running {
+impl ListeningTask {
     /// Ends, unless somebody has come since the listener decided to.
     fn end(&mut self) {
-        let Shared {
+        let WakeupsInner {
             topics, is_running, ..
         } = &*self.shared;
-        topics.deaf();
+        topics.disconnected();
         is_running.store(false, SeqCst);
         let is_wanted = !topics.is_idle() && !topics.is_closed();
         self.is_over = !is_wanted || is_running.swap(true, SeqCst);
@@ -96,12 +96,12 @@ impl Running {
 }
 
 /// Lets another task listen when this one has ended with its runtime.
-impl Drop for Running {
+impl Drop for ListeningTask {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
-        self.shared.topics.deaf();
+        self.shared.topics.disconnected();
         self.shared.is_running.store(false, SeqCst);
         self.shared.topics.look_again();
     }
@@ -112,7 +112,7 @@ impl Drop for Running {
 /// Messages may be lost, and releases by other libraries send none: whoever waits must try again after a while
 /// in any case.
 pub struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<WakeupsInner>,
     name: Arc<str>,
     topic: Arc<Topic>,
     seen: AtomicU64,

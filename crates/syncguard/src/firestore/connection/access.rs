@@ -8,8 +8,8 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Extensions, Request};
 
-use super::connector::Connector;
-use super::token::{Key, Token};
+use super::connector::ChannelConnector;
+use super::token::{KeyFile, Token};
 use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
 use crate::firestore::error::Failure;
@@ -24,11 +24,11 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 /// A database, and the rights to use it. The credentials are read when they are first needed.
 pub(in crate::firestore) struct Access {
     config: FirestoreConfig,
-    entry: Loaded<Entry>,
+    entry: Loaded<Account>,
 }
 
 /// What is known once the credentials are read, which may name the project.
-struct Entry {
+struct Account {
     /// The database's resource name.
     database: String,
     routing: MetadataMap,
@@ -63,11 +63,11 @@ impl Pings {
     }
 }
 
-impl Entry {
+impl Account {
     /// Reads the credentials.
     fn read(config: &FirestoreConfig) -> Result<Self, Error> {
         let key = match config.emulator_host {
-            None => Some(Key::load(&config.credentials)?),
+            None => Some(KeyFile::load(&config.credentials)?),
             Some(_) => None,
         };
         let known = config.project_id.as_deref();
@@ -86,7 +86,7 @@ impl Entry {
         Ok(Self {
             database,
             routing,
-            token: key.map(Key::into_token).transpose()?,
+            token: key.map(KeyFile::into_token).transpose()?,
         })
     }
 }
@@ -107,7 +107,7 @@ impl Access {
     ) -> Result<Self, Error> {
         Ok(Self {
             config: config.clone(),
-            entry: Loaded::ready(Entry {
+            entry: Loaded::ready(Account {
                 database: database.to_owned(),
                 routing: routing(database)?,
                 token: None,
@@ -115,11 +115,11 @@ impl Access {
         })
     }
 
-    async fn entry(&self) -> Result<&Entry, Failure> {
+    async fn entry(&self) -> Result<&Account, Failure> {
         // Less than the operation's own limit, so that the error says what took so long.
         let limit = self.config.operation_timeout * 9 / 10;
         let config = self.config.clone();
-        let read = move || Entry::read(&config);
+        let read = move || Account::read(&config);
         let entry = self.entry.get("the credentials for firestore", limit, read);
         entry.await.map_err(Failure::unsent)
     }
@@ -178,7 +178,7 @@ fn channel(config: &FirestoreConfig, pings: &Pings) -> Result<Channel, Error> {
     let origin = Uri::try_from(format!("{scheme}://{host}")).map_err(|_| unusable())?;
     let trusted = config.default_roots.read();
     let settings = tls.then(|| client_config(Check::AuthorityAndName, trusted, None));
-    let connector = Connector::new(settings.transpose()?);
+    let connector = ChannelConnector::new(settings.transpose()?);
     let endpoint = Channel::from_shared(format!("http://{host}"))
         .map_err(|_| unusable())?
         .origin(origin)
@@ -213,7 +213,7 @@ mod tests {
                 credentials,
                 ..FirestoreConfig::default()
             };
-            let Err(error) = Entry::read(&config) else {
+            let Err(error) = Account::read(&config) else {
                 panic!("access to no project");
             };
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);

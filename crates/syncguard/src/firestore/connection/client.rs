@@ -25,7 +25,7 @@ use tonic::transport;
 
 use super::access::{Access, Pings};
 use super::listen::Listening;
-use super::wire::{Layout, Reply};
+use super::wire::{ReadReply, ResourceNames};
 use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
 use crate::firestore::decision::Write;
@@ -65,7 +65,7 @@ impl<S> Channel for S where
 }
 
 /// A connection to one database. It connects when it is first used, and again after it was lost.
-pub(in crate::firestore) struct Connection<S = transport::Channel> {
+pub(in crate::firestore) struct Database<S = transport::Channel> {
     access: Arc<Access>,
     grpc: FirestoreClient<S>,
     permits: Arc<Permits>,
@@ -73,7 +73,7 @@ pub(in crate::firestore) struct Connection<S = transport::Channel> {
     wakeups: Option<Wakeups>,
 }
 
-impl Connection {
+impl Database {
     /// Prepares the connection without making it. Reads no file.
     pub(super) fn new(config: &FirestoreConfig) -> Result<Self, Error> {
         let access = Arc::new(Access::new(config));
@@ -86,7 +86,7 @@ impl Connection {
     }
 }
 
-impl<S: Channel> Connection<S> {
+impl<S: Channel> Database<S> {
     /// Over a channel of the caller's, which adds the credentials.
     pub(in crate::firestore) fn over(channel: S, access: Access) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl<S: Channel> Connection<S> {
     }
 }
 
-impl<S> Connection<S> {
+impl<S> Database<S> {
     async fn request<T>(&self, message: T) -> Result<Request<T>, Failure> {
         self.access.request(message).await
     }
@@ -106,16 +106,16 @@ impl<S> Connection<S> {
 
 /// The transport of one backend: its collections, over a connection.
 pub(in crate::firestore) struct Client<S = transport::Channel> {
-    connection: Arc<Connection<S>>,
-    names: Arc<Names>,
+    connection: Arc<Database<S>>,
+    names: Arc<LazyNames>,
     /// The work of the backend, in which rollbacks in the background are counted.
     work: Work,
 }
 
-struct Names {
+struct LazyNames {
     config: FirestoreConfig,
     /// Known once the database is.
-    layout: OnceLock<Layout>,
+    layout: OnceLock<ResourceNames>,
 }
 
 impl<S> Clone for Client<S> {
@@ -130,13 +130,13 @@ impl<S> Clone for Client<S> {
 
 impl<S: Channel> Client<S> {
     pub(in crate::firestore) fn new(
-        connection: Arc<Connection<S>>,
+        connection: Arc<Database<S>>,
         config: &FirestoreConfig,
         work: Work,
     ) -> Self {
         Self {
             connection,
-            names: Arc::new(Names {
+            names: Arc::new(LazyNames {
                 config: config.clone(),
                 layout: OnceLock::new(),
             }),
@@ -144,21 +144,21 @@ impl<S: Channel> Client<S> {
         }
     }
 
-    async fn layout(&self) -> Result<&Layout, Failure> {
+    async fn layout(&self) -> Result<&ResourceNames, Failure> {
         let database = self.connection.access.database().await?;
         let names = &*self.names;
-        let layout = || Layout::new(database.to_owned(), &names.config);
+        let layout = || ResourceNames::new(database.to_owned(), &names.config);
         Ok(names.layout.get_or_init(layout))
     }
 
     /// Starts a transaction with reads. If they fail, the transaction is rolled back.
-    async fn start(self, what: ReadSet, repeats: Vec<u8>) -> Result<Reply, Failure> {
+    async fn start(self, what: ReadSet, repeats: Vec<u8>) -> Result<ReadReply, Failure> {
         let options = TransactionOptions {
             mode: Some(Mode::ReadWrite(ReadWrite {
                 retry_transaction: repeats,
             })),
         };
-        let mut reply = Reply::default();
+        let mut reply = ReadReply::default();
         match self.fetch(&what, Some(options), &mut reply).await {
             Ok(()) => Ok(reply),
             Err(failure) => {
@@ -176,7 +176,7 @@ impl<S: Channel> Client<S> {
         &self,
         what: &ReadSet,
         options: Option<TransactionOptions>,
-        reply: &mut Reply,
+        reply: &mut ReadReply,
     ) -> Result<(), Failure> {
         let layout = self.layout().await?;
         match what {
@@ -215,7 +215,7 @@ impl<S: Channel> Client<S> {
         &self,
         documents: Vec<String>,
         options: Option<TransactionOptions>,
-        reply: &mut Reply,
+        reply: &mut ReadReply,
     ) -> Result<(), Failure> {
         use api::batch_get_documents_response::Result::Found;
         let layout = self.layout().await?;
@@ -276,12 +276,12 @@ fn in_background(work: &Work, task: impl Future<Output = ()> + Send + 'static) {
 /// background, because only the answer has the id that is needed to roll the transaction back.
 struct Starting<S: Channel> {
     client: Client<S>,
-    reply: Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>,
+    reply: Pin<Box<dyn Future<Output = Result<ReadReply, Failure>> + Send>>,
     is_answered: bool,
 }
 
 impl<S: Channel> Future for Starting<S> {
-    type Output = Result<Reply, Failure>;
+    type Output = Result<ReadReply, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = self.reply.as_mut().poll(context);
@@ -309,7 +309,7 @@ impl<S: Channel> Drop for Starting<S> {
 impl<S: Channel> Transport for Client<S> {
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
         let _permit = self.connection.permits.acquire(false).await;
-        let mut reply = Reply::default();
+        let mut reply = ReadReply::default();
         self.fetch(what, None, &mut reply).await?;
         Ok(reply.found)
     }
@@ -367,7 +367,7 @@ impl<S: Channel> Transport for Client<S> {
             .await?;
         let mut grpc = self.connection.grpc.clone();
         let mut parts = grpc.run_query(request).await?.into_inner();
-        let (mut reply, mut server_time_ms) = (Reply::default(), None);
+        let (mut reply, mut server_time_ms) = (ReadReply::default(), None);
         while let Some(part) = parts.message().await? {
             if let Some(time) = part.read_time {
                 let ms = i64::from(time.nanos) / 1_000_000;

@@ -19,14 +19,14 @@ use futures_core::future::BoxFuture;
 /// The protocol of gRPC, as TLS names it.
 const HTTP2: &[u8] = b"h2";
 
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// Opens connections, with TLS if there are settings for it.
-pub(super) struct Connector(Option<TlsConnector>);
+pub(super) struct ChannelConnector(Option<TlsConnector>);
 
-impl Connector {
+impl ChannelConnector {
     pub(super) fn new(tls: Option<ClientConfig>) -> Self {
         Self(tls.map(|mut config| {
             config.alpn_protocols = vec![HTTP2.to_vec()];
@@ -35,8 +35,8 @@ impl Connector {
     }
 }
 
-impl Service<Uri> for Connector {
-    type Response = TokioIo<Box<dyn Stream>>;
+impl Service<Uri> for ChannelConnector {
+    type Response = TokioIo<Box<dyn ByteStream>>;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
 
@@ -50,7 +50,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-async fn open(uri: &Uri, tls: Option<TlsConnector>) -> io::Result<Box<dyn Stream>> {
+async fn open(uri: &Uri, tls: Option<TlsConnector>) -> io::Result<Box<dyn ByteStream>> {
     let host = uri.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = uri

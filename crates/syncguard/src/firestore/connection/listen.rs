@@ -26,7 +26,7 @@ use tonic::{Code, Streaming};
 use super::access::{Access, Pings};
 use super::wire::lock_state;
 use crate::error::{Error, ErrorKind};
-use crate::firestore::error::{Failure, Step, timed_out};
+use crate::firestore::error::{Failure, TransactionStep, timed_out};
 use crate::time::{Clock, SystemClock};
 use crate::waiting::listener::{Heard, Listen, Listener};
 use futures_core::future::BoxFuture;
@@ -54,10 +54,10 @@ impl Listen for Listening {
                 let request = access.request(requests).await?;
                 Ok(Box::new(client.listen(request).await?.into_inner()))
             };
-            let too_late = |_| Failure::unsent(timed_out(limit, Step::Read));
+            let too_late = |_| Failure::unsent(timed_out(limit, TransactionStep::Read));
             timeout(limit, opened).await.map_err(too_late)?
         });
-        Ok(Box::new(Stream {
+        Ok(Box::new(ListenStream {
             responses: Responses::Opening(opening),
             targets: Targets::new(database, requests),
             heard: VecDeque::new(),
@@ -66,7 +66,7 @@ impl Listen for Listening {
 }
 
 /// An open stream.
-struct Stream {
+struct ListenStream {
     responses: Responses,
     targets: Targets,
     heard: VecDeque<Heard>,
@@ -80,7 +80,7 @@ enum Responses {
 }
 
 #[async_trait]
-impl Listener for Stream {
+impl Listener for ListenStream {
     async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error> {
         for (name, is_wanted) in names {
             match self.targets.ids.get(name) {
@@ -143,14 +143,14 @@ impl Responses {
 struct Targets {
     database: String,
     requests: UnboundedSender<ListenRequest>,
-    by_id: HashMap<i32, Target>,
+    by_id: HashMap<i32, ListenTarget>,
     ids: HashMap<Arc<str>, i32>,
     /// The target that was added to see whether the server answers.
     test_id: Option<i32>,
     last_id: i32,
 }
 
-struct Target {
+struct ListenTarget {
     name: Arc<str>,
     /// Whether the server has told of what was there before. What it tells until then is no news.
     is_current: bool,
@@ -173,7 +173,7 @@ impl Targets {
         self.ids.insert(Arc::clone(name), id);
         let name = Arc::clone(name);
         let is_current = false;
-        self.by_id.insert(id, Target { name, is_current });
+        self.by_id.insert(id, ListenTarget { name, is_current });
         Ok(())
     }
 
@@ -294,7 +294,7 @@ fn is_over(document: Document) -> bool {
 }
 
 fn to_error(failure: Failure) -> Error {
-    failure.into_error(Step::Read)
+    failure.into_error(TransactionStep::Read)
 }
 
 fn too_many() -> Error {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::client::Connection;
+use super::client::Database;
 use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
 use crate::shared::SharedConnection;
@@ -11,7 +11,7 @@ use crate::shared::SharedConnection;
 /// A connection to one database. It is made when it is needed, and closed with the last backend that uses it.
 pub struct FirestoreConnection {
     config: FirestoreConfig,
-    current: SharedConnection<Connection>,
+    current: SharedConnection<Database>,
 }
 
 impl FirestoreConnection {
@@ -28,8 +28,8 @@ impl FirestoreConnection {
     }
 
     /// The connection itself. After a failure, the next call tries again.
-    pub(in crate::firestore) fn shared(&self) -> Result<Arc<Connection>, Error> {
-        self.current.get_or_make(|| Connection::new(&self.config))
+    pub(in crate::firestore) fn shared(&self) -> Result<Arc<Database>, Error> {
+        self.current.get_or_make(|| Database::new(&self.config))
     }
 }
 

@@ -25,9 +25,9 @@ pub(super) struct Token {
 }
 
 /// Credentials, read but not yet used.
-pub(super) struct Key(Option<Value>);
+pub(super) struct KeyFile(Option<Value>);
 
-impl Key {
+impl KeyFile {
     /// Reads the JSON or the file. Errors never show its contents.
     pub(super) fn load(credentials: &Credentials) -> Result<Self, Error> {
         let text = match credentials {
@@ -187,8 +187,8 @@ mod tests {
                 ErrorKind::AuthFailed,
             ),
         ] {
-            let key = Key::load(&Credentials::Json(text.into()));
-            let Err(error) = key.and_then(Key::into_token) else {
+            let key = KeyFile::load(&Credentials::Json(text.into()));
+            let Err(error) = key.and_then(KeyFile::into_token) else {
                 panic!("{text} was taken");
             };
             assert_eq!(error.kind(), kind);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_missing_key_file_is_said() {
-        let Err(error) = Key::load(&Credentials::KeyFile("/no/such/file.json".into())) else {
+        let Err(error) = KeyFile::load(&Credentials::KeyFile("/no/such/file.json".into())) else {
             panic!("read a file that is not there");
         };
         assert_eq!(error.message(), "the key file cannot be read");
@@ -217,7 +217,7 @@ mod tests {
         ] {
             std::fs::write(file.path(), text).unwrap();
             let from_file = default_key(named).unwrap();
-            assert_eq!(Key(Some(from_file)).asks_for_tokens(), asks, "{text}");
+            assert_eq!(KeyFile(Some(from_file)).asks_for_tokens(), asks, "{text}");
         }
         assert!(default_key(|_| None).is_none());
     }
@@ -225,11 +225,11 @@ mod tests {
     #[tokio::test]
     async fn two_members_are_enough_for_a_key() {
         let text = r#"{"client_email":"a@b","private_key":"k","project_id":"p"}"#;
-        let key = Key::load(&Credentials::Json(text.into())).unwrap();
+        let key = KeyFile::load(&Credentials::Json(text.into())).unwrap();
         assert_eq!(key.project_id(), Some("p"));
         assert!(key.into_token().is_ok());
         let text = r#"{"client_email":"a@b","private_key":"k"}"#;
-        let key = Key::load(&Credentials::Json(text.into())).unwrap();
+        let key = KeyFile::load(&Credentials::Json(text.into())).unwrap();
         assert!(key.into_token().is_ok());
     }
 }

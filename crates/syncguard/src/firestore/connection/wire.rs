@@ -24,7 +24,7 @@ use crate::firestore::documents::{
 use crate::firestore::transport::{self, Documents};
 
 /// The resource names of the documents.
-pub(super) struct Layout {
+pub(super) struct ResourceNames {
     database: String,
     collection: String,
     /// What the names of all locks start with.
@@ -33,7 +33,7 @@ pub(super) struct Layout {
     counters: String,
 }
 
-impl Layout {
+impl ResourceNames {
     pub(super) fn new(database: String, config: &FirestoreConfig) -> Self {
         Self {
             locks: format!("{database}/documents/{}/", config.collection),
@@ -151,20 +151,20 @@ impl Layout {
 
 /// The documents that a read has found, and the transaction that it has started.
 #[derive(Default)]
-pub(super) struct Reply {
+pub(super) struct ReadReply {
     /// Its id; empty if there is none.
     pub(super) transaction: Vec<u8>,
     pub(super) found: Documents,
 }
 
-impl Reply {
+impl ReadReply {
     pub(super) fn begun(&mut self, transaction: Vec<u8>) {
         if !transaction.is_empty() {
             self.transaction = transaction;
         }
     }
 
-    pub(super) fn add(&mut self, layout: &Layout, found: Document) {
+    pub(super) fn add(&mut self, layout: &ResourceNames, found: Document) {
         let fields = fields(found.fields);
         if let Some(id) = found.name.strip_prefix(&layout.locks) {
             let id = id.to_owned();
@@ -242,11 +242,11 @@ pub(super) mod tests {
 
     #[test]
     fn documents_go_to_their_collections() {
-        let layout = Layout::new(
+        let layout = ResourceNames::new(
             "projects/p/databases/d".into(),
             &FirestoreConfig::project("p"),
         );
-        let mut reply = Reply::default();
+        let mut reply = ReadReply::default();
         let fields = vec![("fence", Field::Text("1".into()))];
         reply.add(&layout, document(layout.lock("k"), Vec::new()));
         reply.add(&layout, document(layout.counter("fence:k"), fields));

@@ -11,7 +11,7 @@ const GUARD_MS: i64 = 1000;
 
 /// What a key's document shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum DocumentState {
     /// Somebody holds the key.
     Locked,
     /// Nobody does.
@@ -21,21 +21,21 @@ pub enum State {
 }
 
 /// Whether somebody holds the key. `lock` is the lock's document, `now_ms` the time before it was read.
-pub fn decide(lock: Option<&LockState>, now_ms: i64) -> State {
+pub fn decide(lock: Option<&LockState>, now_ms: i64) -> DocumentState {
     match lock {
-        None => State::Free,
-        Some(lock) if lock.is_live(now_ms) => State::Locked,
+        None => DocumentState::Free,
+        Some(lock) if lock.is_live(now_ms) => DocumentState::Locked,
         Some(lock) if now_ms.saturating_sub(lock.expires_at_ms) > TIME_TOLERANCE_MS + GUARD_MS => {
-            State::LeftOver
+            DocumentState::LeftOver
         }
-        Some(_) => State::Free,
+        Some(_) => DocumentState::Free,
     }
 }
 
 /// Deletes a lock that is left over. `lock` is its document, `now_ms` the time of the attempt.
 pub(in crate::firestore) fn decide_cleanup(lock: Option<&LockState>, now_ms: i64) -> Decision<()> {
     let writes = match lock {
-        Some(found) if decide(lock, now_ms) == State::LeftOver => vec![delete(found)],
+        Some(found) if decide(lock, now_ms) == DocumentState::LeftOver => vec![delete(found)],
         _ => Vec::new(),
     };
     Decision {
@@ -57,16 +57,16 @@ mod tests {
             expires_at_ms: 10_000,
         };
         for (now_ms, state) in [
-            (9_000, State::Locked),
-            (10_999, State::Locked),
-            (11_000, State::Free),
-            (12_000, State::Free),
-            (12_001, State::LeftOver),
+            (9_000, DocumentState::Locked),
+            (10_999, DocumentState::Locked),
+            (11_000, DocumentState::Free),
+            (12_000, DocumentState::Free),
+            (12_001, DocumentState::LeftOver),
         ] {
             assert_eq!(decide(Some(&lock), now_ms), state);
             let deleted = decide_cleanup(Some(&lock), now_ms).writes.len();
-            assert_eq!(deleted == 1, state == State::LeftOver, "{now_ms}");
+            assert_eq!(deleted == 1, state == DocumentState::LeftOver, "{now_ms}");
         }
-        assert_eq!(decide(None, 0), State::Free);
+        assert_eq!(decide(None, 0), DocumentState::Free);
     }
 }

@@ -9,7 +9,7 @@ use crate::mutex::lock;
 
 /// Why a session was ended from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::postgres) enum End {
+pub(in crate::postgres) enum SessionEnd {
     /// It got no answer although the server could be reached.
     Silent,
     /// A reply was too large.
@@ -21,7 +21,7 @@ pub(in crate::postgres) struct Arrivals {
     last: Mutex<Instant>,
     /// Bytes that have arrived of the current reply.
     received: AtomicUsize,
-    end: OnceLock<End>,
+    end: OnceLock<SessionEnd>,
 }
 
 impl Arrivals {
@@ -50,11 +50,11 @@ impl Arrivals {
     }
 
     /// Notes why the session ends.
-    pub(super) fn finish(&self, end: End) {
+    pub(super) fn finish(&self, end: SessionEnd) {
         let _ = self.end.set(end);
     }
 
-    pub(in crate::postgres) fn end(&self) -> Option<End> {
+    pub(in crate::postgres) fn end(&self) -> Option<SessionEnd> {
         self.end.get().copied()
     }
 }

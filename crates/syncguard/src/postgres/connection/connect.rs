@@ -12,7 +12,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::arrivals::Arrivals;
-use super::session::{self, Connection, Silences};
+use super::session::{self, Session, Silences};
 use super::stream::SessionStream;
 use super::tls;
 use crate::dial::Refusal;
@@ -101,20 +101,20 @@ impl Connector {
     }
 
     /// Opens a session on the first host that accepts us.
-    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+    pub(super) async fn connect(&self) -> Result<Session, Failure> {
         self.connect_with(None).await
     }
 
     /// The same, and hands over the channels of the notifications that arrive.
     pub(in crate::postgres) async fn connect_to_listen(
         &self,
-    ) -> Result<(Connection, UnboundedReceiver<String>), Failure> {
+    ) -> Result<(Session, UnboundedReceiver<String>), Failure> {
         let (channels, arrived) = unbounded_channel();
         let connection = self.connect_with(Some(&channels)).await?;
         Ok((connection, arrived))
     }
 
-    async fn connect_with(&self, channels: Channels<'_>) -> Result<Connection, Failure> {
+    async fn connect_with(&self, channels: Channels<'_>) -> Result<Session, Failure> {
         let hosts = &self.config.hosts;
         let count = hosts.len();
         let first = self.first.load(Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Connector {
     }
 
     /// Called when the host in use no longer accepts writes: the next attempt begins with another one.
-    pub(super) fn turn_away(&self) {
+    pub(super) fn try_next_host_first(&self) {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -234,7 +234,7 @@ impl Connector {
             .map_err(|error| Failure::to_connect(Fault::Tls, host, error))
     }
 
-    async fn open(&self, host: &Host, channels: Channels<'_>) -> Result<Connection, Failure> {
+    async fn open(&self, host: &Host, channels: Channels<'_>) -> Result<Session, Failure> {
         let first = match self.start() {
             Start::Own if !self.config.prepare => Start::Users,
             start => start,
@@ -280,7 +280,7 @@ impl Connector {
         host: &Host,
         start: Start,
         channels: Channels<'_>,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Session, Failure> {
         use tokio_postgres::config::SslMode as Mode;
         let mode = match self.config.tls.mode {
             _ if host.is_unix_socket() => Mode::Disable,
@@ -306,7 +306,7 @@ impl Connector {
         start: Start,
         mode: tokio_postgres::config::SslMode,
         channels: Channels<'_>,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Session, Failure> {
         let mut settings = self.settings(start);
         settings.ssl_mode(mode);
         settings.channel_binding(match self.config.tls.channel_binding {
@@ -360,7 +360,7 @@ impl Connector {
                 client.query_typed(set, &params).await.map_err(refused)?;
             }
         }
-        Ok(Connection {
+        Ok(Session {
             client,
             host: host.clone(),
             process,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::connect::Connector;
-use super::session::Connection;
+use super::session::Session;
 use crate::error::Error;
 use crate::permits::{Permit, Permits};
 use crate::postgres::config::PostgresConfig;
@@ -58,7 +58,7 @@ impl Pool {
         Arc::clone(&self.sessions.manager().0)
     }
 
-    async fn lease(&self, is_urgent: bool) -> Result<Lease, Failure> {
+    async fn lease(&self, is_urgent: bool) -> Result<Checkout, Failure> {
         let connector = Arc::clone(&self.sessions.manager().0);
         let waiting = timeout(self.patience, self.permits.acquire(is_urgent));
         let permit = before_sending(waiting).await.map_err(|_| {
@@ -69,7 +69,7 @@ impl Pool {
         })?;
         let session = before_sending(self.sessions.get()).await;
         let session = session.map_err(pool_failure)?;
-        Ok(Lease {
+        Ok(Checkout {
             session: Some(session),
             connector,
             _permit: permit,
@@ -80,7 +80,7 @@ impl Pool {
     /// session is gone.
     fn conclude<T>(
         &self,
-        mut lease: Lease,
+        mut lease: Checkout,
         answer: Option<Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failure> {
         let session = lease
@@ -103,7 +103,7 @@ impl Pool {
         };
         match failure.state() {
             Some("25006") => {
-                self.sessions.manager().0.turn_away();
+                self.sessions.manager().0.try_next_host_first();
                 self.sessions.retain(|_, _| false);
             }
             Some("26000" | "42P05") => {
@@ -165,7 +165,7 @@ impl Transport for Pool {
 
 /// Sends the statement.
 async fn query(
-    session: &mut Connection,
+    session: &mut Session,
     plan: &Plan<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
     match session.prepared.get(plan.statement.slot()) {
@@ -181,10 +181,10 @@ async fn query(
 
 /// Sends the statement unnamed and, if statements may be prepared, prepares it for later in the same round trip.
 async fn first_query(
-    session: &mut Connection,
+    session: &mut Session,
     plan: &Plan<'_>,
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
-    let Connection {
+    let Session {
         client,
         prepared,
         may_prepare,
@@ -257,21 +257,21 @@ impl ToSql for Param<'_> {
 
 /// A session in use. If it is dropped before its answer has arrived, as by a cancelled operation, the server is
 /// asked to cancel the statement, and the session does not go back to the pool.
-struct Lease {
+struct Checkout {
     session: Option<Object<Sessions>>,
     connector: Arc<Connector>,
     /// Given back after the session, so that whoever gets it next finds one.
     _permit: Permit,
 }
 
-impl Lease {
-    fn session(&mut self) -> Result<&mut Connection, Failure> {
+impl Checkout {
+    fn session(&mut self) -> Result<&mut Session, Failure> {
         let session = self.session.as_deref_mut();
         session.ok_or_else(|| Failure::new(Fault::Closed))
     }
 }
 
-impl Drop for Lease {
+impl Drop for Checkout {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else {
             return;
@@ -288,8 +288,8 @@ impl Drop for Lease {
 ///
 /// It does not ask a pooler: PgBouncer 1.18, which is in Debian 12, crashes if the client goes away after such a
 /// request. Behind a pooler, the statement runs to its end.
-async fn abandon(session: Connection, connector: Arc<Connector>) {
-    let Connection {
+async fn abandon(session: Session, connector: Arc<Connector>) {
+    let Session {
         client,
         host,
         mut driver,
@@ -315,7 +315,7 @@ struct Sessions(Arc<Connector>);
 
 impl Sessions {
     /// Checks whether a session that was idle for long still answers.
-    async fn check(&self, session: &mut Connection) -> RecycleResult<Failure> {
+    async fn check(&self, session: &mut Session) -> RecycleResult<Failure> {
         let now = Instant::now();
         match timeout(self.0.patience(), session.client.check_connection()).await {
             Ok(Ok(())) => Ok(()),
@@ -330,15 +330,15 @@ impl Sessions {
 }
 
 impl Manager for Sessions {
-    type Type = Connection;
+    type Type = Session;
     type Error = Failure;
 
-    async fn create(&self) -> Result<Connection, Failure> {
+    async fn create(&self) -> Result<Session, Failure> {
         // Boxed for the same reason as `first_query`.
         Box::pin(self.0.connect()).await
     }
 
-    async fn recycle(&self, session: &mut Connection, _: &Metrics) -> RecycleResult<Failure> {
+    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<Failure> {
         if session.client.is_closed() {
             return Err(RecycleError::message("closed by the server"));
         }

@@ -43,7 +43,7 @@ struct Quota {
 }
 
 /// Permission to use a connection for one statement on a subject, until this is dropped.
-pub(in crate::postgres) struct Permit<'a> {
+pub(in crate::postgres) struct QuotaPermit<'a> {
     quotas: &'a Quotas,
     hash: u64,
     _semaphore_permit: Option<OwnedSemaphorePermit>,
@@ -62,7 +62,7 @@ impl Quotas {
     }
 
     /// Waits for a permit.
-    pub(in crate::postgres) async fn acquire(&self, subject: Subject<'_>) -> Permit<'_> {
+    pub(in crate::postgres) async fn acquire(&self, subject: Subject<'_>) -> QuotaPermit<'_> {
         let hash = self.hasher.hash_one(subject);
         let most = match subject {
             Subject::Key(_) => self.per_key,
@@ -78,7 +78,7 @@ impl Quotas {
             Arc::clone(&quota.permits)
         };
         // Made before the wait, so that `users` is also right when this future is dropped while it waits.
-        let mut permit = Permit {
+        let mut permit = QuotaPermit {
             quotas: self,
             hash,
             _semaphore_permit: None,
@@ -92,7 +92,7 @@ impl Quotas {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for QuotaPermit<'_> {
     fn drop(&mut self) {
         if let Entry::Occupied(mut quota) = self.quotas.lock().entry(self.hash) {
             quota.get_mut().users -= 1;
@@ -110,7 +110,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    async fn waits(future: &mut std::pin::Pin<&mut impl Future<Output = Permit<'_>>>) -> bool {
+    async fn waits(future: &mut std::pin::Pin<&mut impl Future<Output = QuotaPermit<'_>>>) -> bool {
         poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
     }
 

@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_postgres::{AsyncMessage, Client, Statement};
 
-use super::arrivals::{Arrivals, End};
+use super::arrivals::{Arrivals, SessionEnd};
 use super::stream::SessionStream;
 use crate::mutex::lock;
 use crate::postgres::config::Host;
 
 /// A session.
-pub(in crate::postgres) struct Connection {
+pub(in crate::postgres) struct Session {
     pub(in crate::postgres) client: Client,
     /// The server that it is on.
     pub(super) host: Host,
@@ -31,10 +31,10 @@ pub(in crate::postgres) struct Connection {
     pub(super) prepared: Vec<Option<Statement>>,
 }
 
-impl Connection {
+impl Session {
     /// Ends a session that gives no answer. Whoever waits for one gets an error.
     pub(in crate::postgres) fn cut_off(&self) {
-        self.arrivals.finish(End::Silent);
+        self.arrivals.finish(SessionEnd::Silent);
         self.driver.abort();
     }
 }
@@ -48,7 +48,7 @@ pub(super) struct Silences {
     witness: Mutex<Weak<Witness>>,
 }
 
-pub(super) type Witness = tokio::sync::Mutex<Option<Connection>>;
+pub(super) type Witness = tokio::sync::Mutex<Option<Session>>;
 
 impl Silences {
     /// Notes that a session was found gone on which nothing had arrived since then.
@@ -58,7 +58,7 @@ impl Silences {
     }
 
     /// Whether an idle session has to be replaced, because others were found gone.
-    pub(super) fn is_suspect(&self, session: &Connection) -> bool {
+    pub(super) fn is_suspect(&self, session: &Session) -> bool {
         lock(&self.lost_since).is_some_and(|since| session.arrivals.last() <= since)
     }
 

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::arrivals::{Arrivals, End};
+use super::arrivals::{Arrivals, SessionEnd};
 use crate::dial::{self, Refusal};
 use crate::keepalive::Keepalive;
 use crate::postgres::config::{Host, TcpSettings};
@@ -77,7 +77,7 @@ fn set_up(stream: &TcpStream, settings: &TcpSettings, unsent: Duration) -> io::R
 
 impl Drop for SessionStream {
     fn drop(&mut self) {
-        if self.arrivals.end() == Some(End::Silent)
+        if self.arrivals.end() == Some(SessionEnd::Silent)
             && let SessionSocket::Tcp(stream) = &self.socket
         {
             // Resets the connection on close, so that unacknowledged data is not sent again.
@@ -100,7 +100,7 @@ impl AsyncRead for SessionStream {
         };
         let count = buffer.filled().len() - before;
         if count > 0 && self.arrivals.receive(count) > MOST_REPLY_BYTES {
-            self.arrivals.finish(End::Oversized);
+            self.arrivals.finish(SessionEnd::Oversized);
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the reply does not end",

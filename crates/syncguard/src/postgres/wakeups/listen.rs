@@ -12,7 +12,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::notify::{channel, with_hash};
 use crate::error::{Error, ErrorKind};
 use crate::postgres::connection::connect::Connector;
-use crate::postgres::connection::session::Connection;
+use crate::postgres::connection::session::Session;
 use crate::postgres::error::{Failure, failure};
 use crate::postgres::fault::Fault;
 use crate::waiting::listener::{ANSWER, Heard, Listen, Listener};
@@ -41,7 +41,7 @@ impl Listen for Notifications {
         if !connection.may_prepare {
             return Err(shared());
         }
-        Ok(Box::new(Session {
+        Ok(Box::new(ListeningSession {
             connector: Arc::clone(&self.0),
             process: connection.process,
             connection,
@@ -61,8 +61,8 @@ fn shared() -> Error {
 }
 
 /// A session that listens.
-struct Session {
-    connection: Connection,
+struct ListeningSession {
+    connection: Session,
     connector: Arc<Connector>,
     /// The server process at its start.
     process: Option<i32>,
@@ -76,7 +76,7 @@ struct Session {
 }
 
 #[async_trait]
-impl Listener for Session {
+impl Listener for ListeningSession {
     async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error> {
         let with = |wanted| {
             let names = names
@@ -124,7 +124,7 @@ impl Listener for Session {
     }
 }
 
-impl Session {
+impl ListeningSession {
     /// Notices a pooler that hides itself: another process has answered, or other sessions have been mixed up.
     fn check(&self, process: Option<i32>) -> Result<(), Error> {
         if process != self.process || self.connector.is_shared() {

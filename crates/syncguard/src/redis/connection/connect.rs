@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 use super::diagnosis;
 use super::limited::Limited;
 use super::socket::Socket;
-use super::stream::Endpoint;
+use super::stream::ServerEndpoint;
 use super::tls::TlsContext;
 use crate::dial::{self, Refusal};
 use crate::error::Error;
@@ -25,7 +25,7 @@ const TLS_DOUBT: Duration = Duration::from_millis(500);
 
 /// Connects to a host.
 pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Result<Limited, Error> {
-    let endpoint = Endpoint::Tcp {
+    let endpoint = ServerEndpoint::Tcp {
         host: host.to_owned(),
         port,
         has_tls: tls.is_some(),
@@ -66,7 +66,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
 
 const SPEAKS_NO_TLS: &str = "the server does not speak TLS: use redis:// instead of rediss://";
 
-async fn any_address(host: &str, port: u16, endpoint: &Endpoint) -> Result<TcpStream, Error> {
+async fn any_address(host: &str, port: u16, endpoint: &ServerEndpoint) -> Result<TcpStream, Error> {
     dial::connect(host, port)
         .await
         .map_err(|refusal| match refusal {
@@ -81,7 +81,7 @@ async fn any_address(host: &str, port: u16, endpoint: &Endpoint) -> Result<TcpSt
 }
 
 /// The error for a TLS handshake that failed.
-fn no_tls(endpoint: &Endpoint, error: io::Error) -> Error {
+fn no_tls(endpoint: &ServerEndpoint, error: io::Error) -> Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     let why = match tls {
         Some(rustls::Error::InvalidMessage(_)) => SPEAKS_NO_TLS.to_owned(),
@@ -99,7 +99,7 @@ fn no_tls(endpoint: &Endpoint, error: io::Error) -> Error {
 /// Connects to a socket in the file system.
 #[cfg(unix)]
 pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
-    let endpoint = Endpoint::Unix(path.display().to_string());
+    let endpoint = ServerEndpoint::Unix(path.display().to_string());
     let stream = tokio::net::UnixStream::connect(path)
         .await
         .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::socket::Socket;
-use super::stream::{Endpoint, Stream};
+use super::stream::{ServerEndpoint, Stream};
 
 /// The largest reply, in bytes.
 const LIMIT: usize = 1024 * 1024;
@@ -24,14 +24,14 @@ pub(in crate::redis) struct TooLong(usize);
 /// A stream of replies.
 pub(in crate::redis) struct Limited {
     stream: Box<dyn Stream>,
-    endpoint: Endpoint,
+    endpoint: ServerEndpoint,
     /// Bytes read since the last complete reply.
     read: usize,
     limit: usize,
 }
 
 impl Limited {
-    pub(super) fn new(stream: Box<dyn Stream>, endpoint: Endpoint) -> Self {
+    pub(super) fn new(stream: Box<dyn Stream>, endpoint: ServerEndpoint) -> Self {
         Self {
             stream,
             endpoint,
@@ -46,7 +46,7 @@ impl Limited {
     }
 
     /// What it is connected to.
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(super) fn endpoint(&self) -> &ServerEndpoint {
         &self.endpoint
     }
 
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    fn endpoint() -> Endpoint {
-        Endpoint::Unix("here".to_owned())
+    fn endpoint() -> ServerEndpoint {
+        ServerEndpoint::Unix("here".to_owned())
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::diagnosis;
 use super::limited::Limited;
-use super::stream::Endpoint;
+use super::stream::ServerEndpoint;
 use crate::error::Error;
 use crate::redis::config::RedisConfig;
 use crate::redis::error::{
@@ -112,19 +112,19 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Handshake]) -> Result<Vec
 
 /// The error for a server that closed the connection instead of answering, or whose answer is not of the Redis
 /// protocol.
-async fn no_answer(endpoint: &Endpoint, error: RedisError) -> Error {
+async fn no_answer(endpoint: &ServerEndpoint, error: RedisError) -> Error {
     if let Some(why) = refused_by_tls(&error) {
         return distrusted(endpoint, &why).with_source(error);
     }
     let is_readable = describe(&error) != Cause::Unreadable;
     let why = match endpoint {
         // Before TLS: a web server may speak that as well.
-        Endpoint::Tcp { host, port, .. }
+        ServerEndpoint::Tcp { host, port, .. }
             if !is_readable && diagnosis::speaks_http(host, *port).await =>
         {
             "an HTTP server answers there, and no Redis server"
         }
-        Endpoint::Tcp {
+        ServerEndpoint::Tcp {
             host,
             port,
             has_tls: false,

@@ -32,7 +32,7 @@ impl Stream for tokio::io::DuplexStream {
 
 /// What a stream is connected to, as error messages name it.
 #[derive(Debug, Clone)]
-pub(in crate::redis) enum Endpoint {
+pub(in crate::redis) enum ServerEndpoint {
     Tcp {
         host: String,
         port: u16,
@@ -42,7 +42,7 @@ pub(in crate::redis) enum Endpoint {
     Unix(String),
 }
 
-impl std::fmt::Display for Endpoint {
+impl std::fmt::Display for ServerEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),

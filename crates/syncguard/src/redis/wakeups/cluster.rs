@@ -142,7 +142,7 @@ impl ClusterSubscriber {
             return Ok(());
         };
         match told {
-            Ok(FeedMessage::Heard(Heard::Deaf(name))) => {
+            Ok(FeedMessage::Heard(Heard::Unsubscribed(name))) => {
                 if !feed.has_left(&name) {
                     self.unassign(number, |moved| **moved == *name);
                 }
@@ -179,7 +179,7 @@ impl ClusterSubscriber {
             .places
             .extract_if(|name, place| *place == number && is_chosen(name));
         for (name, _) in chosen {
-            self.heard.push_back(Heard::Deaf(name.to_string()));
+            self.heard.push_back(Heard::Unsubscribed(name.to_string()));
             self.unassigned.insert(name);
         }
         self.reassign_soon();

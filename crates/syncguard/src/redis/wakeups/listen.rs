@@ -126,7 +126,7 @@ pub(super) fn read(value: Value) -> Result<Heard, Error> {
         (Some("subscribe" | "ssubscribe"), Some(name)) => Ok(Heard::Listening(name)),
         (Some("message" | "smessage"), Some(name)) => Ok(Heard::Freed(name)),
         // Also unasked, when the slot moves to another node.
-        (Some("sunsubscribe"), Some(name)) => Ok(Heard::Deaf(name)),
+        (Some("sunsubscribe"), Some(name)) => Ok(Heard::Unsubscribed(name)),
         (Some("unsubscribe" | "pong"), _) => Ok(Heard::Alive),
         _ => Err(to_error(Cause::Unreadable, false)),
     }
@@ -158,7 +158,7 @@ mod tests {
         );
         assert_eq!(
             heard(&["sunsubscribe", "s:k", "0"]),
-            Heard::Deaf("s:k".into())
+            Heard::Unsubscribed("s:k".into())
         );
         assert_eq!(heard(&["pong", ""]), Heard::Alive);
         assert_eq!(

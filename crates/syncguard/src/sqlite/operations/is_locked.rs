@@ -18,7 +18,7 @@ const CLEANUP_GUARD_MS: i64 = 2000;
 
 /// The state of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sqlite) enum State {
+pub(in crate::sqlite) enum KeyState {
     Locked,
     Free,
     /// Free, with a row left over that may be deleted.
@@ -26,16 +26,16 @@ pub(in crate::sqlite) enum State {
 }
 
 /// Whether somebody holds `key`.
-pub(in crate::sqlite) fn is_locked(store: &Store, key: &Key) -> Result<State, Error> {
+pub(in crate::sqlite) fn is_locked(store: &Store, key: &Key) -> Result<KeyState, Error> {
     let lock_key = KEYS.lock_key(key)?;
     // Taken before the read: with a later time, a lock that was extended just after the read would look expired.
     let now_ms = store.now_ms();
     let expires_at_ms = expiry(store.connection(), &lock_key).map_err(from_sqlite)?;
     Ok(match expires_at_ms {
-        None => State::Free,
-        Some(at) if is_live(at, now_ms, TIME_TOLERANCE_MS) => State::Locked,
-        Some(at) if at < now_ms - CLEANUP_GUARD_MS => State::LeftOver,
-        Some(_) => State::Free,
+        None => KeyState::Free,
+        Some(at) if is_live(at, now_ms, TIME_TOLERANCE_MS) => KeyState::Locked,
+        Some(at) if at < now_ms - CLEANUP_GUARD_MS => KeyState::LeftOver,
+        Some(_) => KeyState::Free,
     })
 }
 

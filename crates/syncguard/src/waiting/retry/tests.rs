@@ -15,8 +15,8 @@ fn waits(policy: RetryPolicy, random: f64, count: usize) -> Vec<f64> {
     let mut state = RetryState::new(policy).unwrap();
     (0..count)
         .map(|_| match state.after(LOCKED, 0.0, random) {
-            Step::Wait { delay_ms } => delay_ms,
-            Step::GiveUp(_) => panic!("gave up"),
+            NextStep::Wait { delay_ms } => delay_ms,
+            NextStep::GiveUp(_) => panic!("gave up"),
         })
         .collect()
 }
@@ -90,8 +90,11 @@ fn retries_are_counted() {
         ..RetryPolicy::default()
     })
     .unwrap();
-    assert!(matches!(state.after(LOCKED, 0.0, 0.0), Step::Wait { .. }));
-    let Step::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 70.2, 0.0) else {
+    assert!(matches!(
+        state.after(LOCKED, 0.0, 0.0),
+        NextStep::Wait { .. }
+    ));
+    let NextStep::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 70.2, 0.0) else {
         panic!("expected contention");
     };
     assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
@@ -112,10 +115,10 @@ fn an_attempt_after_a_hint_is_no_retry() {
     let mut state = RetryState::new(policy).unwrap();
     assert!(matches!(
         state.after(LOCKED, 10.0, 0.0),
-        Step::Wait { delay_ms: 100.0 }
+        NextStep::Wait { delay_ms: 100.0 }
     ));
     for (elapsed, left) in [(20.0, 90.0), (50.0, 60.0), (109.0, 1.0)] {
-        let Step::Wait { delay_ms } = state.after_hint(LOCKED, elapsed, 0.0) else {
+        let NextStep::Wait { delay_ms } = state.after_hint(LOCKED, elapsed, 0.0) else {
             panic!("gave up");
         };
         assert_eq!(delay_ms, left);
@@ -123,7 +126,7 @@ fn an_attempt_after_a_hint_is_no_retry() {
     // The time of the retry has come, and it was the last.
     assert!(matches!(
         state.after_hint(LOCKED, 110.0, 0.0),
-        Step::GiveUp(_)
+        NextStep::GiveUp(_)
     ));
     // Nor is it one if the store failed, unless that does not pass.
     let mut state = RetryState::new(policy).unwrap();
@@ -131,22 +134,22 @@ fn an_attempt_after_a_hint_is_no_retry() {
     let failed = FailedAttempt::Error;
     assert!(matches!(
         state.after_hint(failed(ErrorKind::ServiceUnavailable), 20.0, 0.0),
-        Step::Wait { delay_ms: 90.0 }
+        NextStep::Wait { delay_ms: 90.0 }
     ));
     assert!(matches!(
         state.after_hint(failed(ErrorKind::AuthFailed), 20.0, 0.0),
-        Step::GiveUp(_)
+        NextStep::GiveUp(_)
     ));
 }
 
 #[test]
 fn time_runs_out() {
     let mut state = RetryState::new(RetryPolicy::default()).unwrap();
-    let Step::Wait { delay_ms } = state.after(LOCKED, 4990.0, 0.0) else {
+    let NextStep::Wait { delay_ms } = state.after(LOCKED, 4990.0, 0.0) else {
         panic!("expected a wait");
     };
     assert_eq!(delay_ms, 10.0);
-    let Step::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 5000.4, 0.0) else {
+    let NextStep::GiveUp(GiveUp::Contention(error)) = state.after(LOCKED, 5000.4, 0.0) else {
         panic!("expected contention");
     };
     assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
@@ -161,8 +164,11 @@ fn passing_failures_are_retried_and_the_effort_is_told() {
     for kind in [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout] {
         let mut state = RetryState::new(RetryPolicy::default()).unwrap();
         let failed = FailedAttempt::Error(kind);
-        assert!(matches!(state.after(failed, 0.0, 0.0), Step::Wait { .. }));
-        let Step::GiveUp(GiveUp::Failed { effort }) = state.after(failed, 5012.0, 0.0) else {
+        assert!(matches!(
+            state.after(failed, 0.0, 0.0),
+            NextStep::Wait { .. }
+        ));
+        let NextStep::GiveUp(GiveUp::Failed { effort }) = state.after(failed, 5012.0, 0.0) else {
             panic!("expected a failure");
         };
         assert_eq!(effort, "gave up after 5012 ms and 2 attempts: ");
@@ -173,7 +179,7 @@ fn passing_failures_are_retried_and_the_effort_is_told() {
         ErrorKind::Aborted,
     ] {
         let mut state = RetryState::new(RetryPolicy::default()).unwrap();
-        let Step::GiveUp(GiveUp::Failed { effort }) =
+        let NextStep::GiveUp(GiveUp::Failed { effort }) =
             state.after(FailedAttempt::Error(kind), 0.0, 0.0)
         else {
             panic!("expected a failure");
@@ -204,7 +210,7 @@ fn an_attempt_cut_short_hides_nothing() {
         assert!(state.is_cut(ErrorKind::NetworkTimeout, 5049.5));
         assert!(!state.is_cut(ErrorKind::NetworkTimeout, 5000.0));
         assert!(!state.is_cut(ErrorKind::ServiceUnavailable, 5051.0));
-        let Step::GiveUp(end) = state.after(timed_out, 5050.0, 0.0) else {
+        let NextStep::GiveUp(end) = state.after(timed_out, 5050.0, 0.0) else {
             panic!("expected an end");
         };
         assert_eq!(
@@ -299,11 +305,11 @@ proptest! {
             last_seen: LastSeen::Nothing,
         };
         match state.after(LOCKED, elapsed, random) {
-            Step::Wait { delay_ms } => {
+            NextStep::Wait { delay_ms } => {
                 prop_assert!((0.0..=LONGEST_WAIT_MS).contains(&delay_ms));
                 prop_assert!(elapsed + delay_ms <= timeout + 1e-9);
             }
-            Step::GiveUp(_) => prop_assert!(elapsed >= timeout),
+            NextStep::GiveUp(_) => prop_assert!(elapsed >= timeout),
         }
     }
 }
@@ -379,14 +385,14 @@ fn the_rules_are_those_of_the_vectors() {
                 false => state.after(attempt, elapsed_ms, step.random),
             };
             match decision {
-                Step::Wait { delay_ms } => {
+                NextStep::Wait { delay_ms } => {
                     assert_eq!(Some(delay_ms), step.wait_ms, "{number}");
                     elapsed_ms += delay_ms.round();
                 }
-                Step::GiveUp(GiveUp::Failed { effort }) => {
+                NextStep::GiveUp(GiveUp::Failed { effort }) => {
                     assert_eq!(Some(effort), step.gives_up, "{number}");
                 }
-                Step::GiveUp(GiveUp::Contention(error)) => {
+                NextStep::GiveUp(GiveUp::Contention(error)) => {
                     assert_eq!(
                         Some(error.message()),
                         step.contention.as_deref(),

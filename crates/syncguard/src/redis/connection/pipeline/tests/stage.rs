@@ -12,7 +12,7 @@ use super::{ID, LIMIT, PATIENCE};
 use crate::lock_id::LockId;
 use crate::outcome::ReleaseOutcome;
 use crate::redis::connection::socket::Socket;
-use crate::redis::connection::stream::{Endpoint, Stream};
+use crate::redis::connection::stream::{ServerEndpoint, Stream};
 use crate::redis::error::to_error_hiding;
 use crate::redis::names::{ClientPrefix, Names};
 use crate::redis::operations::release;
@@ -98,7 +98,7 @@ impl Stage {
 }
 
 pub(super) fn pipeline_on(client: Box<dyn Stream>) -> Arc<Pipeline> {
-    let stream = Limited::new(client, Endpoint::Unix("here".to_owned()));
+    let stream = Limited::new(client, ServerEndpoint::Unix("here".to_owned()));
     let login = vec!["password".to_owned()];
     Arc::new(Pipeline::new(stream, login, PATIENCE))
 }
