@@ -14,31 +14,25 @@ const LARGEST_BYTES = 12 * 1024 * 1024;
  */
 export async function inspectAddon(path) {
   await needPrograms([{ command: "readelf", packages: ["binutils"], why: "checks the addon" }]);
-  const dynamic = await readelf("--dynamic", path);
-  const sections = await readelf("--section-headers", path);
-  const versions = await readelf("--version-info", path);
-  const libraries = [...dynamic.matchAll(/\(NEEDED\).*\[(.+?)\]/g)].map((match) => match[1]);
-  const glibc = [...versions.matchAll(/\bGLIBC_(\d+\.\d+)/g)]
+  const parts = ["--dynamic", "--section-headers", "--version-info"];
+  const { output } = await must("readelf", ["--wide", ...parts, path], {
+    quiet: true,
+    env: { LC_ALL: "C" },
+  });
+  const libraries = [...output.matchAll(/\(NEEDED\).*\[(.+?)\]/g)].map((match) => match[1]);
+  const glibc = [...output.matchAll(/\bGLIBC_(\d+\.\d+)/g)]
     .map(([, version]) => version)
     .sort((one, other) => (isOlderThan(one, other) ? -1 : 1))
     .at(-1);
-  const stripped = !/\s\.symtab\s/.test(sections);
+  const stripped = !/\s\.symtab\s/.test(output);
   const { size: bytes } = statSync(path);
   const faults = [
     ...libraries
       .filter((name) => !EXPECTED_LIBRARIES.test(name))
       .map((name) => `needs the shared library ${name}`),
-    ...(/\((RPATH|RUNPATH)\)/.test(dynamic) ? ["has a library search path of its own"] : []),
+    ...(/\((RPATH|RUNPATH)\)/.test(output) ? ["has a library search path of its own"] : []),
     ...(stripped ? [] : ["is not stripped"]),
     ...(bytes > LARGEST_BYTES ? [`has ${bytes} bytes, more than ${LARGEST_BYTES}`] : []),
   ];
   return { libraries, glibc, stripped, bytes, faults };
-}
-
-async function readelf(option, path) {
-  const { output } = await must("readelf", ["--wide", option, path], {
-    quiet: true,
-    env: { LC_ALL: "C" },
-  });
-  return output;
 }

@@ -7,7 +7,7 @@ import { must } from "./run.mjs";
 
 // Those that there are: what each store has under the same name, said with the store's. None is added.
 const KNOWN = new Set(
-  ["Answer", "Failure", "Lookup", "Names", "Plan", "Running", "State", "Transport"].map(
+  ["Answer", "Failure", "Lookup", "Plan", "Running", "State", "Transport"].map(
     (name) => `crates/syncguard ${name}`,
   ),
 );

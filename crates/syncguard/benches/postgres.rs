@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::postgres_server::{PostgresServer, USER, program};
-use syncguard::postgres::operations::{Acquire, Names, Release};
+use syncguard::postgres::operations::{Acquire, PrimaryKeys, Release};
 use syncguard::postgres::{PostgresBackend, PostgresOptions, Tables};
 use syncguard::{AcquireOutcome, AcquireRequest, Backend, Key, Operation, Outcome, Ttl};
 use tokio::task::LocalSet;
@@ -129,7 +129,7 @@ fn pgbench(server: &PostgresServer, clients: usize, durable: bool, seconds: u64)
         Release::new(&Tables::default()),
     );
     let request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
-    let names = Names::new(&request.key).unwrap();
+    let names = PrimaryKeys::new(&request.key).unwrap();
     let acquire = ["key", "fence_key", "key", "id", "ttl", "tolerance"];
     let release = ["id", "tolerance", "durable"];
     let script = format!(

@@ -32,7 +32,7 @@ pub fn keys(data: &[u8]) {
     assert_eq!(Key::new(key.as_str()).ok().as_ref(), Some(&key));
     assert_discreet(&format!("{key:?}"));
     checked(syncguard::firestore::DocumentIds::of(&key));
-    checked(syncguard::postgres::operations::Names::new(&key));
+    checked(syncguard::postgres::operations::PrimaryKeys::new(&key));
 }
 
 /// What else is a text.

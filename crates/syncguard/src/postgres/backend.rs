@@ -11,7 +11,7 @@ use super::config::PostgresConfig;
 use super::connection::quota::Subject;
 use super::connection::shared::{PostgresConnection, TransportInUse};
 use super::group::Groups;
-use super::names::{Names, lock_name};
+use super::names::{PrimaryKeys, lock_name};
 use super::operations::acquire::{Acquire, Acquisitions, NamedRequest};
 use super::operations::extend::{Extend, Extensions};
 use super::operations::force_release::ForceRelease;
@@ -185,7 +185,7 @@ impl PostgresBackend {
         &self,
         executor: &Executor,
         request: &AcquireRequest,
-        names: &Names,
+        names: &PrimaryKeys,
     ) -> Result<AcquireOutcome, Error> {
         let subject = Some(Subject::Key(&names.lock));
         if let Some(owner) = &request.owner
@@ -211,7 +211,7 @@ impl PostgresBackend {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let executor = self.executor.get()?;
-        let names = Names::new(&request.key)?;
+        let names = PrimaryKeys::new(&request.key)?;
         let own = || Arc::new(Limit::after(self.options.operation_timeout));
         let limit = request.limit.clone().unwrap_or_else(own);
         let attempt = self.try_to_acquire(&executor, request, &names);

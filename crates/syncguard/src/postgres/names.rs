@@ -13,14 +13,14 @@ pub const KEYS: KeySpace<'static> = KeySpace {
 
 /// The primary keys of a lock and of its fence counter.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Names {
+pub struct PrimaryKeys {
     /// `key` in the table of locks.
     pub lock: String,
     /// `fence_key` in the table of fence counters.
     pub fence: String,
 }
 
-impl Names {
+impl PrimaryKeys {
     /// The names of `key`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use syncguard::postgres::operations::Names;
+use syncguard::postgres::operations::PrimaryKeys;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
 use syncguard::{Backend, Key};
 use tokio::sync::OnceCell;
@@ -129,14 +129,14 @@ impl Fixture for Reached {
     async fn set_fence_counter(&self, key: &Key, counter: i64) {
         let sql = "INSERT INTO syncguard_fence_counters (fence_key, fence) VALUES ($1, $2) \
                    ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence";
-        let fence = Names::new(key).unwrap().fence;
+        let fence = PrimaryKeys::new(key).unwrap().fence;
         let client = server().client().await;
         client.execute(sql, &[&fence, &counter]).await.unwrap();
     }
 
     async fn has_record(&self, key: &Key) -> bool {
         let sql = "SELECT FROM syncguard_locks WHERE key = $1";
-        let lock = Names::new(key).unwrap().lock;
+        let lock = PrimaryKeys::new(key).unwrap().lock;
         let client = server().client().await;
         !client.query(sql, &[&lock]).await.unwrap().is_empty()
     }

@@ -2,7 +2,7 @@
 //! transaction, the time from its start, and an unconditional upsert that knows no labels.
 
 use syncguard::postgres::Tables;
-use syncguard::postgres::operations::Names;
+use syncguard::postgres::operations::PrimaryKeys;
 use syncguard::{Key, LockId, TIME_TOLERANCE_MS, is_live};
 use tokio_postgres::{Client, Error};
 
@@ -28,7 +28,7 @@ impl Canonical {
 
     pub(crate) async fn acquire(&mut self, key: &Key, ttl_ms: i64) -> Result<Option<Held>, Error> {
         let (locks, fences) = (self.tables.locks(), self.tables.fences());
-        let names = Names::new(key).unwrap();
+        let names = PrimaryKeys::new(key).unwrap();
         let lock_id = LockId::generate().unwrap();
         let t = self.client.transaction().await?;
         let advisory = "SELECT pg_advisory_xact_lock(hashtext($1))";

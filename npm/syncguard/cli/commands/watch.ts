@@ -58,8 +58,8 @@ async function observe(
   const reader = setInterval(() => {
     if (stdoutEnded.aborted || !stdoutHasReader()) stop();
   }, READER_INTERVAL_MS);
-  const bell = new Bell();
-  told.signal.addEventListener("abort", bell.ring);
+  const wakeUp = new WakeUp();
+  told.signal.addEventListener("abort", wakeUp.come);
   const { watch } = await direct(backend)(key, undefined, async (store) =>
     Promise.resolve({ watch: store.watch(key) }),
   );
@@ -69,7 +69,7 @@ async function observe(
     isListening = true;
     await watch(told.signal);
     isListening = false;
-    bell.ring();
+    wakeUp.come();
   };
   try {
     let before: ShownLock | undefined;
@@ -94,7 +94,7 @@ async function observe(
         isReachable = false;
         waitMs = Math.max(waitMs, DEFAULT_INTERVAL_MS);
       }
-      await bell.wait(waitMs);
+      await wakeUp.wait(waitMs);
     }
     return Exit.OK;
   } finally {
@@ -103,28 +103,28 @@ async function observe(
   }
 }
 
-/** Ends a wait early, also if it rings just before. */
-class Bell {
-  private hasRung = false;
-  private wake: (() => void) | undefined;
+/** Ends a wait early, also if it comes just before. */
+class WakeUp {
+  private hasCome = false;
+  private end: (() => void) | undefined;
 
-  readonly ring = (): void => {
-    this.hasRung = true;
-    this.wake?.();
+  readonly come = (): void => {
+    this.hasCome = true;
+    this.end?.();
   };
 
   async wait(ms: number): Promise<void> {
-    if (!this.hasRung) {
+    if (!this.hasCome) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, ms);
-        this.wake = () => {
+        this.end = () => {
           clearTimeout(timer);
           resolve();
         };
       });
     }
-    this.hasRung = false;
-    this.wake = undefined;
+    this.hasCome = false;
+    this.end = undefined;
   }
 }
 

@@ -11,7 +11,7 @@ use crate::fence::Fence;
 use crate::lock_id::LockId;
 use crate::outcome::{AcquireOutcome, Grant};
 use crate::postgres::group::Grouped;
-use crate::postgres::names::Names;
+use crate::postgres::names::PrimaryKeys;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
@@ -57,7 +57,7 @@ impl Acquire {
     pub fn plan<'a>(
         &'a self,
         request: &'a AcquireRequest,
-        names: &'a Names,
+        names: &'a PrimaryKeys,
         label: Option<&'a str>,
     ) -> Plan<'a> {
         let mut params = vec![
@@ -128,11 +128,11 @@ impl Acquisitions {
 /// One of them: a request and the names under which its lock is stored.
 pub(in crate::postgres) struct NamedRequest {
     request: AcquireRequest,
-    names: Names,
+    names: PrimaryKeys,
 }
 
 impl NamedRequest {
-    pub(in crate::postgres) fn new(request: &AcquireRequest, names: &Names) -> Self {
+    pub(in crate::postgres) fn new(request: &AcquireRequest, names: &PrimaryKeys) -> Self {
         Self {
             request: request.clone(),
             names: names.clone(),

@@ -11,7 +11,7 @@ pub(super) mod lookup;
 pub(super) mod owner;
 pub(super) mod release;
 
-pub use super::names::Names;
+pub use super::names::PrimaryKeys;
 pub use acquire::{Acquire, outcome as acquire_outcome};
 pub use extend::{Extend, outcome as extend_outcome};
 pub use force_release::{ForceRelease, outcome as force_release_outcome};
