@@ -124,7 +124,7 @@ const redis = [
     [
       REDIS_WITHOUT_TIME,
       [
-        "redis/operations/force_release.lua",
+        "redis/operations/remove.lua",
         "call('DEL', KEYS[1])\n",
         "call('DEL', KEYS[1], 'syncguard:fence:' .. KEYS[1])\n",
       ],
@@ -407,10 +407,9 @@ const shared = [
     [
       [
         "operation.rs",
-        "            lock_id: request.lock_id.clone(),\n            ttl: request.ttl,\n            running",
-        `            lock_id: LockId::generate().unwrap_or_else(|_| request.lock_id.clone()),
-            ttl: request.ttl,
-            running`,
+        "let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);",
+        `let lock_id = LockId::generate().unwrap_or_else(|_| request.lock_id.clone());
+        let ttl = request.ttl;`,
       ],
     ],
   ),
@@ -453,7 +452,7 @@ const shared = [
     [
       [
         "waiting/listener.rs",
-        "Heard::Listening(name) => shared.listening(&name),",
+        "Heard::Listening(name) => topics.listening(&name),",
         "Heard::Listening(_) => {}",
       ],
     ],

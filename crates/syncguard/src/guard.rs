@@ -35,7 +35,7 @@ pub struct LockGuard {
     grant: Grant,
     /// For how long it may last from now on, by all that it was granted for and asked to be extended by.
     lasts: Ttl,
-    state: Arc<Guarded>,
+    state: Arc<GuardState>,
     is_held: bool,
 }
 
@@ -46,7 +46,7 @@ impl LockGuard {
         key: &Key,
         granted: Granted,
         ttl: Ttl,
-        state: Arc<Guarded>,
+        state: Arc<GuardState>,
     ) -> Self {
         let Granted { grant, asked } = granted;
         state.expires_at_ms.fetch_max(grant.expires_at_ms, Relaxed);
@@ -231,7 +231,7 @@ impl Drop for LockGuard {
 }
 
 /// What becomes of the lock of a guard.
-pub(crate) struct Guarded {
+pub(crate) struct GuardState {
     extends_itself: bool,
     expires_at_ms: AtomicI64,
     status: watch::Sender<Status>,
@@ -245,7 +245,7 @@ enum Status {
     Lost(Error),
 }
 
-impl Guarded {
+impl GuardState {
     /// For a lock that is about to be acquired, with what the acquisition is to ask for.
     ///
     /// # Errors
@@ -304,7 +304,7 @@ impl Guarded {
     }
 }
 
-impl Holder for Guarded {
+impl Holder for GuardState {
     fn extended(&self, expires_at_ms: i64) {
         self.expires_at_ms.store(expires_at_ms, Relaxed);
     }
@@ -314,9 +314,9 @@ impl Holder for Guarded {
     }
 }
 
-impl fmt::Debug for Guarded {
+impl fmt::Debug for GuardState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded")
+        f.debug_struct("GuardState")
             .field("extends_itself", &self.extends_itself)
             .finish_non_exhaustive()
     }

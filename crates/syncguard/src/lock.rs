@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::guard::{Guarded, LockGuard};
+use crate::guard::{GuardState, LockGuard};
 use crate::holding::AutoExtend;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -56,7 +56,7 @@ pub async fn lock(
     key: &Key,
     options: &LockOptions,
 ) -> Result<LockGuard, Error> {
-    let (state, hold) = Guarded::new(options.auto_extend, options.ttl)?;
+    let (state, hold) = GuardState::new(options.auto_extend, options.ttl)?;
     let mut request = AcquireRequest::new(key.clone(), options.ttl)?;
     request.owner.clone_from(&options.owner);
     request.hold = hold;

@@ -112,7 +112,6 @@ pub(crate) async fn acquire(
     let _running = backend.work().start()?;
     backend.prepare(&mut request);
     let limit = options.limit(backend.as_ref());
-    let mut wanted = Wanted::of(&mut request);
     let ends = Arc::new(Limit::after(limit));
     request.limit = Some(Arc::clone(&ends));
     let mut attempt = Attempt::start(backend, request);
@@ -122,20 +121,7 @@ pub(crate) async fn acquire(
             Some(what) if error.kind() == ErrorKind::NetworkTimeout => error.followed_by(what),
             _ => error,
         })?;
-    wanted.sent = attempt.sending.sent().unwrap_or(wanted.sent);
-    match &answer {
-        Ok(AcquireOutcome::Acquired(_)) if wanted.is_over() => {
-            attempt.state = State::TooLate;
-            return Err(wanted.too_late());
-        }
-        Ok(AcquireOutcome::Acquired(grant)) => wanted.granted(backend, &grant.lock_id),
-        _ => {}
-    }
-    attempt.state = match &answer {
-        Err(error) if error.is_outcome_unknown() => State::AnswerLost,
-        _ => State::Answered,
-    };
-    answer
+    attempt.answered(answer)
 }
 
 /// Frees the lock that `lock_id` owns.
@@ -150,12 +136,12 @@ async fn release(
     let limit = options.limit(backend.as_ref());
     let by = Instant::now() + limit;
     let mut cancelled = pin!(cancelled);
-    let telling = Telling {
+    let notice = ReleaseNotice {
         backend,
         key: options.key,
     };
     let operation = Operation::Release(lock_id.clone());
-    let release = telling.of(backend.run(&operation));
+    let release = notice.of(backend.run(&operation));
     let first = bounded(backend, release, limit, cancelled.as_mut()).await;
     let failure = match first {
         Ok(Ok(outcome)) => return ReleaseOutcome::of(outcome),
@@ -174,12 +160,12 @@ async fn release(
 }
 
 /// Tells those of this process who wait for a lock that it is being released, and in the end that this is over.
-struct Telling<'a> {
+struct ReleaseNotice<'a> {
     backend: &'a Arc<dyn Backend>,
     key: Option<Key>,
 }
 
-impl Telling<'_> {
+impl ReleaseNotice<'_> {
     /// Runs `release`, and tells once it has been sent.
     async fn of<T>(&self, mut release: impl Future<Output = T> + Unpin) -> T {
         let Some(key) = &self.key else {
@@ -195,7 +181,7 @@ impl Telling<'_> {
     }
 }
 
-impl Drop for Telling<'_> {
+impl Drop for ReleaseNotice<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
             self.backend.work().turns().release_ended(key);
@@ -298,55 +284,14 @@ pub(crate) fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     }
 }
 
-/// What is to become of an acquisition that is about to be sent.
-struct Wanted {
-    ttl: Ttl,
-    sent: Instant,
-    /// Extends the lock once it is granted. The backend need not know.
-    hold: Option<Box<Hold>>,
-}
-
-impl Wanted {
-    fn of(request: &mut AcquireRequest) -> Self {
-        Self {
-            ttl: request.ttl,
-            sent: Instant::now(),
-            hold: request.hold.take(),
-        }
-    }
-
-    /// Whether a lock that is granted now has ended. The shortest locks may have, within the tolerance: nobody else
-    /// gets them meanwhile. But their heartbeats would come too late.
-    fn is_over(&self) -> bool {
-        let shortest = match self.hold {
-            Some(_) => Duration::ZERO,
-            None => Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs()),
-        };
-        Instant::now() >= end_of(self.sent, self.ttl).max(self.sent + shortest)
-    }
-
-    fn too_late(&self) -> Error {
-        let message = format!(
-            "the lock was granted too late: when the answer came, its time of {} ms was over",
-            self.ttl.as_millis()
-        );
-        Error::new(ErrorKind::NetworkTimeout, message)
-    }
-
-    fn granted(&self, backend: &Arc<dyn Backend>, lock_id: &LockId) {
-        if let Some(hold) = &self.hold {
-            let heartbeats = backend.work().heartbeats();
-            let extender = Arc::new(Arc::clone(backend));
-            heartbeats.start(extender, lock_id, hold, self.ttl, self.sent);
-        }
-    }
-}
-
 /// An acquisition that leaves no lock behind when it is dropped before its answer is known.
 struct Attempt {
     backend: Arc<dyn Backend>,
     lock_id: LockId,
     ttl: Ttl,
+    /// Extends the lock once it is granted. The backend need not know.
+    hold: Option<Box<Hold>>,
+    started: Instant,
     running: undo::Answer,
     sending: Sending,
     state: State,
@@ -360,14 +305,17 @@ enum State {
 }
 
 impl Attempt {
-    fn start(backend: &Arc<dyn Backend>, request: AcquireRequest) -> Self {
+    fn start(backend: &Arc<dyn Backend>, mut request: AcquireRequest) -> Self {
         let (store, sending) = (Arc::clone(backend), Sending::default());
         let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
+        let hold = request.hold.take();
         let operation = Operation::Acquire(request);
         Self {
             backend: Arc::clone(backend),
             lock_id,
             ttl,
+            hold,
+            started: Instant::now(),
             running: Box::pin(sending.of(async move {
                 let outcome = store.run(&operation).await?;
                 AcquireOutcome::of(outcome)
@@ -375,6 +323,46 @@ impl Attempt {
             sending,
             state: State::Running,
         }
+    }
+
+    /// What comes of the store's answer: a lock whose time is over is none, and another one extends itself from now on if
+    /// that was asked for.
+    fn answered(&mut self, answer: Result<AcquireOutcome, Error>) -> Result<AcquireOutcome, Error> {
+        self.state = match &answer {
+            Err(error) if error.is_outcome_unknown() => State::AnswerLost,
+            _ => State::Answered,
+        };
+        if let Ok(AcquireOutcome::Acquired(grant)) = &answer {
+            let sent = self.sending.sent().unwrap_or(self.started);
+            if self.is_over(sent) {
+                self.state = State::TooLate;
+                return Err(self.too_late());
+            }
+            if let Some(hold) = &self.hold {
+                let heartbeats = self.backend.work().heartbeats();
+                let extender = Arc::new(Arc::clone(&self.backend));
+                heartbeats.start(extender, &grant.lock_id, hold, self.ttl, sent);
+            }
+        }
+        answer
+    }
+
+    /// Whether a lock that is granted now has ended. The shortest locks may have, within the tolerance: nobody else
+    /// gets them meanwhile. But their heartbeats would come too late.
+    fn is_over(&self, sent: Instant) -> bool {
+        let shortest = match self.hold {
+            Some(_) => Duration::ZERO,
+            None => Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs()),
+        };
+        Instant::now() >= end_of(sent, self.ttl).max(sent + shortest)
+    }
+
+    fn too_late(&self) -> Error {
+        let message = format!(
+            "the lock was granted too late: when the answer came, its time of {} ms was over",
+            self.ttl.as_millis()
+        );
+        Error::new(ErrorKind::NetworkTimeout, message)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::held::{Held, Step};
+use super::heartbeat::{Heartbeat, Step};
 use super::hold::{Extender, Hold, Holder, Presence};
 use crate::error::Error;
 use crate::lock_id::LockId;
@@ -35,7 +35,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Locks {
-    held: HashMap<LockId, Entry>,
+    by_lock_id: HashMap<LockId, Entry>,
     /// By when to look at them again.
     queue: BTreeMap<(Instant, u64), LockId>,
     numbers: u64,
@@ -43,7 +43,7 @@ struct Locks {
 }
 
 struct Entry {
-    held: Held,
+    heartbeat: Heartbeat,
     /// Where it is in the queue: at this time, and with a number that tells it from others that are due then.
     at: Instant,
     number: u64,
@@ -70,19 +70,19 @@ impl Heartbeats {
         ttl: Ttl,
         sent: Instant,
     ) {
-        let held = Held::new(extender, hold, ttl, sent);
+        let heartbeat = Heartbeat::new(extender, hold, ttl, sent);
         let is_running = {
             let mut locks = self.0.lock();
             locks.numbers += 1;
             let entry = Entry {
-                at: held.next(),
+                at: heartbeat.next(),
                 number: locks.numbers,
                 state: State::Waiting,
-                held,
+                heartbeat,
             };
-            locks.held.insert(lock_id.clone(), entry);
+            locks.by_lock_id.insert(lock_id.clone(), entry);
             locks.queue_again(lock_id);
-            self.0.count.store(locks.held.len(), SeqCst);
+            self.0.count.store(locks.by_lock_id.len(), SeqCst);
             std::mem::replace(&mut locks.is_running, true)
         };
         if is_running {
@@ -107,7 +107,7 @@ impl Heartbeats {
         let sent = Instant::now();
         self.0
             .lock()
-            .change(lock_id, |held| held.begin(ttl, sent))?;
+            .change(lock_id, |heartbeat| heartbeat.begin(ttl, sent))?;
         self.0.changed.notify_one();
         Some(Extending::new(&self.0, lock_id, ttl, sent))
     }
@@ -115,7 +115,7 @@ impl Heartbeats {
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         let locks = self.0.lock();
-        locks.held.is_empty() && locks.queue.is_empty() && !locks.is_running
+        locks.by_lock_id.is_empty() && locks.queue.is_empty() && !locks.is_running
     }
 
     fn any(&self) -> bool {
@@ -150,9 +150,9 @@ impl Extending {
     }
 
     fn note(&self, answer: Option<&Result<ExtendOutcome, Error>>) {
-        let finished = self.shared.lock().change(&self.lock_id, |held| {
-            let lost = held.finish(self.ttl, self.sent, answer, Instant::now());
-            (Arc::clone(&held.holder), lost)
+        let finished = self.shared.lock().change(&self.lock_id, |heartbeat| {
+            let lost = heartbeat.finish(self.ttl, self.sent, answer, Instant::now());
+            (Arc::clone(&heartbeat.holder), lost)
         });
         self.shared.changed.notify_one();
         // The lock was released meanwhile.
@@ -180,7 +180,7 @@ async fn run(mut running: Running) {
     while let Some(shared) = running.0.clone() {
         let next = {
             let mut locks = shared.lock();
-            if locks.held.is_empty() {
+            if locks.by_lock_id.is_empty() {
                 locks.is_running = false;
                 running.0 = None;
                 return;
@@ -236,8 +236,10 @@ enum Next {
 fn beat_all(shared: &Arc<Shared>, due: Vec<LockId>) {
     let at_once = {
         let locks = shared.lock();
-        let first = due.first().and_then(|lock_id| locks.held.get(lock_id));
-        first.map_or(1, |entry| entry.held.extender.at_once())
+        let first = due
+            .first()
+            .and_then(|lock_id| locks.by_lock_id.get(lock_id));
+        first.map_or(1, |entry| entry.heartbeat.extender.at_once())
     };
     let tasks = due.len().min(at_once.max(1));
     let due = Arc::new(Mutex::new(due));
@@ -268,21 +270,21 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
     let (late, stopped) = oneshot::channel();
     let (extender, _running, ttl, sent) = {
         let mut locks = shared.lock();
-        let Some(entry) = locks.held.get_mut(lock_id) else {
+        let Some(entry) = locks.by_lock_id.get_mut(lock_id) else {
             return;
         };
         if !matches!(entry.state, State::Due) {
             return;
         }
-        let (extender, now) = (Arc::clone(&entry.held.extender), Instant::now());
+        let (extender, now) = (Arc::clone(&entry.heartbeat.extender), Instant::now());
         // While the backend is being closed, nothing is sent, and so nothing may count as sent.
         let (running, closed) = match extender.begin() {
             Ok(running) => (Some(running), None),
             Err(closed) => (None, Some(closed)),
         };
-        match entry.held.step(now, stalled.or(closed)) {
+        match entry.heartbeat.step(now, stalled.or(closed)) {
             Step::Extend(ttl) => {
-                entry.held.begin(ttl, now);
+                entry.heartbeat.begin(ttl, now);
                 entry.state = State::Beating(Some(late));
                 locks.queue_again(lock_id);
                 shared.changed.notify_one();
@@ -327,19 +329,19 @@ impl Shared {
 
     fn remove(&self, lock_id: &LockId) -> Option<Arc<dyn Holder>> {
         let mut locks = self.lock();
-        let entry = locks.held.remove(lock_id)?;
+        let entry = locks.by_lock_id.remove(lock_id)?;
         locks.queue.remove(&(entry.at, entry.number));
-        self.count.store(locks.held.len(), SeqCst);
-        if locks.held.is_empty() {
+        self.count.store(locks.by_lock_id.len(), SeqCst);
+        if locks.by_lock_id.is_empty() {
             self.changed.notify_one();
         }
-        Some(entry.held.holder)
+        Some(entry.heartbeat.holder)
     }
 
     /// Lets a lock wait for its next heartbeat.
     fn wait_again(&self, lock_id: &LockId) {
         let mut locks = self.lock();
-        if let Some(entry) = locks.held.get_mut(lock_id) {
+        if let Some(entry) = locks.by_lock_id.get_mut(lock_id) {
             entry.state = State::Waiting;
             locks.queue_again(lock_id);
         }
@@ -356,9 +358,9 @@ impl Entry {
     /// When to look at it, as things are.
     fn look_at(&self) -> Instant {
         match self.state {
-            State::Waiting => self.held.next(),
-            State::Due => self.held.end(),
-            State::Beating(_) => self.held.answer_by(),
+            State::Waiting => self.heartbeat.next(),
+            State::Due => self.heartbeat.end(),
+            State::Beating(_) => self.heartbeat.answer_by(),
         }
     }
 }
@@ -368,13 +370,13 @@ impl Locks {
     fn take_due(&mut self, now: Instant) -> Next {
         let (mut due, mut ended) = (Vec::new(), Vec::new());
         while let Some(first) = self.queue.first_entry() {
-            let Some(entry) = self.held.get_mut(first.get()) else {
+            let Some(entry) = self.by_lock_id.get_mut(first.get()) else {
                 first.remove();
                 continue;
             };
             // The first one sets the time, and those that are due soon go with it.
             let is_waiting = matches!(entry.state, State::Waiting);
-            let goes_with = is_waiting && !due.is_empty() && entry.held.is_due_soon(now);
+            let goes_with = is_waiting && !due.is_empty() && entry.heartbeat.is_due_soon(now);
             if entry.at > now && !goes_with {
                 break;
             }
@@ -386,7 +388,7 @@ impl Locks {
                 continue;
             }
             entry.state = State::Due;
-            if entry.held.end() <= now {
+            if entry.heartbeat.end() <= now {
                 ended.push(lock_id);
             } else {
                 entry.at = entry.look_at();
@@ -403,14 +405,18 @@ impl Locks {
     }
 
     /// Changes a lock, and its place in the queue.
-    fn change<T>(&mut self, lock_id: &LockId, change: impl FnOnce(&mut Held) -> T) -> Option<T> {
-        let changed = change(&mut self.held.get_mut(lock_id)?.held);
+    fn change<T>(
+        &mut self,
+        lock_id: &LockId,
+        change: impl FnOnce(&mut Heartbeat) -> T,
+    ) -> Option<T> {
+        let changed = change(&mut self.by_lock_id.get_mut(lock_id)?.heartbeat);
         self.queue_again(lock_id);
         Some(changed)
     }
 
     fn queue_again(&mut self, lock_id: &LockId) {
-        let Some(entry) = self.held.get_mut(lock_id) else {
+        let Some(entry) = self.by_lock_id.get_mut(lock_id) else {
             return;
         };
         self.queue.remove(&(entry.at, entry.number));
@@ -419,7 +425,7 @@ impl Locks {
     }
 
     fn holder(&self, lock_id: &LockId) -> Option<Arc<dyn Holder>> {
-        Some(Arc::clone(&self.held.get(lock_id)?.held.holder))
+        Some(Arc::clone(&self.by_lock_id.get(lock_id)?.heartbeat.holder))
     }
 }
 

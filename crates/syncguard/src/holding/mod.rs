@@ -18,11 +18,12 @@
 //! In no other case is an extension sent after the end: a holder that was stopped past it must not go on, whatever the
 //! store says.
 
+mod heartbeat;
 mod heartbeats;
-mod held;
+
 mod hold;
 
+pub(crate) use heartbeat::end_of;
 pub(crate) use heartbeats::Heartbeats;
-pub(crate) use held::end_of;
 pub(crate) use hold::Extender;
 pub use hold::{AutoExtend, Hold, Holder, Presence};

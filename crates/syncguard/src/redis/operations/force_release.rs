@@ -10,7 +10,7 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    ["get.lua", "read.lua", "force_release.lua"],
+    ["get.lua", "read.lua", "remove.lua", "force_release.lua"],
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 

@@ -8,9 +8,11 @@ use crate::redis::reply::{Reply, is_elsewhere, malformed};
 use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, ["get.lua", "read.lua", "is_locked.lua"], |reply| {
-    is_elsewhere(reply) || outcome(reply).is_ok()
-});
+script!(
+    SCRIPT,
+    ["get.lua", "read.lua", "remove.lua", "is_locked.lua"],
+    |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
+);
 
 /// What to send. With `cleanup`, a lock that expired more than two seconds ago is removed; in a cluster, `holder` is
 /// the lock id of that lock, else `None`.

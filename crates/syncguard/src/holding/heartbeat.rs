@@ -27,7 +27,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A lock that extends itself.
-pub(super) struct Held {
+pub(super) struct Heartbeat {
     pub(super) extender: Arc<dyn Extender>,
     pub(super) holder: Arc<dyn Holder>,
     ttl: Ttl,
@@ -53,17 +53,17 @@ pub(super) struct Held {
 pub(super) enum Step {
     /// Extend it by this TTL.
     Extend(Ttl),
-    /// Nothing before [`Held::next`].
+    /// Nothing before [`Heartbeat::next`].
     Wait,
     /// Tell its holder that it is lost.
     Lose(Error),
 }
 
-impl Held {
+impl Heartbeat {
     /// A lock whose acquisition was sent at the time `sent`.
     pub(super) fn new(extender: Arc<dyn Extender>, hold: &Hold, ttl: Ttl, sent: Instant) -> Self {
         let limit = hold.auto_extend.max.map(|max| sent + max.min(LONGEST));
-        let mut held = Self {
+        let mut heartbeat = Self {
             extender,
             holder: Arc::clone(&hold.holder),
             ttl,
@@ -77,8 +77,8 @@ impl Held {
             is_late: false,
             failure: None,
         };
-        held.ends(end_of(sent, ttl));
-        held
+        heartbeat.ends(end_of(sent, ttl));
+        heartbeat
     }
 
     /// When to look at it again.
