@@ -42,7 +42,7 @@ use crate::work::Work;
 pub struct PostgresOptions {
     /// Where the locks are.
     pub tables: Tables,
-    /// Whether [`Backend::is_locked`] removes a lock that expired more than two seconds ago.
+    /// Whether looking for a lock ([`Operation::IsLocked`]) removes a lock that expired more than two seconds ago.
     pub cleanup_in_is_locked: bool,
     /// How long one operation may take.
     pub operation_timeout: Duration,
