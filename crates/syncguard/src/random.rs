@@ -3,6 +3,8 @@
 //! Each one comes from the operating system. A generator with a state of its own would give the same numbers in a
 //! process and its fork.
 
+use std::time::Duration;
+
 use rand::rngs::{SmallRng, SysError, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
 
@@ -27,6 +29,11 @@ pub(crate) fn unit() -> Result<f64, Error> {
     }
     let mut seeded = SmallRng::try_from_rng(&mut SysRng).map_err(none_to_give)?;
     Ok(seeded.random())
+}
+
+/// Between half and all of a pause, so that processes that lost the same server do not all come back at once.
+pub(crate) fn scattered(pause: Duration) -> Duration {
+    pause.mul_f64(unit().unwrap_or(0.5).mul_add(0.5, 0.5))
 }
 
 fn none_to_give(source: SysError) -> Error {

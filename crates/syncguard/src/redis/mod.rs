@@ -59,7 +59,7 @@
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
 // Files depend in one direction, without circles: names, plan, reply, answer and settings; connection/ (socket, stream, limited,
-// connect, session, sentinel, target, pipeline, script_connection, dialer, link, connections, cluster/); wakeups/; transport/;
+// connect, session, sentinel, target, pipeline, script_connection, link, connections, cluster/); wakeups/; transport/;
 // runner; operations/; and this.
 mod answer;
 mod config;

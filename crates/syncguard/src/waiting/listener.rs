@@ -84,9 +84,7 @@ pub(super) async fn run(topics: &Topics, store: &dyn Listen) {
             REFUSED_PAUSE
         };
         pause = (pause * 2).min(LONGEST_PAUSE);
-        // Jitter, so that processes that lost the same server do not all come back at once.
-        let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
-        let until = Instant::now() + wait.mul_f64(scatter);
+        let until = Instant::now() + random::scattered(wait);
         while timeout_at(until, topics.changed.notified()).await.is_ok() {
             if topics.is_closed() {
                 return;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dialer::Dialer;
 use super::link::Link;
+use super::script_connection::Dialer;
 use super::target::Target;
 use crate::error::Error;
 use crate::event_loop::EventLoop;

@@ -1,6 +1,6 @@
 //! One connection that is made when it is needed, and made again when it is lost.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Error, ErrorKind};
-use crate::mutex::lock;
 use crate::random;
 use crate::redis::error::{Cause, to_error};
 
@@ -40,53 +39,53 @@ pub(in crate::redis) struct Link<D: Dial> {
     dial: Arc<D>,
     /// How long a call waits while the server refuses connections, because it may be restarting.
     patience: Duration,
-    state: Arc<Mutex<LinkState<D::Connection>>>,
+    state: Arc<watch::Sender<LinkState<D::Connection>>>,
 }
 
-enum LinkState<C> {
-    Down(ReconnectBackoff),
-    Dialing(watch::Receiver<Progress<C>>),
-    Up {
-        connection: Arc<C>,
-        since: Instant,
-        attempts: u32,
-    },
-    Closed,
-}
-
-/// The wait before the next attempt to connect.
-#[derive(Clone)]
-struct ReconnectBackoff {
-    /// How many attempts in a row have failed.
-    attempts: u32,
-    /// When the first of them had failed.
-    since: Instant,
+/// What is known of the connection.
+struct LinkState<C> {
+    connection: Option<Arc<C>>,
+    /// When it was made.
+    made_at: Instant,
+    /// Whether a task tries to make one.
+    is_dialing: bool,
+    is_closed: bool,
+    /// How many attempts have ended.
+    ended: u64,
+    /// How many of the last ones in a row have failed.
+    failed: u32,
+    /// Why the last one failed, and when the first of those in a row had.
+    refusal: Option<Error>,
+    failing_since: Instant,
     /// When the next attempt may start.
     until: Instant,
-    /// Why the last attempt failed.
-    refusal: Option<Error>,
 }
 
-/// What callers that wait for a connection can see of the attempts to make it.
-struct Progress<C> {
-    /// Why the last attempt failed.
-    refusal: Option<Error>,
-    /// Set between two attempts: when the first one failed.
-    waiting_since: Option<Instant>,
-    connection: Option<Arc<C>>,
+/// What a caller gets for now.
+enum LinkAnswer<C> {
+    Take(Arc<C>),
+    /// Wait for a change, and no longer than that for one for the better.
+    Wait(Instant),
 }
 
 impl<D: Dial> Link<D> {
     pub(super) fn new(dial: D, patience: Duration) -> Self {
+        let now = Instant::now();
+        let state = LinkState {
+            connection: None,
+            made_at: now,
+            is_dialing: false,
+            is_closed: false,
+            ended: 0,
+            failed: 0,
+            refusal: None,
+            failing_since: now,
+            until: now,
+        };
         Self {
             dial: Arc::new(dial),
             patience,
-            state: Arc::new(Mutex::new(LinkState::Down(ReconnectBackoff {
-                attempts: 0,
-                since: Instant::now(),
-                until: Instant::now(),
-                refusal: None,
-            }))),
+            state: Arc::new(watch::Sender::new(state)),
         }
     }
 
@@ -100,229 +99,174 @@ impl<D: Dial> Link<D> {
     }
 
     async fn make(&self) -> Result<Arc<D::Connection>, Error> {
+        // As long as there is this, attempts go on.
+        let mut changes = self.state.subscribe();
+        let seen = changes.borrow().ended;
         let deadline = Instant::now() + self.patience;
         loop {
-            let mut progress = match self.ask()? {
-                Ok(connection) => return Ok(connection),
-                Err(progress) => progress,
+            let end = match self.ask(deadline, seen)? {
+                LinkAnswer::Take(connection) => return Ok(connection),
+                LinkAnswer::Wait(end) => end,
             };
-            if let Some(answer) = wait(&mut progress, deadline, self.patience).await {
-                return answer;
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = sleep_until(end), if Instant::now() < end => {}
             }
-            // The task that tries was dropped, because its runtime was shut down. Start over.
-            self.forget(&progress);
         }
     }
 
-    /// The connection if there is one, else where to wait for it.
-    #[allow(clippy::type_complexity)]
-    fn ask(
-        &self,
-    ) -> Result<Result<Arc<D::Connection>, watch::Receiver<Progress<D::Connection>>>, Error> {
-        // Dropped after the mutex is unlocked: this ends the connection, and whoever had called on it may call again.
-        let _lost: LinkState<D::Connection>;
-        let mut state = lock(&self.state);
-        let backoff = match &*state {
-            LinkState::Up { connection, .. } if connection.is_open() => {
-                return Ok(Ok(Arc::clone(connection)));
+    /// What a caller gets who waits until `deadline`, and came when so many attempts had ended. Sees to it that there are
+    /// attempts.
+    fn ask(&self, deadline: Instant, seen: u64) -> Result<LinkAnswer<D::Connection>, Error> {
+        let (mut lost, mut starts) = (None, false);
+        let mut step = Ok(LinkAnswer::Wait(deadline));
+        self.state.send_if_modified(|state| {
+            if let Some(connection) = &state.connection
+                && (connection.is_open() || state.ended != seen)
+            {
+                step = Ok(LinkAnswer::Take(Arc::clone(connection)));
+                return false;
             }
-            LinkState::Up {
-                connection,
-                since,
-                attempts,
-            } => ReconnectBackoff::after_connection(connection.as_ref(), *since, *attempts),
-            LinkState::Dialing(progress) => return Ok(Err(progress.clone())),
-            LinkState::Down(backoff) => match &backoff.refusal {
-                Some(refusal)
-                    if Instant::now() < backoff.until
-                        && (!may_pass(refusal) || backoff.since.elapsed() >= self.patience) =>
-                {
-                    return Err(refusal.clone());
-                }
-                _ => backoff.clone(),
-            },
-            LinkState::Closed => return Err(Error::closed()),
-        };
-        let (sender, progress) = watch::channel(Progress {
-            // An error that does not pass by itself was the answer until the backoff was over. Now a new
-            // attempt decides, so it is not passed on.
-            refusal: backoff.refusal.clone().filter(may_pass),
-            waiting_since: (Instant::now() < backoff.until).then_some(backoff.since),
-            connection: None,
+            lost = state.lose();
+            step = state
+                .wait(deadline, seen, self.patience)
+                .map(LinkAnswer::Wait);
+            starts = step.is_ok() && !state.is_dialing;
+            if starts {
+                state.is_dialing = true;
+                // One that does not pass by itself was the answer until now. A new attempt decides.
+                state.refusal = state.refusal.take().filter(may_pass);
+            }
+            false
         });
-        _lost = std::mem::replace(&mut *state, LinkState::Dialing(progress.clone()));
-        let attempts = dial(
-            Arc::clone(&self.dial),
-            Arc::clone(&self.state),
-            backoff,
-            sender,
-        );
-        tokio::spawn(attempts);
-        Ok(Err(progress))
-    }
-
-    fn forget(&self, progress: &watch::Receiver<Progress<D::Connection>>) {
-        let mut state = lock(&self.state);
-        if matches!(&*state, LinkState::Dialing(current) if current.same_channel(progress)) {
-            *state = LinkState::Down(ReconnectBackoff::after(0, None, Instant::now()));
+        // With the state unlocked: this ends the connection, and whoever had called on it may call again.
+        drop(lost);
+        if starts {
+            tokio::spawn(dial(
+                Arc::clone(&self.dial),
+                Dialing(Arc::clone(&self.state)),
+            ));
         }
+        step
     }
 
     /// Why there is no connection, if the last attempt to make one failed.
     pub(super) fn trouble(&self) -> Option<Error> {
-        match &*lock(&self.state) {
-            LinkState::Down(backoff) => backoff.refusal.clone(),
-            LinkState::Dialing(progress) => progress.borrow().refusal.clone(),
-            LinkState::Up { .. } | LinkState::Closed => None,
-        }
+        self.state.borrow().refusal.clone()
     }
 
     /// The connection, if there is one.
     pub(super) fn current(&self) -> Option<Arc<D::Connection>> {
-        match &*lock(&self.state) {
-            LinkState::Up { connection, .. } => Some(Arc::clone(connection)),
-            _ => None,
-        }
+        self.state.borrow().connection.clone()
     }
 
     /// Ends the connection for good.
     pub(super) fn close(&self) {
-        let state = std::mem::replace(&mut *lock(&self.state), LinkState::Closed);
-        if let LinkState::Up { connection, .. } = state {
+        let mut last = None;
+        self.state.send_modify(|state| {
+            state.is_closed = true;
+            state.refusal = None;
+            last = state.connection.take();
+        });
+        if let Some(connection) = last {
             connection.close();
         }
     }
 }
 
-impl ReconnectBackoff {
-    /// After a connection was lost: one that did not last counts as a failed attempt.
-    fn after_connection(lost: &impl Connection, since: Instant, attempts: u32) -> Self {
-        if since.elapsed() < STABLE_AFTER {
-            // What its server has said, such as that it is a replica, and nothing about calls that were sent.
-            let reason = lost.reason().filter(|reason| may_pass(reason));
-            let refusal = match reason {
-                Some(reason) => Error::new(reason.kind(), reason.message()),
-                None => to_error(Cause::Closed, false),
-            };
-            Self::after(attempts.saturating_add(1), Some(refusal), Instant::now())
-        } else {
-            Self::after(0, None, Instant::now())
+impl<C: Connection> LinkState<C> {
+    /// Until when to wait for a connection; the error for whoever is not to wait any more.
+    fn wait(&self, deadline: Instant, seen: u64, patience: Duration) -> Result<Instant, Error> {
+        if self.is_closed {
+            return Err(Error::closed());
+        }
+        let Some(refusal) = &self.refusal else {
+            return Ok(deadline);
+        };
+        let now = Instant::now();
+        let is_between_attempts = now < self.until;
+        // Whoever comes between attempts waits only for the rest of the time since the first failure.
+        let end = match is_between_attempts {
+            true => deadline.min(self.failing_since + patience),
+            false => deadline,
+        };
+        let is_over = match may_pass(refusal) {
+            true => now >= end,
+            false => is_between_attempts || self.ended != seen,
+        };
+        match is_over {
+            true => Err(refusal.clone()),
+            false => Ok(end),
         }
     }
 
-    /// The wait after that many failed attempts in a row.
-    fn after(attempts: u32, refusal: Option<Error>, since: Instant) -> Self {
-        let wait = match attempts {
-            0 => Duration::ZERO,
-            more => FIRST_WAIT
-                .saturating_mul(1 << more.min(10).saturating_sub(1))
-                .min(LONGEST_WAIT),
-        };
-        // Jitter, so that clients that lost the same server do not all come back at once.
-        let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
-        Self {
-            attempts,
-            since,
-            until: Instant::now() + wait.mul_f64(scatter),
-            refusal,
+    /// Takes out a connection that is lost. One that did not last counts as a failed attempt.
+    fn lose(&mut self) -> Option<Arc<C>> {
+        let lost = self.connection.take()?;
+        if self.made_at.elapsed() < STABLE_AFTER {
+            // What its server has said, such as that it is a replica, and nothing about calls that were sent.
+            let reason = lost.reason().filter(|reason| may_pass(reason));
+            self.fail(match reason {
+                Some(reason) => Error::new(reason.kind(), reason.message()),
+                None => to_error(Cause::Closed, false),
+            });
+        } else {
+            self.failed = 0;
         }
+        Some(lost)
+    }
+
+    /// Notes a failed attempt. The pause before the next one grows with each.
+    fn fail(&mut self, refusal: Error) {
+        let now = Instant::now();
+        if self.refusal.is_none() {
+            self.failing_since = now;
+        }
+        self.refusal = Some(refusal);
+        let pause = FIRST_WAIT.saturating_mul(1 << self.failed.min(10));
+        self.failed = self.failed.saturating_add(1);
+        self.until = now + random::scattered(pause.min(LONGEST_WAIT));
+    }
+}
+
+/// The state, in which a task tries to connect until this is dropped, also with its runtime.
+struct Dialing<C>(Arc<watch::Sender<LinkState<C>>>);
+
+impl<C> Drop for Dialing<C> {
+    fn drop(&mut self) {
+        self.0.send_modify(|state| state.is_dialing = false);
     }
 }
 
 /// Tries to connect until that works, nobody waits any more, or the error is one that does not pass by itself.
-async fn dial<D: Dial>(
-    dialer: Arc<D>,
-    state: Arc<Mutex<LinkState<D::Connection>>>,
-    mut backoff: ReconnectBackoff,
-    progress: watch::Sender<Progress<D::Connection>>,
-) {
+async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>) {
+    let state = &dialing.0;
     loop {
-        sleep_until(backoff.until).await;
-        progress.send_if_modified(|now| {
-            now.waiting_since = None;
-            false
-        });
-        let refusal = match dialer.dial().await {
-            Ok(connection) => {
-                let connection = Arc::new(connection);
-                let mut state = lock(&state);
-                if matches!(&*state, LinkState::Closed) {
-                    drop(state);
-                    connection.close();
-                    return;
+        let until = state.borrow().until;
+        sleep_until(until).await;
+        let answer = dialer.dial().await.map(Arc::new);
+        let is_waited_for = state.receiver_count() > 0;
+        let (mut is_over, mut unused) = (true, None);
+        state.send_modify(|state| {
+            state.ended += 1;
+            match answer {
+                _ if state.is_closed => unused = answer.ok(),
+                Ok(connection) => {
+                    state.connection = Some(connection);
+                    state.made_at = Instant::now();
+                    state.refusal = None;
                 }
-                *state = LinkState::Up {
-                    connection: Arc::clone(&connection),
-                    since: Instant::now(),
-                    attempts: backoff.attempts,
-                };
-                progress.send_modify(|now| now.connection = Some(connection));
-                return;
-            }
-            Err(refusal) => refusal,
-        };
-        let since = match backoff.refusal {
-            Some(_) => backoff.since,
-            None => Instant::now(),
-        };
-        backoff = ReconnectBackoff::after(
-            backoff.attempts.saturating_add(1),
-            Some(refusal.clone()),
-            since,
-        );
-        let give_up = !may_pass(&refusal);
-        let mut state = lock(&state);
-        if matches!(&*state, LinkState::Closed) {
-            return;
-        }
-        // One of the receivers is in the state itself; nobody waits if it is the only one.
-        if give_up || progress.receiver_count() <= 1 {
-            *state = LinkState::Down(backoff);
-            progress.send_modify(|now| now.refusal = Some(refusal));
-            return;
-        }
-        progress.send_modify(|now| {
-            now.refusal = Some(refusal);
-            now.waiting_since = Some(since);
-        });
-    }
-}
-
-/// Waits for the connection or the error; `None` if the task that tries has gone without either.
-async fn wait<C>(
-    progress: &mut watch::Receiver<Progress<C>>,
-    deadline: Instant,
-    patience: Duration,
-) -> Option<Result<Arc<C>, Error>> {
-    loop {
-        let mut end = deadline;
-        let mut late = Instant::now() >= end;
-        {
-            let now = progress.borrow_and_update();
-            // Between attempts: whoever comes now waits only for the rest of the time since the first failure.
-            if let Some(since) = now.waiting_since {
-                end = end.min(since + patience);
-                late = Instant::now() >= end;
-            }
-            if let Some(connection) = &now.connection {
-                return Some(Ok(Arc::clone(connection)));
-            }
-            if let Some(refusal) = &now.refusal
-                && (late || !may_pass(refusal))
-            {
-                return Some(Err(refusal.clone()));
-            }
-        }
-        tokio::select! {
-            changed = progress.changed() => {
-                if changed.is_err() && progress.borrow().connection.is_none() {
-                    return match &progress.borrow().refusal {
-                        Some(refusal) if !may_pass(refusal) => Some(Err(refusal.clone())),
-                        _ => None,
-                    };
+                Err(refusal) => {
+                    is_over = !is_waited_for || !may_pass(&refusal);
+                    state.fail(refusal);
                 }
             }
-            () = sleep_until(end), if !late => {}
+        });
+        if let Some(connection) = unused {
+            connection.close();
+        }
+        if is_over {
+            return;
         }
     }
 }

@@ -4,7 +4,6 @@ pub(super) mod cluster;
 mod connect;
 pub(super) mod connections;
 mod diagnosis;
-mod dialer;
 pub(super) mod limited;
 pub(super) mod link;
 mod liveness;

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redis::cmd;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::limited::Limited;
-use super::link::Connection;
+use super::link::{Connection, Dial};
 use super::pipeline::Pipeline;
 use super::socket::LoopSocket;
 use super::target::Target;
@@ -29,6 +30,33 @@ const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs
 /// How long a server may take to give a sign of life after a long silence: more if connections take long to open,
 /// and never more than a quarter of an operation's time.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(100);
+
+/// Makes connections that live on tokio, or on the event loop.
+///
+/// None is ever made again: when one is lost, all that is under way on it fails, and [`Link`](super::link::Link)
+/// asks for another.
+pub(in crate::redis) struct Dialer {
+    pub(super) target: Arc<Target>,
+    pub(super) event_loop: Option<Arc<dyn EventLoop>>,
+}
+
+#[async_trait]
+impl Dial for Dialer {
+    type Connection = ScriptConnection;
+
+    async fn dial(&self) -> Result<ScriptConnection, Error> {
+        let target = Arc::clone(&self.target);
+        let config = target.config().current().await?;
+        let start = Instant::now();
+        let stream = target.open_with(&config).await?;
+        let login = [&config.username, &config.password];
+        let login = login.into_iter().flatten().cloned().collect();
+        let (took, event_loop) = (start.elapsed(), self.event_loop.as_ref());
+        Ok(ScriptConnection::start(
+            stream, login, took, target, event_loop,
+        ))
+    }
+}
 
 /// A connection that runs scripts. It ends when this is dropped.
 pub(in crate::redis) struct ScriptConnection {

@@ -90,21 +90,19 @@ impl Target {
 
 /// A stream to the configured server that is ready for scripts.
 async fn open(config: &RedisConfig, tls: Option<&TlsContext>) -> Result<Limited, Error> {
-    let limit = config.connect_timeout;
-    match &config.server {
-        RedisServer::Sentinel(set) => sentinel::open(config, set, tls).await,
-        RedisServer::Tcp { host, port } => {
-            let open = async {
-                let stream = connect::tcp(host, *port, tls).await?;
-                ready(stream, config).await
-            };
-            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
-        }
-        // Each of its nodes is a server of its own.
-        RedisServer::Cluster(_) => Err(to_error(Cause::Settings, false)),
-        RedisServer::Unix(path) => {
-            let open = async { ready(connect::unix(path).await?, config).await };
-            timeout(limit, open).await.unwrap_or_else(|_| Err(late()))
-        }
+    // It has a time limit for each of its steps.
+    if let RedisServer::Sentinel(set) = &config.server {
+        return sentinel::open(config, set, tls).await;
     }
+    let open = async {
+        let stream = match &config.server {
+            RedisServer::Tcp { host, port } => connect::tcp(host, *port, tls).await?,
+            RedisServer::Unix(path) => connect::unix(path).await?,
+            // Each of a cluster's nodes is a server of its own.
+            _ => return Err(to_error(Cause::Settings, false)),
+        };
+        ready(stream, config).await
+    };
+    let opened = timeout(config.connect_timeout, open).await;
+    opened.unwrap_or_else(|_| Err(late()))
 }

@@ -278,8 +278,7 @@ impl Routing<'_> {
 
     /// Waits a moment, for as long as there is time, and then gives up with `error`.
     async fn wait(&mut self, error: Error) -> Result<Option<Reply>, Error> {
-        let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
-        let pause = self.pause.mul_f64(scatter);
+        let pause = random::scattered(self.pause);
         if Instant::now() + pause >= self.until {
             return Err(error);
         }

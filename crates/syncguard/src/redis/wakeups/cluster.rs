@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redis::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::feed::{Event, Feed, FeedMessage};
+use super::feed::{Feed, read};
 use crate::error::Error;
 use crate::random;
-use crate::redis::connection::cluster::routes::Routes;
+use crate::redis::connection::cluster::redirect::Redirect;
+use crate::redis::connection::cluster::routes::{Node, Routes};
+use crate::redis::error::error_text;
 use crate::redis::slots::key_slot;
 use crate::waiting::listener::{Heard, Listen, Listener};
 
@@ -26,10 +29,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Opens what tells.
 pub(in crate::redis) struct ClusterSubscriptions(pub(in crate::redis) Arc<Routes>);
 
+/// What a node tells of.
+struct NodeFeed {
+    node: Arc<Node>,
+    feed: Feed,
+    /// What it was asked not to tell of any more, and has not confirmed yet.
+    leaving: Vec<Arc<str>>,
+}
+
+/// Which feed tells, and what.
+type Event = (u64, Result<Value, Error>);
+
 /// All nodes that tell of something.
 struct ClusterSubscriber {
     routes: Arc<Routes>,
-    feeds: HashMap<u64, Feed>,
+    feeds: HashMap<u64, NodeFeed>,
     /// How many feeds there have been.
     count: u64,
     /// Which feed is to tell of which name.
@@ -79,7 +93,8 @@ impl Listener for ClusterSubscriber {
             self.unassigned.remove(name);
             let place = self.places.remove(name);
             if let Some(feed) = place.and_then(|number| self.feeds.get_mut(&number)) {
-                feed.change(name, false);
+                feed.feed.change(name, false);
+                feed.leaving.push(Arc::clone(name));
             }
         }
         Ok(())
@@ -126,34 +141,37 @@ impl ClusterSubscriber {
             Some((number, _)) => *number,
             None => {
                 self.count += 1;
-                let feed = Feed::start(node, self.count, self.sender.clone());
-                self.feeds.insert(self.count, feed);
-                self.count
+                let (number, sender) = (self.count, self.sender.clone());
+                let target = Arc::clone(&node.target);
+                let tell = move |told| sender.send((number, told)).is_ok();
+                let feed = NodeFeed {
+                    node,
+                    feed: Feed::start(async move { target.open().await }, true, tell),
+                    leaving: Vec::new(),
+                };
+                self.feeds.insert(number, feed);
+                number
             }
         };
         self.places.insert(Arc::clone(name), number);
         if let Some(feed) = self.feeds.get_mut(&number) {
-            feed.change(name, true);
+            feed.feed.change(name, true);
         }
     }
 
-    fn told(&mut self, number: u64, told: Result<FeedMessage, Error>) -> Result<(), Error> {
+    fn told(&mut self, number: u64, told: Result<Value, Error>) -> Result<(), Error> {
         let Some(feed) = self.feeds.get_mut(&number) else {
             return Ok(());
         };
-        match told {
-            Ok(FeedMessage::Heard(Heard::Unsubscribed(name))) => {
-                if !feed.has_left(&name) {
-                    self.unassign(number, |moved| **moved == *name);
-                }
-            }
-            Ok(FeedMessage::Heard(heard)) => self.heard.push_back(heard),
-            Ok(FeedMessage::Moved(slot, host, port)) => {
+        // The slot of a channel that was asked for is elsewhere.
+        if let Ok(Value::ServerError(error)) = &told {
+            let text = error_text(error);
+            let slot = text.split(' ').nth(1).and_then(|slot| slot.parse().ok());
+            if let (Some(Redirect::Moved(host, port)), Some(slot)) = (Redirect::read(&text), slot) {
                 // Where it is now is known at once; what else has changed is asked for.
-                let host = if host.is_empty() {
-                    &feed.node.address.0
-                } else {
-                    &host
+                let host = match host.is_empty() {
+                    true => &feed.node.address.0,
+                    false => host,
                 };
                 // A node that is to be known by a name and has none is `?`.
                 if host != "?"
@@ -162,7 +180,19 @@ impl ClusterSubscriber {
                     self.routes.moved(slot, &node);
                 }
                 self.unassign(number, |name| key_slot(name) == slot);
+                return Ok(());
             }
+        }
+        match told.and_then(read) {
+            Ok(Heard::Unsubscribed(name)) => {
+                let left = feed.leaving.iter().position(|left| **left == *name);
+                match left {
+                    // As it was asked to.
+                    Some(place) => drop(feed.leaving.swap_remove(place)),
+                    None => self.unassign(number, |moved| **moved == *name),
+                }
+            }
+            Ok(heard) => self.heard.push_back(heard),
             Err(error) if error.kind().is_transient() => {
                 self.unassign(number, |_| true);
                 self.feeds.remove(&number);
@@ -193,9 +223,7 @@ impl ClusterSubscriber {
             if now - self.changed_at > 2 * LONGEST_PAUSE {
                 self.pause = FIRST_PAUSE;
             }
-            // Jitter, so that processes that lost the same node do not all come at once.
-            let scatter = random::unit().unwrap_or(0.5).mul_add(0.5, 0.5);
-            self.settle_at = Some(now + self.pause.mul_f64(scatter));
+            self.settle_at = Some(now + random::scattered(self.pause));
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
         self.changed_at = now;

@@ -1,6 +1,6 @@
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
 use std::thread;
 use tokio::time::sleep;
 
@@ -261,7 +261,7 @@ fn who_hears_of_the_end_of_a_connection_may_call_again() {
         runtime.block_on(async {
             drop(link.get().await.unwrap());
             is_retired.store(true, SeqCst);
-            let _ = link.ask();
+            let _ = link.ask(Instant::now(), 1);
         });
     });
     let answer = heard.recv_timeout(Duration::from_secs(10));
@@ -302,7 +302,7 @@ async fn what_a_server_says_that_ends_connections_is_the_trouble() {
         let said = Error::new(kind, "it is a replica").with_unknown_outcome();
         let link = Link::new(Replica(said), PATIENCE);
         link.get().await.unwrap();
-        let _waits = link.ask();
+        let _waits = link.ask(Instant::now() + PATIENCE, 1);
         let trouble = link.trouble().unwrap();
         assert_eq!(trouble.kind(), ErrorKind::ServiceUnavailable);
         assert_eq!(trouble.message(), words);
