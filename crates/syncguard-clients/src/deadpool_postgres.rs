@@ -6,12 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::{HookError, Object, Pool, PoolError, TimeoutType};
-use syncguard::postgres::{
-    Failure, Fault, Param, Plan, PostgresBackend, PostgresOptions, Row, Transport,
-};
+use syncguard::postgres::{Failure, Fault, Plan, PostgresBackend, PostgresOptions, Row, Transport};
 use syncguard::{Error, ErrorKind, Permit, Permits};
 use tokio::time::timeout;
-use tokio_postgres::types::{ToSql, Type};
 
 /// A backend over a pool of `deadpool-postgres` 0.14, with `tokio-postgres` 0.7.
 ///
@@ -116,7 +113,7 @@ impl Transport for Deadpool {
     ) -> Result<Option<Row>, Failure> {
         let lease = self.lease(is_urgent).await?;
         let plan = plan();
-        let (sql, params) = (plan.statement.sql(), typed(&plan.params));
+        let (sql, params) = (plan.statement.sql(), plan.typed_params());
         let rows = lease.session()?.query_typed(sql, &params).await;
         lease.conclude(rows)?.first().map(texts).transpose()
     }
@@ -138,15 +135,6 @@ impl fmt::Debug for Deadpool {
             .field("status", &self.pool.status())
             .finish()
     }
-}
-
-/// The parameters with their types.
-fn typed<'a>(params: &'a [Param<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
-    let params = params.iter().map(|param| match param {
-        Param::Text(text) => (text as &(dyn ToSql + Sync), Type::TEXT),
-        Param::BigInt(number) => (number as _, Type::INT8),
-    });
-    params.collect()
 }
 
 /// The columns of a row.

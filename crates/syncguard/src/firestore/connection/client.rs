@@ -9,19 +9,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::batch_get_documents_request::ConsistencySelector as BatchFrom;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
-use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::ConsistencySelector as QueryFrom;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::{
+    ConsistencySelector as QueryFrom, QueryType,
+};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::transaction_options::{
     Mode, ReadWrite,
 };
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     self as api, BatchGetDocumentsRequest, CommitRequest, RollbackRequest, RunQueryRequest,
-    TransactionOptions,
+    RunQueryResponse, TransactionOptions,
 };
-use tonic::Request;
 use tonic::body::Body;
 use tonic::client::GrpcService;
 use tonic::codegen::StdError;
 use tonic::transport;
+use tonic::{Request, Streaming};
 
 use super::access::{Access, Pings};
 use super::listen::Listening;
@@ -181,17 +183,7 @@ impl<S: Channel> Client<S> {
         let layout = self.layout().await?;
         match what {
             ReadSet::Owned { lock_id } => {
-                let request = self
-                    .connection
-                    .request(RunQueryRequest {
-                        parent: layout.documents(),
-                        query_type: Some(layout.by_lock_id(lock_id)),
-                        consistency_selector: options.map(QueryFrom::NewTransaction),
-                        explain_options: None,
-                    })
-                    .await?;
-                let mut grpc = self.connection.grpc.clone();
-                let mut parts = grpc.run_query(request).await?.into_inner();
+                let mut parts = self.query(layout.by_lock_id(lock_id), options).await?;
                 while let Some(part) = parts.message().await? {
                     reply.begun(part.transaction);
                     if let Some(document) = part.document {
@@ -209,6 +201,22 @@ impl<S: Channel> Client<S> {
             }
         }
         Ok(())
+    }
+
+    async fn query(
+        &self,
+        query: QueryType,
+        options: Option<TransactionOptions>,
+    ) -> Result<Streaming<RunQueryResponse>, Failure> {
+        let request = RunQueryRequest {
+            parent: self.layout().await?.documents(),
+            query_type: Some(query),
+            consistency_selector: options.map(QueryFrom::NewTransaction),
+            explain_options: None,
+        };
+        let request = self.connection.request(request).await?;
+        let mut grpc = self.connection.grpc.clone();
+        Ok(grpc.run_query(request).await?.into_inner())
     }
 
     async fn fetch_documents(
@@ -356,17 +364,7 @@ impl<S: Channel> Transport for Client<S> {
     async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Failure> {
         let layout = self.layout().await?;
         let _permit = self.connection.permits.acquire(false).await;
-        let request = self
-            .connection
-            .request(RunQueryRequest {
-                parent: layout.documents(),
-                query_type: Some(layout.page(after, limit)),
-                consistency_selector: None,
-                explain_options: None,
-            })
-            .await?;
-        let mut grpc = self.connection.grpc.clone();
-        let mut parts = grpc.run_query(request).await?.into_inner();
+        let mut parts = self.query(layout.page(after, limit), None).await?;
         let (mut reply, mut server_time_ms) = (ReadReply::default(), None);
         while let Some(part) = parts.message().await? {
             if let Some(time) = part.read_time {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::BytesMut;
 use deadpool::Runtime;
 use deadpool::managed::{self, Manager, Metrics, Object, QueueMode, RecycleError, RecycleResult};
 use tokio::time::{Instant, timeout};
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::types::{ToSql, Type};
 
 use super::connect::Connector;
 use super::session::Session;
@@ -170,8 +169,11 @@ async fn query(
 ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
     match session.prepared.get(plan.statement.slot()) {
         Some(Some(statement)) => {
-            let params: Vec<&(dyn ToSql + Sync)> =
-                plan.params.iter().map(|param| param as _).collect();
+            let params = plan.params.iter().map(|param| match param {
+                Param::Text(text) => text as &(dyn ToSql + Sync),
+                Param::BigInt(number) => number as _,
+            });
+            let params: Vec<_> = params.collect();
             session.client.query(statement, &params).await
         }
         // Boxed because it is large and rare: otherwise the future of every operation would be as large.
@@ -190,7 +192,7 @@ async fn first_query(
         may_prepare,
         ..
     } = session;
-    let params = typed_params(plan);
+    let params = plan.typed_params();
     let sql = plan.statement.sql();
     let now = client.query_typed(sql, &params);
     if !*may_prepare {
@@ -221,38 +223,15 @@ fn texts(row: &tokio_postgres::Row) -> Result<Row, Failure> {
         .collect()
 }
 
-/// The parameters with their types, for a statement that was not prepared.
-fn typed_params<'a>(plan: &'a Plan<'_>) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
-    let params = plan.params.iter();
-    params.map(|param| (param as _, param.sql_type())).collect()
-}
-
-impl Param<'_> {
-    fn sql_type(&self) -> Type {
-        match self {
-            Self::Text(_) => Type::TEXT,
-            Self::BigInt(_) => Type::INT8,
-        }
+impl Plan<'_> {
+    /// The parameters, each with its type, for tokio-postgres 0.7.
+    pub fn typed_params(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        let params = self.params.iter().map(|param| match param {
+            Param::Text(text) => (text as &(dyn ToSql + Sync), Type::TEXT),
+            Param::BigInt(number) => (number as _, Type::INT8),
+        });
+        params.collect()
     }
-}
-
-impl ToSql for Param<'_> {
-    fn to_sql(
-        &self,
-        sql_type: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        match self {
-            Self::Text(text) => text.to_sql(sql_type, out),
-            Self::BigInt(number) => number.to_sql(sql_type, out),
-        }
-    }
-
-    fn accepts(sql_type: &Type) -> bool {
-        *sql_type == Type::TEXT || *sql_type == Type::INT8
-    }
-
-    to_sql_checked!();
 }
 
 /// A session in use. If it is dropped before its answer has arrived, as by a cancelled operation, the server is

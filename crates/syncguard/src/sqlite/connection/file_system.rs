@@ -3,15 +3,10 @@
 //! On a network file system, processes on other machines do not see SQLite's shared memory and often not the file
 //! locks either, so they would get the same lock.
 
-use std::io;
-use std::path::Path;
-
-/// The name of the network file system that `folder` (a path without links) is on, if it is on one.
+/// The name of the network file system that a folder (a path without links) is on, if it is on one.
 ///
 /// A FUSE file system may have a network behind it. Only those that are known to have one are reported.
-pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
-    kind::network_file_system(folder)
-}
+pub(super) use kind::network_file_system;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod kind {
@@ -19,7 +14,7 @@ mod kind {
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 
-    pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
+    pub(in super::super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
         // The type of this field differs between architectures; the numbers have 32 bits.
         let number = rustix::fs::statfs(folder)?.f_type as u32;
         if number != FUSE {
@@ -141,7 +136,7 @@ mod kind {
     use std::io;
     use std::path::Path;
 
-    pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
+    pub(in super::super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
         let status = rustix::fs::statfs(folder)?;
         let name: String = status
             .f_fstypename
@@ -160,7 +155,7 @@ mod kind {
     use std::path::{Component, Path, Prefix};
 
     /// Once links are resolved, a path on a mapped network drive begins with the share.
-    pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
+    pub(in super::super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
         let is_share = match folder.components().next() {
             Some(Component::Prefix(prefix)) => {
                 matches!(prefix.kind(), Prefix::UNC(..) | Prefix::VerbatimUNC(..))
@@ -183,7 +178,7 @@ mod kind {
     use std::path::Path;
 
     /// On other systems this cannot be found out.
-    pub(super) fn network_file_system(_: &Path) -> io::Result<Option<String>> {
+    pub(in super::super) fn network_file_system(_: &Path) -> io::Result<Option<String>> {
         Ok(None)
     }
 }

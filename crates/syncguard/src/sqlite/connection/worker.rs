@@ -34,7 +34,18 @@ pub(in crate::sqlite) enum Effect {
 pub(super) struct Job {
     effect: Effect,
     deadline: Instant,
-    work: Box<dyn Runnable>,
+    run: Box<Run>,
+}
+
+/// Runs it, or fails with why there is no store to run it on.
+type Run = dyn FnOnce(Result<&Store, Error>) -> Ran + Send;
+
+/// An operation that has run.
+struct Ran {
+    /// Which shows whether something is wrong with the database.
+    error: Option<Error>,
+    /// Answers, once it is known what has become of the transaction.
+    answer: Box<dyn FnOnce(Result<(), Error>)>,
 }
 
 impl Job {
@@ -45,66 +56,26 @@ impl Job {
         operation: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
     ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
         let (reply, answer) = oneshot::channel();
-        let work = Box::new(Task {
-            operation: Some(operation),
-            result: None,
-            reply,
+        let run = Box::new(move |store: Result<&Store, Error>| {
+            let result = match store {
+                Ok(_) if effect == Effect::Read && reply.is_closed() => Err(unawaited()),
+                store => store.and_then(operation),
+            };
+            Ran {
+                error: result.as_ref().err().cloned(),
+                answer: Box::new(move |end| {
+                    // An operation that failed keeps its own error. Nobody may wait any more: whoever gave an acquisition up
+                    // also undoes it.
+                    let _ = reply.send(result.and_then(|value| end.map(|()| value)));
+                }),
+            }
         });
         let job = Self {
             effect,
             deadline,
-            work,
+            run,
         };
         (job, answer)
-    }
-
-    fn fail(self, error: Error) {
-        self.work.settle(Err(error));
-    }
-}
-
-trait Runnable: Send {
-    /// Runs the operation. The error shows whether something is wrong with the database.
-    fn run(&mut self, store: &Store) -> Result<(), Error>;
-    /// Sends the result, or the error when the transaction failed.
-    fn settle(self: Box<Self>, end: Result<(), Error>);
-    fn is_awaited(&self) -> bool;
-}
-
-struct Task<F, T> {
-    operation: Option<F>,
-    result: Option<Result<T, Error>>,
-    reply: oneshot::Sender<Result<T, Error>>,
-}
-
-impl<F, T> Runnable for Task<F, T>
-where
-    F: FnOnce(&Store) -> Result<T, Error> + Send,
-    T: Send,
-{
-    fn run(&mut self, store: &Store) -> Result<(), Error> {
-        let Some(operation) = self.operation.take() else {
-            return Ok(());
-        };
-        let result = operation(store);
-        let error = result.as_ref().err().cloned();
-        self.result = Some(result);
-        error.map_or(Ok(()), Err)
-    }
-
-    fn settle(self: Box<Self>, end: Result<(), Error>) {
-        let answer = match (self.result, end) {
-            // An operation that failed keeps its own error.
-            (Some(Err(error)), _) | (_, Err(error)) => Err(error),
-            (Some(Ok(value)), Ok(())) => Ok(value),
-            (None, Ok(())) => Err(Error::new(ErrorKind::Internal, "operation was not run")),
-        };
-        // Fails if nobody waits any more: whoever gave an acquisition up also undoes it.
-        let _ = self.reply.send(answer);
-    }
-
-    fn is_awaited(&self) -> bool {
-        !self.reply.is_closed()
     }
 }
 
@@ -116,22 +87,29 @@ pub(super) fn serve(
     releases: &Arc<ReleaseFeed>,
     jobs: &Receiver<Job>,
 ) {
-    let open_file = |deadline| {
-        let (clock, releases) = (Arc::clone(clock), Arc::clone(releases));
-        Store::open(config, clock, releases, deadline)
-    };
-    let mut store = None;
+    let mut kept: Option<Store> = None;
     let mut waiting = Pending::default();
     while let Some(batch) = waiting.next(jobs) {
-        let Some(mut open) = open(open_file, &mut store, batch) else {
-            continue;
+        let opened = kept.take().map_or_else(
+            || {
+                let (clock, releases) = (Arc::clone(clock), Arc::clone(releases));
+                Store::open(config, clock, releases, earliest_deadline(&batch))
+            },
+            Ok,
+        );
+        let mut store = match opened {
+            Ok(store) => store,
+            Err(error) => {
+                fail_all(batch, &error);
+                continue;
+            }
         };
-        let sound = run(&mut open.store, open.batch);
-        if sound || !open.store.is_file() {
-            store = Some(open.store);
+        let is_sound = run(&mut store, batch);
+        if is_sound || !store.is_file() {
+            kept = Some(store);
         } else {
             // The next operation opens the file again, and reports what is wrong with it.
-            open.store.abandon();
+            store.abandon();
         }
     }
 }
@@ -166,43 +144,18 @@ impl Pending {
     }
 }
 
-struct Open {
-    store: Store,
-    batch: Vec<Job>,
-}
-
-/// The open store, or a newly opened one. If it cannot be opened, all jobs of the batch get the error.
-fn open(
-    open_file: impl Fn(Instant) -> Result<Store, Error>,
-    store: &mut Option<Store>,
-    batch: Vec<Job>,
-) -> Option<Open> {
-    let opened = match store.take() {
-        Some(store) => Ok(store),
-        None => open_file(earliest_deadline(&batch)),
-    };
-    match opened {
-        Ok(store) => Some(Open { store, batch }),
-        Err(error) => {
-            fail_all(batch, &error);
-            None
-        }
-    }
-}
-
 /// Runs the reads, then the writes in one transaction. `false` if the connection must not be used again.
 fn run(store: &mut Store, batch: Vec<Job>) -> bool {
     let (reads, writes): (Vec<_>, Vec<_>) = batch
         .into_iter()
         .partition(|job| job.effect == Effect::Read);
-    let mut sound = true;
-    for mut job in reads {
-        if job.work.is_awaited() {
-            sound &= is_sound(&job.work.run(store));
-            job.work.settle(Ok(()));
-        }
+    let mut is_sound = true;
+    for job in reads {
+        let ran = (job.run)(Ok(store));
+        is_sound &= ran.is_sound();
+        (ran.answer)(Ok(()));
     }
-    sound & write(store, writes)
+    is_sound & write(store, writes)
 }
 
 fn write(store: &mut Store, mut jobs: Vec<Job>) -> bool {
@@ -221,30 +174,31 @@ fn write(store: &mut Store, mut jobs: Vec<Job>) -> bool {
             }
         }
     }
-    let mut sound = true;
-    for job in &mut jobs {
-        let done = job.work.run(store);
-        sound &= is_sound(&done);
-        if let (Err(error), false) = (done, store.in_transaction()) {
+    let mut is_sound = true;
+    let (mut all_ran, mut jobs) = (Vec::with_capacity(jobs.len()), jobs.into_iter());
+    while let Some(job) = jobs.next() {
+        let ran = (job.run)(Ok(store));
+        is_sound &= ran.is_sound();
+        let error = ran.error.clone().filter(|_| !store.in_transaction());
+        all_ran.push(ran);
+        if let Some(error) = error {
             // SQLite has rolled back the other jobs' writes too.
-            fail_all(jobs, &error);
+            answer_all(all_ran, &Err(error.clone()));
+            fail_all(jobs.collect(), &error);
             return false;
         }
     }
     let end = store.commit();
-    let committed = end.is_ok();
-    for job in jobs {
-        job.work.settle(end.clone());
-    }
-    sound & committed
+    answer_all(all_ran, &end);
+    is_sound & end.is_ok()
 }
 
-/// Whether the database is fine: errors that the caller caused say nothing about it.
-fn is_sound(done: &Result<(), Error>) -> bool {
-    done.as_ref().map_or_else(
-        |error| error.kind() == ErrorKind::InvalidArgument,
-        |()| true,
-    )
+impl Ran {
+    /// Whether the database is fine: errors that the caller caused say nothing about it.
+    fn is_sound(&self) -> bool {
+        let error = self.error.as_ref();
+        error.is_none_or(|error| error.kind() == ErrorKind::InvalidArgument)
+    }
 }
 
 fn durability(job: &Job) -> Option<Durability> {
@@ -269,10 +223,21 @@ fn fail_late(jobs: Vec<Job>) -> Vec<Job> {
     on_time
 }
 
+fn answer_all(all: Vec<Ran>, end: &Result<(), Error>) {
+    for ran in all {
+        (ran.answer)(end.clone());
+    }
+}
+
 fn fail_all(jobs: Vec<Job>, error: &Error) {
     for job in jobs {
-        job.fail(error.clone());
+        ((job.run)(Err(error.clone())).answer)(Ok(()));
     }
+}
+
+/// What a look-up comes to that nobody waits for any more; nobody hears of it.
+fn unawaited() -> Error {
+    Error::invalid("nobody waits for the answer")
 }
 
 #[cfg(test)]
