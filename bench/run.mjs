@@ -33,7 +33,7 @@ const suites = {
     knows: ["runs", "seconds", "against"],
   },
   holding: { load: () => import("./holding/suite.mjs"), knows: ["seconds", "locks"] },
-  import: { load: () => import("./import/suite.mjs"), knows: ["runs", "against"] },
+  import: { load: () => import("./import/suite.mjs"), knows: ["runs", "seconds", "against"] },
   postgres: { load: () => import("./postgres/suite.mjs"), knows: ["runs", "seconds", "against"] },
   redis: { load: () => import("./redis/suite.mjs"), knows: ["runs", "seconds", "against", "tls"] },
   "redis-cluster": {
