@@ -141,3 +141,40 @@ describe("a signal that comes with the grant", () => {
     expect(closedAfter).toEqual([[granted]]);
   });
 });
+
+describe("a backend whose methods are not its own", () => {
+  const others: [string, (backend: SyncGuardBackend) => SyncGuardBackend][] = [
+    ["a copy", (backend) => ({ ...backend })],
+    ["a Proxy", (backend) => new Proxy(backend, {})],
+    ["an object that inherits from it", (backend) => Object.create(backend) as SyncGuardBackend],
+    ["the backend itself", (backend) => backend],
+  ];
+  test.each(others)("is asked by these: %s", async (_, other) => {
+    for (const wrap of [
+      (one: SyncGuardBackend) => one,
+      (one: SyncGuardBackend) => withTelemetry(one, { onEvent: () => undefined }),
+    ]) {
+      const { backend, released } = storeDouble();
+      const seen: string[] = [];
+      const stand = other(backend);
+      const { acquire, release } = backend;
+      Object.defineProperties(stand, {
+        acquire: {
+          value: (opts: Parameters<typeof acquire>[0]) => {
+            seen.push("acquire");
+            return acquire(opts);
+          },
+        },
+        release: {
+          value: (opts: Parameters<typeof release>[0]) => {
+            seen.push(`release ${Object.getOwnPropertyNames(opts).join()}`);
+            return release(opts);
+          },
+        },
+      });
+      await lock(wrap(stand), () => 1, { key: "some:key" });
+      expect(seen).toEqual(["acquire", "release lockId"]);
+      expect(released).toHaveLength(1);
+    }
+  });
+});

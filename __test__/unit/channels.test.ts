@@ -72,6 +72,21 @@ test("losses and waits", async () => {
   ]);
 });
 
+test("of locks that were taken before anybody listened", async () => {
+  const clock = new TestClock();
+  const backend = createTestBackend({ clock, onLost: () => undefined });
+  const [lost, released] = [await backend.lock("lost"), await backend.lock("released")];
+  const messages = listen("lost", "release");
+  await clock.advance(2_000);
+  backend.faults.lose("lost");
+  await released.release();
+  expect(messages).toMatchObject([
+    { type: "lost", lost: true, heldMs: 2_000, lockIdHash: hashKey(lost.lockId) },
+    { type: "release", result: "ok", heldMs: 2_000, lockIdHash: hashKey(released.lockId) },
+  ]);
+  expect(messages[1]).not.toHaveProperty("lost");
+});
+
 test("nothing is computed while nobody listens", async () => {
   const backend = createTestBackend();
   const now = vi.spyOn(performance, "now");

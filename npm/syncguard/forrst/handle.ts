@@ -3,11 +3,11 @@
 import { runInside } from "../lock/chain.js";
 import { CALLBACK_WAITING } from "../native/wait.js";
 import { acquireUntilHeld } from "../lock/waiting.js";
-import { termOf } from "../lock/keeping.js";
-import { knownOf } from "../lock/known.js";
+import type { Taken } from "../lock/handle.js";
+import { insideOf } from "../lock/inside.js";
 import { lockHandleMembers } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/reports.js";
-import type { AcquireOk, BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
+import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
 import { refuseUnknown } from "../options/names.js";
 import { checkFunction, checkObject, invalid } from "../options/validation.js";
@@ -42,7 +42,7 @@ export function createHandle<C extends BackendCapabilities>(
     }
     if (requested === undefined) return await next(request, undefined);
 
-    let held: AcquireOk<C>;
+    let taken: Taken<C>;
     const { fullKey: key, ttlMs, owner, waiting } = requested;
     try {
       const acquisition = {
@@ -55,12 +55,13 @@ export function createHandle<C extends BackendCapabilities>(
         onReleaseError,
         onUnknown: refuseUnknown,
       };
-      held = await acquireUntilHeld(backend, acquisition);
+      taken = await acquireUntilHeld(backend, acquisition);
     } catch (error) {
       if (!isContention(error)) throw error;
       return requested.contention().responseTo(request);
     }
 
+    const { held, handle } = taken;
     const { lockId } = held;
     /** Releases or keeps the lock after the function. Returns whether it was lost before. */
     const end = async (): Promise<boolean> => {
@@ -73,13 +74,12 @@ export function createHandle<C extends BackendCapabilities>(
         return false;
       }
     };
-    const known = knownOf(backend);
-    const term = termOf(held, key, known.clock);
-    const members = lockHandleMembers(backend, held, key, term);
+    const { origin = backend } = insideOf(backend) ?? {};
+    const members = lockHandleMembers(backend, handle, key, held);
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {
-      response = await runInside(known, key, term, () => next(request, lock));
+      response = await runInside(origin, key, held, () => next(request, lock));
       checkResponse(response);
     } catch (error) {
       await end();

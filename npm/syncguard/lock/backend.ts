@@ -2,7 +2,7 @@
 
 import { setImmediate } from "node:timers";
 import { addContext, LockError } from "../native/errors.js";
-import { type Failure, settle } from "../native/outcome.js";
+import { settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
@@ -20,18 +20,18 @@ import {
 } from "./arguments.js";
 import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
-import { hearsOfLoss, hearsOfWaits, isTimed, publisher, publishOperations } from "./channels.js";
+import { publisher } from "./channels.js";
 import { type Clock, systemClock } from "./clock.js";
 import { TIME_TOLERANCE_MS } from "./defaults.js";
+import { observe } from "./events.js";
 import { Grants } from "./grants.js";
-import { addHandle, noLock, readDisposal, rememberDisposal } from "./handle.js";
-import { Handle } from "./held.js";
-import { endById, type Holding, type Ids, movedById } from "./holding.js";
-import { keep } from "./keeping.js";
-import { register } from "./known.js";
+import { createHandle, noLock, readDisposal } from "./handle.js";
+import { startHeartbeats } from "./heartbeats.js";
+import { Held, watchedBy } from "./held.js";
+import { type AcquireArguments, type Direct, type Operations, putInside } from "./inside.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
-import { releaseInBackground } from "./release.js";
+import { releaseInBackground } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
   BackendCapabilities,
@@ -57,28 +57,22 @@ export type LockStore = Omit<Store, "perform" | "setupSchema" | "list" | "facts"
 
 type Taken<C extends BackendCapabilities> =
   HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>;
-type AcquireArguments = Parameters<SyncGuardBackend["acquire"]>[0];
 
 /** Those who extend a lock from its grant on. */
 export interface LockKeeper {
   /** What the store is to know. */
   readonly settings: HoldSettings;
-  granted(ids: Ids): Holding;
+  granted(held: Held): void;
   stop(): void;
 }
-
-/** Runs an operation as the backend runs its own: with its checks before, with the key in errors, and `close()` waits. */
-export type Guarded = <T>(
-  key: string,
-  signal: AbortSignal | undefined,
-  operation: () => Promise<T | Failure>,
-) => Promise<T>;
 
 /** What differs between the addon's stores and others. */
 export type Means = {
   readonly clock?: Clock;
   /** Makes the keeper of a lock, if the store extends locks itself. */
   readonly keeper?: (heartbeats: Heartbeats) => LockKeeper;
+  /** The addon's store, which other operations may be carried out on as one call. */
+  readonly direct?: Store;
   readonly transport?: BackendTransport | undefined;
 };
 
@@ -89,8 +83,8 @@ export type Means = {
 export function createBackendOn<C extends BackendCapabilities>(
   store: LockStore,
   options: DisposalOptions,
-  { clock = systemClock, keeper: createKeeper, transport }: Means,
-): { backend: SyncGuardBackend<C>; guarded: Guarded } {
+  { clock = systemClock, keeper: createKeeper, direct, transport }: Means,
+): SyncGuardBackend<C> {
   const disposal = readDisposal(options);
   const declared: BackendCapabilities & { backend: string } = store.capabilities;
   const capabilities: Readonly<C> = Object.freeze({ ...declared }) as never;
@@ -161,59 +155,48 @@ export function createBackendOn<C extends BackendCapabilities>(
         keeper?.stop();
         return noLock();
       }
+      const nowMs = clock.elapsed();
       // It was asked for the lock then, after it had waited.
-      if (wait?.lastMs !== undefined) startedMs = clock.elapsed() - wait.lastMs;
-      const { lockId, fence, expiresAtMs } = grant;
-      const handle = new Handle(key, startedMs + ttlMs, clock, ttlMs);
-      handle.ok = true;
-      handle.lockId = lockId;
-      handle.expiresAtMs = expiresAtMs;
-      handle.fence = fence;
-      Handle.complete(handle);
+      if (wait?.lastMs !== undefined) startedMs = nowMs - wait.lastMs;
+      const { lockId, fence, fenceNearLimit } = grant;
+      const held = new Held(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs);
+      grants.add(held);
+      const giveBack = (): void =>
+        releaseInBackground(backend, lockId, key, disposal.onReleaseError);
       if (signal?.aborted === true) {
         // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
-        grants.add(handle);
-        releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+        giveBack();
         checkAborted(signal);
       }
-      if (keeper !== undefined) Handle.keep(handle, keeper.granted({ key, lockId }));
+      keeper?.granted(held);
       const isOver =
         keeper === undefined
           ? // Within the tolerance nobody else gets it, however short it is. On Firestore the core alone knows when
             // its time began.
             capabilities.timeAuthority === "server" &&
-            clock.elapsed() >= startedMs + Math.max(ttlMs, TIME_TOLERANCE_MS)
-          : Handle.isLost(handle);
+            nowMs >= startedMs + Math.max(ttlMs, TIME_TOLERANCE_MS)
+          : held.isLost();
       if (isOver) {
         // The core had it in time, and then this thread was blocked.
-        grants.add(handle);
-        releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+        giveBack();
         throw new LockError(
           "NetworkTimeout",
           `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
         );
       }
-      if (grant.fenceNearLimit) logFenceWarning(fence, hashKey(key));
-      const held = addHandle(handle, backend, lockId, key, disposal) as unknown as HeldLock<C>;
-      rememberDisposal(held, disposal);
-      if (disposal.onLost !== undefined) Handle.tell(handle, disposal.onLost);
-      if (isTimed()) Handle.time(handle);
-      if (hearsOfLoss()) {
-        Handle.onLost(handle, (report) => {
-          publish({ type: "lost", result: "fail", key, lockId, ...report });
-        });
-      }
+      if (fenceNearLimit) logFenceWarning(fence, hashKey(key));
+      held.onLost = disposal.onLost;
+      held.stream = stream;
+      const handle = createHandle(backend, held, grant, disposal);
       if (keeper === undefined && heartbeats !== undefined) {
-        keep(clock, { extend }, held, key, ttlMs, startedMs, heartbeats);
+        startHeartbeats({ extend }, handle, held, ttlMs, startedMs, heartbeats);
       }
-      grants.add(handle);
       if (grants.phase !== "granting") {
         // While releaseAll() runs, it releases this lock, too.
-        if (grants.phase === "over")
-          releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+        if (grants.phase === "over") giveBack();
         grants.check();
       }
-      return held;
+      return handle as unknown as HeldLock<C>;
     } catch (error) {
       keeper?.stop();
       if (wait !== undefined && isCounted && (error as Partial<LockError>).code === "Aborted") {
@@ -233,39 +216,34 @@ export function createBackendOn<C extends BackendCapabilities>(
     }
   };
 
-  const backend: SyncGuardBackend<C> = {
-    capabilities,
-    ...(transport === undefined ? {} : { transport }),
-
-    acquire: (opts) => take(opts),
+  const operations: Operations<C> = {
+    take,
 
     release: async (opts) => {
       const { lockId } = given(opts);
       try {
         checkLockId(lockId);
         const signal = startingSignal(opts);
-        if (isClosed) {
-          throw closed();
-        }
-        endById(lockId);
+        if (isClosed) throw closed();
         grants.start();
-        const handle = grants.take(lockId);
+        const watched = watchedBy(lockId);
+        watched?.end();
+        const own = grants.take(lockId);
         try {
-          const lastsMs = handle && Math.ceil(Handle.lastsMs(handle));
+          const lastsMs = own && Math.ceil(own.lastsMs);
           // Those who wait for it hear of it.
-          let key = handle && Handle.key(handle);
-          if (key !== undefined && !waiting.has(key)) key = undefined;
+          const key = own !== undefined && waiting.has(own.key) ? own.key : undefined;
           const outcome = settle(await store.release(lockId, signal, lastsMs, key));
           if (outcome === true) {
-            if (handle !== undefined) Handle.released(handle);
+            (own ?? watched)?.released();
             return { ok: true };
           }
-          if (handle !== undefined) Handle.gone(handle);
+          own?.gone();
           return failure(outcome);
         } catch (error) {
-          if (handle !== undefined) {
-            Handle.released(handle);
-            grants.add(handle);
+          if (own !== undefined) {
+            own.released();
+            grants.add(own);
           }
           throw error;
         } finally {
@@ -285,9 +263,11 @@ export function createBackendOn<C extends BackendCapabilities>(
         checkOpen();
         const startedMs = clock.elapsed();
         const result = await extend({ lockId, ttlMs, signal });
-        const endMs = result.ok ? startedMs + ttlMs : undefined;
-        movedById(lockId, endMs);
-        if (endMs !== undefined) grants.extended(lockId, endMs, ttlMs);
+        if (result.ok) {
+          (grants.get(lockId) ?? watchedBy(lockId))?.moved(startedMs + ttlMs, ttlMs);
+        } else {
+          watchedBy(lockId)?.moved(undefined);
+        }
         return result;
       } catch (error) {
         throw addContext(error, undefined, lockId);
@@ -306,7 +286,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       }
     },
 
-    lookup: async (opts: KeyLookup | OwnershipLookup) => {
+    lookup: async (opts) => {
       const asked = given<Partial<KeyLookup & OwnershipLookup>>(opts);
       const [key, lockId] = [asked.key ?? undefined, asked.lockId ?? undefined];
       if ((key === undefined) === (lockId === undefined)) {
@@ -346,47 +326,51 @@ export function createBackendOn<C extends BackendCapabilities>(
         throw addContext(error, key);
       }
     },
+  };
 
+  /** Runs another operation on the addon's store as the backend runs its own. */
+  const runOn =
+    (on: Store): Direct =>
+    async (key, signal, operation) => {
+      try {
+        checkAborted(signal);
+        checkOpen();
+        grants.start();
+        try {
+          return settle(await operation(on));
+        } finally {
+          grants.end();
+        }
+      } catch (error) {
+        throw addContext(error, key);
+      }
+    };
+
+  const stream = publisher(declared.backend, transport);
+  const observed = observe(operations, stream, clock, true);
+  const backend: SyncGuardBackend<C> = {
+    capabilities,
+    ...(transport === undefined ? {} : { transport }),
+    acquire: (opts) => observed.take(opts) as Promise<Taken<C>>,
+    release: (opts) => observed.release(opts),
+    extend: (opts) => observed.extend(opts),
+    isLocked: (opts) => observed.isLocked(opts),
+    lookup: (opts: KeyLookup | OwnershipLookup) => observed.lookup(opts),
+    forceRelease: (key, more) => observed.forceRelease(key, more),
     lock: createLockMethod(() => backend),
     releaseAll: createReleaseAll(() => backend),
     close,
     [Symbol.asyncDispose]: close,
   };
-
-  const publish = publisher(declared.backend, transport);
-  publishOperations(backend, publish, clock);
-
-  const guarded: Guarded = async (key, signal, operation) => {
-    try {
-      checkAborted(signal);
-      checkOpen();
-      grants.start();
-      try {
-        return settle(await operation());
-      } finally {
-        grants.end();
-      }
-    } catch (error) {
-      throw addContext(error, key);
-    }
-  };
-  register(backend, {
+  putInside(backend, {
     origin: backend,
     clock,
-    isOurs: true,
-    extends: true,
-    get reports() {
-      return isTimed();
-    },
-    acquire: backend.acquire,
-    take: take,
-    runHeld: undefined,
-    get waited() {
-      return hearsOfWaits() ? publish : undefined;
-    },
+    operations: observed,
+    stream,
     grants,
+    ...(direct === undefined ? {} : { direct: runOn(direct) }),
   });
-  return { backend, guarded };
+  return backend;
 }
 
 /** A race while the process shuts down is no wrong argument, so it is an error of its own. */

@@ -1,15 +1,14 @@
 /** Which locks the current chain of calls works under: the functions given to `lock()`, one inside the other. */
 
 import { AsyncLocalStorage } from "node:async_hooks";
-import { type Term, terms } from "./keeping.js";
-import type { Known } from "./known.js";
+import type { Held } from "./held.js";
 
 /** A function that runs under a lock. */
 type Link = {
-  readonly origin: Known["origin"];
+  readonly origin: object;
   readonly key: string;
   readonly outer: Link | undefined;
-  readonly term: Term;
+  readonly held: Held;
   /** Something that the function has started may outlive it, and so the lock. */
   isRunning: boolean;
 };
@@ -19,14 +18,18 @@ const chain = new AsyncLocalStorage<Link>();
 let running = 0;
 let warned = false;
 
-/** Runs the function that was given to `lock()`. */
+/**
+ * Runs the function that was given to `lock()`.
+ *
+ * @param origin - stands for the backend and its wrappers
+ */
 export async function runInside<T>(
-  { origin }: Known,
+  origin: object,
   key: string,
-  term: Term,
+  held: Held,
   work: () => Promise<T> | T,
 ): Promise<T> {
-  const link: Link = { origin, key, term, isRunning: true, outer: chain.getStore() };
+  const link: Link = { origin, key, held, isRunning: true, outer: chain.getStore() };
   running += 1;
   try {
     return await chain.run(link, work);
@@ -39,10 +42,10 @@ export async function runInside<T>(
 }
 
 /** Whether the caller works under that lock itself, so that it waits in vain. */
-export function isInside({ origin }: Known, key: string): boolean {
+export function isInside(origin: object, key: string): boolean {
   if (running === 0) return false;
   for (let link = chain.getStore(); link !== undefined; link = link.outer) {
-    if (link.isRunning && link.origin === origin && link.key === key && !terms.isLost(link.term)) {
+    if (link.isRunning && link.origin === origin && link.key === key && !link.held.isLost()) {
       return true;
     }
   }

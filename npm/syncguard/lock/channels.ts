@@ -2,28 +2,11 @@
 
 import { type Channel, channel } from "node:diagnostics_channel";
 import { LockError } from "../native/errors.js";
-import type { Clock } from "./clock.js";
-import {
-  type Observation,
-  type Observer,
-  observedForce,
-  observedOperations,
-  observing,
-  reports,
-} from "./observation.js";
-import type {
-  BackendCapabilities,
-  BackendTransport,
-  DiagnosticsMessage,
-  KeyLookup,
-  OwnershipLookup,
-  SyncGuardBackend,
-} from "./types.js";
+import type { Observation, Stream } from "./events.js";
+import type { BackendTransport, DiagnosticsMessage } from "./types.js";
 import { hashKey } from "./values.js";
 
-type Type = DiagnosticsMessage["type"];
-
-const channels: Readonly<Record<Type, Channel>> = {
+const channels: Readonly<Record<DiagnosticsMessage["type"], Channel>> = {
   acquire: channel("syncguard:acquire"),
   release: channel("syncguard:release"),
   extend: channel("syncguard:extend"),
@@ -34,56 +17,16 @@ const channels: Readonly<Record<Type, Channel>> = {
   wait: channel("syncguard:wait"),
 };
 
-/** Whether somebody wants to know for how long locks are held. */
-export function isTimed(): boolean {
-  return channels.release.hasSubscribers || channels.lost.hasSubscribers;
-}
-
-/** Whether anybody hears of lost locks. */
-export function hearsOfLoss(): boolean {
-  return channels.lost.hasSubscribers;
-}
-
-/** Whether anybody hears of waits, or of the acquisitions that end them. */
-export function hearsOfWaits(): boolean {
-  return channels.wait.hasSubscribers || channels.acquire.hasSubscribers;
-}
-
 /** Publishes what is seen of a backend of that name. */
-export function publisher(backend: string, transport?: BackendTransport): Observer {
-  return (seen) => {
-    const to = channels[seen.type];
+export function publisher(backend: string, transport?: BackendTransport): Stream {
+  return {
+    hears: (type) => channels[type].hasSubscribers,
     // What a subscriber throws is reported by the channel itself.
-    if (to.hasSubscribers) to.publish(messageOf(seen, backend, transport));
+    tell(seen) {
+      const to = channels[seen.type];
+      if (to.hasSubscribers) to.publish(messageOf(seen, backend, transport));
+    },
   };
-}
-
-/** Makes the operations of a backend publish what they do while anybody listens. */
-export function publishOperations<C extends BackendCapabilities>(
-  backend: SyncGuardBackend<C>,
-  tell: Observer,
-  clock: Clock,
-): void {
-  const { acquire, release, extend, isLocked, forceRelease } = backend;
-  const lookup = backend.lookup.bind(backend);
-  const observed = observedOperations<C>({ release, extend, isLocked, lookup }, tell, clock);
-  backend.acquire = (opts) =>
-    channels.acquire.hasSubscribers
-      ? observing(tell, clock, "acquire", opts, () => acquire(opts), reports.acquire)
-      : acquire(opts);
-  backend.release = (opts) =>
-    channels.release.hasSubscribers ? observed.release(opts) : release(opts);
-  backend.extend = (opts) =>
-    channels.extend.hasSubscribers ? observed.extend(opts) : extend(opts);
-  backend.isLocked = (opts) =>
-    channels.isLocked.hasSubscribers ? observed.isLocked(opts) : isLocked(opts);
-  backend.lookup = (opts: KeyLookup | OwnershipLookup) =>
-    channels.lookup.hasSubscribers ? observed.lookup(opts) : lookup(opts);
-  const observedForceRelease = observedForce(forceRelease, tell, clock);
-  backend.forceRelease = (key, options) =>
-    channels.forceRelease.hasSubscribers
-      ? observedForceRelease(key, options)
-      : forceRelease(key, options);
 }
 
 function messageOf(

@@ -4,7 +4,7 @@ import { LockError } from "../native/errors.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Clock } from "./clock.js";
 import { TIME_TOLERANCE_MS } from "./defaults.js";
-import { Handle } from "./held.js";
+import type { Held } from "./held.js";
 
 /** With so many locks, those are looked for whose time is over: nobody has to release a lock. */
 const SWEEP_AT = 1_024;
@@ -14,11 +14,8 @@ type Phase = "granting" | "releasing" | "over";
 
 export class Grants {
   phase: Phase = "granting";
-  /**
-   * The last handle made for each lock, by lock id. A lock that is being released is not among them. Of a lock that extends
-   * itself, only its owner keeps the handle, so that it can be noticed that nobody does.
-   */
-  private readonly handles = new ShortLivedMap<string, Handle | WeakRef<Handle>>();
+  /** By lock id. A lock that is being released is not among them. */
+  private readonly locks = new ShortLivedMap<string, Held>();
   private sweepAt = SWEEP_AT;
   private running = 0;
   private readonly whenIdle: (() => void)[] = [];
@@ -49,37 +46,26 @@ export class Grants {
   }
 
   /** Notes a lock that was granted. */
-  add(handle: Handle): void {
-    if (this.handles.size >= this.sweepAt) this.sweep();
-    this.set(handle);
+  add(held: Held): void {
+    if (this.locks.size >= this.sweepAt) this.sweep();
+    this.locks.set(held.lockId, held);
   }
 
-  /** Another handle stands for a lock that was granted. */
-  replace(handle: Handle): void {
-    if (this.handles.has(handle.lockId)) this.set(handle);
+  get(lockId: string): Held | undefined {
+    return this.locks.get(lockId);
   }
 
-  private set(handle: Handle): void {
-    this.handles.set(handle.lockId, Handle.isExtended(handle) ? new WeakRef(handle) : handle);
-  }
-
-  /** The handle of a lock whose release begins; give it back with {@link add} if that fails. */
-  take(lockId: string): Handle | undefined {
-    const handle = this.handles.get(lockId);
-    if (handle !== undefined) this.handles.delete(lockId);
-    return known(handle);
-  }
-
-  /** A lock was extended by `ttlMs` until `endMs`, of the clock. */
-  extended(lockId: string, endMs: number, ttlMs: number): void {
-    const handle = known(this.handles.get(lockId));
-    if (handle !== undefined) Handle.extended(handle, endMs, ttlMs);
+  /** A lock whose release begins; give it back with {@link add} if that fails. */
+  take(lockId: string): Held | undefined {
+    const held = this.locks.get(lockId);
+    if (held !== undefined) this.locks.delete(lockId);
+    return held;
   }
 
   /** The locks that are held as far as this process knows. */
-  held(): Handle[] {
+  held(): Held[] {
     this.sweep();
-    return this.handles.values().flatMap((handle) => known(handle) ?? []);
+    return this.locks.values();
   }
 
   /** An acquisition or a release begins. */
@@ -103,14 +89,9 @@ export class Grants {
 
   private sweep(): void {
     const endMs = this.clock.elapsed() - TIME_TOLERANCE_MS;
-    for (const [lockId, kept] of this.handles.entries()) {
-      const handle = known(kept);
-      if (handle === undefined || Handle.isOver(handle, endMs)) this.handles.delete(lockId);
+    for (const [lockId, held] of this.locks.entries()) {
+      if (held.isPast(endMs)) this.locks.delete(lockId);
     }
-    this.sweepAt = Math.max(SWEEP_AT, 2 * this.handles.size);
+    this.sweepAt = Math.max(SWEEP_AT, 2 * this.locks.size);
   }
-}
-
-function known(handle: Handle | WeakRef<Handle> | undefined): Handle | undefined {
-  return handle instanceof WeakRef ? handle.deref() : handle;
 }

@@ -1,17 +1,13 @@
-/** Handles: the methods of a granted lock, and its release at the end of a block. */
+/** Handles: what users hold of a lock, and its release at the end of a block. */
 
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import "./disposable.js";
 import { checkDisposal, type DisposalOptions } from "./arguments.js";
-import { type Clock, systemClock } from "./clock.js";
-import { Handle, WHOSE } from "./held.js";
-import { type Term, terms } from "./keeping.js";
-import { ifKnown } from "./known.js";
-import { failure } from "./mutation.js";
-import { releaseHeld, releaseInBackground } from "./release.js";
-import { reportReleaseError } from "./reports.js";
-import { LONGEST_TIMER_MS } from "./timers.js";
+import { systemClock } from "./clock.js";
+import { endOf, Held } from "./held.js";
+import { type Extending, insideOf, type Releasing } from "./inside.js";
+import { releaseInBackground } from "./reports.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -19,7 +15,6 @@ import type {
   BackendCapabilities,
   DecoratedAcquireResult,
   DisposableLockHandle,
-  ExtendResult,
   KeyOp,
   LockBackend,
   LockBackendLike,
@@ -43,24 +38,200 @@ export function readDisposal(given: DisposalOptions): DisposalOptions {
   return options;
 }
 
-// Wrappers of a backend make new handles from results, and must keep the options for disposal.
-const disposalOf = new WeakMap<object, DisposalOptions>();
+/** A handle, with methods. They and what results have always had are its own members, so that what is spread of it has them, too. */
+class Handle {
+  declare ok: true;
+  declare lockId: string;
+  declare expiresAtMs: number;
+  declare fence?: string;
+  declare key?: string;
+  readonly #held: Held;
+  readonly #disposal: DisposalOptions;
 
-/** How the handle of a result is disposed of, if not by default. */
-export function disposalOptions(result: object): DisposalOptions | undefined {
-  return disposalOf.get(result);
-}
+  constructor(held: Held, disposal: DisposalOptions) {
+    this.#held = held;
+    this.#disposal = disposal;
+  }
 
-/** Remembers how the handle of a result is disposed of, if not by default. */
-export function rememberDisposal(result: object, options: DisposalOptions): void {
-  if (options.onReleaseError !== undefined || options.disposeTimeoutMs !== undefined) {
-    disposalOf.set(result, options);
+  /** A getter, so that a lock whose signal nobody asks for has none. */
+  get signal(): AbortSignal {
+    return behind(this).#held.signal;
+  }
+
+  static is(result: object): result is Handle {
+    return #held in result;
+  }
+
+  static held(handle: Handle): Held {
+    return handle.#held;
+  }
+
+  static disposal(handle: Handle): DisposalOptions {
+    return handle.#disposal;
   }
 }
+
+// Handles compare and print as the plain objects that results have always been.
+Object.defineProperty(Handle.prototype, "constructor", { value: Object });
+
+/** The same getter for all, so that V8 can tell handles to be alike. */
+const SIGNAL = Object.getOwnPropertyDescriptor(Handle.prototype, "signal") as Getter;
+
+/** What every object has, and TypeScript leaves out. */
+type Legacy = { __defineGetter__(name: string, get: Getter["get"]): void };
+type Getter = { get: () => unknown };
+
+/** What is given to a handle's `extend`, which then answers with the handle. A property that led to it would be printed. */
+const WHOSE: unique symbol = Symbol("whose");
+
+/** The handle itself, of a Proxy or of an object that inherits from it: neither has private fields. */
+function behind(given: Handle): Handle {
+  if (Handle.is(given)) return given;
+  const { extend } = given as { extend?: (asked: typeof WHOSE) => unknown };
+  const owner = extend?.(WHOSE);
+  if (typeof owner === "object" && owner !== null && Handle.is(owner)) return owner;
+  throw new TypeError("signal was asked for of an object that is no lock");
+}
+
+/** What is known of a lock, by the result of its acquisition; `undefined` unless that is a handle. */
+export function heldOf(result: object): Held | undefined {
+  return Handle.is(result) ? Handle.held(result) : undefined;
+}
+
+/** How the handle of a result is disposed of. */
+export function disposalOf(result: object): DisposalOptions {
+  return Handle.is(result) ? Handle.disposal(result) : {};
+}
+
+/** The handle of a lock that a backend of this package has granted. */
+export function createHandle(
+  backend: Extending & Releasing,
+  held: Held,
+  { expiresAtMs, fence }: { expiresAtMs: number; fence: string },
+  disposal: DisposalOptions,
+): Handle & DisposableLockHandle {
+  const handle = new Handle(held, disposal);
+  handle.ok = true;
+  handle.lockId = held.lockId;
+  handle.expiresAtMs = expiresAtMs;
+  handle.fence = fence;
+  return addMethods(backend, complete(handle, held), held);
+}
+
+/** A handle of the lock in `result`, which may itself be one, and with it the lock. The options must be checked. */
+export function handleOver<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireOk<C>,
+  key: string,
+  disposal: DisposalOptions,
+): AsyncLock<C> {
+  const before = heldOf(result);
+  const held = before ?? newlyHeld(backend, result, key);
+  const handle = new Handle(held, disposal);
+  // Only the members: methods of these names may be bound to another backend.
+  for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name);
+  if (before !== undefined && Object.hasOwn(result, "signal")) complete(handle, held);
+  return addMethods(backend, handle, held) as unknown as AsyncLock<C>;
+}
+
+/** A lock that is held, and a handle of it. */
+export type Taken<C extends BackendCapabilities> = { held: Held; handle: AcquireOk<C> };
+
+/** The lock that an acquisition has given, with its result as the handle, if it is one. */
+export function heldIn<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireOk<C>,
+  key: string,
+): Taken<C> {
+  const handle = Handle.is(result) ? result : handleOver(backend, result, key, {});
+  return { held: Handle.held(handle as unknown as Handle), handle };
+}
+
+/** What is known of a lock whose handle was copied, or of one that somebody else's backend has granted. */
+function newlyHeld(
+  backend: object,
+  { lockId, expiresAtMs }: { lockId: string; expiresAtMs: number },
+  key: string,
+): Held {
+  const inside = insideOf(backend);
+  const granted = inside?.grants?.get(lockId);
+  if (granted !== undefined) return granted;
+  const clock = inside?.clock ?? systemClock;
+  const [endMs, nowMs] = [endOf(expiresAtMs, clock), clock.elapsed()];
+  return new Held(key, lockId, clock, nowMs, endMs, endMs - nowMs);
+}
+
+function copyMember(from: object, to: object, name: PropertyKey): void {
+  // Asked for, a signal would be made. A handle has its own.
+  if (name === "signal" || !Object.prototype.propertyIsEnumerable.call(from, name)) return;
+  Reflect.set(to, name, Reflect.get(from, name));
+}
+
+/** Adds the members of a lock of this package that results did not have in SyncGuard 2. */
+function complete(handle: Handle, { key }: Held): Handle {
+  handle.key = key;
+  // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
+  (handle as unknown as Legacy).__defineGetter__("signal", SIGNAL.get);
+  return handle;
+}
+
+/**
+ * The methods are assigned one by one, because every acquisition comes through here, and an object literal with a computed
+ * name or a spread takes V8 several times as long.
+ */
+function addMethods(
+  backend: Extending & Releasing,
+  given: Handle,
+  held: Held,
+): Handle & DisposableLockHandle {
+  // There is only one release, started either by the holder or by the end of the block.
+  let releasing: Promise<unknown> | undefined;
+  const handle = given as Handle & Mutable<DisposableLockHandle>;
+  held.follow(handle);
+  handle.release = async (signal) => {
+    if (releasing !== undefined) return { ok: false };
+    // Checked first: an unusable signal must not use up the only release.
+    if (signal !== undefined) checkAborted(readSignal(signal));
+    const release = held.release(backend, signal);
+    releasing = release;
+    return await release;
+  };
+  handle.extend = (ttlMs, signal) =>
+    (ttlMs as unknown) === WHOSE ? (handle as never) : held.extend(backend, handle, ttlMs, signal);
+  handle[Symbol.asyncDispose] = async () => {
+    if (releasing === undefined) {
+      releasing = held.dispose(backend, Handle.disposal(handle));
+      await releasing;
+    } else {
+      // Its error goes to whoever started the release.
+      await releasing.catch(() => undefined);
+    }
+  };
+  return handle;
+}
+
+type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 /** The result of an acquisition that found the lock held by somebody. */
 export function noLock(): { ok: false; reason: "locked" } & DisposableLockHandle {
   return { ok: false, reason: "locked", ...NO_LOCK };
+}
+
+/** The methods of a handle without a lock, which do nothing. */
+const NO_LOCK: DisposableLockHandle = {
+  release: async () => ({ ok: false }),
+  extend: async () => ({ ok: false }),
+  [Symbol.asyncDispose]: async () => undefined,
+};
+
+/** {@link createDisposableHandle} with options that are checked. */
+export function decorate<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireResult<C>,
+  key: string,
+  disposal: DisposalOptions,
+): DecoratedAcquireResult<C> {
+  return result.ok ? handleOver(backend, result, key, disposal) : { ...result, ...NO_LOCK };
 }
 
 /**
@@ -121,101 +292,9 @@ export function createDisposableHandle<C extends BackendCapabilities>(
   onReleaseError?: OnReleaseError,
   disposeTimeoutMs?: number,
 ): DecoratedAcquireResult<C> {
-  const options = readDisposal({ onReleaseError, disposeTimeoutMs });
-  if (!result.ok) return { ...result, ...NO_LOCK };
-  const known = ifKnown(backend);
-  const handle = Handle.over(result, key, known?.clock ?? systemClock, known?.reports === true);
-  known?.grants?.replace(handle);
-  const held = addHandle(handle, backend, result.lockId, key, options) as unknown as AsyncLock<C>;
-  rememberDisposal(held, options);
-  return held;
+  const disposal = readDisposal({ onReleaseError, disposeTimeoutMs });
+  return decorate(backend, result, key, disposal);
 }
-
-/**
- * Gives `held` the methods of {@link createDisposableHandle} for a lock that is held. The options must be checked.
- *
- * The methods are assigned one by one, because every acquisition comes through here, and an object literal with a computed
- * name or a spread takes V8 several times as long.
- */
-export function addHandle(
-  handle: Handle,
-  backend: Pick<LockBackend, "release" | "extend">,
-  lockId: string,
-  key: string,
-  options: DisposalOptions,
-): Handle & DisposableLockHandle {
-  // There is only one release, started either by the holder or by the end of the block.
-  let releasing: Promise<unknown> | undefined;
-  const held = handle as Handle & Mutable<DisposableLockHandle>;
-  held.release = async (signal) => {
-    if (releasing !== undefined) return { ok: false };
-    // Checked first: an unusable signal must not use up the only release.
-    if (signal !== undefined) checkAborted(readSignal(signal));
-    const release = releaseHeld(backend, { lockId, signal }, held, held);
-    releasing = release;
-    return await release;
-  };
-  held.extend = extendMethod(held, backend, lockId, held);
-  held[Symbol.asyncDispose] = async () => {
-    if (releasing === undefined) {
-      releasing = dispose(backend, lockId, key, options, held, held);
-      await releasing;
-    } else {
-      // Its error goes to whoever started the release.
-      await releasing.catch(() => undefined);
-    }
-  };
-  return held;
-}
-
-/**
- * The `extend` method of a handle, which also updates its `expiresAtMs`.
- *
- * @param term - told when the lock ends then
- */
-export function extendMethod(
-  handle: { expiresAtMs: number },
-  backend: Pick<LockBackend, "extend">,
-  lockId: string,
-  term: Term,
-): DisposableLockHandle["extend"] {
-  return (ttlMs, signal) => {
-    if ((ttlMs as unknown) === WHOSE) return handle as never;
-    return extendHeld(handle, backend, lockId, term, ttlMs, signal);
-  };
-}
-
-async function extendHeld(
-  handle: { expiresAtMs: number },
-  backend: Pick<LockBackend, "extend">,
-  lockId: string,
-  term: Term,
-  ttlMs: number,
-  signal: AbortSignal | undefined,
-): Promise<ExtendResult> {
-  if (terms.isLost(term)) return failure("expired");
-  const endMs = clockOf(backend).elapsed() + ttlMs;
-  // The store may carry it out from now on, also if nobody hears of it.
-  const undo = signal?.aborted === true ? undefined : terms.endsBy(term, endMs);
-  let result;
-  try {
-    result = await backend.extend({ lockId, ttlMs, signal });
-  } catch (error) {
-    if (error instanceof LockError && error.code === "InvalidArgument") undo?.();
-    throw error;
-  }
-  // It was lost meanwhile, and whoever works under it has been told.
-  if (result?.ok && terms.isLost(term)) return failure("expired");
-  if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
-  terms.moved(term, result?.ok ? endMs : undefined);
-  return result;
-}
-
-function clockOf(backend: object): Clock {
-  return ifKnown(backend)?.clock ?? systemClock;
-}
-
-type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 /**
  * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
@@ -289,54 +368,4 @@ export async function acquireHandle<C extends BackendCapabilities>(
     "Backend.acquire() must return a decorated result: use decorateAcquireResult()",
     { key: opts.key },
   );
-}
-
-/** The methods of a handle without a lock, which do nothing. */
-const NO_LOCK: DisposableLockHandle = {
-  release: async () => ({ ok: false }),
-  extend: async () => ({ ok: false }),
-  [Symbol.asyncDispose]: async () => undefined,
-};
-
-/** Releases at the end of a block or of `lock()`. Never rejects. */
-export async function dispose(
-  backend: Pick<LockBackend, "release">,
-  lockId: string,
-  key: string,
-  { onReleaseError, disposeTimeoutMs }: DisposalOptions,
-  held: object,
-  term: Term,
-): Promise<void> {
-  const release = async (signal?: AbortSignal): Promise<void> => {
-    try {
-      const args = signal === undefined ? { lockId } : { lockId, signal };
-      await releaseHeld(backend, args, held, term);
-    } catch (error) {
-      reportReleaseError(error, lockId, key, onReleaseError);
-    }
-  };
-  if (disposeTimeoutMs === undefined) await release();
-  else await endWithin(clockOf(backend), disposeTimeoutMs, release);
-}
-
-/** Calls `run`, which never rejects. After `timeoutMs`, aborts its signal and stops waiting. */
-function endWithin(
-  clock: Clock,
-  timeoutMs: number,
-  run: (signal: AbortSignal) => Promise<void>,
-): Promise<void> {
-  return new Promise((resolve) => {
-    const controller = new AbortController();
-    const timer = clock.setTimeout(
-      () => {
-        controller.abort();
-        resolve();
-      },
-      Math.min(timeoutMs, LONGEST_TIMER_MS),
-    );
-    void run(controller.signal).then(() => {
-      clock.clearTimeout(timer);
-      resolve();
-    });
-  });
 }

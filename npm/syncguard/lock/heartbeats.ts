@@ -1,8 +1,7 @@
 /** Heartbeats for backends that do not send them by themselves, on JavaScript's timers. The core does the same for its own. */
 
 import type { Heartbeats } from "./auto-extend.js";
-import type { Clock } from "./clock.js";
-import { GONE, type Holding } from "./holding.js";
+import { GONE, type Held } from "./held.js";
 import { callAt } from "./timers.js";
 import type { LockBackend } from "./types.js";
 
@@ -16,17 +15,18 @@ const SHORTEST_PAUSE_MS = 10;
  *
  * There is no limit for a hanging event loop: while it hangs, these timers do not run either.
  *
+ * @param handle - shows until when it is held
  * @param startedMs - when its acquisition was started, by `clock.elapsed()`
  */
 export function startHeartbeats(
-  clock: Clock,
   backend: Pick<LockBackend, "extend">,
-  holding: Holding,
+  handle: { expiresAtMs: number },
+  held: Held,
   ttlMs: number,
   startedMs: number,
   { everyMs, maxMs }: Heartbeats,
 ): void {
-  const { lockId } = holding.ids;
+  const { lockId, clock } = held;
   const limitMs = startedMs + maxMs;
   let endMs = Math.min(startedMs + ttlMs, limitMs);
   let failure: unknown;
@@ -45,11 +45,11 @@ export function startHeartbeats(
   const lose = (): void => {
     if (failure !== undefined) {
       const why = failure instanceof Error ? `: ${failure.message}` : "";
-      holding.lose(`the lock was lost: it could not be extended before its end${why}`, failure);
+      held.lose(`the lock was lost: it could not be extended before its end${why}`, failure);
     } else if (isFinal()) {
-      holding.lose("the lock was lost: it has been held for as long as autoExtend allows");
+      held.lose("the lock was lost: it has been held for as long as autoExtend allows");
     } else {
-      holding.lose("the lock was lost: its end passed before it could be extended");
+      held.lose("the lock was lost: its end passed before it could be extended");
     }
   };
 
@@ -82,13 +82,13 @@ export function startHeartbeats(
       if (isOver) return;
       running = undefined;
       if (!result.ok) {
-        holding.lose(GONE);
+        held.lose(GONE);
         return;
       }
       failure = undefined;
       const extendedMs = Math.min(sentMs + wantedMs, limitMs);
       endMs = crossed ? Math.min(extendedMs, endMs) : extendedMs;
-      holding.beat(result.expiresAtMs);
+      held.beat(result.expiresAtMs);
       arm();
     } catch (error) {
       if (isOver) return;
@@ -99,7 +99,7 @@ export function startHeartbeats(
     }
   };
 
-  holding.keptBy({
+  held.keptBy({
     moved: (movedMs) => {
       crossed = running !== undefined;
       endMs = Math.min(crossed ? Math.min(endMs, movedMs) : movedMs, limitMs);
@@ -112,5 +112,6 @@ export function startHeartbeats(
       running?.abort();
     },
   });
+  held.follow(handle);
   arm();
 }

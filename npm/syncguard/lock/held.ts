@@ -1,291 +1,383 @@
-/** What a handle knows of its lock beside its members. */
+/** A lock that is held: until when, how its holder learns that it is lost, and how it is extended and released. */
 
-import type { LockError } from "../native/errors.js";
+import { getEventListeners } from "node:events";
+import { LockError } from "../native/errors.js";
+import { onAbort } from "../native/signal.js";
+import { ShortLivedMap } from "../native/short-lived-map.js";
+import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
-import { markOf } from "./forgotten.js";
-import { Holding } from "./holding.js";
-import type { OnLost } from "./types.js";
+import type { HeldReport, Stream } from "./events.js";
+import { type Extending, type Releasing, releaseOn } from "./inside.js";
+import { failure } from "./mutation.js";
+import { reportLoss, reportReleaseError, warnOfForgotten } from "./reports.js";
+import { callAt, LONGEST_TIMER_MS } from "./timers.js";
+import type { ExtendResult, OnLost, ReleaseResult } from "./types.js";
 
-/** How a lock was held, when it is released by its handle. */
-export type HeldReport = { heldMs: number; extensions?: number; lost?: true };
+/** Those who send the heartbeats of a lock, and say when it is lost: the core, or timers of JavaScript. */
+export interface Keeper {
+  /** The holder itself has extended the lock until `endMs`. */
+  moved(endMs: number): void;
+  /** The lock is released, or lost: nothing more is to be sent. */
+  stop(): void;
+  /** The same where nobody has told the store, and nobody will. */
+  forget?(): void;
+}
 
-/** A lock that was granted, as far as its handle needs it. */
-type Granted = { lockId: string; expiresAtMs: number };
+/** What shows until when a lock is held. */
+type Shown = { expiresAtMs: number };
+
+/** What is known of a lock that is extended by heartbeats. */
+type Kept = {
+  readonly keeper: Keeper;
+  /** How many heartbeats have extended it. */
+  extensions: number;
+  /** What the last of them said, of the store's clock. */
+  expiresAtMs: number | undefined;
+  /** Weak: nothing but its owner may keep a handle of it. */
+  readonly handles: WeakRef<Shown>[];
+};
 
 /**
- * A handle without its methods.
+ * One lock that is held. All its handles have the same.
  *
- * `signal` is a getter, and what it needs is private, so that a lock whose signal nobody asks for has none. What this package does with handles is in functions of the class, because methods would be users' too.
+ * Somebody notices that it is lost if it has a keeper, who extends it, or once its signal was asked for. After {@link end},
+ * nobody notices that any more, unless its release does.
+ *
+ * All times are of `clock.elapsed()`, so that nobody who sets a clock moves them.
  */
-export class Handle {
-  declare ok: true;
-  declare lockId: string;
-  declare expiresAtMs: number;
-  declare fence?: string;
-  declare key?: string;
-  readonly #key: string;
-  readonly #clock: Clock;
-  #endMs: number;
-  #lastsMs: number;
-  #holding: Holding | undefined;
-  #isOver = false;
-  #isReleased = false;
-  #grantedMs: number | undefined;
-  #onLost: ((holding: Holding) => void) | undefined;
-  #tells: OnLost | undefined;
-  /** All handles of one lock have the same: see {@link markOf}. */
-  #mark: object | undefined;
+export class Held {
+  /** Why the lock is lost, if it is. */
+  loss: LockError | undefined = undefined;
+  /** Who is told that the lock is lost; `undefined` prints it. */
+  onLost: OnLost | undefined = undefined;
+  /** Those who observe the backend. */
+  stream: Stream | undefined = undefined;
+  private kept: Kept | undefined = undefined;
+  private controller: AbortController | undefined = undefined;
+  /** Stops the timer that ends the lock. */
+  private disarm: (() => void) | undefined = undefined;
+  private isOver = false;
+  /** What its release has found; `freed` also if it may have freed it: whoever releases it again learns nothing of it. */
+  private found: "freed" | "gone" | undefined = undefined;
+  /** Remove the listeners from other signals. */
+  private stops: (() => void)[] | undefined = undefined;
 
   /**
-   * @param endMs - when the lock ends unless it is extended, of `clock.elapsed()`
-   * @param ttlMs - for how long it was granted
+   * @param endMs - when the lock ends unless it is extended
+   * @param lastsMs - how long it can last from any moment on, by all that it was granted and extended for
    */
-  constructor(key: string, endMs: number, clock: Clock, ttlMs: number) {
-    this.#key = key;
-    this.#clock = clock;
-    this.#endMs = endMs;
-    this.#lastsMs = ttlMs;
-  }
+  constructor(
+    readonly key: string,
+    readonly lockId: string,
+    readonly clock: Clock,
+    private readonly grantedMs: number,
+    private endMs: number,
+    public lastsMs: number,
+  ) {}
 
-  /** Aborted when the lock is lost. */
+  /** Aborted when the lock is lost. Without a keeper that is at its end. */
   get signal(): AbortSignal {
-    return Handle.holding(behind(this)).signal;
-  }
-
-  /**
-   * A handle of the lock in `result`, which may itself be one.
-   *
-   * @param isTimed - whether somebody wants to know for how long the lock is held
-   */
-  static over(result: Granted, key: string, clock: Clock, isTimed: boolean): Handle {
-    const known = Handle.is(result) ? result : undefined;
-    const endMs = known === undefined ? endOf(result.expiresAtMs, clock) : known.#endMs;
-    const ttlMs = known === undefined ? endMs - clock.elapsed() : known.#lastsMs;
-    // Only the members: methods of these names may be bound to another backend.
-    const handle = new Handle(key, endMs, clock, ttlMs);
-    for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name);
-    if (known !== undefined && Object.hasOwn(known, "signal")) Handle.complete(handle);
-    if (known !== undefined) {
-      handle.#onLost = known.#onLost;
-      handle.#tells = known.#tells;
-      handle.#mark = known.#mark;
-      handle.#holding = known.#holding;
-      known.#holding?.follow(handle);
+    if (this.controller === undefined) {
+      this.controller = new AbortController();
+      if (this.loss !== undefined) this.controller.abort(this.loss);
+      else if (!this.isOver) {
+        watched.set(this.lockId, this);
+        this.arm();
+      }
     }
-    if (isTimed) handle.#grantedMs = clock.elapsed();
-    return handle;
+    this.look();
+    return this.controller.signal;
   }
 
-  static is(result: object): result is Handle {
-    return #key in result;
+  /** {@link signal} that is also aborted with `user`, for its reason. */
+  signalWith(user: AbortSignal | undefined): AbortSignal {
+    const own = this.signal;
+    if (user === undefined) return own;
+    const controller = new AbortController();
+    const join = (source: AbortSignal): (() => void) | undefined => {
+      const abort = (): void => controller.abort(source.reason);
+      if (!source.aborted) return onAbort(source, abort);
+      abort();
+      return undefined;
+    };
+    const stop = join(user);
+    // The user's signal may live on for long.
+    if (stop !== undefined) (this.stops ??= []).push(stop);
+    join(own);
+    return controller.signal;
   }
 
-  /**
-   * Gives it the members of a {@link HeldLock} that results did not have in SyncGuard 2. They are its own, so that what is spread
-   * of it has them, too.
-   */
-  static complete(handle: Handle): void {
-    handle.key = handle.#key;
-    // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
-    (handle as unknown as Legacy).__defineGetter__("signal", SIGNAL.get);
-  }
-
-  /** Lets somebody who extends the lock say when it is lost. */
-  static keep(handle: Handle, holding: Holding): void {
-    handle.#holding = holding;
-    handle.#mark = markOf(holding);
-    holding.follow(handle);
-    holding.tells ??= handle.#tells;
-    if (handle.#onLost !== undefined) holding.onLost(handle.#onLost);
-  }
-
-  /** Says who is told that the lock is lost; otherwise it is printed. */
-  static tell(handle: Handle, onLost: OnLost): void {
-    handle.#tells = onLost;
-    if (handle.#holding !== undefined) handle.#holding.tells = onLost;
-  }
-
-  /** Keeps the `expiresAtMs` of another handle up to date, if anybody extends the lock. */
-  static follow(handle: Handle, other: { expiresAtMs: number }): void {
-    handle.#holding?.follow(other);
-  }
-
-  /** Notes that somebody wants to know for how long the lock is held. */
-  static time(handle: Handle): void {
-    handle.#grantedMs = handle.#clock.elapsed();
+  /** Leaves it to `keeper` to extend the lock, and to say when it is lost. */
+  keptBy(keeper: Keeper): void {
+    this.kept = { keeper, extensions: 0, expiresAtMs: undefined, handles: [] };
+    watched.set(this.lockId, this);
   }
 
   /**
-   * Calls `callback`, too, when the lock is lost, if anybody notices that: see {@link Holding}. It must not refer to the handle,
-   * which may be collected before.
+   * Keeps the `expiresAtMs` of a handle up to date while the lock is extended, which ends once all of them were collected without
+   * a release.
    */
-  static onLost(handle: Handle, callback: (report: HeldReport | undefined) => void): void {
-    handle.#onLost = lossTold(handle.#onLost, callback, handle.#grantedMs, handle.#clock);
-    handle.#holding?.onLost(handle.#onLost);
+  follow(handle: Shown): void {
+    if (this.kept === undefined) return;
+    const { handles, expiresAtMs } = this.kept;
+    handles.push(new WeakRef(handle));
+    if (expiresAtMs !== undefined) handle.expiresAtMs = expiresAtMs;
+    collected.register(handle, this, this);
   }
 
-  /** Whether somebody extends the lock. */
-  static isExtended(handle: Handle): boolean {
-    return handle.#holding?.isExtended === true;
+  /** A heartbeat has made the lock end at this time of the store. */
+  beat(expiresAtMs: number): void {
+    if (this.kept === undefined) return;
+    this.kept.extensions += 1;
+    this.kept.expiresAtMs = expiresAtMs;
+    for (const one of this.kept.handles) {
+      const handle = one.deref();
+      if (handle !== undefined) handle.expiresAtMs = expiresAtMs;
+    }
+    this.endIfForgotten();
   }
 
-  /** The holder has extended the lock until `endMs`; `undefined` if it turned out to be gone. */
-  static moved(handle: Handle, endMs: number | undefined): void {
-    if (handle.#holding !== undefined || endMs === undefined) Handle.holding(handle).moved(endMs);
-    else handle.#endMs = endMs;
+  /**
+   * Ends the lock if its handles were collected. Whoever listens to its signal still works under the lock, and is asked at each
+   * heartbeat.
+   */
+  endIfForgotten(): void {
+    if (this.isOver || this.kept === undefined || this.kept.handles.length === 0) return;
+    const { handles, keeper } = this.kept;
+    if (handles.some((handle) => handle.deref() !== undefined) || this.isHeard()) return;
+    warnOfForgotten(this.key);
+    keeper.forget?.();
+    this.lose("the lock was lost: its handle was garbage-collected before it was released");
   }
 
-  /** It was extended by `ttlMs` until `endMs`, which this handle may not have been used for. */
-  static extended(handle: Handle, endMs: number, ttlMs: number): void {
-    handle.#endMs = endMs;
-    handle.#lastsMs = Math.max(handle.#lastsMs, ttlMs);
+  /**
+   * The lock was extended until `endMs`, whoever has done it; `undefined` if it turned out to be gone.
+   *
+   * @param ttlMs - for how long it was extended
+   */
+  moved(endMs: number | undefined, ttlMs = 0): void {
+    if (endMs === undefined) {
+      this.lose(GONE);
+      return;
+    }
+    this.endMs = endMs;
+    if (ttlMs > this.lastsMs) this.lastsMs = ttlMs;
+    if (this.isOver) return;
+    if (this.kept !== undefined) this.kept.keeper.moved(endMs);
+    else if (this.disarm !== undefined) this.arm();
   }
 
-  /** How long the lock can last from now on, by all that it was granted and extended for. */
-  static lastsMs(handle: Handle): number {
-    return handle.#lastsMs;
+  /** Whether the time of the lock is over at `nowMs`: its release may have failed. */
+  isPast(nowMs: number): boolean {
+    return (this.isOver || this.kept === undefined) && this.endMs <= nowMs;
   }
 
-  /** The holder asks to have the lock extended until `endMs`: see {@link Holding.endsBy}. */
-  static endsBy(handle: Handle, endMs: number): () => void {
-    if (handle.#holding !== undefined) return handle.#holding.endsBy(endMs);
-    const beforeMs = handle.#endMs;
-    if (!(endMs < beforeMs)) return () => undefined;
-    handle.#endMs = endMs;
-    return () => Handle.moved(handle, beforeMs);
+  /** The lock is lost. */
+  lose(message: string, cause?: unknown): void {
+    const { key, lockId } = this;
+    this.loseWith(new LockError("LockLost", message, { key, lockId, cause }));
   }
 
-  /** The lock is about to be released. */
-  static end(handle: Handle): void {
-    handle.#isOver = true;
-    handle.#holding?.end();
+  /** The lock is lost for this reason. */
+  loseWith(error: LockError): void {
+    if (!this.isOver) this.setLoss(error);
   }
 
   /** This process itself gives the lock up. It knows that, so that nothing is printed. */
-  static giveUp(handle: Handle, message: string): void {
-    const holding = Handle.holding(handle);
-    holding.tells ??= () => undefined;
-    holding.lose(message);
+  giveUp(message: string): void {
+    this.onLost ??= () => undefined;
+    this.lose(message);
   }
 
-  /** A release has freed the lock, or may have done so: whoever releases it again learns nothing of it. */
-  static released(handle: Handle): void {
-    handle.#isReleased = true;
+  /** A release has freed it, or may have done so. */
+  released(): void {
+    this.found = "freed";
   }
 
-  /** A release has found no such lock. */
-  static gone(handle: Handle): void {
-    if (!handle.#isReleased) Handle.holding(handle).gone();
+  /** Its release has found it gone: the work went on without it, whether somebody has put it out or its time was over. */
+  gone(): void {
+    if (this.found === "freed" || this.loss !== undefined) return;
+    this.found = "gone";
+    const { key, lockId } = this;
+    const isLate = this.kept === undefined && this.clock.elapsed() >= this.endMs;
+    const why = isLate ? "its time was over" : "it was gone";
+    const message = `the lock was lost: ${why} when it was released`;
+    this.setLoss(new LockError("LockLost", message, { key, lockId }));
   }
 
-  /** Whether the holder can know that the lock is lost: see {@link Holding.isLost}. */
-  static isLost(handle: Handle): boolean {
-    return handle.#holding?.isLost() === true;
+  /**
+   * Whether it was lost while it was held: its signal, if anybody has asked for it, is aborted, or its keeper has said so.
+   * Whoever extends what was released asks the store.
+   */
+  isLost(): boolean {
+    if (this.controller !== undefined && !this.isOver) this.look();
+    return this.loss !== undefined && this.found !== "gone";
   }
 
-  /** The lock is lost, although nobody may have asked for the signal yet. */
-  static lose(handle: Handle, message: string): void {
-    Handle.holding(handle).lose(message);
+  /** The lock is about to be released, so that it cannot be lost any more. */
+  end(): void {
+    if (this.controller !== undefined) this.look();
+    if (!this.isOver) this.stop();
+    this.removeListeners();
   }
 
-  /** Why the lock is lost, if it is. */
-  static loss(handle: Handle): LockError | undefined {
-    return handle.#holding?.loss;
+  /** How it was held until now. */
+  report(): HeldReport {
+    const report: HeldReport = { heldMs: this.clock.elapsed() - this.grantedMs };
+    if (this.kept !== undefined) report.extensions = this.kept.extensions;
+    if (this.loss !== undefined) report.lost = true;
+    return report;
   }
 
-  /** Whether the time of the lock is over at a time of its clock: its release may have failed. */
-  static isOver(handle: Handle, nowMs: number): boolean {
-    const endMs = handle.#holding === undefined ? handle.#endMs : handle.#holding.ends();
-    return (endMs ?? endOf(handle.expiresAtMs, handle.#clock)) <= nowMs;
-  }
-
-  static key(handle: Handle): string {
-    return handle.#key;
-  }
-
-  /** What telemetry reports when the lock is released, or lost. */
-  static report(handle: object): HeldReport | undefined {
-    if (!Handle.is(handle)) return undefined;
-    return reportOf(handle.#grantedMs, handle.#clock, handle.#holding);
-  }
-
-  /** The part of {@link Handle.report} that says that the lock is lost. */
-  static lossOf(handle: object): { lost?: true } {
-    return Handle.is(handle) && handle.#holding?.loss !== undefined ? { lost: true } : {};
-  }
-
-  /** What is known of the lock; made when it is needed. */
-  static holding(handle: Handle): Holding {
-    if (handle.#holding === undefined) {
-      const ids = { key: handle.#key, lockId: handle.lockId };
-      const holding = new Holding(ids, handle.#endMs, handle.#clock);
-      if (handle.#onLost !== undefined) holding.onLost(handle.#onLost);
-      holding.tells = handle.#tells;
-      if (handle.#isOver) holding.end();
-      handle.#holding = holding;
+  /** Extends the lock for its holder, who sees in `handle` until when. */
+  async extend(
+    backend: Extending,
+    handle: Shown,
+    ttlMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<ExtendResult> {
+    if (this.isLost()) return failure("expired");
+    const beforeMs = this.endMs;
+    const endMs = this.clock.elapsed() + ttlMs;
+    // The store may carry it out from now on, also if nobody hears of it.
+    const mayEndSooner = signal?.aborted !== true && this.kept === undefined && endMs < beforeMs;
+    if (mayEndSooner) this.moved(endMs);
+    let result;
+    try {
+      result = await backend.extend({ lockId: this.lockId, ttlMs, signal });
+    } catch (error) {
+      const isRefused = error instanceof LockError && error.code === "InvalidArgument";
+      if (isRefused && mayEndSooner) this.moved(beforeMs);
+      throw error;
     }
-    return handle.#holding;
+    // It was lost meanwhile, and whoever works under it has been told.
+    if (result?.ok && this.isLost()) return failure("expired");
+    if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
+    this.moved(result?.ok ? endMs : undefined);
+    return result;
+  }
+
+  /** Releases the lock for its holder. One that was lost, or is found gone, is not released, whatever the store has freed. */
+  async release(backend: Releasing, signal?: AbortSignal): Promise<ReleaseResult> {
+    this.end();
+    const wasLost = this.isLost();
+    const { lockId } = this;
+    const args = signal === undefined ? { lockId } : { lockId, signal };
+    const result = await releaseOn(backend, args, this);
+    // Anyone may have written the backend.
+    if ((result?.ok as unknown) === false) this.gone();
+    return wasLost ? failure("expired") : result;
+  }
+
+  /** Releases the lock at the end of a block or of `lock()`. Never rejects. */
+  async dispose(
+    backend: Releasing,
+    { onReleaseError, disposeTimeoutMs }: DisposalOptions,
+  ): Promise<void> {
+    const release = async (signal?: AbortSignal): Promise<void> => {
+      try {
+        await this.release(backend, signal);
+      } catch (error) {
+        reportReleaseError(error, this.lockId, this.key, onReleaseError);
+      }
+    };
+    if (disposeTimeoutMs === undefined) await release();
+    else await endWithin(this.clock, disposeTimeoutMs, release);
+  }
+
+  private setLoss(error: LockError): void {
+    const { key, lockId, stream } = this;
+    this.loss = error;
+    if (!this.isOver) this.stop();
+    if (stream?.hears("lost") === true) {
+      stream.tell({ type: "lost", result: "fail", key, lockId, ...this.report() });
+    }
+    this.controller?.abort(error);
+    this.removeListeners();
+    reportLoss(error, { lockId, key }, this.onLost);
+  }
+
+  private isHeard(): boolean {
+    if (this.controller === undefined) return false;
+    const { signal } = this.controller;
+    try {
+      return signal.onabort !== null || getEventListeners(signal, "abort").length > 0;
+    } catch {
+      // Not every runtime can tell.
+      return true;
+    }
+  }
+
+  private stop(): void {
+    this.isOver = true;
+    this.disarm?.();
+    if (this.kept !== undefined) {
+      const { keeper, expiresAtMs } = this.kept;
+      keeper.stop();
+      collected.unregister(this);
+      if (expiresAtMs !== undefined) this.endMs = endOf(expiresAtMs, this.clock);
+    }
+    if (watched.get(this.lockId) === this) watched.delete(this.lockId);
+  }
+
+  private removeListeners(): void {
+    for (const stop of this.stops ?? []) stop();
+    this.stops = undefined;
+  }
+
+  /** Looks at the clock: in a process that was stopped, others may come here before the timer does. */
+  private look(): void {
+    if (this.kept === undefined && this.clock.elapsed() >= this.endMs) this.endOfTime();
+  }
+
+  private endOfTime(): void {
+    this.lose("the lock was lost: its time is over");
+  }
+
+  /** Starts the timer that ends the lock, or starts it anew. */
+  private arm(): void {
+    if (this.kept !== undefined) return;
+    this.disarm?.();
+    this.disarm = callAt(this.clock, this.endMs, () => this.endOfTime());
   }
 }
 
-function copyMember(from: object, to: object, name: PropertyKey): void {
-  // Asked for, a signal would be made. A handle has its own.
-  if (name === "signal" || !Object.prototype.propertyIsEnumerable.call(from, name)) return;
-  Reflect.set(to, name, Reflect.get(from, name));
-}
-
-/** The same getter for all, so that V8 can tell handles to be alike. */
-const SIGNAL = Object.getOwnPropertyDescriptor(Handle.prototype, "signal") as Getter;
-
-/** What every object has, and TypeScript leaves out. */
-type Legacy = { __defineGetter__(name: string, get: Getter["get"]): void };
-type Getter = { get: () => unknown };
-
-/** What is given to a handle's `extend`, which then answers with the handle. A property that led to it would be printed. */
-export const WHOSE: unique symbol = Symbol("whose");
-
-/** The handle itself, of a Proxy or of an object that inherits from it: neither has private fields. */
-function behind(given: Handle): Handle {
-  if (Handle.is(given)) return given;
-  const { extend } = given as { extend?: (asked: typeof WHOSE) => unknown };
-  const owner = extend?.(WHOSE);
-  if (typeof owner === "object" && owner !== null && Handle.is(owner)) return owner;
-  throw new TypeError("signal was asked for of an object that is no lock");
-}
-
-// Handles compare and print as the plain objects that results have always been.
-Object.defineProperty(Handle.prototype, "constructor", { value: Object });
-
-/** In a function of its own, so that what it gives refers to no handle. */
-function lossTold(
-  before: ((holding: Holding) => void) | undefined,
-  callback: (report: HeldReport | undefined) => void,
-  grantedMs: number | undefined,
-  clock: Clock,
-): (holding: Holding) => void {
-  // Another handle of the same lock may find it lost, too.
-  let isTold = false;
-  return (holding) => {
-    before?.(holding);
-    if (isTold) return;
-    isTold = true;
-    callback(reportOf(grantedMs, clock, holding));
-  };
-}
-
-function reportOf(
-  grantedMs: number | undefined,
-  clock: Clock,
-  holding: Holding | undefined,
-): HeldReport | undefined {
-  if (grantedMs === undefined) return undefined;
-  const report: HeldReport = { heldMs: clock.elapsed() - grantedMs };
-  if (holding?.extensions !== undefined) report.extensions = holding.extensions;
-  if (holding?.loss !== undefined) report.lost = true;
-  return report;
-}
+/** What is said of a lock that is not there when it is to be extended. */
+export const GONE = "the lock was lost: the store no longer has it";
 
 /** When a lock ends, of `clock.elapsed()`, that ends at `expiresAtMs` of its backend's clock. */
 export function endOf(expiresAtMs: number, clock: Clock): number {
   return clock.elapsed() + expiresAtMs - clock.now();
+}
+
+/** The locks that somebody has to hear of when they are released or extended by their ids, through whatever backend. */
+const watched = new ShortLivedMap<string, Held>();
+
+/** The lock of that id, if somebody would notice its loss. */
+export function watchedBy(lockId: string): Held | undefined {
+  return watched.size > 0 ? watched.get(lockId) : undefined;
+}
+
+const collected = new FinalizationRegistry<Held>((held) => held.endIfForgotten());
+
+/** Calls `run`, which never rejects. After `timeoutMs`, aborts its signal and stops waiting. */
+function endWithin(
+  clock: Clock,
+  timeoutMs: number,
+  run: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const controller = new AbortController();
+    const timer = clock.setTimeout(
+      () => {
+        controller.abort();
+        resolve();
+      },
+      Math.min(timeoutMs, LONGEST_TIMER_MS),
+    );
+    void run(controller.signal).then(() => {
+      clock.clearTimeout(timer);
+      resolve();
+    });
+  });
 }

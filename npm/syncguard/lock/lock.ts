@@ -1,6 +1,5 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
-import type { LockError } from "../native/errors.js";
 import { CALLBACK_WAITING, METHOD_WAITING } from "../native/wait.js";
 import { checkBooleans, checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
@@ -8,18 +7,9 @@ import { acquireUntilHeld } from "./waiting.js";
 import { checkBackend, readOwner, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { runInside } from "./chain.js";
-import {
-  decorateAcquireResult,
-  disposalOptions,
-  dispose,
-  extendMethod,
-  isDecorated,
-  readDisposal,
-} from "./handle.js";
-
-import { Handle } from "./held.js";
-import { knownOf } from "./known.js";
-import { type Term, termOf, terms } from "./keeping.js";
+import { disposalOf, handleOver, readDisposal } from "./handle.js";
+import type { Held } from "./held.js";
+import { type Extending, insideOf } from "./inside.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
@@ -95,7 +85,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   checkBooleans({ throwIfLost });
   const ttlMs = resolveTtl(config.ttlMs);
   const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
-  const held = await acquireUntilHeld(backend, {
+  const { held, handle } = await acquireUntilHeld(backend, {
     key,
     ttlMs,
     owner: readOwner(config.owner),
@@ -106,42 +96,39 @@ export async function runLocked<T, C extends BackendCapabilities>(
     onUnknown: warnOfUnknown,
     onReleaseError,
   });
-  const general = disposalOptions(held);
-  const known = knownOf(backend);
-  const { clock, runHeld } = known;
-  const term = termOf(held, key, clock);
-  if (onLost !== undefined) terms.tell(term, onLost);
-  const loss = (): LockError | undefined => terms.loss(term);
+  const { origin = backend, stream } = insideOf(backend) ?? {};
+  if (onLost !== undefined) held.onLost = onLost;
   const run = async (): Promise<T> => {
     try {
-      const handle = createLockHandle(backend, held, key, term, signal);
-      return await runInside(known, key, term, () => fn(handle));
+      const given = createLockHandle(backend, handle, key, held, signal);
+      return await runInside(origin, key, held, () => fn(given));
     } finally {
-      // Without the signal: if it has aborted the work, the lock must still be released.
-      const options = {
-        onReleaseError: onReleaseError ?? general?.onReleaseError,
-        disposeTimeoutMs: disposeTimeoutMs ?? general?.disposeTimeoutMs,
-      };
-      await dispose(backend, held.lockId, key, options, held, term);
+      // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that
+      // the lock does not count as forgotten while the work runs.
+      const general = disposalOf(handle);
+      await held.dispose(backend, {
+        onReleaseError: onReleaseError ?? general.onReleaseError,
+        disposeTimeoutMs: disposeTimeoutMs ?? general.disposeTimeoutMs,
+      });
     }
   };
-  const result = await (runHeld === undefined ? run() : runHeld(key, run, loss));
-  const lost = throwIfLost ? loss() : undefined;
-  if (lost !== undefined) throw lost;
+  const runHeld = stream?.runHeld;
+  const result = await (runHeld === undefined ? run() : runHeld(key, run, () => held.loss));
+  if (throwIfLost && held.loss !== undefined) throw held.loss;
   return result;
 }
 
 /** The handle that `lock()` passes to its callback. Its signal is aborted with `user`, too. */
 function createLockHandle<C extends BackendCapabilities>(
-  backend: Pick<LockBackend, "extend">,
-  held: AcquireOk<C>,
+  backend: Extending,
+  granted: AcquireOk<C>,
   key: string,
-  term: Term,
+  held: Held,
   user: AbortSignal | undefined,
 ): LockHandle<C> {
   let signal: AbortSignal | undefined;
-  return Object.defineProperty(lockHandleMembers(backend, held, key, term), "signal", {
-    get: () => (signal ??= terms.signalWith(term, user)),
+  return Object.defineProperty(lockHandleMembers(backend, granted, key, held), "signal", {
+    get: () => (signal ??= held.signalWith(user)),
     enumerable: true,
     configurable: true,
   }) as LockHandle<C>;
@@ -149,15 +136,17 @@ function createLockHandle<C extends BackendCapabilities>(
 
 /** What the handles of callbacks have in common. */
 export function lockHandleMembers<C extends BackendCapabilities>(
-  backend: Pick<LockBackend, "extend">,
-  held: AcquireOk<C>,
+  backend: Extending,
+  granted: AcquireOk<C>,
   key: string,
-  term: Term,
+  held: Held,
 ): LockHandleMembers<C> {
-  const { lockId, expiresAtMs, fence } = held as AcquireOk<FencingCapabilities>;
+  const { lockId, expiresAtMs, fence } = granted as AcquireOk<FencingCapabilities>;
   const handle = { key, lockId, fence, expiresAtMs };
-  terms.follow(term, handle);
-  return Object.assign(handle, { extend: extendMethod(handle, backend, lockId, term) });
+  held.follow(handle);
+  const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>
+    held.extend(backend, handle, ttlMs, signal);
+  return Object.assign(handle, { extend });
 }
 
 const METHOD_OPTIONS = optionNames(
@@ -181,7 +170,7 @@ export function createLockMethod<C extends BackendCapabilities>(
     const { onReleaseError, onLost, disposeTimeoutMs } = readDisposal(options);
     const ttlMs = resolveTtl(options.ttlMs);
     const backend = self();
-    const held = await acquireUntilHeld(backend, {
+    const { held, handle } = await acquireUntilHeld(backend, {
       key,
       ttlMs,
       owner: options.owner ?? undefined,
@@ -192,17 +181,13 @@ export function createLockMethod<C extends BackendCapabilities>(
       onUnknown: refuseUnknown,
       onReleaseError,
     });
-    if (onLost !== undefined && Handle.is(held)) Handle.tell(held, onLost);
-    if (onReleaseError === undefined && disposeTimeoutMs === undefined && isDecorated(held)) {
-      return held as HeldLock<C>;
-    }
-    const general = disposalOptions(held);
-    return decorateAcquireResult(
-      backend,
-      held,
-      key,
-      onReleaseError ?? general?.onReleaseError,
-      disposeTimeoutMs ?? general?.disposeTimeoutMs,
-    ) as HeldLock<C>;
+    if (onLost !== undefined) held.onLost = onLost;
+    if (onReleaseError === undefined && disposeTimeoutMs === undefined)
+      return handle as HeldLock<C>;
+    const general = disposalOf(handle);
+    return handleOver(backend, handle, key, {
+      onReleaseError: onReleaseError ?? general.onReleaseError,
+      disposeTimeoutMs: disposeTimeoutMs ?? general.disposeTimeoutMs,
+    }) as HeldLock<C>;
   };
 }

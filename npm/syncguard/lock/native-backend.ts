@@ -2,7 +2,6 @@
 
 import type { Store } from "../native/store.js";
 import { createBackendOn } from "./backend.js";
-import { allowDirect } from "./direct.js";
 import type { DisposalOptions } from "./arguments.js";
 import { NativeKeeper } from "./native-keeper.js";
 import type { BackendCapabilities, BackendTransport, SyncGuardBackend } from "./types.js";
@@ -13,11 +12,9 @@ export function createBackend<C extends BackendCapabilities>(
   options: DisposalOptions,
   transport?: BackendTransport,
 ): SyncGuardBackend<C> {
-  const { backend, guarded } = createBackendOn<C>(store, options, {
+  return createBackendOn<C>(store, options, {
     keeper: (heartbeats) => new NativeKeeper(heartbeats),
+    direct: store,
     transport,
   });
-  return allowDirect(backend, (key, signal, operation) =>
-    guarded(key, signal, () => operation(store)),
-  );
 }

@@ -5,16 +5,15 @@ import type { HoldSettings } from "../native/exports.js";
 import { addHolder, forgetHolder, type Holder, removeHolder } from "../native/operations.js";
 import type { Failure } from "../native/outcome.js";
 import type { Heartbeats } from "./auto-extend.js";
-import { systemClock } from "./clock.js";
-import { Holding, type Ids, type Keeper } from "./holding.js";
+import type { Held, Keeper } from "./held.js";
 
 /** The core as the keeper of a lock. It exists before the lock is granted, because the core may tell of it at once. */
 export class NativeKeeper implements Keeper, Holder {
   /** What the addon is to know. */
   readonly settings: HoldSettings;
-  #holding: Holding | undefined;
+  #lock: Held | undefined;
   /** What was told before it was told that the lock is granted. */
-  readonly #early: ((holding: Holding) => void)[] = [];
+  readonly #early: ((lock: Held) => void)[] = [];
 
   constructor({ everyMs, maxMs, maxStallMs }: Heartbeats) {
     this.settings = { number: addHolder(this), everyMs };
@@ -23,22 +22,19 @@ export class NativeKeeper implements Keeper, Holder {
   }
 
   /** The lock was granted. */
-  granted(ids: Ids): Holding {
-    const holding = new Holding(ids, Infinity, systemClock);
-    this.#holding = holding;
-    holding.keptBy(this);
-    for (const tell of this.#early.splice(0)) tell(holding);
-    return holding;
+  granted(lock: Held): void {
+    this.#lock = lock;
+    lock.keptBy(this);
+    for (const tell of this.#early.splice(0)) tell(lock);
   }
 
   held(expiresAtMs: number): void {
-    this.#tell((holding) => holding.beat(expiresAtMs));
+    this.#tell((lock) => lock.beat(expiresAtMs));
   }
 
   lost(failure: Failure): void {
-    this.#tell((holding) => {
-      const { key, lockId } = holding.ids;
-      holding.loseWith(addContext(failure.toError(), key, lockId) as LockError);
+    this.#tell((lock) => {
+      lock.loseWith(addContext(failure.toError(), lock.key, lock.lockId) as LockError);
     });
   }
 
@@ -55,9 +51,9 @@ export class NativeKeeper implements Keeper, Holder {
     forgetHolder(this.settings.number);
   }
 
-  #tell(what: (holding: Holding) => void): void {
-    if (this.#holding === undefined) this.#early.push(what);
-    else what(this.#holding);
+  #tell(what: (lock: Held) => void): void {
+    if (this.#lock === undefined) this.#early.push(what);
+    else what(this.#lock);
   }
 }
 

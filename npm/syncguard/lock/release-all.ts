@@ -3,10 +3,10 @@
 import { addContext, LockError } from "../native/errors.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
-import type { Timer } from "./clock.js";
-import { Handle } from "./held.js";
-import { type Known, knownOf } from "./known.js";
-import { releaseArguments } from "./observed.js";
+import { systemClock, type Timer } from "./clock.js";
+import type { Grants } from "./grants.js";
+import type { Held } from "./held.js";
+import { insideOf, releaseOn } from "./inside.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
 import type { LockBackend, ReleaseAllOptions, ReleaseAllResult } from "./types.js";
 
@@ -40,43 +40,41 @@ async function releaseAll(
   backend: Pick<LockBackend, "release">,
   timeoutMs: number,
 ): Promise<ReleaseAllResult> {
-  const known = knownOf(backend);
-  const { grants, clock } = known;
+  const { grants, clock = systemClock } = insideOf(backend) ?? {};
   const result: ReleaseAllResult = { released: 0, gone: 0, failed: [] };
   if (grants === undefined) return result;
   grants.refuse();
 
   const controller = new AbortController();
   /** The locks whose release was started and not answered, and those whose release has failed. */
-  const unanswered = new Set<Handle>();
+  const unanswered = new Set<Held>();
   const failed = new Map<string, LockError>();
   let timer: Timer | undefined;
   const timeout = new Promise<void>((resolve) => {
     timer = clock.setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS));
   });
-  const release = async (handle: Handle): Promise<void> => {
-    unanswered.add(handle);
+  const release = async (held: Held): Promise<void> => {
+    unanswered.add(held);
     try {
-      const { lockId } = handle;
-      const args = releaseArguments(backend, { lockId, signal: controller.signal }, handle);
-      const { ok } = await backend.release(args);
-      if (!unanswered.has(handle)) return;
+      const { lockId } = held;
+      const { ok } = await releaseOn(backend, { lockId, signal: controller.signal }, held);
+      if (!unanswered.has(held)) return;
       if (ok) result.released += 1;
       else result.gone += 1;
     } catch (error) {
-      if (unanswered.has(handle)) failed.set(handle.lockId, failureOf(handle, error));
+      if (unanswered.has(held)) failed.set(held.lockId, failureOf(held, error));
     } finally {
-      unanswered.delete(handle);
+      unanswered.delete(held);
     }
   };
   try {
     const isInTime = await Promise.race([
-      releaseEach(known, release, (handle) => failed.has(handle.lockId), controller.signal),
+      releaseEach(grants, release, ({ lockId }) => failed.has(lockId), controller.signal),
       timeout.then(() => false),
     ]);
     if (!isInTime) {
-      for (const handle of [...unanswered, ...grants.held()]) {
-        if (!failed.has(handle.lockId)) failed.set(handle.lockId, tooLate(handle, timeoutMs));
+      for (const held of [...unanswered, ...grants.held()]) {
+        if (!failed.has(held.lockId)) failed.set(held.lockId, tooLate(held, timeoutMs));
       }
       unanswered.clear();
     }
@@ -91,34 +89,33 @@ async function releaseAll(
 
 /** Releases every lock, also those that are granted meanwhile; `false` if `signal` was aborted before the end. */
 async function releaseEach(
-  { grants }: Known,
-  release: (handle: Handle) => Promise<void>,
-  hasFailed: (handle: Handle) => boolean,
+  grants: Grants,
+  release: (held: Held) => Promise<void>,
+  hasFailed: (held: Held) => boolean,
   signal: AbortSignal,
 ): Promise<boolean> {
   for (;;) {
-    const handles = (grants?.held() ?? []).filter((handle) => !hasFailed(handle));
+    const locks = grants.held().filter((held) => !hasFailed(held));
     // All of them first: whoever works under a lock hears of it before anybody else can get the lock.
-    for (const handle of handles) Handle.giveUp(handle, "the lock was released by releaseAll()");
+    for (const held of locks) held.giveUp("the lock was released by releaseAll()");
     const next = async (): Promise<void> => {
-      for (let handle = handles.pop(); handle !== undefined; handle = handles.pop()) {
+      for (let held = locks.pop(); held !== undefined; held = locks.pop()) {
         if (signal.aborted) return;
-        await release(handle);
+        await release(held);
       }
     };
-    const some = handles.length > 0;
-    await Promise.all(Array.from({ length: Math.min(AT_ONCE, handles.length) }, next));
+    const some = locks.length > 0;
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, locks.length) }, next));
     if (signal.aborted) return false;
     // What was on its way may have been granted, and releases that others have started may have failed.
-    await grants?.idle();
+    await grants.idle();
     if (!some) return true;
   }
 }
 
-function failureOf(handle: Handle, error: unknown): LockError {
-  const { lockId } = handle;
-  if (error instanceof LockError) return addContext(error, Handle.key(handle), lockId) as LockError;
-  const context = { key: Handle.key(handle), lockId, cause: error };
+function failureOf({ key, lockId }: Held, error: unknown): LockError {
+  if (error instanceof LockError) return addContext(error, key, lockId) as LockError;
+  const context = { key, lockId, cause: error };
   return new LockError(
     "Internal",
     "the release failed with something that is no LockError",
@@ -126,10 +123,10 @@ function failureOf(handle: Handle, error: unknown): LockError {
   );
 }
 
-function tooLate(handle: Handle, timeoutMs: number): LockError {
+function tooLate({ key, lockId }: Held, timeoutMs: number): LockError {
   return new LockError(
     "NetworkTimeout",
     `the store has not answered the release within the ${timeoutMs} ms of releaseAll(): if it was not done, the lock ends with its TTL`,
-    { key: Handle.key(handle), lockId: handle.lockId },
+    { key, lockId },
   );
 }

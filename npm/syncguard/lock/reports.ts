@@ -1,8 +1,11 @@
 /** What users hear of that cannot be thrown: releases that have failed, and locks that were lost. */
 
 import type { LockError } from "../native/errors.js";
-import type { Ids } from "./holding.js";
+import { type Releasing, releaseOn } from "./inside.js";
 import type { OnLost, OnReleaseError } from "./types.js";
+import { hashKey } from "./values.js";
+
+type Ids = { readonly key: string; readonly lockId: string };
 
 /** Passes the error of a release to `onReleaseError` or the default handler, and ignores what these throw. */
 export function reportReleaseError(
@@ -21,13 +24,40 @@ export function reportReleaseError(
   );
 }
 
-/** Passes the loss of a lock to `onLost` or the default handler, and ignores what these throw. */
-export function reportLoss(
-  error: LockError,
-  { lockId, key }: Ids,
-  onLost: OnLost | undefined,
+/** Releases a lock that its caller no longer waits for. Failures are reported. */
+export function releaseInBackground(
+  backend: Releasing,
+  lockId: string,
+  key: string,
+  onReleaseError: OnReleaseError | undefined,
 ): void {
-  callQuietly(() => (onLost ?? logLoss)(error, { lockId, key }));
+  const release = async (): Promise<unknown> => await releaseOn(backend, { lockId });
+  release().catch((error: unknown) => reportReleaseError(error, lockId, key, onReleaseError));
+}
+
+/** Passes the loss of a lock to `onLost` or the default handler, and ignores what these throw. */
+export function reportLoss(error: LockError, ids: Ids, onLost: OnLost | undefined): void {
+  callQuietly(() => (onLost ?? logLoss)(error, ids));
+}
+
+let hasWarned = false;
+
+/**
+ * Warns once of a lock that extends itself and whose handles were collected as garbage, without a release: the mistake is in the
+ * program, and each of its locks would tell of the same.
+ */
+export function warnOfForgotten(key: string): void {
+  if (hasWarned) return;
+  hasWarned = true;
+  process.emitWarning(
+    `a lock with autoExtend was not released, and its handle was garbage-collected: nobody extends it any more, and it ends with its TTL (key hash ${hashKey(key)})`,
+    {
+      type: "SyncGuardWarning",
+      code: "SYNCGUARD_FORGOTTEN_LOCK",
+      detail:
+        "Keep the handle for as long as you need the lock, and release it in finally; or use lock(fn).",
+    },
+  );
 }
 
 /** Calls a user's callback and ignores its errors, which must not affect the lock. */

@@ -1,28 +1,24 @@
-import type { Wait } from "../native/wait.js";
 import { checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkBackend } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
-import { decorateAcquireResult, disposalOptions } from "./handle.js";
-import { Handle } from "./held.js";
-import { keep } from "./keeping.js";
-import { type Known, knownOf, register } from "./known.js";
-import { createLockMethod } from "./lock.js";
+import { systemClock } from "./clock.js";
+import { joined, type Observation, observe, type Stream } from "./events.js";
+import { decorate, disposalOf, heldOf } from "./handle.js";
+import { startHeartbeats } from "./heartbeats.js";
 import {
-  type Observation,
-  type Observer,
-  observedForce,
-  observedOperations,
-  observing,
-  reports,
-} from "./observation.js";
+  type AcquireArguments,
+  insideOf,
+  type Operations,
+  putInside,
+  releaseOn,
+  takeOf,
+} from "./inside.js";
+import { createLockMethod } from "./lock.js";
 import { callQuietly } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
-  AcquireResult,
-  AutoExtend,
   BackendCapabilities,
-  DecoratedAcquireResult,
   LockBackend,
   LockBackendLike,
   LockEvent,
@@ -36,10 +32,6 @@ type Extras<C extends BackendCapabilities> = Pick<
   "lock" | "forceRelease" | "releaseAll" | "close" | "transport" | typeof Symbol.asyncDispose
 >;
 const OPTIONS = optionNames("withTelemetry()", ["onEvent", "includeRaw"]);
-
-type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & {
-  autoExtend?: AutoExtend | undefined;
-};
 
 /**
  * A backend that does what `backend` does, and calls `onEvent` for each operation, including those of handles.
@@ -90,77 +82,59 @@ export function withTelemetry<C extends BackendCapabilities>(
 /** A backend that does what `backend` does, and tells of each operation, of lost locks, and of the ends of waits. */
 export function observeBackend<C extends BackendCapabilities>(
   backend: LockBackendLike<C> & Partial<Extras<C>>,
-  tell: Observer,
-  runHeld?: Known["runHeld"],
+  stream: Stream,
 ): LockBackend<C> & Partial<Extras<C>> {
-  const known = knownOf(backend);
-  const { clock } = known;
+  const inside = insideOf(backend);
+  const { clock = systemClock, origin = backend, grants } = inside ?? {};
+  const operations: Operations<C> = {
+    take: (opts, wait) => takeOf(backend)?.(opts, wait) ?? backend.acquire(opts),
+    release: (opts, held) => releaseOn(backend, opts, held),
+    extend: (opts) => backend.extend(opts),
+    isLocked: (opts) => backend.isLocked(opts),
+    lookup: (opts) => backend.lookup(opts),
+    forceRelease: (key, options) => (backend as SyncGuardBackend<C>).forceRelease(key, options),
+  };
+  const told = observe(operations, stream, clock, grants !== undefined);
 
-  const take = async (opts: AcquireArguments, wait?: Wait): Promise<DecoratedAcquireResult<C>> => {
+  const take: Operations<C>["take"] = async (opts, wait) => {
     const startedMs = clock.elapsed();
     const { key, ttlMs } = opts ?? {};
     // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
     // and are counted instead of reported.
-    const isOwn = known.extends;
-    const autoExtend = isOwn ? undefined : readAutoExtend(opts?.autoExtend, ttlMs);
-    const start = (): Promise<AcquireResult<C>> => {
-      const args = isOwn ? opts : withoutAutoExtend(opts);
-      const isAsOurs = backend.acquire === known.acquire && known.take !== undefined;
-      return isAsOurs ? known.take(args, wait) : backend.acquire(args);
-    };
-    // Whoever has waited tells of it in the end.
-    const isWaiting = wait !== undefined && known.isOurs;
-    const result = isWaiting
-      ? await start()
-      : await observing(tell, clock, "acquire", opts, start, reports.acquire, wait);
+    const isUsers = inside === undefined;
+    const autoExtend = isUsers ? readAutoExtend(opts?.autoExtend, ttlMs) : undefined;
+    const result = await told.take(isUsers ? withoutAutoExtend(opts) : opts, wait);
     // Bound to this wrapper, so that the operations of the handle are reported too.
-    const disposal = disposalOptions(result);
-    const held = decorateAcquireResult(
-      observed,
-      result,
-      key,
-      disposal?.onReleaseError,
-      disposal?.disposeTimeoutMs,
-    );
-    if (Handle.is(held)) {
-      const { lockId } = held;
-      Handle.onLost(held, (report) => {
-        tell({ type: "lost", result: "fail", key, lockId, ...report });
-      });
-      if (autoExtend !== undefined) keep(clock, backend, held, key, ttlMs, startedMs, autoExtend);
+    const handle = decorate(observed, result, key, disposalOf(result));
+    const held = heldOf(handle);
+    if (held !== undefined && handle.ok) {
+      held.stream = joined(held.stream, stream);
+      if (autoExtend !== undefined) {
+        startHeartbeats(backend, handle, held, ttlMs, startedMs, autoExtend);
+      }
     }
-    return held;
+    return handle;
   };
 
+  const all: Operations<C> = { ...told, take };
   const observed: LockBackend<C> & { -readonly [Name in keyof Extras<C>]?: Extras<C>[Name] } = {
     capabilities: backend.capabilities,
-    acquire: (opts: AcquireArguments) => take(opts),
-    ...observedOperations(backend, tell, clock),
+    acquire: (opts) => take(opts) as ReturnType<LockBackend<C>["acquire"]>,
+    release: (opts) => all.release(opts),
+    extend: all.extend,
+    isLocked: all.isLocked,
+    lookup: all.lookup,
   };
   if (backend.transport) observed.transport = backend.transport;
   if (backend.lock) observed.lock = createLockMethod(() => observed);
-  const { forceRelease } = backend;
-  if (forceRelease) {
-    const force: typeof forceRelease = (key, options) => forceRelease.call(backend, key, options);
-    observed.forceRelease = observedForce(force, tell, clock);
-  }
+  if (backend.forceRelease) observed.forceRelease = all.forceRelease;
   if (backend.releaseAll) observed.releaseAll = createReleaseAll(() => observed);
   if (backend.close) observed.close = backend.close;
   const dispose = backend[Symbol.asyncDispose];
   if (dispose) observed[Symbol.asyncDispose] = async () => await dispose.call(backend);
-  const waited: Observer = (seen) => {
-    known.waited?.(seen);
-    tell(seen);
-  };
-  return register(observed, {
-    ...known,
-    extends: true,
-    reports: true,
-    acquire: observed.acquire,
-    take: take,
-    waited,
-    runHeld: runHeld ?? known.runHeld,
-  });
+  const everybody = joined(inside?.stream, stream);
+  putInside(observed, { origin, clock, operations: all, stream: everybody, grants });
+  return observed;
 }
 
 /** What a backend that does not extend locks itself is given. */
@@ -171,22 +145,25 @@ function withoutAutoExtend(opts: AcquireArguments): AcquireArguments {
   return rest;
 }
 
-function createEmitter(options: TelemetryOptions): Observer {
+function createEmitter(options: TelemetryOptions): Stream {
   checkObject(options, "options");
   warnOfUnknown(options, OPTIONS);
   const { onEvent, includeRaw = false } = options;
   // Without a listener, nothing is computed.
-  if ((onEvent as unknown) === undefined) return () => undefined;
-  checkFunction(onEvent, "onEvent");
+  const isHeard = (onEvent as unknown) !== undefined;
+  if (isHeard) checkFunction(onEvent, "onEvent");
 
-  return (seen) => {
-    // An attempt has told of the end of a wait, unless there was none.
-    if (seen.type === "wait" && seen.attempts !== 0) return;
-    // Deferred, so that a slow listener does not delay the operation. By a promise and not `queueMicrotask`, which users' tests
-    // may have replaced by a fake one, before this module was loaded.
-    void Promise.resolve().then(() => {
-      callQuietly(() => onEvent(createEvent(seen, includeRaw)));
-    });
+  return {
+    hears: () => isHeard,
+    tell(seen) {
+      // An attempt has told of the end of a wait, unless there was none.
+      if (!isHeard || (seen.type === "wait" && seen.attempts !== 0)) return;
+      // Deferred, so that a slow listener does not delay the operation. By a promise and not `queueMicrotask`, which users' tests
+      // may have replaced by a fake one, before this module was loaded.
+      void Promise.resolve().then(() => {
+        callQuietly(() => onEvent(createEvent(seen, includeRaw)));
+      });
+    },
   };
 }
 

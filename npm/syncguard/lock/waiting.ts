@@ -9,11 +9,13 @@ import { checkObject } from "../options/validation.js";
 import type { Heartbeats } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
 import { INSIDE, isInside, warnOfInside } from "./chain.js";
-import { keep } from "./keeping.js";
-import { type Known, knownOf } from "./known.js";
-import type { Observation } from "./observation.js";
+import { systemClock } from "./clock.js";
+import type { Observation } from "./events.js";
+import { heldIn, type Taken } from "./handle.js";
+import { startHeartbeats } from "./heartbeats.js";
+import { type Inside, insideOf, takeOf } from "./inside.js";
 import { askUntilHeld, type Locked } from "./polling.js";
-import { releaseInBackground } from "./release.js";
+import { releaseInBackground } from "./reports.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -48,11 +50,11 @@ type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & {
 
 const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
 
-/** Resolves with the backend's own result once the lock is held. */
+/** Resolves once the lock is held: with the backend's own result, if that is a handle. */
 export async function acquireUntilHeld<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   request: AcquisitionRequest,
-): Promise<AcquireOk<C>> {
+): Promise<Taken<C>> {
   const acquisition = request.acquisition ?? undefined;
   const user = readSignal(request.signal);
   let acquisitionSignal: AbortSignal | undefined;
@@ -61,48 +63,52 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     request.onUnknown(acquisition, OPTIONS);
     acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
   }
-  const known = knownOf(backend);
+  const inside = insideOf(backend);
+  const { clock = systemClock, origin = backend } = inside ?? {};
+  const isOurs = inside?.grants !== undefined;
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = known.isOurs ? request.key : core.normalizeAndValidateKey(request.key);
+  const key = isOurs ? request.key : core.normalizeAndValidateKey(request.key);
   const policy = policyOf(acquisition, request.defaults, key);
 
-  const wait = beginWait(policy, known.clock.now());
+  const wait = beginWait(policy, clock.now());
   const cancellation = watchSignals(user, acquisitionSignal, key);
   try {
     cancellation?.check();
     const { ttlMs, owner, autoExtend } = request;
     const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
     if (owner !== undefined) args.owner = owner;
-    if (autoExtend !== undefined && known.extends) args.autoExtend = autoExtend;
-    // Whoever has put another method in the place of `acquire` wants it to be called.
-    const take = backend.acquire === known.acquire ? known.take : undefined;
-    let held: AcquireOk<C>;
-    if (take !== undefined && known.isOurs) {
-      if (policy.waits && isInside(known, key)) warnOfInside();
-      held = (await take(args, wait)) as AcquireOk<C>;
+    if (autoExtend !== undefined && inside !== undefined) args.autoExtend = autoExtend;
+    const take = takeOf(backend);
+    let result: AcquireOk<C>;
+    let startedMs = 0;
+    if (take !== undefined && isOurs) {
+      if (policy.waits && isInside(origin, key)) warnOfInside();
+      result = (await take(args, wait)) as AcquireOk<C>;
       if (cancellation?.isAborted() === true) {
         // It was granted before, and wrappers have passed it on meanwhile.
-        releaseInBackground(backend, held.lockId, key, request.onReleaseError);
+        releaseInBackground(backend, result.lockId, key, request.onReleaseError);
         throw cancellation.error();
       }
     } else {
-      const ask = () => (take === undefined ? backend.acquire(args) : take(args, wait));
-      held = await askUntilHeld<AcquireOk<C>>({
-        key,
-        clock: known.clock,
-        wait,
-        cancellation,
-        ask: () => attempt(backend, known, ask, { ...request, key }, cancellation),
-        onLocked: () => {
-          if (isInside(known, key)) warnOfInside();
-        },
-      });
+      const ask = async (): Promise<AcquireOk<C> | Locked> => {
+        startedMs = clock.elapsed();
+        const pending = take === undefined ? backend.acquire(args) : take(args, wait);
+        return await attempt(backend, pending, { ...request, key }, cancellation);
+      };
+      const onLocked = (): void => {
+        if (isInside(origin, key)) warnOfInside();
+      };
+      result = await askUntilHeld<AcquireOk<C>>({ key, clock, wait, cancellation, ask, onLocked });
     }
-    tell(known, key, wait, { result: "ok", lockId: held.lockId });
-    return held;
+    const taken = heldIn(backend, result, request.key);
+    if (autoExtend !== undefined && inside === undefined) {
+      startHeartbeats(backend, taken.handle, taken.held, ttlMs, startedMs, autoExtend);
+    }
+    tell(inside, key, wait, { result: "ok", lockId: result.lockId });
+    return taken;
   } catch (thrown) {
-    const error = explain(thrown, known, key, cancellation);
-    tell(known, key, wait, { result: "fail", error });
+    const error = explain(thrown, origin, key, cancellation);
+    tell(inside, key, wait, { result: "fail", error });
     throw error;
   } finally {
     cancellation?.stop();
@@ -112,13 +118,13 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
 /** What to fail with: after an abort, that; and of one that has waited in vain for itself, that it did so. */
 function explain(
   error: unknown,
-  known: Known,
+  origin: object,
   key: string,
   cancellation: Cancellation | undefined,
 ): unknown {
   if (cancellation?.isAborted() === true) return cancellation.error();
   const isLate = error instanceof LockError && error.code === "AcquisitionTimeout";
-  if (isLate && isInside(known, key)) {
+  if (isLate && isInside(origin, key)) {
     return new LockError(error.code, error.message + INSIDE, { key });
   }
   return addContext(error, key);
@@ -126,17 +132,19 @@ function explain(
 
 /** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
 function tell(
-  { waited, isOurs, clock }: Known,
+  inside: Inside | undefined,
   key: string,
   { startMs, attempts, contended, wakeups, lastMs }: Wait,
   outcome: Pick<Observation, "result" | "lockId" | "error">,
 ): void {
-  if (waited === undefined) return;
+  if (inside === undefined) return;
+  const { stream, clock, grants } = inside;
+  if (!stream.hears("wait") && !stream.hears("acquire")) return;
   const report = { key, waitMs: clock.now() - startMs, attempts, wakeups, ...outcome };
-  if (isOurs && attempts > 0) {
+  if (grants !== undefined && attempts > 0) {
     const { error, ...other } = report;
     const isLocked = error instanceof LockError && error.code === "AcquisitionTimeout";
-    waited({
+    stream.tell({
       ...other,
       ...(isLocked ? { reason: "locked" } : { error }),
       type: "acquire",
@@ -144,19 +152,16 @@ function tell(
       contended,
     });
   }
-  waited({ ...report, type: "wait" });
+  stream.tell({ ...report, type: "wait" });
 }
 
-/** Tries once. If the lock is granted after the cancellation, it is released. */
+/** An attempt that was started. If the lock is granted after the cancellation, it is released. */
 async function attempt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
-  known: Known,
-  ask: () => Promise<AcquireResult<C>>,
-  { key, ttlMs, autoExtend, onReleaseError }: AcquisitionRequest,
+  pending: Promise<AcquireResult<C>>,
+  { key, onReleaseError }: AcquisitionRequest,
   cancellation: Cancellation | undefined,
 ): Promise<AcquireOk<C> | Locked> {
-  const startedMs = known.clock.elapsed();
-  const pending = ask();
   let result: AcquireResult<C>;
   if (cancellation === undefined) {
     result = checkResult(backend, await pending, key);
@@ -177,11 +182,7 @@ async function attempt<C extends BackendCapabilities>(
       throw cancellation.error();
     }
   }
-  if (!result.ok) return { ok: false };
-  if (autoExtend !== undefined && !known.extends) {
-    keep(known.clock, backend, result, key, ttlMs, startedMs, autoExtend);
-  }
-  return result;
+  return result.ok ? result : { ok: false };
 }
 
 /** How to wait, with what is not given from `defaults`. */

@@ -1,7 +1,7 @@
 import { type MeterProvider, metrics, trace, type TracerProvider } from "@opentelemetry/api";
 import { checkBackend } from "../lock/arguments.js";
-import { knownOf } from "../lock/known.js";
-import type { Observer } from "../lock/observation.js";
+import type { Stream } from "../lock/events.js";
+import { insideOf } from "../lock/inside.js";
 import { callQuietly } from "../lock/reports.js";
 import { observeBackend } from "../lock/telemetry.js";
 import type {
@@ -90,16 +90,20 @@ export function instrument<C extends BackendCapabilities>(
   }
 
   const name = nameOf(backend);
-  const { grants } = knownOf(backend);
+  const grants = insideOf(backend)?.grants;
   const measured = createMetrics(meterProvider ?? metrics.getMeterProvider(), name, grants);
   const tracer = (tracerProvider ?? trace.getTracerProvider()).getTracer(SCOPE, constants.version);
   const spans = { tracer, backend: name, keyHashes: keyHashes === true };
   const span = createSpans(spans);
-  const tell: Observer = (seen) => {
-    callQuietly(() => measured.tell(seen));
-    callQuietly(() => span(seen));
+  const stream: Stream = {
+    hears: () => true,
+    tell(seen) {
+      callQuietly(() => measured.tell(seen));
+      callQuietly(() => span(seen));
+    },
+    runHeld: createHoldSpans(spans),
   };
-  const observed = observeBackend(backend, tell, createHoldSpans(spans)) as LockBackend<C> &
+  const observed = observeBackend(backend, stream) as LockBackend<C> &
     Partial<Pick<SyncGuardBackend<C>, "close" | typeof Symbol.asyncDispose>>;
   const { close } = backend;
   if (close !== undefined) {

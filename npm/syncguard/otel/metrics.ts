@@ -1,6 +1,6 @@
 import type { Histogram, Meter, MeterProvider } from "@opentelemetry/api";
 import type { Grants } from "../lock/grants.js";
-import type { Observation, Observer } from "../lock/observation.js";
+import type { Observation, Stream } from "../lock/events.js";
 import { constants } from "../native/constants.js";
 import { attributesOf, attributesOfBackend, operationOf } from "./outcome.js";
 
@@ -55,7 +55,7 @@ export function createMetrics(
   provider: MeterProvider,
   backend: string,
   grants: Pick<Grants, "held"> | undefined,
-): { tell: Observer; stop: () => void } {
+): { tell: Stream["tell"]; stop: () => void } {
   const meter = provider.getMeter(SCOPE, constants.version);
   const duration = (name: string, description: string, boundaries: number[]): Histogram =>
     meter.createHistogram(name, {
@@ -90,7 +90,7 @@ export function createMetrics(
   const contend = (attempts: number): void => {
     if (attempts > 0) contention.add(attempts, own);
   };
-  const tell: Observer = (seen) => {
+  const tell: Stream["tell"] = (seen) => {
     const attributes = attributesOf(seen, backend);
     const name = operationOf(seen);
     if (name !== undefined && seen.durationMs !== undefined) {

@@ -7,8 +7,7 @@ import {
   trace,
   type Tracer,
 } from "@opentelemetry/api";
-import type { Known } from "../lock/known.js";
-import type { Observation, Observer } from "../lock/observation.js";
+import type { Observation, Stream } from "../lock/events.js";
 import { callQuietly } from "../lock/reports.js";
 import { hashKey } from "../lock/values.js";
 import type { LockError } from "../native/errors.js";
@@ -26,7 +25,7 @@ export type SpanSettings = {
  * Makes a span of each operation when it has ended, below the span that is active then: of `acquire`, `release`, `extend` and
  * `forceRelease`, and one of the whole waiting of `lock()` in place of its attempts.
  */
-export function createSpans({ tracer, backend, keyHashes }: SpanSettings): Observer {
+export function createSpans({ tracer, backend, keyHashes }: SpanSettings): Stream["tell"] {
   return (seen) => {
     const name = nameOf(seen);
     if (name === undefined) return;
@@ -47,7 +46,7 @@ export function createSpans({ tracer, backend, keyHashes }: SpanSettings): Obser
 }
 
 /** A span from the grant to the release of a lock that `lock()` holds, which is active while its function runs. */
-export function createHoldSpans(settings: SpanSettings): NonNullable<Known["runHeld"]> {
+export function createHoldSpans(settings: SpanSettings): NonNullable<Stream["runHeld"]> {
   const { tracer, backend, keyHashes } = settings;
   const start = (key: string): Span => {
     const attributes = attributesOfBackend(backend);

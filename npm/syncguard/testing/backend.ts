@@ -1,9 +1,8 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackendOn } from "../lock/backend.js";
 import { type Clock, systemClock } from "../lock/clock.js";
-import { Handle } from "../lock/held.js";
-import { GONE } from "../lock/holding.js";
-import { knownOf } from "../lock/known.js";
+import { GONE } from "../lock/held.js";
+import { insideOf } from "../lock/inside.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
 import { core } from "../native/provided.js";
 import { checkKnownOptions } from "../options/known.js";
@@ -51,7 +50,8 @@ const OPTIONS = Object.keys({
 
 const OPERATION_TIMEOUT_MS = 5_000;
 
-const tables = new WeakMap<object, Table>();
+/** Where a test backend has its table. */
+const TABLE: unique symbol = Symbol("table");
 
 /**
  * A backend in memory that behaves as the others do, for tests of code that uses locks: without native code, without a
@@ -88,11 +88,10 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
     expire: (key) => table.expire(core.normalizeAndValidateKey(key)),
     lose: (key) => {
       const row = table.find(core.normalizeAndValidateKey(key));
-      const held = knownOf(backend).grants?.held() ?? [];
-      const handle = held.find(({ lockId }) => lockId === row?.lockId);
-      if (row === undefined || handle === undefined) return false;
+      const held = row && insideOf(backend)?.grants?.get(row.lockId);
+      if (row === undefined || held === undefined) return false;
       table.release(row.lockId);
-      Handle.lose(handle, GONE);
+      held.lose(GONE);
       return true;
     },
     cameUp: () => table.tellAll(),
@@ -103,15 +102,14 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
     cleanupInIsLocked: given.cleanupInIsLocked === true,
   });
   const { clock } = table;
-  const { backend: plain } = createBackendOn<TestCapabilities>(store, given, { clock });
+  const plain = createBackendOn<TestCapabilities>(store, given, { clock });
   const backend = Object.assign(plain, { faults });
-  tables.set(backend, table);
-  return backend;
+  return Object.defineProperty(backend, TABLE, { value: table });
 }
 
 function tableOf({ clock, sharing }: TestBackendOptions): Table {
   if (sharing === undefined) return new Table(checkClock(clock ?? systemClock));
-  const table = tables.get(sharing);
+  const table = (sharing as { readonly [TABLE]?: Table })[TABLE];
   if (table === undefined) throw invalid("sharing must be a backend of createTestBackend()");
   if (clock !== undefined && clock !== table.clock) {
     throw invalid("clock must be left out beside sharing: one store has one clock");

@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { Handle } from "../../lock/held.js";
+import { heldOf } from "../../lock/handle.js";
 import type { HeldLock } from "../../lock/types.js";
 import { LockError } from "../../native/errors.js";
 import { Child } from "../child.js";
@@ -137,7 +137,8 @@ async function runUnderLock(
       );
     }
     // The lock's loss is told as everything else is that a command has to say.
-    if (Handle.is(held)) Handle.tell(held, () => undefined);
+    const lock = heldOf(held);
+    if (lock !== undefined) lock.onLost = () => undefined;
     return await runCommand(held, settings, rest, signals, out);
   } finally {
     signals.close();

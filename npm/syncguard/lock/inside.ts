@@ -1,0 +1,117 @@
+/** What this package knows of a backend beside its methods: of its own, and of the wrappers that it makes around any. */
+
+import type { Failure } from "../native/outcome.js";
+import type { Store } from "../native/store.js";
+import type { Wait } from "../native/wait.js";
+import type { Stream } from "./events.js";
+import type { Clock } from "./clock.js";
+import type { Grants } from "./grants.js";
+import type { Held } from "./held.js";
+import type {
+  AcquireResult,
+  BackendCapabilities,
+  ExtendResult,
+  KeyLookup,
+  KeyOp,
+  LockBackend,
+  LockBackendLike,
+  LockInfo,
+  LockOp,
+  OwnershipLookup,
+  ReleaseResult,
+  SyncGuardBackend,
+} from "./types.js";
+
+export type AcquireArguments = Parameters<SyncGuardBackend["acquire"]>[0];
+export type Extending = Pick<LockBackend, "extend">;
+export type Releasing = Pick<LockBackend, "release">;
+
+/** The operations of a backend, with what its users do not see of them. */
+export type Operations<C extends BackendCapabilities> = {
+  /** Takes a lock. With a `wait`, waits for it as that says, if the backend is one of this package, and else tries once for it. */
+  take: (opts: AcquireArguments, wait?: Wait) => Promise<AcquireResult<C>>;
+  /** With the lock, if its handle releases it. */
+  release: (opts: LockOp, held?: Held) => Promise<ReleaseResult>;
+  extend: (opts: LockOp & { ttlMs: number }) => Promise<ExtendResult>;
+  isLocked: (opts: KeyOp) => Promise<boolean>;
+  lookup: (opts: KeyLookup | OwnershipLookup) => Promise<LockInfo<C> | null>;
+  forceRelease: SyncGuardBackend["forceRelease"];
+};
+
+/**
+ * Runs an operation on a backend's own store, as the backend would: with its checks before, with the key in errors, and
+ * `close()` waits for it.
+ */
+export type Direct = <T>(
+  key: string,
+  signal: AbortSignal | undefined,
+  operation: (store: Store) => Promise<T | Failure>,
+) => Promise<T>;
+
+/** It takes the option `autoExtend`; the locks of other backends are extended from outside. */
+export type Inside<C extends BackendCapabilities = BackendCapabilities> = {
+  /** Stands for the backend and its wrappers. */
+  readonly origin: object;
+  readonly clock: Clock;
+  readonly operations: Operations<C>;
+  /** Those who observe it. */
+  readonly stream: Stream;
+  /** The locks that it has granted, if it is one of this package: then it checks keys, and waits, itself. */
+  readonly grants: Grants | undefined;
+  /** How to reach the addon's store, if the backend itself is on one. */
+  readonly direct?: Direct;
+};
+
+/** What is inside, and the methods by which users see it: whoever puts another one in its place wants it to be called. */
+type Whole = Inside &
+  Readonly<Record<"acquire" | "release" | "lookup", unknown>> & { readonly backend: object };
+
+/** Not enumerable, so that copies of a backend, which may have other methods, have nothing inside. */
+const INSIDE: unique symbol = Symbol("inside");
+
+/** Puts that inside a backend whose methods are complete. */
+export function putInside<C extends BackendCapabilities>(
+  backend: LockBackend<C>,
+  inside: Inside<C>,
+): void {
+  const { acquire, release, lookup } = backend as unknown as Record<string, unknown>;
+  const value = { ...inside, acquire, release, lookup, backend };
+  Object.defineProperty(backend, INSIDE, { value });
+}
+
+/** What is inside a backend; nothing in one of users' own, and in what stands before a backend. */
+export function insideOf(backend: object): Inside | undefined {
+  return wholeOf(backend);
+}
+
+function wholeOf(backend: object): Whole | undefined {
+  const whole = (backend as { readonly [INSIDE]?: Whole })[INSIDE];
+  return whole?.backend === backend ? whole : undefined;
+}
+
+/** How to take a lock of a backend of this package, or of a wrapper. */
+export function takeOf<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+): Operations<C>["take"] | undefined {
+  const whole = wholeOf(backend);
+  if (whole === undefined || whole.acquire !== backend.acquire) return undefined;
+  return whole.operations.take;
+}
+
+/** Releases a lock on any backend; for the holder of `held`, if that is given. */
+export function releaseOn(backend: Releasing, opts: LockOp, held?: Held): Promise<ReleaseResult> {
+  const whole = wholeOf(backend);
+  return whole !== undefined && whole.release === backend.release
+    ? whole.operations.release(opts, held)
+    : backend.release(opts);
+}
+
+/**
+ * How to reach the store of a backend. `undefined` for a wrapper such as that of `withTelemetry()`, for a copy, and for a
+ * backend whose methods were replaced, because these have to see each operation.
+ */
+export function directAccess(backend: LockBackend): Direct | undefined {
+  const whole = wholeOf(backend);
+  const { release, lookup } = backend as unknown as Record<string, unknown>;
+  return whole?.release === release && whole?.lookup === lookup ? whole?.direct : undefined;
+}
