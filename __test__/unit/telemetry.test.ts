@@ -277,10 +277,10 @@ describe("events", () => {
   });
 
   test("cost no hashes if nobody listens", async () => {
-    const { core } = createRequire(import.meta.url)("../../dist/native/provided.js") as {
-      core: { hashKey: (value: string) => string };
+    const values = createRequire(import.meta.url)("../../dist/lock/values.js") as {
+      hashKey: (value: string) => string;
     };
-    const hash = vi.spyOn(core, "hashKey");
+    const hash = vi.spyOn(values, "hashKey");
     const { wrapped } = observed({ onEvent: undefined as never });
     await wrapped.acquire({ key: KEY, ttlMs: 5_000 });
     await wrapped.isLocked({ key: KEY });

@@ -1,11 +1,10 @@
 //! The core's pure functions and constants.
 
-use napi::bindgen_prelude::Utf16String;
 use napi_derive::napi;
 use syncguard::{
-    ErrorKind, Fence, Key, KeySpace, LockId, MAX_KEY_LENGTH_BYTES, Owner, TIME_TOLERANCE_MS, Ttl,
-    firestore, format_fence as core_format, hash_key_utf16, is_live as core_is_live,
-    make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
+    ErrorKind, Fence, KeySpace, LockId, MAX_KEY_LENGTH_BYTES, Owner, TIME_TOLERANCE_MS, Ttl,
+    firestore, is_live as core_is_live, make_storage_key as core_storage_key, postgres, redis,
+    redis_server_time_ms as core_redis_time,
 };
 
 use crate::completion::WIDTH;
@@ -26,6 +25,8 @@ pub struct Constants {
     pub fence_max: String,
     pub fence_warn: String,
     pub default_ttl_ms: f64,
+    pub max_ttl_ms: f64,
+    pub max_owner_bytes: u32,
     /// How `lock()` waits by default.
     pub retry: RetryPolicy,
     /// The longest wait of `backend.lock()` between two attempts, by default.
@@ -83,6 +84,8 @@ pub fn constants() -> Constants {
         fence_max: Fence::MAX.to_string(),
         fence_warn: Fence::WARN.to_string(),
         default_ttl_ms: Ttl::DEFAULT.as_millis() as f64,
+        max_ttl_ms: Ttl::MAX_MS as f64,
+        max_owner_bytes: Owner::MAX_BYTES as u32,
         retry: RetryPolicy {
             max_retries: retry.max_retries,
             retry_delay_ms: retry.retry_delay_ms,
@@ -99,41 +102,6 @@ pub fn constants() -> Constants {
         error_codes: ErrorKind::ALL.map(|kind| kind.to_string()).to_vec(),
         completion_width: WIDTH as u32,
     }
-}
-
-#[napi]
-pub fn normalize_key(key: String) -> Result<String> {
-    let key = Key::new(&key).map_err(thrown)?;
-    Ok(key.as_str().to_owned())
-}
-
-#[napi]
-pub fn validate_lock_id(lock_id: String) -> Result<()> {
-    LockId::parse(&lock_id).map_err(thrown)?;
-    Ok(())
-}
-
-#[napi]
-pub fn validate_ttl(ttl_ms: f64) -> Result<()> {
-    Ttl::from_f64(ttl_ms).map_err(thrown)?;
-    Ok(())
-}
-
-#[napi]
-pub fn validate_owner(owner: String) -> Result<()> {
-    Owner::new(owner).map_err(thrown)?;
-    Ok(())
-}
-
-#[napi]
-pub fn generate_lock_id() -> Result<String> {
-    let lock_id = LockId::generate().map_err(thrown)?;
-    Ok(lock_id.as_str().to_owned())
-}
-
-#[napi]
-pub fn hash_key(text: Utf16String) -> String {
-    hash_key_utf16(&text)
 }
 
 #[napi]
@@ -155,16 +123,6 @@ pub fn make_storage_key(
     let limit = bytes(limit_bytes, "limitBytes")?;
     let reserve = bytes(reserve_bytes, "reserveBytes")?;
     core_storage_key(&prefix, &key, limit, reserve).map_err(thrown)
-}
-
-#[napi]
-pub fn format_fence(decimal: String) -> Result<String> {
-    core_format(&decimal).map_err(thrown)
-}
-
-#[napi]
-pub fn is_fence_near_limit(fence: String) -> bool {
-    Fence::parse(&fence).is_ok_and(Fence::is_near_limit)
 }
 
 #[napi]

@@ -6,15 +6,20 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
-use syncguard::{Error, Key, format_fence, hash_key, hash_key_utf16, make_storage_key};
+use syncguard::{
+    Error, Key, LockId, Owner, Ttl, format_fence, hash_key, hash_key_utf16, make_storage_key,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Vectors {
     hash_key: Vec<HashKey>,
     make_storage_key: Vec<StorageKey>,
-    format_fence: Vec<FormatFence>,
-    normalize: Vec<Normalize>,
+    format_fence: Vec<OfNumber>,
+    normalize: Vec<OfText>,
+    lock_id: Vec<OfText>,
+    ttl: Vec<OfNumber>,
+    owner: Vec<OfText>,
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     redis_cluster: Vec<RedisCluster>,
 }
@@ -38,14 +43,14 @@ struct StorageKey {
 }
 
 #[derive(Deserialize)]
-struct FormatFence {
+struct OfNumber {
     input: serde_json::Number,
     #[serde(flatten)]
     expected: Expected,
 }
 
 #[derive(Deserialize)]
-struct Normalize {
+struct OfText {
     input: String,
     #[serde(flatten)]
     expected: Expected,
@@ -140,7 +145,7 @@ fn vectors() -> Vectors {
 #[test]
 fn hash_key_gives_the_shared_outputs() {
     let vectors = vectors().hash_key;
-    assert_eq!(vectors.len(), 14);
+    assert_eq!(vectors.len(), 22);
     let mut lone = 0;
     for HashKey { input, output } in vectors {
         assert_eq!(hash_key_utf16(&input.0), output);
@@ -180,10 +185,34 @@ fn format_fence_gives_the_shared_outputs() {
 #[test]
 fn keys_are_normalised_as_in_the_shared_outputs() {
     let vectors = vectors().normalize;
-    assert_eq!(vectors.len(), 6);
+    assert_eq!(vectors.len(), 13);
     for vector in vectors {
         let key = Key::new(&vector.input).map(|key| key.as_str().to_owned());
         vector.expected.check(key, &vector.input);
+    }
+}
+
+#[test]
+fn lock_ids_ttls_and_owners_are_taken_as_in_the_shared_outputs() {
+    let Vectors {
+        lock_id,
+        ttl,
+        owner,
+        ..
+    } = vectors();
+    assert_eq!([lock_id.len(), ttl.len(), owner.len()], [13, 13, 9]);
+    for vector in lock_id {
+        let lock_id = LockId::parse(&vector.input).map(|id| id.as_str().to_owned());
+        vector.expected.check(lock_id, &vector.input);
+    }
+    for vector in ttl {
+        let ms = vector.input.as_f64().unwrap();
+        let ttl = Ttl::from_f64(ms).map(|ttl| ttl.as_millis().to_string());
+        vector.expected.check(ttl, &ms.to_string());
+    }
+    for vector in owner {
+        let owner = Owner::new(&*vector.input).map(|owner| owner.as_str().to_owned());
+        vector.expected.check(owner, &vector.input);
     }
 }
 

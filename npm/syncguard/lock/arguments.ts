@@ -1,42 +1,39 @@
 /**
  * Checks the arguments that all backends share. This happens before anything starts, so wrong arguments are refused in the
  * same turn of the event loop.
- *
- * The usual arguments are accepted here without a call into the addon. All others are judged by the core, which has the
- * rules.
  */
 
 import { constants } from "../native/constants.js";
-import { core } from "../native/provided.js";
 import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
 import type { BackendCapabilities, LockBackendLike, OnLost, OnReleaseError } from "./types.js";
+import { checkText, normalizeAndValidateKey } from "./values.js";
+
+const { maxTtlMs, maxOwnerBytes } = constants;
 
 /** A key of so many code units is short enough in any case: NFC makes at most nine bytes of UTF-8 of each. */
 const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);
 
-const LOCK_ID = new RegExp(`^[\\w-]{${constants.lockIdLength}}$`);
-
-/** @throws LockError `InvalidArgument` */
+/**
+ * Accepts the usual keys without a copy.
+ *
+ * @throws LockError `InvalidArgument`
+ */
 export function checkKey(key: unknown): asserts key is string {
   if (typeof key === "string" && key !== "" && key.isWellFormed()) {
     if (key.length <= SURELY_SHORT) return;
     // With as many bytes as code units it is ASCII, which NFC does not change.
     if (key.length <= MAX_KEY_LENGTH_BYTES && Buffer.byteLength(key) === key.length) return;
   }
-  core.normalizeAndValidateKey(key as string);
-}
-
-/** @throws LockError `InvalidArgument` */
-export function checkLockId(lockId: unknown): asserts lockId is string {
-  if (typeof lockId !== "string" || !LOCK_ID.test(lockId)) core.validateLockId(lockId as string);
+  normalizeAndValidateKey(key as string);
 }
 
 /** @throws LockError `InvalidArgument` */
 export function checkTtl(ttlMs: unknown): asserts ttlMs is number {
-  if (!(typeof ttlMs === "number" && ttlMs > 0 && (ttlMs | 0) === ttlMs)) {
-    core.validateTtl(ttlMs as number);
+  if (!Number.isInteger(ttlMs) || (ttlMs as number) < 1) {
+    throw invalid("ttlMs must be a positive integer");
   }
+  if ((ttlMs as number) > maxTtlMs) throw invalid(`ttlMs must not exceed ${maxTtlMs}`);
 }
 
 /** A shorter TTL may be one in seconds. */
@@ -59,7 +56,11 @@ export function checkTtlOfLock(ttlMs: unknown): asserts ttlMs is number {
 /** The owner label, if one was given; `null` counts as none. */
 export function readOwner(owner: string | null | undefined): string | undefined {
   if (owner === undefined || owner === null) return undefined;
-  core.validateOwner(owner);
+  checkText(owner, "owner");
+  if (owner === "") throw invalid("owner must not be empty");
+  if (Buffer.byteLength(owner) > maxOwnerBytes) {
+    throw invalid(`owner exceeds maximum length of ${maxOwnerBytes} bytes`);
+  }
   return owner;
 }
 

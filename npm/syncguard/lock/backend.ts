@@ -12,7 +12,6 @@ import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown, warnOfUnknown } from "../options/names.js";
 import {
   checkKey,
-  checkLockId,
   checkTtl,
   checkTtlOfLock,
   type DisposalOptions,
@@ -43,7 +42,7 @@ import type {
   OwnershipLookup,
   SyncGuardBackend,
 } from "./types.js";
-import { hashKey, logFenceWarning } from "./values.js";
+import { hashKey, logFenceWarning, validateLockId } from "./values.js";
 
 /** Read when this module is loaded, so that fake timers in users' tests cannot delay closing a backend. */
 const afterMicrotasks = setImmediate;
@@ -130,6 +129,9 @@ export function createBackendOn<C extends BackendCapabilities>(
     return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
   };
 
+  const giveBack = ({ key, lockId }: Held): void =>
+    releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+
   /** Takes a lock; with a `wait`, once it is free. */
   const take = async (opts: AcquireArguments, wait?: Wait): Promise<Taken<C>> => {
     const { key, ttlMs } = given(opts);
@@ -161,11 +163,9 @@ export function createBackendOn<C extends BackendCapabilities>(
       const { lockId, fence, fenceNearLimit } = grant;
       const held = new Held(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs);
       grants.add(held);
-      const giveBack = (): void =>
-        releaseInBackground(backend, lockId, key, disposal.onReleaseError);
       if (signal?.aborted === true) {
         // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
-        giveBack();
+        giveBack(held);
         checkAborted(signal);
       }
       keeper?.granted(held);
@@ -178,7 +178,7 @@ export function createBackendOn<C extends BackendCapabilities>(
           : held.isLost();
       if (isOver) {
         // The core had it in time, and then this thread was blocked.
-        giveBack();
+        giveBack(held);
         throw new LockError(
           "NetworkTimeout",
           `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
@@ -193,7 +193,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       }
       if (grants.phase !== "granting") {
         // While releaseAll() runs, it releases this lock, too.
-        if (grants.phase === "over") giveBack();
+        if (grants.phase === "over") giveBack(held);
         grants.check();
       }
       return handle as unknown as HeldLock<C>;
@@ -222,7 +222,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     release: async (opts) => {
       const { lockId } = given(opts);
       try {
-        checkLockId(lockId);
+        validateLockId(lockId);
         const signal = startingSignal(opts);
         if (isClosed) throw closed();
         grants.start();
@@ -257,7 +257,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     extend: async (opts) => {
       const { lockId, ttlMs } = given(opts);
       try {
-        checkLockId(lockId);
+        validateLockId(lockId);
         checkTtl(ttlMs);
         const signal = startingSignal(opts);
         checkOpen();
@@ -294,7 +294,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       }
       try {
         if (lockId === undefined) checkKey(key);
-        else checkLockId(lockId);
+        else validateLockId(lockId);
         const signal = startingSignal(opts);
         checkOpen();
         const record = settle(

@@ -92,25 +92,25 @@ export function observe<C extends BackendCapabilities>(
     stream.tell({ ...common(), ...report(result), type });
     return result;
   };
+  // Apart from what chooses them: V8 would allocate what their closures refer to also where nobody hears.
+  const take: Operations<C>["take"] = (opts, wait) =>
+    observing("acquire", opts, () => operations.take(opts, wait), acquired, wait);
+  const release: Operations<C>["release"] = (opts, held) => {
+    const before = held?.report();
+    const released = (result: ReleaseResult): Report => {
+      // Its loss is told of first.
+      if ((result?.ok as unknown) === false) held?.gone();
+      return { ...mutated(result), ...before, ...(held?.loss && { lost: true }) };
+    };
+    return observing("release", opts, () => operations.release(opts, held), released);
+  };
   return {
     take: (opts, wait) =>
-      (wait !== undefined && waits) || !stream.hears("acquire")
-        ? operations.take(opts, wait)
-        : observing("acquire", opts, () => operations.take(opts, wait), acquired, wait),
-    release: (opts, held) => {
-      if (!stream.hears("release")) return operations.release(opts, held);
-      const before = held?.report();
-      return observing(
-        "release",
-        opts,
-        () => operations.release(opts, held),
-        (result) => {
-          // Its loss is told of first.
-          if ((result?.ok as unknown) === false) held?.gone();
-          return { ...mutated(result), ...before, ...(held?.loss && { lost: true }) };
-        },
-      );
-    },
+      stream.hears("acquire") && !(wait !== undefined && waits)
+        ? take(opts, wait)
+        : operations.take(opts, wait),
+    release: (opts, held) =>
+      stream.hears("release") ? release(opts, held) : operations.release(opts, held),
     extend: (opts) =>
       stream.hears("extend")
         ? observing("extend", opts, () => operations.extend(opts), mutated)

@@ -1,6 +1,7 @@
 /** What stores have to know: for authors of backends. */
 
-import { core } from "../native/core.js";
+import { addon, callAddon } from "../native/addon.js";
+import { checkText } from "./values.js";
 
 /**
  * The key under which a store keeps a lock: `prefix:key`, with the key in NFC, or a hash of it where that is too long.
@@ -24,7 +25,9 @@ export function makeStorageKey(
   limitBytes: number,
   reserveBytes: number,
 ): string {
-  return core.makeStorageKey(prefix, key, limitBytes, reserveBytes);
+  checkText(prefix, "Prefix");
+  checkText(key, "Key");
+  return callAddon(() => addon().makeStorageKey(prefix, key, limitBytes, reserveBytes));
 }
 
 /**
@@ -40,7 +43,7 @@ export function makeStorageKey(
  * ```
  */
 export function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean {
-  return core.isLive(expiresAtMs, nowMs, toleranceMs);
+  return callAddon(() => addon().isLive(expiresAtMs, nowMs, toleranceMs));
 }
 
 /**
@@ -54,8 +57,6 @@ export function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number):
  * ```
  */
 export function calculateRedisServerTimeMs(timeTuple: [string, string]): number {
-  return core.redisServerTimeMs(
-    Number.parseInt(timeTuple[0], 10),
-    Number.parseInt(timeTuple[1], 10),
-  );
+  const [seconds, microseconds] = timeTuple.map((text) => Number.parseInt(text, 10));
+  return callAddon(() => addon().redisServerTimeMs(seconds as number, microseconds as number));
 }

@@ -1,6 +1,16 @@
-import { core } from "../native/provided.js";
-import { FENCE_THRESHOLDS } from "./defaults.js";
+/**
+ * The rules for keys, lock ids and fences. The core has the same for itself: the vectors in crates/syncguard/tests hold both
+ * together.
+ */
+
+import { randomBytes } from "node:crypto";
+import { constants } from "../native/constants.js";
+import { invalid } from "../options/validation.js";
+import { FENCE_THRESHOLDS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
 import type { AcquireOk, AcquireResult, BackendCapabilities, Fence, HashId } from "./types.js";
+
+const { lockIdLength, fenceDigits } = constants;
+const LOCK_ID = new RegExp(`^[\\w-]{${lockIdLength}}$`);
 
 /**
  * The key in Unicode NFC, as every backend compares keys.
@@ -14,7 +24,15 @@ import type { AcquireOk, AcquireResult, BackendCapabilities, Fence, HashId } fro
  * ```
  */
 export function normalizeAndValidateKey(key: string): string {
-  return core.normalizeAndValidateKey(key);
+  checkText(key, "Key");
+  if (key === "") throw invalid("Key must not be empty");
+  const text = key.normalize();
+  if (Buffer.byteLength(text) > MAX_KEY_LENGTH_BYTES) {
+    throw invalid(
+      `Key exceeds maximum length of ${MAX_KEY_LENGTH_BYTES} bytes after normalization`,
+    );
+  }
+  return text;
 }
 
 /**
@@ -29,7 +47,28 @@ export function normalizeAndValidateKey(key: string): string {
  * ```
  */
 export function validateLockId(lockId: string): void {
-  core.validateLockId(lockId);
+  if (typeof lockId === "string" && LOCK_ID.test(lockId)) return;
+  // Not its text: with a line break at its end, it would be a lock id.
+  const got = describeLockId(lockId);
+  throw invalid(
+    `Invalid lockId format. Expected ${lockIdLength} base64url characters, got: ${got}`,
+  );
+}
+
+function describeLockId(lockId: unknown): string {
+  if (!lockId) return "empty/null";
+  if (typeof lockId !== "string") return `a value of type ${typeof lockId}`;
+  const { length } = Array.from(lockId);
+  return `a string of length ${length}${length === lockIdLength ? " with other characters" : ""}`;
+}
+
+/**
+ * Refuses what is not well-formed text. Lone surrogates would all become U+FFFD on the way to a store, so that two keys
+ * would be one.
+ */
+export function checkText(text: unknown, name: string): asserts text is string {
+  if (typeof text !== "string") throw invalid(`${name} must be a string`);
+  if (!text.isWellFormed()) throw invalid(`${name} must be well-formed Unicode`);
 }
 
 /**
@@ -43,7 +82,7 @@ export function validateLockId(lockId: string): void {
  * ```
  */
 export function generateLockId(): string {
-  return core.generateLockId();
+  return randomBytes(16).toString("base64url");
 }
 
 /**
@@ -59,7 +98,16 @@ export function generateLockId(): string {
  * ```
  */
 export function hashKey(value: string): HashId {
-  return core.hashKey(value);
+  if (typeof value !== "string") throw invalid("what is hashed must be a string");
+  const text = value.normalize();
+  let [first, second, third] = [0, 0, 0];
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    first = ((first << 5) - first + unit) | 0;
+    second = ((second << 7) - second + 3 * unit) | 0;
+    third = ((third << 11) - third + 7 * unit) | 0;
+  }
+  return [first, second, third].map((sum) => (sum >>> 0).toString(16).padStart(8, "0")).join("");
 }
 
 /**
@@ -75,7 +123,14 @@ export function hashKey(value: string): HashId {
  */
 export function formatFence(value: number | bigint): Fence {
   const whole = Number.isFinite(value) ? BigInt(Math.trunc(value as number)) : value;
-  return core.formatFence(String(whole));
+  const decimal = String(whole);
+  if (decimal.startsWith("-")) throw invalid("Fence must be non-negative");
+  if (!/^\d+$/.test(decimal)) throw invalid("Fence must be a whole number");
+  const digits = decimal.replace(/^0+/, "");
+  if (digits.length > fenceDigits) {
+    throw invalid(`Fence exceeds ${fenceDigits}-digit limit: ${digits}`);
+  }
+  return digits.padStart(fenceDigits, "0");
 }
 
 /**

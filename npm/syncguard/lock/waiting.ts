@@ -1,7 +1,6 @@
 /** Waits for a lock, on any backend: the core waits for those of this package, and a loop in JavaScript for all others. */
 
 import { addContext, LockError } from "../native/errors.js";
-import { core } from "../native/provided.js";
 import { readSignal } from "../native/signal.js";
 import { beginWait, Policy, type Wait } from "../native/wait.js";
 import { type OptionNames, optionNames, WAITING } from "../options/names.js";
@@ -25,6 +24,7 @@ import type {
   LockBackendLike,
   OnReleaseError,
 } from "./types.js";
+import { normalizeAndValidateKey } from "./values.js";
 
 /** What to acquire and how to wait, as the caller gave it: `null` counts as not given. */
 export type AcquisitionRequest = {
@@ -67,7 +67,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   const { clock = systemClock, origin = backend } = inside ?? {};
   const isOurs = inside?.grants !== undefined;
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = isOurs ? request.key : core.normalizeAndValidateKey(request.key);
+  const key = isOurs ? request.key : normalizeAndValidateKey(request.key);
   const policy = policyOf(acquisition, request.defaults, key);
 
   const wait = beginWait(policy, clock.now());

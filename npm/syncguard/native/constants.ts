@@ -9,6 +9,8 @@ export const constants = {
   fenceMax: "900000000000000",
   fenceWarn: "090000000000000",
   defaultTtlMs: 30000,
+  maxTtlMs: 315576000000000,
+  maxOwnerBytes: 255,
   retry: {
     maxRetries: 10,
     retryDelayMs: 100,

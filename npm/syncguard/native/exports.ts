@@ -50,6 +50,8 @@ export interface Constants {
   fenceMax: string;
   fenceWarn: string;
   defaultTtlMs: number;
+  maxTtlMs: number;
+  maxOwnerBytes: number;
   /** How `lock()` waits by default. */
   retry: RetryPolicy;
   /** The longest wait of `backend.lock()` between two attempts, by default. */
@@ -474,8 +476,6 @@ export interface TlsSettings {
 
 export declare function constants(): Constants;
 
-export declare function formatFence(decimal: string): string;
-
 /** Throws the error for a forced release that is not allowed. */
 export declare function forrstForbidden(key: string): never;
 
@@ -494,12 +494,6 @@ export declare function forrstStatusResult(
 
 export declare function forrstUrns(): ForrstUrns;
 
-export declare function generateLockId(): string;
-
-export declare function hashKey(text: string): string;
-
-export declare function isFenceNearLimit(fence: string): boolean;
-
 export declare function isLive(expiresAtMs: number, nowMs: number, toleranceMs: number): boolean;
 
 export declare function makeStorageKey(
@@ -508,8 +502,6 @@ export declare function makeStorageKey(
   limitBytes: number,
   reserveBytes: number,
 ): string;
-
-export declare function normalizeKey(key: string): string;
 
 /** The statements that create the tables in PostgreSQL. */
 export declare function postgresSchemaSql(
@@ -521,9 +513,3 @@ export declare function redisServerTimeMs(seconds: number, microseconds: number)
 
 /** Whether anybody can still read what is written to stdout. Node.js finds out only when it writes. */
 export declare function stdoutHasReader(): boolean;
-
-export declare function validateLockId(lockId: string): void;
-
-export declare function validateOwner(owner: string): void;
-
-export declare function validateTtl(ttlMs: number): void;

@@ -1,7 +1,6 @@
 /** A store of locks as the addon opens it, with promises in place of numbered operations. */
 
 import { callAddon } from "./addon.js";
-import "./core.js";
 import type {
   AcquireOptions,
   Capabilities,

@@ -1,5 +1,6 @@
 /** Checks of arguments and options, for code that runs before the core sees them. */
 
+import { LONGEST_TIMER_MS } from "../lock/timers.js";
 import { LockError } from "../native/errors.js";
 
 /** An `InvalidArgument` error. */
@@ -41,7 +42,7 @@ export function checkServerOptions(options: unknown): void {
   checkBooleans({ cleanupInIsLocked });
   for (const [name, ms] of Object.entries({ operationTimeoutMs, connectTimeoutMs })) {
     if (ms !== undefined && !isTimeout(ms)) {
-      throw invalid(`${name} must be from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
+      throw invalid(`${name} must be from 1 to ${LONGEST_TIMER_MS} milliseconds`);
     }
   }
   if (transport !== undefined && transport !== "native" && transport !== "client") {
@@ -73,9 +74,6 @@ function checkTypes(
   }
 }
 
-/** The longest time that Node's timers support. */
-const LONGEST_TIMEOUT_MS = 2_147_483_647;
-
 function isTimeout(ms: unknown): boolean {
-  return typeof ms === "number" && ms >= 1 && ms <= LONGEST_TIMEOUT_MS;
+  return typeof ms === "number" && ms >= 1 && ms <= LONGEST_TIMER_MS;
 }

@@ -1,13 +1,12 @@
-import { checkDisposal } from "../lock/arguments.js";
+import { checkDisposal, checkTtl } from "../lock/arguments.js";
 import { createBackendOn } from "../lock/backend.js";
 import { type Clock, systemClock } from "../lock/clock.js";
 import { GONE } from "../lock/held.js";
 import { insideOf } from "../lock/inside.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
-import { core } from "../native/provided.js";
+import { normalizeAndValidateKey } from "../lock/values.js";
 import { checkKnownOptions } from "../options/known.js";
 import { checkServerOptions, invalid, withoutNulls } from "../options/validation.js";
-import "./core.js";
 import { Faults, type TestFaults, type Victims } from "./faults.js";
 import { TestStore } from "./store.js";
 import { Table } from "./table.js";
@@ -78,16 +77,16 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
   const table = tableOf(given);
   const victims: Victims = {
     steal: (key, ttlMs) => {
-      const name = core.normalizeAndValidateKey(key);
-      core.validateTtl(ttlMs);
+      const name = normalizeAndValidateKey(key);
+      checkTtl(ttlMs);
       table.forceRelease(name);
       const row = table.acquire(name, ttlMs, undefined);
       if (typeof row === "number") throw invalid("the lock could not be stolen");
       return { lockId: row.lockId, fence: row.fence };
     },
-    expire: (key) => table.expire(core.normalizeAndValidateKey(key)),
+    expire: (key) => table.expire(normalizeAndValidateKey(key)),
     lose: (key) => {
-      const row = table.find(core.normalizeAndValidateKey(key));
+      const row = table.find(normalizeAndValidateKey(key));
       const held = row && insideOf(backend)?.grants?.get(row.lockId);
       if (row === undefined || held === undefined) return false;
       table.release(row.lockId);

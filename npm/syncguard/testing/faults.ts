@@ -1,3 +1,4 @@
+import { BACKEND_DEFAULTS } from "../lock/defaults.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import { invalid } from "../options/validation.js";
 
@@ -192,7 +193,7 @@ export class Faults {
    */
   steal(
     key: string,
-    ttlMs = 30_000,
+    ttlMs: number = BACKEND_DEFAULTS.ttlMs,
   ): {
     /** The id of the other's lock, which can release it. */
     lockId: string;

@@ -5,7 +5,8 @@ import { watchSignals } from "../lock/cancellation.js";
 import { askUntilHeld, type Locked, type Watch } from "../lock/polling.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import { type Absence, type Acquired, Failure, type RawRecord, settle } from "../native/outcome.js";
-import { core } from "../native/provided.js";
+import { FENCE_THRESHOLDS } from "../lock/defaults.js";
+import { normalizeAndValidateKey } from "../lock/values.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
@@ -90,7 +91,7 @@ export class TestStore implements LockStore {
       name: "acquire",
       signal,
       limitMs,
-      run: () => this.table.acquire(core.normalizeAndValidateKey(key), ttlMs, owner),
+      run: () => this.table.acquire(normalizeAndValidateKey(key), ttlMs, owner),
       undo: (granted) => {
         if (typeof granted !== "number") this.table.release(granted.lockId);
       },
@@ -98,7 +99,7 @@ export class TestStore implements LockStore {
     if (done instanceof Failure) return done;
     if (typeof done === "number") return { ok: false, freeInMs: done };
     const { lockId, fence, expiresAtMs } = done;
-    const fenceNearLimit = core.isFenceNearLimit(fence);
+    const fenceNearLimit = fence > FENCE_THRESHOLDS.WARN;
     return { ok: true, lockId, fence, expiresAtMs, fenceNearLimit };
   }
 
@@ -115,7 +116,7 @@ export class TestStore implements LockStore {
       name: "isLocked",
       signal,
       run: () => {
-        const key = core.normalizeAndValidateKey(given);
+        const key = normalizeAndValidateKey(given);
         if (this.settings.cleanupInIsLocked) this.table.cleanUp(key);
         return this.table.find(key) !== undefined;
       },
@@ -123,7 +124,7 @@ export class TestStore implements LockStore {
   }
 
   lookupByKey(key: string, signal?: AbortSignal): Promise<Answer<RawRecord | null>> {
-    return this.#lookup(() => this.table.find(core.normalizeAndValidateKey(key)), signal);
+    return this.#lookup(() => this.table.find(normalizeAndValidateKey(key)), signal);
   }
 
   lookupByLockId(lockId: string, signal?: AbortSignal): Promise<Answer<RawRecord | null>> {
@@ -134,13 +135,13 @@ export class TestStore implements LockStore {
     return this.#perform({
       name: "forceRelease",
       signal,
-      run: () => this.table.forceRelease(core.normalizeAndValidateKey(key)),
+      run: () => this.table.forceRelease(normalizeAndValidateKey(key)),
     });
   }
 
   #watch(key: string, onFreed: () => void): Watch {
     const isListening = (): boolean => !this.#isClosed && !Faults.isDown(this.faults);
-    return this.table.watch(core.normalizeAndValidateKey(key), onFreed, isListening);
+    return this.table.watch(normalizeAndValidateKey(key), onFreed, isListening);
   }
 
   close(): Promise<void> {

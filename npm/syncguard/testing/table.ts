@@ -5,7 +5,7 @@ import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../lock/polling.js";
 import type { Absence, RawRecord } from "../native/outcome.js";
-import { core } from "../native/provided.js";
+import { formatFence, generateLockId } from "../lock/values.js";
 
 /** What is kept of a lock. */
 export type Row = Omit<RawRecord, "readAtMs">;
@@ -30,7 +30,7 @@ export class Table {
     if (held !== undefined) return held.expiresAtMs + TIME_TOLERANCE_MS - nowMs;
     const row: Row = {
       key,
-      lockId: core.generateLockId(),
+      lockId: generateLockId(),
       fence: this.#nextFence(key),
       acquiredAtMs: nowMs,
       expiresAtMs: nowMs + ttlMs,
@@ -148,7 +148,7 @@ export class Table {
   #nextFence(key: string): string {
     const timeMs = Math.min(Math.trunc(this.clock.now()), Number(FENCE_THRESHOLDS.WARN));
     const number = Math.max((this.#fences.get(key) ?? 0) + 1, timeMs);
-    const fence = core.formatFence(String(number));
+    const fence = formatFence(number);
     if (fence > FENCE_THRESHOLDS.MAX) {
       throw new LockError("Internal", "Fence counter exceeds the limit; use a new key");
     }

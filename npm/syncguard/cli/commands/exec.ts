@@ -1,4 +1,5 @@
 import { hostname } from "node:os";
+import { BACKEND_DEFAULTS } from "../../lock/defaults.js";
 import { heldOf } from "../../lock/handle.js";
 import type { HeldLock } from "../../lock/types.js";
 import { LockError } from "../../native/errors.js";
@@ -17,7 +18,6 @@ const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
  */
 const ASK_AGAIN_MS = 1000;
 
-const DEFAULT_TTL_MS = 30_000;
 const DEFAULT_KILL_AFTER_MS = 10_000;
 
 export const exec: Command = {
@@ -102,7 +102,7 @@ function read({ values, operands }: Invocation): Settings {
   };
   return {
     key: operands[0] as string,
-    ttlMs: duration("ttl", DEFAULT_TTL_MS, readPositiveDuration),
+    ttlMs: duration("ttl", BACKEND_DEFAULTS.ttlMs, readPositiveDuration),
     waitMs: duration("wait", 0, readDuration),
     killAfterMs: duration("kill-after", DEFAULT_KILL_AFTER_MS, readDuration),
     autoExtend: values["no-auto-extend"] !== true,

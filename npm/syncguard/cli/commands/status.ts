@@ -1,4 +1,4 @@
-import { checkLockId } from "../../lock/arguments.js";
+import { validateLockId } from "../../lock/values.js";
 import type { FencingCapabilities, LockInfo } from "../../lock/types.js";
 import type { Command } from "../command.js";
 import { Exit } from "../exit.js";
@@ -61,7 +61,7 @@ async function find(
 
 function isLockId(text: string): boolean {
   try {
-    checkLockId(text);
+    validateLockId(text);
     return true;
   } catch {
     return false;
