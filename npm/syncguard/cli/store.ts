@@ -3,7 +3,7 @@
 import { embeddedPath, LOCAL, type StoreKind, storeOfUrl } from "../default/backend.js";
 import { createFirestoreBackend } from "../firestore/backend.js";
 import { connectionOfUrl } from "../firestore/connection.js";
-import { type Direct, directAccess } from "../lock/inside.js";
+import { type Direct, directAccess } from "../lock/internals.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
 import { createPostgresBackend, createPostgresBackendOfUrl } from "../postgres/backend.js";

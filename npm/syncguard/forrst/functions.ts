@@ -1,7 +1,7 @@
 /** The extension's system functions. */
 
 import { rawData } from "../lock/diagnostics.js";
-import { directAccess } from "../lock/inside.js";
+import { directAccess } from "../lock/internals.js";
 import { failureReason } from "../lock/mutation.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";

@@ -4,7 +4,7 @@ import { runInside } from "../lock/chain.js";
 import { CALLBACK_WAITING } from "../native/wait.js";
 import { acquireUntilHeld } from "../lock/waiting.js";
 import type { Taken } from "../lock/handle.js";
-import { insideOf } from "../lock/inside.js";
+import { internalsOf } from "../lock/internals.js";
 import { lockHandleMembers } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/reports.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
@@ -61,8 +61,8 @@ export function createHandle<C extends BackendCapabilities>(
       return requested.contention().responseTo(request);
     }
 
-    const { held, handle } = taken;
-    const { lockId } = held;
+    const { lease, handle } = taken;
+    const { lockId } = lease;
     /** Releases or keeps the lock after the function. Returns whether it was lost before. */
     const end = async (): Promise<boolean> => {
       if (!requested.autoRelease) return false;
@@ -74,12 +74,12 @@ export function createHandle<C extends BackendCapabilities>(
         return false;
       }
     };
-    const { origin = backend } = insideOf(backend) ?? {};
-    const members = lockHandleMembers(backend, handle, key, held);
+    const { origin = backend } = internalsOf(backend) ?? {};
+    const members = lockHandleMembers(backend, handle, key, lease);
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {
-      response = await runInside(origin, key, held, () => next(request, lock));
+      response = await runInside(origin, key, lease, () => next(request, lock));
       checkResponse(response);
     } catch (error) {
       await end();

@@ -5,7 +5,7 @@ import { optionNames, refuseUnknown } from "../options/names.js";
 import type { AutoExtend, AutoExtendOptions } from "./types.js";
 
 /** How a lock is extended, in milliseconds; `Infinity` where there is no limit. */
-export type Heartbeats = Readonly<Required<Record<keyof AutoExtendOptions, number>>>;
+export type HeartbeatOptions = Readonly<Required<Record<keyof AutoExtendOptions, number>>>;
 
 /** How long JavaScript may hang, by default. */
 const MAX_STALL_MS = 30_000;
@@ -20,7 +20,7 @@ const OPTIONS = optionNames("autoExtend", ["everyMs", "maxMs", "maxStallMs"]);
 export function readAutoExtend(
   given: AutoExtend | null | undefined,
   ttlMs: number,
-): Heartbeats | undefined {
+): HeartbeatOptions | undefined {
   if (given === undefined || given === null || given === false) return undefined;
   const options: AutoExtendOptions = given === true ? {} : given;
   if (given !== true) {

@@ -17,7 +17,7 @@ import {
   type DisposalOptions,
   readOwner,
 } from "./arguments.js";
-import { type Heartbeats, readAutoExtend } from "./auto-extend.js";
+import { type HeartbeatOptions, readAutoExtend } from "./auto-extend.js";
 import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
 import { publisher } from "./channels.js";
 import { type Clock, systemClock } from "./clock.js";
@@ -26,8 +26,8 @@ import { observe } from "./events.js";
 import { Grants } from "./grants.js";
 import { createHandle, noLock, readDisposal } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
-import { Held, watchedBy } from "./held.js";
-import { type AcquireArguments, type Direct, type Operations, putInside } from "./inside.js";
+import { Lease, watchedBy } from "./lease.js";
+import { type AcquireArguments, type Direct, type Operations, setInternals } from "./internals.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
 import { releaseInBackground } from "./reports.js";
@@ -58,18 +58,18 @@ type Taken<C extends BackendCapabilities> =
   HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>;
 
 /** Those who extend a lock from its grant on. */
-export interface LockKeeper {
+export interface StoreHeartbeats {
   /** What the store is to know. */
   readonly settings: HoldSettings;
-  granted(held: Held): void;
+  granted(lease: Lease): void;
   stop(): void;
 }
 
 /** What differs between the addon's stores and others. */
 export type Means = {
   readonly clock?: Clock;
-  /** Makes the keeper of a lock, if the store extends locks itself. */
-  readonly keeper?: (heartbeats: Heartbeats) => LockKeeper;
+  /** Sends the heartbeats of a lock, if the store extends locks itself. */
+  readonly heartbeats?: (options: HeartbeatOptions) => StoreHeartbeats;
   /** The addon's store, which other operations may be carried out on as one call. */
   readonly direct?: Store;
   readonly transport?: BackendTransport | undefined;
@@ -82,7 +82,7 @@ export type Means = {
 export function createBackendOn<C extends BackendCapabilities>(
   store: LockStore,
   options: DisposalOptions,
-  { clock = systemClock, keeper: createKeeper, direct, transport }: Means,
+  { clock = systemClock, heartbeats: createHeartbeats, direct, transport }: Means,
 ): SyncGuardBackend<C> {
   const disposal = readDisposal(options);
   const declared: BackendCapabilities & { backend: string } = store.capabilities;
@@ -129,19 +129,19 @@ export function createBackendOn<C extends BackendCapabilities>(
     return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
   };
 
-  const giveBack = ({ key, lockId }: Held): void =>
+  const giveBack = ({ key, lockId }: Lease): void =>
     releaseInBackground(backend, lockId, key, disposal.onReleaseError);
 
   /** Takes a lock; with a `wait`, once it is free. */
   const take = async (opts: AcquireArguments, wait?: Wait): Promise<Taken<C>> => {
     const { key, ttlMs } = given(opts);
     let isCounted = false;
-    let keeper: LockKeeper | undefined;
+    let heartbeats: StoreHeartbeats | undefined;
     try {
       checkKey(key);
       checkTtlOfLock(ttlMs);
       const owner = readOwner(opts.owner);
-      const heartbeats = readAutoExtend(opts.autoExtend, ttlMs);
+      const autoExtend = readAutoExtend(opts.autoExtend, ttlMs);
       const signal = startingSignal(opts);
       checkOpen();
       grants.check();
@@ -150,55 +150,55 @@ export function createBackendOn<C extends BackendCapabilities>(
       isCounted = true;
       if (wait !== undefined) waiting.set(key, (waiting.get(key) ?? 0) + 1);
       let startedMs = clock.elapsed();
-      if (heartbeats !== undefined) keeper = createKeeper?.(heartbeats);
-      const hold = keeper?.settings;
+      if (autoExtend !== undefined) heartbeats = createHeartbeats?.(autoExtend);
+      const hold = heartbeats?.settings;
       const grant = settle(await store.acquire(key, ttlMs, owner, signal, wait, hold));
       if (grant === null) {
-        keeper?.stop();
+        heartbeats?.stop();
         return noLock();
       }
       const nowMs = clock.elapsed();
       // It was asked for the lock then, after it had waited.
       if (wait?.lastMs !== undefined) startedMs = nowMs - wait.lastMs;
       const { lockId, fence, fenceNearLimit } = grant;
-      const held = new Held(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs);
-      grants.add(held);
+      const lease = new Lease(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs);
+      grants.add(lease);
       if (signal?.aborted === true) {
         // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
-        giveBack(held);
+        giveBack(lease);
         checkAborted(signal);
       }
-      keeper?.granted(held);
+      heartbeats?.granted(lease);
       const isOver =
-        keeper === undefined
+        heartbeats === undefined
           ? // Within the tolerance nobody else gets it, however short it is. On Firestore the core alone knows when
             // its time began.
             capabilities.timeAuthority === "server" &&
             nowMs >= startedMs + Math.max(ttlMs, TIME_TOLERANCE_MS)
-          : held.isLost();
+          : lease.isLost();
       if (isOver) {
         // The core had it in time, and then this thread was blocked.
-        giveBack(held);
+        giveBack(lease);
         throw new LockError(
           "NetworkTimeout",
           `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
         );
       }
       if (fenceNearLimit) logFenceWarning(fence, hashKey(key));
-      held.onLost = disposal.onLost;
-      held.stream = stream;
-      const handle = createHandle(backend, held, grant, disposal);
-      if (keeper === undefined && heartbeats !== undefined) {
-        startHeartbeats({ extend }, handle, held, ttlMs, startedMs, heartbeats);
+      lease.onLost = disposal.onLost;
+      lease.stream = stream;
+      const handle = createHandle(backend, lease, grant, disposal);
+      if (heartbeats === undefined && autoExtend !== undefined) {
+        startHeartbeats({ extend }, handle, lease, ttlMs, startedMs, autoExtend);
       }
       if (grants.phase !== "granting") {
         // While releaseAll() runs, it releases this lock, too.
-        if (grants.phase === "over") giveBack(held);
+        if (grants.phase === "over") giveBack(lease);
         grants.check();
       }
       return handle as unknown as HeldLock<C>;
     } catch (error) {
-      keeper?.stop();
+      heartbeats?.stop();
       if (wait !== undefined && isCounted && (error as Partial<LockError>).code === "Aborted") {
         // Of those who wait, the store knows only that they are not to wait any more.
         throw addContext(refusal() ?? error, key);
@@ -362,7 +362,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     close,
     [Symbol.asyncDispose]: close,
   };
-  putInside(backend, {
+  setInternals(backend, {
     origin: backend,
     clock,
     operations: observed,

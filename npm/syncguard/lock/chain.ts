@@ -1,14 +1,14 @@
 /** Which locks the current chain of calls works under: the functions given to `lock()`, one inside the other. */
 
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { Held } from "./held.js";
+import type { Lease } from "./lease.js";
 
 /** A function that runs under a lock. */
 type Link = {
   readonly origin: object;
   readonly key: string;
   readonly outer: Link | undefined;
-  readonly held: Held;
+  readonly lease: Lease;
   /** Something that the function has started may outlive it, and so the lock. */
   isRunning: boolean;
 };
@@ -26,10 +26,10 @@ let warned = false;
 export async function runInside<T>(
   origin: object,
   key: string,
-  held: Held,
+  lease: Lease,
   work: () => Promise<T> | T,
 ): Promise<T> {
-  const link: Link = { origin, key, held, isRunning: true, outer: chain.getStore() };
+  const link: Link = { origin, key, lease, isRunning: true, outer: chain.getStore() };
   running += 1;
   try {
     return await chain.run(link, work);
@@ -45,7 +45,7 @@ export async function runInside<T>(
 export function isInside(origin: object, key: string): boolean {
   if (running === 0) return false;
   for (let link = chain.getStore(); link !== undefined; link = link.outer) {
-    if (link.isRunning && link.origin === origin && link.key === key && !link.held.isLost()) {
+    if (link.isRunning && link.origin === origin && link.key === key && !link.lease.isLost()) {
       return true;
     }
   }

@@ -3,7 +3,7 @@
 import type { LockError } from "../native/errors.js";
 import type { Wait } from "../native/wait.js";
 import type { Clock } from "./clock.js";
-import type { Operations } from "./inside.js";
+import type { Operations } from "./internals.js";
 import { failureReason } from "./mutation.js";
 import type { BackendCapabilities, ExtendResult, LockEvent, ReleaseResult } from "./types.js";
 
@@ -23,7 +23,7 @@ export type Observation = {
 } & Pick<LockEvent, "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost">;
 
 /** How a lock was held, when it is released by its handle, or lost. */
-export type HeldReport = { heldMs: number; extensions?: number; lost?: true };
+export type LeaseReport = { heldMs: number; extensions?: number; lost?: true };
 
 /** Those who observe a backend. */
 export type Stream = {
@@ -95,22 +95,22 @@ export function observe<C extends BackendCapabilities>(
   // Apart from what chooses them: V8 would allocate what their closures refer to also where nobody hears.
   const take: Operations<C>["take"] = (opts, wait) =>
     observing("acquire", opts, () => operations.take(opts, wait), acquired, wait);
-  const release: Operations<C>["release"] = (opts, held) => {
-    const before = held?.report();
+  const release: Operations<C>["release"] = (opts, lease) => {
+    const before = lease?.report();
     const released = (result: ReleaseResult): Report => {
       // Its loss is told of first.
-      if ((result?.ok as unknown) === false) held?.gone();
-      return { ...mutated(result), ...before, ...(held?.loss && { lost: true }) };
+      if ((result?.ok as unknown) === false) lease?.gone();
+      return { ...mutated(result), ...before, ...(lease?.loss && { lost: true }) };
     };
-    return observing("release", opts, () => operations.release(opts, held), released);
+    return observing("release", opts, () => operations.release(opts, lease), released);
   };
   return {
     take: (opts, wait) =>
       stream.hears("acquire") && !(wait !== undefined && waits)
         ? take(opts, wait)
         : operations.take(opts, wait),
-    release: (opts, held) =>
-      stream.hears("release") ? release(opts, held) : operations.release(opts, held),
+    release: (opts, lease) =>
+      stream.hears("release") ? release(opts, lease) : operations.release(opts, lease),
     extend: (opts) =>
       stream.hears("extend")
         ? observing("extend", opts, () => operations.extend(opts), mutated)

@@ -4,7 +4,7 @@ import { LockError } from "../native/errors.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Clock } from "./clock.js";
 import { TIME_TOLERANCE_MS } from "./defaults.js";
-import type { Held } from "./held.js";
+import type { Lease } from "./lease.js";
 
 /** With so many locks, those are looked for whose time is over: nobody has to release a lock. */
 const SWEEP_AT = 1_024;
@@ -15,7 +15,7 @@ type Phase = "granting" | "releasing" | "over";
 export class Grants {
   phase: Phase = "granting";
   /** By lock id. A lock that is being released is not among them. */
-  private readonly locks = new ShortLivedMap<string, Held>();
+  private readonly locks = new ShortLivedMap<string, Lease>();
   private sweepAt = SWEEP_AT;
   private running = 0;
   private readonly whenIdle: (() => void)[] = [];
@@ -46,24 +46,24 @@ export class Grants {
   }
 
   /** Notes a lock that was granted. */
-  add(held: Held): void {
+  add(lease: Lease): void {
     if (this.locks.size >= this.sweepAt) this.sweep();
-    this.locks.set(held.lockId, held);
+    this.locks.set(lease.lockId, lease);
   }
 
-  get(lockId: string): Held | undefined {
+  get(lockId: string): Lease | undefined {
     return this.locks.get(lockId);
   }
 
   /** A lock whose release begins; give it back with {@link add} if that fails. */
-  take(lockId: string): Held | undefined {
-    const held = this.locks.get(lockId);
-    if (held !== undefined) this.locks.delete(lockId);
-    return held;
+  take(lockId: string): Lease | undefined {
+    const lease = this.locks.get(lockId);
+    if (lease !== undefined) this.locks.delete(lockId);
+    return lease;
   }
 
   /** The locks that are held as far as this process knows. */
-  held(): Held[] {
+  held(): Lease[] {
     this.sweep();
     return this.locks.values();
   }
@@ -89,8 +89,8 @@ export class Grants {
 
   private sweep(): void {
     const endMs = this.clock.elapsed() - TIME_TOLERANCE_MS;
-    for (const [lockId, held] of this.locks.entries()) {
-      if (held.isPast(endMs)) this.locks.delete(lockId);
+    for (const [lockId, lease] of this.locks.entries()) {
+      if (lease.isPast(endMs)) this.locks.delete(lockId);
     }
     this.sweepAt = Math.max(SWEEP_AT, 2 * this.locks.size);
   }

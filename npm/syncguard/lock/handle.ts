@@ -1,12 +1,12 @@
-/** Handles: what users hold of a lock, and its release at the end of a block. */
+/** Handles: the methods of a granted lock, and its release at the end of a block. */
 
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import "./disposable.js";
 import { checkDisposal, type DisposalOptions } from "./arguments.js";
 import { systemClock } from "./clock.js";
-import { endOf, Held } from "./held.js";
-import { type Extending, insideOf, type Releasing } from "./inside.js";
+import { endOf, Lease } from "./lease.js";
+import { type Extending, internalsOf, type Releasing } from "./internals.js";
 import { releaseInBackground } from "./reports.js";
 import type {
   AcquireOk,
@@ -45,25 +45,25 @@ class Handle {
   declare expiresAtMs: number;
   declare fence?: string;
   declare key?: string;
-  readonly #held: Held;
+  readonly #lease: Lease;
   readonly #disposal: DisposalOptions;
 
-  constructor(held: Held, disposal: DisposalOptions) {
-    this.#held = held;
+  constructor(lease: Lease, disposal: DisposalOptions) {
+    this.#lease = lease;
     this.#disposal = disposal;
   }
 
   /** A getter, so that a lock whose signal nobody asks for has none. */
   get signal(): AbortSignal {
-    return behind(this).#held.signal;
+    return behind(this).#lease.signal;
   }
 
   static is(result: object): result is Handle {
-    return #held in result;
+    return #lease in result;
   }
 
-  static held(handle: Handle): Held {
-    return handle.#held;
+  static lease(handle: Handle): Lease {
+    return handle.#lease;
   }
 
   static disposal(handle: Handle): DisposalOptions {
@@ -94,8 +94,8 @@ function behind(given: Handle): Handle {
 }
 
 /** What is known of a lock, by the result of its acquisition; `undefined` unless that is a handle. */
-export function heldOf(result: object): Held | undefined {
-  return Handle.is(result) ? Handle.held(result) : undefined;
+export function leaseOf(result: object): Lease | undefined {
+  return Handle.is(result) ? Handle.lease(result) : undefined;
 }
 
 /** How the handle of a result is disposed of. */
@@ -106,16 +106,16 @@ export function disposalOf(result: object): DisposalOptions {
 /** The handle of a lock that a backend of this package has granted. */
 export function createHandle(
   backend: Extending & Releasing,
-  held: Held,
+  lease: Lease,
   { expiresAtMs, fence }: { expiresAtMs: number; fence: string },
   disposal: DisposalOptions,
 ): Handle & DisposableLockHandle {
-  const handle = new Handle(held, disposal);
+  const handle = new Handle(lease, disposal);
   handle.ok = true;
-  handle.lockId = held.lockId;
+  handle.lockId = lease.lockId;
   handle.expiresAtMs = expiresAtMs;
   handle.fence = fence;
-  return addMethods(backend, complete(handle, held), held);
+  return addMethods(backend, complete(handle, lease), lease);
 }
 
 /** A handle of the lock in `result`, which may itself be one, and with it the lock. The options must be checked. */
@@ -125,17 +125,17 @@ export function handleOver<C extends BackendCapabilities>(
   key: string,
   disposal: DisposalOptions,
 ): AsyncLock<C> {
-  const before = heldOf(result);
-  const held = before ?? newlyHeld(backend, result, key);
-  const handle = new Handle(held, disposal);
+  const before = leaseOf(result);
+  const lease = before ?? newlyHeld(backend, result, key);
+  const handle = new Handle(lease, disposal);
   // Only the members: methods of these names may be bound to another backend.
   for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name);
-  if (before !== undefined && Object.hasOwn(result, "signal")) complete(handle, held);
-  return addMethods(backend, handle, held) as unknown as AsyncLock<C>;
+  if (before !== undefined && Object.hasOwn(result, "signal")) complete(handle, lease);
+  return addMethods(backend, handle, lease) as unknown as AsyncLock<C>;
 }
 
 /** A lock that is held, and a handle of it. */
-export type Taken<C extends BackendCapabilities> = { held: Held; handle: AcquireOk<C> };
+export type Taken<C extends BackendCapabilities> = { lease: Lease; handle: AcquireOk<C> };
 
 /** The lock that an acquisition has given, with its result as the handle, if it is one. */
 export function heldIn<C extends BackendCapabilities>(
@@ -144,7 +144,7 @@ export function heldIn<C extends BackendCapabilities>(
   key: string,
 ): Taken<C> {
   const handle = Handle.is(result) ? result : handleOver(backend, result, key, {});
-  return { held: Handle.held(handle as unknown as Handle), handle };
+  return { lease: Handle.lease(handle as unknown as Handle), handle };
 }
 
 /** What is known of a lock whose handle was copied, or of one that somebody else's backend has granted. */
@@ -152,13 +152,13 @@ function newlyHeld(
   backend: object,
   { lockId, expiresAtMs }: { lockId: string; expiresAtMs: number },
   key: string,
-): Held {
-  const inside = insideOf(backend);
-  const granted = inside?.grants?.get(lockId);
+): Lease {
+  const internals = internalsOf(backend);
+  const granted = internals?.grants?.get(lockId);
   if (granted !== undefined) return granted;
-  const clock = inside?.clock ?? systemClock;
+  const clock = internals?.clock ?? systemClock;
   const [endMs, nowMs] = [endOf(expiresAtMs, clock), clock.elapsed()];
-  return new Held(key, lockId, clock, nowMs, endMs, endMs - nowMs);
+  return new Lease(key, lockId, clock, nowMs, endMs, endMs - nowMs);
 }
 
 function copyMember(from: object, to: object, name: PropertyKey): void {
@@ -168,7 +168,7 @@ function copyMember(from: object, to: object, name: PropertyKey): void {
 }
 
 /** Adds the members of a lock of this package that results did not have in SyncGuard 2. */
-function complete(handle: Handle, { key }: Held): Handle {
+function complete(handle: Handle, { key }: Lease): Handle {
   handle.key = key;
   // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
   (handle as unknown as Legacy).__defineGetter__("signal", SIGNAL.get);
@@ -182,25 +182,25 @@ function complete(handle: Handle, { key }: Held): Handle {
 function addMethods(
   backend: Extending & Releasing,
   given: Handle,
-  held: Held,
+  lease: Lease,
 ): Handle & DisposableLockHandle {
   // There is only one release, started either by the holder or by the end of the block.
   let releasing: Promise<unknown> | undefined;
   const handle = given as Handle & Mutable<DisposableLockHandle>;
-  held.follow(handle);
+  lease.follow(handle);
   handle.release = async (signal) => {
     if (releasing !== undefined) return { ok: false };
     // Checked first: an unusable signal must not use up the only release.
     if (signal !== undefined) checkAborted(readSignal(signal));
-    const release = held.release(backend, signal);
+    const release = lease.release(backend, signal);
     releasing = release;
     return await release;
   };
   handle.extend = (ttlMs, signal) =>
-    (ttlMs as unknown) === WHOSE ? (handle as never) : held.extend(backend, handle, ttlMs, signal);
+    (ttlMs as unknown) === WHOSE ? (handle as never) : lease.extend(backend, handle, ttlMs, signal);
   handle[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
-      releasing = held.dispose(backend, Handle.disposal(handle));
+      releasing = lease.dispose(backend, Handle.disposal(handle));
       await releasing;
     } else {
       // Its error goes to whoever started the release.

@@ -1,7 +1,7 @@
-/** Heartbeats for backends that do not send them by themselves, on JavaScript's timers. The core does the same for its own. */
+/** HeartbeatOptions for backends that do not send them by themselves, on JavaScript's timers. The core does the same for its own. */
 
-import type { Heartbeats } from "./auto-extend.js";
-import { GONE, type Held } from "./held.js";
+import type { HeartbeatOptions } from "./auto-extend.js";
+import { GONE, type Lease } from "./lease.js";
 import { callAt } from "./timers.js";
 import type { LockBackend } from "./types.js";
 
@@ -21,12 +21,12 @@ const SHORTEST_PAUSE_MS = 10;
 export function startHeartbeats(
   backend: Pick<LockBackend, "extend">,
   handle: { expiresAtMs: number },
-  held: Held,
+  lease: Lease,
   ttlMs: number,
   startedMs: number,
-  { everyMs, maxMs }: Heartbeats,
+  { everyMs, maxMs }: HeartbeatOptions,
 ): void {
-  const { lockId, clock } = held;
+  const { lockId, clock } = lease;
   const limitMs = startedMs + maxMs;
   let endMs = Math.min(startedMs + ttlMs, limitMs);
   let failure: unknown;
@@ -45,11 +45,11 @@ export function startHeartbeats(
   const lose = (): void => {
     if (failure !== undefined) {
       const why = failure instanceof Error ? `: ${failure.message}` : "";
-      held.lose(`the lock was lost: it could not be extended before its end${why}`, failure);
+      lease.lose(`the lock was lost: it could not be extended before its end${why}`, failure);
     } else if (isFinal()) {
-      held.lose("the lock was lost: it has been held for as long as autoExtend allows");
+      lease.lose("the lock was lost: it has been held for as long as autoExtend allows");
     } else {
-      held.lose("the lock was lost: its end passed before it could be extended");
+      lease.lose("the lock was lost: its end passed before it could be extended");
     }
   };
 
@@ -82,13 +82,13 @@ export function startHeartbeats(
       if (isOver) return;
       running = undefined;
       if (!result.ok) {
-        held.lose(GONE);
+        lease.lose(GONE);
         return;
       }
       failure = undefined;
       const extendedMs = Math.min(sentMs + wantedMs, limitMs);
       endMs = crossed ? Math.min(extendedMs, endMs) : extendedMs;
-      held.beat(result.expiresAtMs);
+      lease.beat(result.expiresAtMs);
       arm();
     } catch (error) {
       if (isOver) return;
@@ -99,7 +99,7 @@ export function startHeartbeats(
     }
   };
 
-  held.keptBy({
+  lease.extendedBy({
     moved: (movedMs) => {
       crossed = running !== undefined;
       endMs = Math.min(crossed ? Math.min(endMs, movedMs) : movedMs, limitMs);
@@ -112,6 +112,6 @@ export function startHeartbeats(
       running?.abort();
     },
   });
-  held.follow(handle);
+  lease.follow(handle);
   arm();
 }

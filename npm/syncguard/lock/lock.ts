@@ -8,8 +8,8 @@ import { checkBackend, readOwner, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { runInside } from "./chain.js";
 import { disposalOf, handleOver, readDisposal } from "./handle.js";
-import type { Held } from "./held.js";
-import { type Extending, insideOf } from "./inside.js";
+import type { Lease } from "./lease.js";
+import { type Extending, internalsOf } from "./internals.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
@@ -85,7 +85,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   checkBooleans({ throwIfLost });
   const ttlMs = resolveTtl(config.ttlMs);
   const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
-  const { held, handle } = await acquireUntilHeld(backend, {
+  const { lease, handle } = await acquireUntilHeld(backend, {
     key,
     ttlMs,
     owner: readOwner(config.owner),
@@ -96,25 +96,25 @@ export async function runLocked<T, C extends BackendCapabilities>(
     onUnknown: warnOfUnknown,
     onReleaseError,
   });
-  const { origin = backend, stream } = insideOf(backend) ?? {};
-  if (onLost !== undefined) held.onLost = onLost;
+  const { origin = backend, stream } = internalsOf(backend) ?? {};
+  if (onLost !== undefined) lease.onLost = onLost;
   const run = async (): Promise<T> => {
     try {
-      const given = createLockHandle(backend, handle, key, held, signal);
-      return await runInside(origin, key, held, () => fn(given));
+      const given = createLockHandle(backend, handle, key, lease, signal);
+      return await runInside(origin, key, lease, () => fn(given));
     } finally {
       // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that
       // the lock does not count as forgotten while the work runs.
       const general = disposalOf(handle);
-      await held.dispose(backend, {
+      await lease.dispose(backend, {
         onReleaseError: onReleaseError ?? general.onReleaseError,
         disposeTimeoutMs: disposeTimeoutMs ?? general.disposeTimeoutMs,
       });
     }
   };
   const runHeld = stream?.runHeld;
-  const result = await (runHeld === undefined ? run() : runHeld(key, run, () => held.loss));
-  if (throwIfLost && held.loss !== undefined) throw held.loss;
+  const result = await (runHeld === undefined ? run() : runHeld(key, run, () => lease.loss));
+  if (throwIfLost && lease.loss !== undefined) throw lease.loss;
   return result;
 }
 
@@ -123,12 +123,12 @@ function createLockHandle<C extends BackendCapabilities>(
   backend: Extending,
   granted: AcquireOk<C>,
   key: string,
-  held: Held,
+  lease: Lease,
   user: AbortSignal | undefined,
 ): LockHandle<C> {
   let signal: AbortSignal | undefined;
-  return Object.defineProperty(lockHandleMembers(backend, granted, key, held), "signal", {
-    get: () => (signal ??= held.signalWith(user)),
+  return Object.defineProperty(lockHandleMembers(backend, granted, key, lease), "signal", {
+    get: () => (signal ??= lease.signalWith(user)),
     enumerable: true,
     configurable: true,
   }) as LockHandle<C>;
@@ -139,13 +139,13 @@ export function lockHandleMembers<C extends BackendCapabilities>(
   backend: Extending,
   granted: AcquireOk<C>,
   key: string,
-  held: Held,
+  lease: Lease,
 ): LockHandleMembers<C> {
   const { lockId, expiresAtMs, fence } = granted as AcquireOk<FencingCapabilities>;
   const handle = { key, lockId, fence, expiresAtMs };
-  held.follow(handle);
+  lease.follow(handle);
   const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>
-    held.extend(backend, handle, ttlMs, signal);
+    lease.extend(backend, handle, ttlMs, signal);
   return Object.assign(handle, { extend });
 }
 
@@ -170,7 +170,7 @@ export function createLockMethod<C extends BackendCapabilities>(
     const { onReleaseError, onLost, disposeTimeoutMs } = readDisposal(options);
     const ttlMs = resolveTtl(options.ttlMs);
     const backend = self();
-    const { held, handle } = await acquireUntilHeld(backend, {
+    const { lease, handle } = await acquireUntilHeld(backend, {
       key,
       ttlMs,
       owner: options.owner ?? undefined,
@@ -181,7 +181,7 @@ export function createLockMethod<C extends BackendCapabilities>(
       onUnknown: refuseUnknown,
       onReleaseError,
     });
-    if (onLost !== undefined) held.onLost = onLost;
+    if (onLost !== undefined) lease.onLost = onLost;
     if (onReleaseError === undefined && disposeTimeoutMs === undefined)
       return handle as HeldLock<C>;
     const general = disposalOf(handle);

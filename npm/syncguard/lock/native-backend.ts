@@ -3,7 +3,7 @@
 import type { Store } from "../native/store.js";
 import { createBackendOn } from "./backend.js";
 import type { DisposalOptions } from "./arguments.js";
-import { NativeKeeper } from "./native-keeper.js";
+import { CoreHeartbeats } from "./core-heartbeats.js";
 import type { BackendCapabilities, BackendTransport, SyncGuardBackend } from "./types.js";
 
 /** Puts the public interface around a store of the addon, whose core extends locks. */
@@ -13,7 +13,7 @@ export function createBackend<C extends BackendCapabilities>(
   transport?: BackendTransport,
 ): SyncGuardBackend<C> {
   return createBackendOn<C>(store, options, {
-    keeper: (heartbeats) => new NativeKeeper(heartbeats),
+    heartbeats: (options) => new CoreHeartbeats(options),
     direct: store,
     transport,
   });

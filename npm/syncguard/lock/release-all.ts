@@ -5,8 +5,8 @@ import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
 import { systemClock, type Timer } from "./clock.js";
 import type { Grants } from "./grants.js";
-import type { Held } from "./held.js";
-import { insideOf, releaseOn } from "./inside.js";
+import type { Lease } from "./lease.js";
+import { internalsOf, releaseOn } from "./internals.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
 import type { LockBackend, ReleaseAllOptions, ReleaseAllResult } from "./types.js";
 
@@ -40,31 +40,31 @@ async function releaseAll(
   backend: Pick<LockBackend, "release">,
   timeoutMs: number,
 ): Promise<ReleaseAllResult> {
-  const { grants, clock = systemClock } = insideOf(backend) ?? {};
+  const { grants, clock = systemClock } = internalsOf(backend) ?? {};
   const result: ReleaseAllResult = { released: 0, gone: 0, failed: [] };
   if (grants === undefined) return result;
   grants.refuse();
 
   const controller = new AbortController();
   /** The locks whose release was started and not answered, and those whose release has failed. */
-  const unanswered = new Set<Held>();
+  const unanswered = new Set<Lease>();
   const failed = new Map<string, LockError>();
   let timer: Timer | undefined;
   const timeout = new Promise<void>((resolve) => {
     timer = clock.setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS));
   });
-  const release = async (held: Held): Promise<void> => {
-    unanswered.add(held);
+  const release = async (lease: Lease): Promise<void> => {
+    unanswered.add(lease);
     try {
-      const { lockId } = held;
-      const { ok } = await releaseOn(backend, { lockId, signal: controller.signal }, held);
-      if (!unanswered.has(held)) return;
+      const { lockId } = lease;
+      const { ok } = await releaseOn(backend, { lockId, signal: controller.signal }, lease);
+      if (!unanswered.has(lease)) return;
       if (ok) result.released += 1;
       else result.gone += 1;
     } catch (error) {
-      if (unanswered.has(held)) failed.set(held.lockId, failureOf(held, error));
+      if (unanswered.has(lease)) failed.set(lease.lockId, failureOf(lease, error));
     } finally {
-      unanswered.delete(held);
+      unanswered.delete(lease);
     }
   };
   try {
@@ -73,8 +73,8 @@ async function releaseAll(
       timeout.then(() => false),
     ]);
     if (!isInTime) {
-      for (const held of [...unanswered, ...grants.held()]) {
-        if (!failed.has(held.lockId)) failed.set(held.lockId, tooLate(held, timeoutMs));
+      for (const lease of [...unanswered, ...grants.held()]) {
+        if (!failed.has(lease.lockId)) failed.set(lease.lockId, tooLate(lease, timeoutMs));
       }
       unanswered.clear();
     }
@@ -90,18 +90,18 @@ async function releaseAll(
 /** Releases every lock, also those that are granted meanwhile; `false` if `signal` was aborted before the end. */
 async function releaseEach(
   grants: Grants,
-  release: (held: Held) => Promise<void>,
-  hasFailed: (held: Held) => boolean,
+  release: (lease: Lease) => Promise<void>,
+  hasFailed: (lease: Lease) => boolean,
   signal: AbortSignal,
 ): Promise<boolean> {
   for (;;) {
-    const locks = grants.held().filter((held) => !hasFailed(held));
+    const locks = grants.held().filter((lease) => !hasFailed(lease));
     // All of them first: whoever works under a lock hears of it before anybody else can get the lock.
-    for (const held of locks) held.giveUp("the lock was released by releaseAll()");
+    for (const lease of locks) lease.giveUp("the lock was released by releaseAll()");
     const next = async (): Promise<void> => {
-      for (let held = locks.pop(); held !== undefined; held = locks.pop()) {
+      for (let lease = locks.pop(); lease !== undefined; lease = locks.pop()) {
         if (signal.aborted) return;
-        await release(held);
+        await release(lease);
       }
     };
     const some = locks.length > 0;
@@ -113,7 +113,7 @@ async function releaseEach(
   }
 }
 
-function failureOf({ key, lockId }: Held, error: unknown): LockError {
+function failureOf({ key, lockId }: Lease, error: unknown): LockError {
   if (error instanceof LockError) return addContext(error, key, lockId) as LockError;
   const context = { key, lockId, cause: error };
   return new LockError(
@@ -123,7 +123,7 @@ function failureOf({ key, lockId }: Held, error: unknown): LockError {
   );
 }
 
-function tooLate({ key, lockId }: Held, timeoutMs: number): LockError {
+function tooLate({ key, lockId }: Lease, timeoutMs: number): LockError {
   return new LockError(
     "NetworkTimeout",
     `the store has not answered the release within the ${timeoutMs} ms of releaseAll(): if it was not done, the lock ends with its TTL`,

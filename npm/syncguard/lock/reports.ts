@@ -1,7 +1,7 @@
 /** What users hear of that cannot be thrown: releases that have failed, and locks that were lost. */
 
 import type { LockError } from "../native/errors.js";
-import { type Releasing, releaseOn } from "./inside.js";
+import { type Releasing, releaseOn } from "./internals.js";
 import type { OnLost, OnReleaseError } from "./types.js";
 import { hashKey } from "./values.js";
 

@@ -4,16 +4,16 @@ import { checkBackend } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { systemClock } from "./clock.js";
 import { joined, type Observation, observe, type Stream } from "./events.js";
-import { decorate, disposalOf, heldOf } from "./handle.js";
+import { decorate, disposalOf, leaseOf } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
 import {
   type AcquireArguments,
-  insideOf,
+  internalsOf,
   type Operations,
-  putInside,
+  setInternals,
   releaseOn,
   takeOf,
-} from "./inside.js";
+} from "./internals.js";
 import { createLockMethod } from "./lock.js";
 import { callQuietly } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
@@ -84,11 +84,11 @@ export function observeBackend<C extends BackendCapabilities>(
   backend: LockBackendLike<C> & Partial<Extras<C>>,
   stream: Stream,
 ): LockBackend<C> & Partial<Extras<C>> {
-  const inside = insideOf(backend);
-  const { clock = systemClock, origin = backend, grants } = inside ?? {};
+  const internals = internalsOf(backend);
+  const { clock = systemClock, origin = backend, grants } = internals ?? {};
   const operations: Operations<C> = {
     take: (opts, wait) => takeOf(backend)?.(opts, wait) ?? backend.acquire(opts),
-    release: (opts, held) => releaseOn(backend, opts, held),
+    release: (opts, lease) => releaseOn(backend, opts, lease),
     extend: (opts) => backend.extend(opts),
     isLocked: (opts) => backend.isLocked(opts),
     lookup: (opts) => backend.lookup(opts),
@@ -101,16 +101,16 @@ export function observeBackend<C extends BackendCapabilities>(
     const { key, ttlMs } = opts ?? {};
     // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
     // and are counted instead of reported.
-    const isUsers = inside === undefined;
+    const isUsers = internals === undefined;
     const autoExtend = isUsers ? readAutoExtend(opts?.autoExtend, ttlMs) : undefined;
     const result = await told.take(isUsers ? withoutAutoExtend(opts) : opts, wait);
     // Bound to this wrapper, so that the operations of the handle are reported too.
     const handle = decorate(observed, result, key, disposalOf(result));
-    const held = heldOf(handle);
-    if (held !== undefined && handle.ok) {
-      held.stream = joined(held.stream, stream);
+    const lease = leaseOf(handle);
+    if (lease !== undefined && handle.ok) {
+      lease.stream = joined(lease.stream, stream);
       if (autoExtend !== undefined) {
-        startHeartbeats(backend, handle, held, ttlMs, startedMs, autoExtend);
+        startHeartbeats(backend, handle, lease, ttlMs, startedMs, autoExtend);
       }
     }
     return handle;
@@ -132,8 +132,8 @@ export function observeBackend<C extends BackendCapabilities>(
   if (backend.close) observed.close = backend.close;
   const dispose = backend[Symbol.asyncDispose];
   if (dispose) observed[Symbol.asyncDispose] = async () => await dispose.call(backend);
-  const everybody = joined(inside?.stream, stream);
-  putInside(observed, { origin, clock, operations: all, stream: everybody, grants });
+  const everybody = joined(internals?.stream, stream);
+  setInternals(observed, { origin, clock, operations: all, stream: everybody, grants });
   return observed;
 }
 

@@ -1,7 +1,5 @@
-/**
- * The rules for keys, lock ids and fences. The core has the same for itself: the vectors in crates/syncguard/tests hold both
- * together.
- */
+// The rules for keys, lock ids and fences. The core has the same for itself: the vectors in crates/syncguard/tests hold both
+// together.
 
 import { randomBytes } from "node:crypto";
 import { constants } from "../native/constants.js";

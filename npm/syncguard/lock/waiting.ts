@@ -5,14 +5,14 @@ import { readSignal } from "../native/signal.js";
 import { beginWait, Policy, type Wait } from "../native/wait.js";
 import { type OptionNames, optionNames, WAITING } from "../options/names.js";
 import { checkObject } from "../options/validation.js";
-import type { Heartbeats } from "./auto-extend.js";
+import type { HeartbeatOptions } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
 import { INSIDE, isInside, warnOfInside } from "./chain.js";
 import { systemClock } from "./clock.js";
 import type { Observation } from "./events.js";
 import { heldIn, type Taken } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
-import { type Inside, insideOf, takeOf } from "./inside.js";
+import { type Internals, internalsOf, takeOf } from "./internals.js";
 import { askUntilHeld, type Locked } from "./polling.js";
 import { releaseInBackground } from "./reports.js";
 import type {
@@ -33,7 +33,7 @@ export type AcquisitionRequest = {
   owner?: string | undefined;
   signal: AbortSignal | undefined;
   /** How the lock extends itself, if it does; checked. */
-  autoExtend?: Heartbeats | undefined;
+  autoExtend?: HeartbeatOptions | undefined;
   acquisition: AcquisitionOptions | undefined;
   /** What `acquisition` does not say. */
   defaults: Policy;
@@ -45,7 +45,7 @@ export type AcquisitionRequest = {
 
 type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & {
   owner?: string;
-  autoExtend?: Heartbeats;
+  autoExtend?: HeartbeatOptions;
 };
 
 const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
@@ -63,9 +63,9 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     request.onUnknown(acquisition, OPTIONS);
     acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
   }
-  const inside = insideOf(backend);
-  const { clock = systemClock, origin = backend } = inside ?? {};
-  const isOurs = inside?.grants !== undefined;
+  const internals = internalsOf(backend);
+  const { clock = systemClock, origin = backend } = internals ?? {};
+  const isOurs = internals?.grants !== undefined;
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
   const key = isOurs ? request.key : normalizeAndValidateKey(request.key);
   const policy = policyOf(acquisition, request.defaults, key);
@@ -77,7 +77,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     const { ttlMs, owner, autoExtend } = request;
     const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
     if (owner !== undefined) args.owner = owner;
-    if (autoExtend !== undefined && inside !== undefined) args.autoExtend = autoExtend;
+    if (autoExtend !== undefined && internals !== undefined) args.autoExtend = autoExtend;
     const take = takeOf(backend);
     let result: AcquireOk<C>;
     let startedMs = 0;
@@ -101,14 +101,14 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
       result = await askUntilHeld<AcquireOk<C>>({ key, clock, wait, cancellation, ask, onLocked });
     }
     const taken = heldIn(backend, result, request.key);
-    if (autoExtend !== undefined && inside === undefined) {
-      startHeartbeats(backend, taken.handle, taken.held, ttlMs, startedMs, autoExtend);
+    if (autoExtend !== undefined && internals === undefined) {
+      startHeartbeats(backend, taken.handle, taken.lease, ttlMs, startedMs, autoExtend);
     }
-    tell(inside, key, wait, { result: "ok", lockId: result.lockId });
+    tell(internals, key, wait, { result: "ok", lockId: result.lockId });
     return taken;
   } catch (thrown) {
     const error = explain(thrown, origin, key, cancellation);
-    tell(inside, key, wait, { result: "fail", error });
+    tell(internals, key, wait, { result: "fail", error });
     throw error;
   } finally {
     cancellation?.stop();
@@ -132,13 +132,13 @@ function explain(
 
 /** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
 function tell(
-  inside: Inside | undefined,
+  internals: Internals | undefined,
   key: string,
   { startMs, attempts, contended, wakeups, lastMs }: Wait,
   outcome: Pick<Observation, "result" | "lockId" | "error">,
 ): void {
-  if (inside === undefined) return;
-  const { stream, clock, grants } = inside;
+  if (internals === undefined) return;
+  const { stream, clock, grants } = internals;
   if (!stream.hears("wait") && !stream.hears("acquire")) return;
   const report = { key, waitMs: clock.now() - startMs, attempts, wakeups, ...outcome };
   if (grants !== undefined && attempts > 0) {

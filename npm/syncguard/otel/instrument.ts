@@ -1,7 +1,7 @@
 import { type MeterProvider, metrics, trace, type TracerProvider } from "@opentelemetry/api";
 import { checkBackend } from "../lock/arguments.js";
 import type { Stream } from "../lock/events.js";
-import { insideOf } from "../lock/inside.js";
+import { internalsOf } from "../lock/internals.js";
 import { callQuietly } from "../lock/reports.js";
 import { observeBackend } from "../lock/telemetry.js";
 import type {
@@ -90,7 +90,7 @@ export function instrument<C extends BackendCapabilities>(
   }
 
   const name = nameOf(backend);
-  const grants = insideOf(backend)?.grants;
+  const grants = internalsOf(backend)?.grants;
   const measured = createMetrics(meterProvider ?? metrics.getMeterProvider(), name, grants);
   const tracer = (tracerProvider ?? trace.getTracerProvider()).getTracer(SCOPE, constants.version);
   const spans = { tracer, backend: name, keyHashes: keyHashes === true };

@@ -1,8 +1,8 @@
 import { checkDisposal, checkTtl } from "../lock/arguments.js";
 import { createBackendOn } from "../lock/backend.js";
 import { type Clock, systemClock } from "../lock/clock.js";
-import { GONE } from "../lock/held.js";
-import { insideOf } from "../lock/inside.js";
+import { GONE } from "../lock/lease.js";
+import { internalsOf } from "../lock/internals.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
 import { normalizeAndValidateKey } from "../lock/values.js";
 import { checkKnownOptions } from "../options/known.js";
@@ -87,10 +87,10 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
     expire: (key) => table.expire(normalizeAndValidateKey(key)),
     lose: (key) => {
       const row = table.find(normalizeAndValidateKey(key));
-      const held = row && insideOf(backend)?.grants?.get(row.lockId);
-      if (row === undefined || held === undefined) return false;
+      const lease = row && internalsOf(backend)?.grants?.get(row.lockId);
+      if (row === undefined || lease === undefined) return false;
       table.release(row.lockId);
-      held.lose(GONE);
+      lease.lose(GONE);
       return true;
     },
     cameUp: () => table.tellAll(),

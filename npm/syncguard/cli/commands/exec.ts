@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import { BACKEND_DEFAULTS } from "../../lock/defaults.js";
-import { heldOf } from "../../lock/handle.js";
+import { leaseOf } from "../../lock/handle.js";
 import type { HeldLock } from "../../lock/types.js";
 import { LockError } from "../../native/errors.js";
 import { Child } from "../child.js";
@@ -137,8 +137,8 @@ async function runUnderLock(
       );
     }
     // The lock's loss is told as everything else is that a command has to say.
-    const lock = heldOf(held);
-    if (lock !== undefined) lock.onLost = () => undefined;
+    const lease = leaseOf(held);
+    if (lease !== undefined) lease.onLost = () => undefined;
     return await runCommand(held, settings, rest, signals, out);
   } finally {
     signals.close();

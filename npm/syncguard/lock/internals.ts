@@ -6,7 +6,7 @@ import type { Wait } from "../native/wait.js";
 import type { Stream } from "./events.js";
 import type { Clock } from "./clock.js";
 import type { Grants } from "./grants.js";
-import type { Held } from "./held.js";
+import type { Lease } from "./lease.js";
 import type {
   AcquireResult,
   BackendCapabilities,
@@ -31,7 +31,7 @@ export type Operations<C extends BackendCapabilities> = {
   /** Takes a lock. With a `wait`, waits for it as that says, if the backend is one of this package, and else tries once for it. */
   take: (opts: AcquireArguments, wait?: Wait) => Promise<AcquireResult<C>>;
   /** With the lock, if its handle releases it. */
-  release: (opts: LockOp, held?: Held) => Promise<ReleaseResult>;
+  release: (opts: LockOp, lease?: Lease) => Promise<ReleaseResult>;
   extend: (opts: LockOp & { ttlMs: number }) => Promise<ExtendResult>;
   isLocked: (opts: KeyOp) => Promise<boolean>;
   lookup: (opts: KeyLookup | OwnershipLookup) => Promise<LockInfo<C> | null>;
@@ -49,7 +49,7 @@ export type Direct = <T>(
 ) => Promise<T>;
 
 /** It takes the option `autoExtend`; the locks of other backends are extended from outside. */
-export type Inside<C extends BackendCapabilities = BackendCapabilities> = {
+export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
   /** Stands for the backend and its wrappers. */
   readonly origin: object;
   readonly clock: Clock;
@@ -62,30 +62,30 @@ export type Inside<C extends BackendCapabilities = BackendCapabilities> = {
   readonly direct?: Direct;
 };
 
-/** What is inside, and the methods by which users see it: whoever puts another one in its place wants it to be called. */
-type Whole = Inside &
+/** The internals, and the methods by which users see it: whoever puts another one in its place wants it to be called. */
+type Whole = Internals &
   Readonly<Record<"acquire" | "release" | "lookup", unknown>> & { readonly backend: object };
 
-/** Not enumerable, so that copies of a backend, which may have other methods, have nothing inside. */
-const INSIDE: unique symbol = Symbol("inside");
+/** Not enumerable, so that copies of a backend, which may have other methods, have none. */
+const INTERNALS: unique symbol = Symbol("internals");
 
-/** Puts that inside a backend whose methods are complete. */
-export function putInside<C extends BackendCapabilities>(
+/** Gives a backend whose methods are complete its internals. */
+export function setInternals<C extends BackendCapabilities>(
   backend: LockBackend<C>,
-  inside: Inside<C>,
+  internals: Internals<C>,
 ): void {
   const { acquire, release, lookup } = backend as unknown as Record<string, unknown>;
-  const value = { ...inside, acquire, release, lookup, backend };
-  Object.defineProperty(backend, INSIDE, { value });
+  const value = { ...internals, acquire, release, lookup, backend };
+  Object.defineProperty(backend, INTERNALS, { value });
 }
 
-/** What is inside a backend; nothing in one of users' own, and in what stands before a backend. */
-export function insideOf(backend: object): Inside | undefined {
+/** The internals of a backend; none of one of users' own, and of what stands before a backend. */
+export function internalsOf(backend: object): Internals | undefined {
   return wholeOf(backend);
 }
 
 function wholeOf(backend: object): Whole | undefined {
-  const whole = (backend as { readonly [INSIDE]?: Whole })[INSIDE];
+  const whole = (backend as { readonly [INTERNALS]?: Whole })[INTERNALS];
   return whole?.backend === backend ? whole : undefined;
 }
 
@@ -98,11 +98,11 @@ export function takeOf<C extends BackendCapabilities>(
   return whole.operations.take;
 }
 
-/** Releases a lock on any backend; for the holder of `held`, if that is given. */
-export function releaseOn(backend: Releasing, opts: LockOp, held?: Held): Promise<ReleaseResult> {
+/** Releases a lock on any backend; for its holder, if `lease` is given. */
+export function releaseOn(backend: Releasing, opts: LockOp, lease?: Lease): Promise<ReleaseResult> {
   const whole = wholeOf(backend);
   return whole !== undefined && whole.release === backend.release
-    ? whole.operations.release(opts, held)
+    ? whole.operations.release(opts, lease)
     : backend.release(opts);
 }
 

@@ -6,15 +6,15 @@ import { onAbort } from "../native/signal.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
-import type { HeldReport, Stream } from "./events.js";
-import { type Extending, type Releasing, releaseOn } from "./inside.js";
+import type { LeaseReport, Stream } from "./events.js";
+import { type Extending, type Releasing, releaseOn } from "./internals.js";
 import { failure } from "./mutation.js";
 import { reportLoss, reportReleaseError, warnOfForgotten } from "./reports.js";
 import { callAt, LONGEST_TIMER_MS } from "./timers.js";
 import type { ExtendResult, OnLost, ReleaseResult } from "./types.js";
 
-/** Those who send the heartbeats of a lock, and say when it is lost: the core, or timers of JavaScript. */
-export interface Keeper {
+/** What sends the heartbeats of a lock, and says when it is lost: the core, or timers of JavaScript. */
+export interface Heartbeats {
   /** The holder itself has extended the lock until `endMs`. */
   moved(endMs: number): void;
   /** The lock is released, or lost: nothing more is to be sent. */
@@ -27,8 +27,8 @@ export interface Keeper {
 type Shown = { expiresAtMs: number };
 
 /** What is known of a lock that is extended by heartbeats. */
-type Kept = {
-  readonly keeper: Keeper;
+type Extended = {
+  readonly heartbeats: Heartbeats;
   /** How many heartbeats have extended it. */
   extensions: number;
   /** What the last of them said, of the store's clock. */
@@ -40,19 +40,19 @@ type Kept = {
 /**
  * One lock that is held. All its handles have the same.
  *
- * Somebody notices that it is lost if it has a keeper, who extends it, or once its signal was asked for. After {@link end},
+ * Somebody notices that it is lost if heartbeats extend it, or once its signal was asked for. After {@link end},
  * nobody notices that any more, unless its release does.
  *
  * All times are of `clock.elapsed()`, so that nobody who sets a clock moves them.
  */
-export class Held {
+export class Lease {
   /** Why the lock is lost, if it is. */
   loss: LockError | undefined = undefined;
   /** Who is told that the lock is lost; `undefined` prints it. */
   onLost: OnLost | undefined = undefined;
   /** Those who observe the backend. */
   stream: Stream | undefined = undefined;
-  private kept: Kept | undefined = undefined;
+  private extended: Extended | undefined = undefined;
   private controller: AbortController | undefined = undefined;
   /** Stops the timer that ends the lock. */
   private disarm: (() => void) | undefined = undefined;
@@ -75,7 +75,7 @@ export class Held {
     public lastsMs: number,
   ) {}
 
-  /** Aborted when the lock is lost. Without a keeper that is at its end. */
+  /** Aborted when the lock is lost. Without heartbeats that is at its end. */
   get signal(): AbortSignal {
     if (this.controller === undefined) {
       this.controller = new AbortController();
@@ -107,9 +107,9 @@ export class Held {
     return controller.signal;
   }
 
-  /** Leaves it to `keeper` to extend the lock, and to say when it is lost. */
-  keptBy(keeper: Keeper): void {
-    this.kept = { keeper, extensions: 0, expiresAtMs: undefined, handles: [] };
+  /** Leaves it to `heartbeats` to extend the lock, and to say when it is lost. */
+  extendedBy(heartbeats: Heartbeats): void {
+    this.extended = { heartbeats, extensions: 0, expiresAtMs: undefined, handles: [] };
     watched.set(this.lockId, this);
   }
 
@@ -118,8 +118,8 @@ export class Held {
    * a release.
    */
   follow(handle: Shown): void {
-    if (this.kept === undefined) return;
-    const { handles, expiresAtMs } = this.kept;
+    if (this.extended === undefined) return;
+    const { handles, expiresAtMs } = this.extended;
     handles.push(new WeakRef(handle));
     if (expiresAtMs !== undefined) handle.expiresAtMs = expiresAtMs;
     collected.register(handle, this, this);
@@ -127,10 +127,10 @@ export class Held {
 
   /** A heartbeat has made the lock end at this time of the store. */
   beat(expiresAtMs: number): void {
-    if (this.kept === undefined) return;
-    this.kept.extensions += 1;
-    this.kept.expiresAtMs = expiresAtMs;
-    for (const one of this.kept.handles) {
+    if (this.extended === undefined) return;
+    this.extended.extensions += 1;
+    this.extended.expiresAtMs = expiresAtMs;
+    for (const one of this.extended.handles) {
       const handle = one.deref();
       if (handle !== undefined) handle.expiresAtMs = expiresAtMs;
     }
@@ -142,11 +142,11 @@ export class Held {
    * heartbeat.
    */
   endIfForgotten(): void {
-    if (this.isOver || this.kept === undefined || this.kept.handles.length === 0) return;
-    const { handles, keeper } = this.kept;
+    if (this.isOver || this.extended === undefined || this.extended.handles.length === 0) return;
+    const { handles, heartbeats } = this.extended;
     if (handles.some((handle) => handle.deref() !== undefined) || this.isHeard()) return;
     warnOfForgotten(this.key);
-    keeper.forget?.();
+    heartbeats.forget?.();
     this.lose("the lock was lost: its handle was garbage-collected before it was released");
   }
 
@@ -163,13 +163,13 @@ export class Held {
     this.endMs = endMs;
     if (ttlMs > this.lastsMs) this.lastsMs = ttlMs;
     if (this.isOver) return;
-    if (this.kept !== undefined) this.kept.keeper.moved(endMs);
+    if (this.extended !== undefined) this.extended.heartbeats.moved(endMs);
     else if (this.disarm !== undefined) this.arm();
   }
 
   /** Whether the time of the lock is over at `nowMs`: its release may have failed. */
   isPast(nowMs: number): boolean {
-    return (this.isOver || this.kept === undefined) && this.endMs <= nowMs;
+    return (this.isOver || this.extended === undefined) && this.endMs <= nowMs;
   }
 
   /** The lock is lost. */
@@ -199,14 +199,14 @@ export class Held {
     if (this.found === "freed" || this.loss !== undefined) return;
     this.found = "gone";
     const { key, lockId } = this;
-    const isLate = this.kept === undefined && this.clock.elapsed() >= this.endMs;
+    const isLate = this.extended === undefined && this.clock.elapsed() >= this.endMs;
     const why = isLate ? "its time was over" : "it was gone";
     const message = `the lock was lost: ${why} when it was released`;
     this.setLoss(new LockError("LockLost", message, { key, lockId }));
   }
 
   /**
-   * Whether it was lost while it was held: its signal, if anybody has asked for it, is aborted, or its keeper has said so.
+   * Whether it was lost while it was held: its signal, if anybody has asked for it, is aborted, or its heartbeats have found that out.
    * Whoever extends what was released asks the store.
    */
   isLost(): boolean {
@@ -222,9 +222,9 @@ export class Held {
   }
 
   /** How it was held until now. */
-  report(): HeldReport {
-    const report: HeldReport = { heldMs: this.clock.elapsed() - this.grantedMs };
-    if (this.kept !== undefined) report.extensions = this.kept.extensions;
+  report(): LeaseReport {
+    const report: LeaseReport = { heldMs: this.clock.elapsed() - this.grantedMs };
+    if (this.extended !== undefined) report.extensions = this.extended.extensions;
     if (this.loss !== undefined) report.lost = true;
     return report;
   }
@@ -240,7 +240,8 @@ export class Held {
     const beforeMs = this.endMs;
     const endMs = this.clock.elapsed() + ttlMs;
     // The store may carry it out from now on, also if nobody hears of it.
-    const mayEndSooner = signal?.aborted !== true && this.kept === undefined && endMs < beforeMs;
+    const mayEndSooner =
+      signal?.aborted !== true && this.extended === undefined && endMs < beforeMs;
     if (mayEndSooner) this.moved(endMs);
     let result;
     try {
@@ -311,9 +312,9 @@ export class Held {
   private stop(): void {
     this.isOver = true;
     this.disarm?.();
-    if (this.kept !== undefined) {
-      const { keeper, expiresAtMs } = this.kept;
-      keeper.stop();
+    if (this.extended !== undefined) {
+      const { heartbeats, expiresAtMs } = this.extended;
+      heartbeats.stop();
       collected.unregister(this);
       if (expiresAtMs !== undefined) this.endMs = endOf(expiresAtMs, this.clock);
     }
@@ -327,7 +328,7 @@ export class Held {
 
   /** Looks at the clock: in a process that was stopped, others may come here before the timer does. */
   private look(): void {
-    if (this.kept === undefined && this.clock.elapsed() >= this.endMs) this.endOfTime();
+    if (this.extended === undefined && this.clock.elapsed() >= this.endMs) this.endOfTime();
   }
 
   private endOfTime(): void {
@@ -336,7 +337,7 @@ export class Held {
 
   /** Starts the timer that ends the lock, or starts it anew. */
   private arm(): void {
-    if (this.kept !== undefined) return;
+    if (this.extended !== undefined) return;
     this.disarm?.();
     this.disarm = callAt(this.clock, this.endMs, () => this.endOfTime());
   }
@@ -351,14 +352,14 @@ export function endOf(expiresAtMs: number, clock: Clock): number {
 }
 
 /** The locks that somebody has to hear of when they are released or extended by their ids, through whatever backend. */
-const watched = new ShortLivedMap<string, Held>();
+const watched = new ShortLivedMap<string, Lease>();
 
 /** The lock of that id, if somebody would notice its loss. */
-export function watchedBy(lockId: string): Held | undefined {
+export function watchedBy(lockId: string): Lease | undefined {
   return watched.size > 0 ? watched.get(lockId) : undefined;
 }
 
-const collected = new FinalizationRegistry<Held>((held) => held.endIfForgotten());
+const collected = new FinalizationRegistry<Lease>((lease) => lease.endIfForgotten());
 
 /** Calls `run`, which never rejects. After `timeoutMs`, aborts its signal and stops waiting. */
 function endWithin(

@@ -4,27 +4,27 @@ import { addContext, type LockError } from "../native/errors.js";
 import type { HoldSettings } from "../native/exports.js";
 import { addHolder, forgetHolder, type Holder, removeHolder } from "../native/operations.js";
 import type { Failure } from "../native/outcome.js";
-import type { Heartbeats } from "./auto-extend.js";
-import type { Held, Keeper } from "./held.js";
+import type { HeartbeatOptions } from "./auto-extend.js";
+import type { Lease, Heartbeats } from "./lease.js";
 
-/** The core as the keeper of a lock. It exists before the lock is granted, because the core may tell of it at once. */
-export class NativeKeeper implements Keeper, Holder {
+/** The core as what sends the heartbeats of a lock. It exists before the lock is granted, because the core may tell of it at once. */
+export class CoreHeartbeats implements Heartbeats, Holder {
   /** What the addon is to know. */
   readonly settings: HoldSettings;
-  #lock: Held | undefined;
+  #lock: Lease | undefined;
   /** What was told before it was told that the lock is granted. */
-  readonly #early: ((lock: Held) => void)[] = [];
+  readonly #early: ((lock: Lease) => void)[] = [];
 
-  constructor({ everyMs, maxMs, maxStallMs }: Heartbeats) {
+  constructor({ everyMs, maxMs, maxStallMs }: HeartbeatOptions) {
     this.settings = { number: addHolder(this), everyMs };
     if (maxMs < FOREVER_MS) this.settings.maxMs = maxMs;
     if (maxStallMs < FOREVER_MS) this.settings.maxStallMs = maxStallMs;
   }
 
   /** The lock was granted. */
-  granted(lock: Held): void {
+  granted(lock: Lease): void {
     this.#lock = lock;
-    lock.keptBy(this);
+    lock.extendedBy(this);
     for (const tell of this.#early.splice(0)) tell(lock);
   }
 
@@ -51,7 +51,7 @@ export class NativeKeeper implements Keeper, Holder {
     forgetHolder(this.settings.number);
   }
 
-  #tell(what: (lock: Held) => void): void {
+  #tell(what: (lock: Lease) => void): void {
     if (this.#lock === undefined) this.#early.push(what);
     else what(this.#lock);
   }
