@@ -92,7 +92,9 @@ pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
 pub use lock::{LockOptions, lock};
 pub use lock_id::LockId;
 pub use login::{Login, LoginSource};
-pub use outcome::{Absence, AcquireOutcome, Answer, ExtendOutcome, Grant, Outcome, ReleaseOutcome};
+pub use outcome::{
+    Absence, AcquireOutcome, ExtendOutcome, FromOutcome, Grant, Outcome, ReleaseOutcome,
+};
 pub use owner::Owner;
 #[cfg(any(feature = "postgres", feature = "firestore"))]
 pub use permits::{Permit, Permits};

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::holding::{Extender, Hold, end_of};
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::outcome::{AcquireOutcome, Answer, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::outcome::{AcquireOutcome, ExtendOutcome, FromOutcome, Outcome, ReleaseOutcome};
 use crate::request::{AcquireRequest, Extension, Limit, Operation};
 use crate::sending::Sending;
 use crate::time::{TIME_TOLERANCE_MS, TimeAuthority};
@@ -76,7 +76,7 @@ impl Default for CallOptions {
 /// # Errors
 /// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or a lock was
 /// granted too late, else as the backend says.
-pub async fn run<T: Answer>(
+pub async fn run<T: FromOutcome>(
     backend: &Arc<dyn Backend>,
     operation: Operation,
     options: CallOptions,

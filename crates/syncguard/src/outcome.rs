@@ -90,7 +90,7 @@ pub enum ExtendOutcome {
 }
 
 /// What an [`Outcome`] of one kind holds, or an outcome of any kind.
-pub trait Answer: Sized {
+pub trait FromOutcome: Sized {
     /// What `outcome` holds.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ pub trait Answer: Sized {
     fn of(outcome: Outcome) -> Result<Self, Error>;
 }
 
-impl Answer for Outcome {
+impl FromOutcome for Outcome {
     fn of(outcome: Outcome) -> Result<Self, Error> {
         Ok(outcome)
     }
@@ -106,7 +106,7 @@ impl Answer for Outcome {
 
 macro_rules! answers {
     ($($answer:ty: $($kind:ident)|+;)+) => {
-        $(impl Answer for $answer {
+        $(impl FromOutcome for $answer {
             fn of(outcome: Outcome) -> Result<Self, Error> {
                 match outcome {
                     $(Outcome::$kind(answer))|+ => Ok(answer),

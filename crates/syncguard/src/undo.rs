@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
-use crate::outcome::{Absence, AcquireOutcome, Answer as _, ReleaseOutcome};
+use crate::outcome::{Absence, AcquireOutcome, FromOutcome as _, ReleaseOutcome};
 use crate::request::Operation;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;

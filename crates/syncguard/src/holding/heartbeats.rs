@@ -47,10 +47,10 @@ struct Entry {
     /// Where it is in the queue: at this time, and with a number that tells it from others that are due then.
     at: Instant,
     number: u64,
-    state: State,
+    state: HeartbeatState,
 }
 
-enum State {
+enum HeartbeatState {
     /// It waits for its next heartbeat.
     Waiting,
     /// It is in a batch, and its turn has not come. Whether it ends before that is seen all the same.
@@ -77,7 +77,7 @@ impl Heartbeats {
             let entry = Entry {
                 at: heartbeat.next(),
                 number: locks.numbers,
-                state: State::Waiting,
+                state: HeartbeatState::Waiting,
                 heartbeat,
             };
             locks.by_lock_id.insert(lock_id.clone(), entry);
@@ -88,7 +88,8 @@ impl Heartbeats {
         if is_running {
             self.0.changed.notify_one();
         } else {
-            hold.runtime.spawn(run(Running(Some(Arc::clone(&self.0)))));
+            hold.runtime
+                .spawn(run(HeartbeatTask(Some(Arc::clone(&self.0)))));
         }
     }
 
@@ -176,7 +177,7 @@ impl Drop for Extending {
 }
 
 /// Extends what is due, until nothing is held any more.
-async fn run(mut running: Running) {
+async fn run(mut running: HeartbeatTask) {
     while let Some(shared) = running.0.clone() {
         let next = {
             let mut locks = shared.lock();
@@ -210,9 +211,9 @@ async fn run(mut running: Running) {
 }
 
 /// What the task works on. If it ends before its time, because its runtime does, another one can start.
-struct Running(Option<Arc<Shared>>);
+struct HeartbeatTask(Option<Arc<Shared>>);
 
-impl Drop for Running {
+impl Drop for HeartbeatTask {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.lock().is_running = false;
@@ -273,7 +274,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         let Some(entry) = locks.by_lock_id.get_mut(lock_id) else {
             return;
         };
-        if !matches!(entry.state, State::Due) {
+        if !matches!(entry.state, HeartbeatState::Due) {
             return;
         }
         let (extender, now) = (Arc::clone(&entry.heartbeat.extender), Instant::now());
@@ -285,7 +286,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         match entry.heartbeat.step(now, stalled.or(closed)) {
             Step::Extend(ttl) => {
                 entry.heartbeat.begin(ttl, now);
-                entry.state = State::Beating(Some(late));
+                entry.state = HeartbeatState::Beating(Some(late));
                 locks.queue_again(lock_id);
                 shared.changed.notify_one();
                 (extender, running, ttl, now)
@@ -342,7 +343,7 @@ impl Shared {
     fn wait_again(&self, lock_id: &LockId) {
         let mut locks = self.lock();
         if let Some(entry) = locks.by_lock_id.get_mut(lock_id) {
-            entry.state = State::Waiting;
+            entry.state = HeartbeatState::Waiting;
             locks.queue_again(lock_id);
         }
         drop(locks);
@@ -358,9 +359,9 @@ impl Entry {
     /// When to look at it, as things are.
     fn look_at(&self) -> Instant {
         match self.state {
-            State::Waiting => self.heartbeat.next(),
-            State::Due => self.heartbeat.end(),
-            State::Beating(_) => self.heartbeat.answer_by(),
+            HeartbeatState::Waiting => self.heartbeat.next(),
+            HeartbeatState::Due => self.heartbeat.end(),
+            HeartbeatState::Beating(_) => self.heartbeat.answer_by(),
         }
     }
 }
@@ -375,19 +376,19 @@ impl Locks {
                 continue;
             };
             // The first one sets the time, and those that are due soon go with it.
-            let is_waiting = matches!(entry.state, State::Waiting);
+            let is_waiting = matches!(entry.state, HeartbeatState::Waiting);
             let goes_with = is_waiting && !due.is_empty() && entry.heartbeat.is_due_soon(now);
             if entry.at > now && !goes_with {
                 break;
             }
             let lock_id = first.remove();
             // It does not hear that if its runtime has ended.
-            if let State::Beating(late) = &mut entry.state
+            if let HeartbeatState::Beating(late) = &mut entry.state
                 && late.take().is_some_and(|late| late.send(()).is_ok())
             {
                 continue;
             }
-            entry.state = State::Due;
+            entry.state = HeartbeatState::Due;
             if entry.heartbeat.end() <= now {
                 ended.push(lock_id);
             } else {

@@ -18,7 +18,7 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Answer as _, Backend, Clock, Key, Operation, SystemClock,
+    AcquireOutcome, AcquireRequest, Backend, Clock, FromOutcome as _, Key, Operation, SystemClock,
     TIME_TOLERANCE_MS, Ttl,
 };
 

@@ -3,12 +3,12 @@
 use std::future::Future;
 
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Answer, Backend, Error, ExtendOutcome, Extension, Facts, Key,
-    LockId, LockPage, LockRecord, Lookup, Operation, PageRequest, ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, Error, ExtendOutcome, Extension, Facts, FromOutcome,
+    Key, LockId, LockPage, LockRecord, Lookup, Operation, PageRequest, ReleaseOutcome, Ttl,
 };
 
 pub(crate) trait Attempts: Backend {
-    fn ask<T: Answer>(
+    fn ask<T: FromOutcome>(
         &self,
         operation: Operation,
     ) -> impl Future<Output = Result<T, Error>> + Send {
