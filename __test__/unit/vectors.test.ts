@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import {
   generateLockId,
   hashKey,
+  lock,
   makeStorageKey,
   normalizeAndValidateKey,
   validateLockId,
@@ -25,6 +26,8 @@ type Vectors = {
   lockId: (Expected & { input: string })[];
   ttl: (Expected & { input: number })[];
   owner: (Expected & { input: string })[];
+  /** The number as a text, because JSON has no infinity. */
+  acquisition: (Expected & { option: string; input: string })[];
 };
 
 // Those of the core, whose package has to hold them. Not imported: some strings are no valid Unicode.
@@ -56,8 +59,8 @@ const short = (value: unknown): string => JSON.stringify(value).slice(0, 60);
 describe("shared test vectors", () => {
   test("there are some for each function", () => {
     expect(Object.keys(vectors).sort()).toEqual([
-      ...["formatFence", "hashKey", "lockId", "makeStorageKey", "normalize", "owner"],
-      ...["redisCluster", "ttl"],
+      ...["acquisition", "formatFence", "hashKey", "lockId", "makeStorageKey", "normalize"],
+      ...["owner", "redisCluster", "ttl"],
     ]);
     for (const list of Object.values(vectors)) expect(list.length).toBeGreaterThan(4);
   });
@@ -116,6 +119,14 @@ describe("shared test vectors", () => {
       await checkArguments({ owner: vector.input }, vector);
     },
   );
+
+  test.each(vectors.acquisition)("acquisition.$option $input", async (vector) => {
+    const acquisition = { [vector.option]: Number(vector.input) };
+    const run = lock(createTestBackend(), () => "ran", { key: "some:key", acquisition });
+    if (vector.error === undefined) expect(await run).toBe("ran");
+    else
+      expect(await lockError(run)).toMatchObject({ code: vector.error, message: vector.message });
+  });
 });
 
 describe("what no vector can have", () => {

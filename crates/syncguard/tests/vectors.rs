@@ -7,7 +7,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use syncguard::{
-    Error, Key, LockId, Owner, Ttl, format_fence, hash_key, hash_key_utf16, make_storage_key,
+    Error, Key, LockId, Owner, RetryPolicy, Ttl, format_fence, hash_key, hash_key_utf16,
+    make_storage_key,
 };
 
 #[derive(Deserialize)]
@@ -20,6 +21,7 @@ struct Vectors {
     lock_id: Vec<OfText>,
     ttl: Vec<OfNumber>,
     owner: Vec<OfText>,
+    acquisition: Vec<Acquisition>,
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     redis_cluster: Vec<RedisCluster>,
 }
@@ -54,6 +56,14 @@ struct OfText {
     input: String,
     #[serde(flatten)]
     expected: Expected,
+}
+
+/// An option of waiting, with its number as a text, because JSON has no infinity.
+#[derive(Deserialize)]
+struct Acquisition {
+    option: String,
+    input: String,
+    message: Option<String>,
 }
 
 /// Where a lock is in a Redis Cluster.
@@ -213,6 +223,25 @@ fn lock_ids_ttls_and_owners_are_taken_as_in_the_shared_outputs() {
     for vector in owner {
         let owner = Owner::new(&*vector.input).map(|owner| owner.as_str().to_owned());
         vector.expected.check(owner, &vector.input);
+    }
+}
+
+#[test]
+fn options_of_waiting_are_taken_as_in_the_shared_outputs() {
+    let vectors = vectors().acquisition;
+    assert_eq!(vectors.len(), 25);
+    for vector in vectors {
+        let (mut policy, number) = (RetryPolicy::default(), vector.input.parse().unwrap());
+        *match vector.option.as_str() {
+            "maxRetries" => &mut policy.max_retries,
+            "retryDelayMs" => &mut policy.retry_delay_ms,
+            "maxRetryDelayMs" => &mut policy.max_retry_delay_ms,
+            "timeoutMs" => &mut policy.timeout_ms,
+            other => panic!("{other} is no option"),
+        } = number;
+        let problem = policy.validate().err();
+        let problem = problem.map(|error| error.message().to_owned());
+        assert_eq!(problem, vector.message, "of {} {number}", vector.option);
     }
 }
 
