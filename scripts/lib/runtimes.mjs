@@ -1,5 +1,5 @@
 // The JavaScript runtimes that are supported beside the one that runs the tests: programs in packages of npm, which
-// __test__/runtimes/package.json names. They are kept outside of the clone because each has about 100 MB.
+// __test__/runtimes/programs/package.json names. They are kept outside of the clone because each has about 100 MB.
 
 import { createHash } from "node:crypto";
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { platform, root, tools } from "./paths.mjs";
 import { must } from "./run.mjs";
 
-const source = join(root, "__test__", "runtimes");
+const source = join(root, "__test__", "runtimes", "programs");
 const version = createHash("sha256")
   .update(readFileSync(join(source, "package-lock.json")))
   .digest("hex")

@@ -93,7 +93,8 @@ impl LockGuard {
     /// # async fn main() -> Result<(), syncguard::Error> {
     /// # use std::sync::Arc;
     /// # use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-    /// # use syncguard::{AutoExtend, Backend, Error, Fence, Key, LockOptions, lock};
+    /// # use syncguard::{AutoExtend, Backend, Error, Fence, Key, LockOptions, Operation, lock};
+    /// # use syncguard::operation::{self, CallOptions};
     /// # let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
     /// # let key = Key::new("nightly-report")?;
     /// # async fn work(_: Fence) -> Result<(), Error> { Ok(()) }
@@ -109,7 +110,9 @@ impl LockGuard {
     ///     }
     ///     lost = guard.lost() => return Err(lost),
     /// }
-    /// # assert!(!backend.is_locked(&key).await?);
+    /// # let asked = Operation::IsLocked(key);
+    /// # let never = std::future::pending();
+    /// # assert!(!operation::run::<bool>(&backend, asked, CallOptions::DEFAULT, never).await?);
     /// # Ok(())
     /// # }
     /// # #[cfg(not(feature = "sqlite"))]

@@ -172,8 +172,8 @@ impl ReleaseNotice<'_> {
             return release.await;
         };
         let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut release).poll(cx))).await;
-        let turns = self.backend.work().turns();
-        turns.release_sent(key, self.backend.lane());
+        let queues = self.backend.work().queues();
+        queues.release_sent(key, self.backend.lane());
         match first {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => release.await,
@@ -184,7 +184,7 @@ impl ReleaseNotice<'_> {
 impl Drop for ReleaseNotice<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.backend.work().turns().release_ended(key);
+            self.backend.work().queues().release_ended(key);
         }
     }
 }

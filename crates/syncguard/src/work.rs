@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::holding::Heartbeats;
-use crate::waiting::turns::Turns;
+use crate::waiting::queue::Queues;
 
 /// The bit that is set when no operation may start any more. The other bits count the running operations.
 const CLOSING: usize = 1 << (usize::BITS - 1);
@@ -51,7 +51,7 @@ struct WorkCounts {
     releases: Semaphore,
     /// Those of all backends of the process.
     releasing: Arc<AtomicUsize>,
-    turns: Turns,
+    queues: Queues,
     heartbeats: Heartbeats,
 }
 
@@ -81,7 +81,7 @@ impl Work {
             closing: Notify::new(),
             releases: Semaphore::new(RELEASES_AT_ONCE),
             releasing: Arc::clone(releasing),
-            turns: Turns::default(),
+            queues: Queues::default(),
             heartbeats: Heartbeats::default(),
         }))
     }
@@ -118,8 +118,8 @@ impl Work {
     }
 
     /// Who waits for which lock.
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.0.turns
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.0.queues
     }
 
     /// The locks that extend themselves.
@@ -146,7 +146,7 @@ impl Work {
 
     /// Lets all who wait for a lock, and who come to wait later, fail with this error.
     pub fn refuse_waiters(&self, error: Error) {
-        self.0.turns.refuse(error);
+        self.0.queues.refuse(error);
     }
 
     /// Lets no further operation start, and waits for the running ones and for the background, at most for
@@ -166,7 +166,7 @@ impl Work {
         let notes = [
             ("operations", shared.operations.load(SeqCst) & !CLOSING > 0),
             ("background", self.is_in_background()),
-            ("turns", !shared.turns.is_empty()),
+            ("queues", !shared.queues.is_empty()),
             ("heartbeats", !shared.heartbeats.is_empty()),
         ];
         let kept = notes.into_iter().filter(|(_, is_kept)| *is_kept);

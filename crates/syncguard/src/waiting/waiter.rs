@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::queue::{Entered, Place, Turn};
 use super::retry::{FailedAttempt, GiveUp, NextStep, RetryPolicy, RetryState, Wait};
-use super::turns::{Entered, Place, Turn};
 use crate::backend::Backend;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
@@ -154,7 +154,7 @@ impl Waiter {
         let entered = self
             .backend
             .work()
-            .turns()
+            .queues()
             .enter(&self.request.key, &self.policy);
         let mut place = match entered {
             Entered::First(turn) => return Ok(turn),

@@ -168,8 +168,8 @@ impl Scene {
         Arc::clone(&self.store) as _
     }
 
-    fn turns_are_over(&self) -> bool {
-        self.store.work.turns().is_empty()
+    fn queues_are_over(&self) -> bool {
+        self.store.work.queues().is_empty()
     }
 }
 
@@ -269,7 +269,7 @@ async fn those_who_wait_are_served_as_they_came_each_as_soon_as_the_lock_is_free
     assert_eq!(t.start.elapsed(), Duration::ZERO, "no timer has to fire");
     // One when they came, and one each after a release: nobody asks while it is known that the lock is held.
     assert_eq!(t.asked(), 7);
-    assert!(t.turns_are_over());
+    assert!(t.queues_are_over());
 }
 
 #[tokio::test(start_paused = true)]
@@ -286,7 +286,7 @@ async fn who_waits_behind_others_gives_up_when_its_own_time_is_over() {
     }
     first.abort();
     assert!(first.await.is_err());
-    assert!(t.turns_are_over());
+    assert!(t.queues_are_over());
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,11 +323,11 @@ async fn who_is_cancelled_makes_way_first_or_not() {
 #[tokio::test(start_paused = true)]
 async fn who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() {
     let t = Scene::free_after(S(0));
-    let turns = t.store.work.turns();
-    let Entered::First(first) = turns.enter(&key(), &patient()) else {
+    let queues = t.store.work.queues();
+    let Entered::First(first) = queues.enter(&key(), &patient()) else {
         panic!("nobody else is there");
     };
-    let [behind, last] = [(); 2].map(|()| match turns.enter(&key(), &patient()) {
+    let [behind, last] = [(); 2].map(|()| match queues.enter(&key(), &patient()) {
         Entered::Behind(place) => place,
         Entered::First(_) => panic!("somebody is there"),
     });
@@ -336,7 +336,7 @@ async fn who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() {
     drop(behind);
     let mut last = last;
     assert!(last.turn().await.is_ok());
-    assert!(t.turns_are_over());
+    assert!(t.queues_are_over());
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,7 +347,7 @@ async fn a_cancelled_wait_says_so_and_leaves_the_queue() {
     let error = waiter.acquire(sleep(S(1))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     assert_eq!((waiter.attempts(), waiter.wakeups()), (1, 0));
-    assert!(t.turns_are_over());
+    assert!(t.queues_are_over());
 }
 
 #[tokio::test(start_paused = true)]
@@ -361,7 +361,7 @@ async fn who_is_cancelled_with_a_release_does_not_ask_once_more() {
         waiter.acquire(cancelled).await.unwrap_err().kind()
     });
     settle().await;
-    t.store.work.turns().release_ended(&key());
+    t.store.work.queues().release_ended(&key());
     cancel.send(()).unwrap();
     assert_eq!(waiting.await.unwrap(), ErrorKind::Aborted);
     assert_eq!(t.asked(), 1);

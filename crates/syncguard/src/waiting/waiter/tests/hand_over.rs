@@ -112,12 +112,12 @@ async fn without_a_lane_the_next_asks_when_the_release_has_ended() {
 async fn a_release_in_another_lane_is_heard_of_when_it_has_ended() {
     let mut relay = Relay::of(3, true, Some(Lane::Runtime)).await;
     relay.open().await;
-    let turns = relay.t.store.work.turns();
+    let queues = relay.t.store.work.queues();
     let asked = relay.t.asked();
-    turns.release_sent(&key(), Some(Lane::EventLoop));
+    queues.release_sent(&key(), Some(Lane::EventLoop));
     settle().await;
     assert_eq!(relay.t.asked(), asked);
-    turns.release_ended(&key());
+    queues.release_ended(&key());
     settle().await;
     assert_eq!(relay.t.asked(), asked + 1);
 }

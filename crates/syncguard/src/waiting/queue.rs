@@ -19,10 +19,10 @@ use crate::random;
 
 /// The queues of one backend, one for each key for which somebody waits.
 #[derive(Clone, Default)]
-pub(crate) struct Turns(Arc<Mutex<Queues>>);
+pub(crate) struct Queues(Arc<Mutex<QueuesInner>>);
 
 #[derive(Default)]
-struct Queues {
+struct QueuesInner {
     by_key: HashMap<Key, Queue>,
     /// The number of the next place.
     number: u64,
@@ -67,7 +67,7 @@ pub(crate) enum Entered {
 
 /// A place behind the first. Dropping it leaves the queue.
 pub(crate) struct Place {
-    turns: Turns,
+    queues: Queues,
     key: Key,
     number: u64,
     turn: oneshot::Receiver<Turn>,
@@ -75,16 +75,16 @@ pub(crate) struct Place {
 
 /// The first place: the right to ask the store. Dropping it gives the turn to the next.
 pub(crate) struct Turn {
-    turns: Turns,
+    queues: Queues,
     key: Key,
     is_over: bool,
 }
 
-impl Turns {
+impl Queues {
     /// The last place in the queue for `key`, for one who would ask as `policy` says if it were alone.
     pub(crate) fn enter(&self, key: &Key, policy: &RetryPolicy) -> Entered {
         let mut queues = lock(&self.0);
-        let Queues { by_key, number, .. } = &mut *queues;
+        let QueuesInner { by_key, number, .. } = &mut *queues;
         let Some(queue) = by_key.get_mut(key) else {
             by_key.insert(key.clone(), Queue::default());
             return Entered::First(Turn::new(self, key.clone()));
@@ -99,7 +99,7 @@ impl Turns {
         });
         queue.news.notify_one();
         Entered::Behind(Place {
-            turns: self.clone(),
+            queues: self.clone(),
             key: key.clone(),
             number: *number,
             turn,
@@ -169,14 +169,14 @@ impl Place {
 
     /// How the store failed when the first in line last asked it.
     pub(crate) fn failure(&self) -> Option<Error> {
-        let queues = lock(&self.turns.0);
+        let queues = lock(&self.queues.0);
         queues.by_key.get(&self.key)?.failure.clone()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut queues = lock(&self.turns.0);
+        let mut queues = lock(&self.queues.0);
         if let Some(queue) = queues.by_key.get_mut(&self.key) {
             // They stand in the order of their numbers.
             let place = queue
@@ -191,9 +191,9 @@ impl Drop for Place {
 }
 
 impl Turn {
-    fn new(turns: &Turns, key: Key) -> Self {
+    fn new(queues: &Queues, key: Key) -> Self {
         Self {
-            turns: turns.clone(),
+            queues: queues.clone(),
             key,
             is_over: false,
         }
@@ -204,7 +204,7 @@ impl Turn {
     where
         T: Default,
     {
-        let mut queues = lock(&self.turns.0);
+        let mut queues = lock(&self.queues.0);
         // The queue is there for as long as the turn is.
         queues
             .by_key
@@ -220,7 +220,7 @@ impl Turn {
 
     /// Notes that the store is asked now, and fails if nobody may wait any more.
     pub(crate) fn asks(&self) -> Result<(), Error> {
-        let mut queues = lock(&self.turns.0);
+        let mut queues = lock(&self.queues.0);
         if let Some(refusal) = &queues.refusal {
             return Err(refusal.clone());
         }
@@ -269,7 +269,7 @@ impl Turn {
 
     /// Whether there is a reason to ask now, beside the time and what the store tells.
     pub(crate) fn is_freed(&self) -> bool {
-        let queues = lock(&self.turns.0);
+        let queues = lock(&self.queues.0);
         let queue = queues.by_key.get(&self.key);
         queues.refusal.is_some() || queue.is_some_and(|queue| queue.is_freed)
     }
@@ -298,7 +298,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         while !self.is_over {
-            let mut queues = lock(&self.turns.0);
+            let mut queues = lock(&self.queues.0);
             let queue = queues.by_key.get_mut(&self.key);
             let Some(next) = queue.and_then(|queue| queue.line.pop_front()) else {
                 let last = queues.by_key.remove(&self.key);
@@ -308,7 +308,7 @@ impl Drop for Turn {
                 return;
             };
             drop(queues);
-            let turn = Self::new(&self.turns, self.key.clone());
+            let turn = Self::new(&self.queues, self.key.clone());
             match next.turn.send(turn) {
                 Ok(()) => self.is_over = true,
                 // It has just left: this one passes the turn on, and not that one.
