@@ -51,6 +51,12 @@ async fn pair() -> (RedisServer, RedisServer) {
         raw.call(&["ROLE"]).list()[3].text() == "connected"
     })
     .await;
+    // The primary counts it once it has acknowledged something, which may take a second.
+    let mut raw = primary.connect();
+    eventually("the primary counts the replica", async || {
+        raw.call(&["WAIT", "1", "50"]) == Answer::Int(1)
+    })
+    .await;
     (primary, replica)
 }
 
