@@ -18,7 +18,7 @@ use crate::key::Key;
 use crate::operation;
 use crate::operation::CallOptions;
 use crate::outcome::ExtendOutcome;
-use crate::outcome::{Absence, AcquireOutcome, Grant, Outcome, ReleaseOutcome};
+use crate::outcome::{Absence, AcquireOutcome, FromOutcome, Grant, Outcome, ReleaseOutcome};
 use crate::request::{AcquireRequest, Extension, Operation};
 use crate::time::TimeAuthority;
 use crate::work::Work;
@@ -203,44 +203,28 @@ impl Scene {
         request
     }
 
+    async fn run<T: FromOutcome>(&self, operation: Operation) -> T {
+        let answer = operation::run(&self.backend, operation, CallOptions::DEFAULT, pending());
+        answer.await.unwrap()
+    }
+
     async fn acquire(&self, ttl_ms: i64, auto_extend: AutoExtend) -> LockId {
         let request = self.request(ttl_ms, auto_extend);
-        let call = CallOptions::default();
-        match operation::run::<AcquireOutcome>(
-            &self.backend,
-            Operation::Acquire(request),
-            call,
-            pending(),
-        )
-        .await
-        {
-            Ok(AcquireOutcome::Acquired(grant)) => grant.lock_id,
+        match self.run(Operation::Acquire(request)).await {
+            AcquireOutcome::Acquired(grant) => grant.lock_id,
             other => panic!("{other:?}"),
         }
     }
 
     async fn release(&self, lock_id: &LockId) {
-        let call = CallOptions::default();
-        let released = operation::run::<ReleaseOutcome>(
-            &self.backend,
-            Operation::Release(lock_id.clone()),
-            call,
-            pending(),
-        )
-        .await;
-        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
+        let released: ReleaseOutcome = self.run(Operation::Release(lock_id.clone())).await;
+        assert_eq!(released, ReleaseOutcome::Released);
     }
 
     async fn extend(&self, lock_id: &LockId, ttl_ms: i64) {
-        let call = CallOptions::default();
-        let extended = operation::run::<ExtendOutcome>(
-            &self.backend,
-            Operation::Extend(Extension::new(lock_id.clone(), ttl(ttl_ms))),
-            call,
-            pending(),
-        )
-        .await;
-        assert!(matches!(extended.unwrap(), ExtendOutcome::Extended { .. }));
+        let extension = Extension::new(lock_id.clone(), ttl(ttl_ms));
+        let extended = self.run(Operation::Extend(extension)).await;
+        assert!(matches!(extended, ExtendOutcome::Extended { .. }));
     }
 
     /// Waits for the loss; gives its error and the milliseconds since the start.
