@@ -80,6 +80,8 @@ async function copy() {
   for (const name of listed.output.split("\n").filter(Boolean)) {
     if (!originals.has(name)) rmSync(join(tree, name));
   }
+  // Cargo takes each folder of `crates` for a crate.
+  await must("find", [tree, "-type", "d", "-empty", "-delete"], { quiet: true });
   return originals;
 }
 
