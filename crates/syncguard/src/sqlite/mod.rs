@@ -72,7 +72,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_core::future::BoxFuture;
 
 pub use self::config::{Location, SqliteConfig};
 use self::connection::queue::OperationQueue;
@@ -123,15 +122,6 @@ impl SqliteBackend {
         })
     }
 
-    /// Runs `operation` on the worker.
-    fn ask(
-        &self,
-        effect: Effect,
-        operation: impl FnOnce(&Store) -> Result<Outcome, Error> + Send + 'static,
-    ) -> BoxFuture<'_, Result<Outcome, Error>> {
-        Box::pin(self.queue.run(effect, operation))
-    }
-
     async fn is_locked(&self, key: Key) -> Result<bool, Error> {
         let asked = key.clone();
         let look = move |store: &Store| is_locked::is_locked(store, &asked);
@@ -165,35 +155,37 @@ impl Backend for SqliteBackend {
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
-        let running = match operation.clone() {
-            Operation::Acquire(request) => self
-                .ask(Effect::Write(Durability::ForGood), move |store| {
-                    acquire::acquire(store, &request).map(Outcome::Acquire)
-                }),
-            Operation::Release(lock_id) => self.ask(Effect::Urgent, move |store| {
-                release::release(store, &lock_id).map(Outcome::Release)
-            }),
-            Operation::Extend(extension) => self.ask(Effect::Urgent, move |store| {
-                extend::extend(store, &extension).map(Outcome::Extend)
-            }),
-            Operation::IsLocked(key) => {
-                Box::pin(async { self.is_locked(key).await.map(Outcome::IsLocked) })
+        let queue = &self.queue;
+        Ok(match operation.clone() {
+            Operation::Acquire(request) => {
+                let acquire = move |store: &Store| acquire::acquire(store, &request);
+                let effect = Effect::Write(Durability::ForGood);
+                Outcome::Acquire(queue.run(effect, acquire).await?)
             }
-            Operation::Lookup(lookup) => self.ask(Effect::Read, move |store| {
-                lookup::lookup(store, &lookup).map(Outcome::Lookup)
-            }),
-            Operation::ForceRelease(key) => self
-                .ask(Effect::Write(Durability::UntilPowerLoss), move |store| {
-                    force_release::force_release(store, &key).map(Outcome::ForceRelease)
-                }),
-            Operation::List(page) => self.ask(Effect::Read, move |store| {
-                list::list(store, &page).map(Outcome::List)
-            }),
-            Operation::Facts => self.ask(Effect::Read, |store| {
-                facts::facts(store).map(|facts| Outcome::Facts(vec![facts]))
-            }),
-        };
-        running.await
+            Operation::Release(lock_id) => {
+                let release = move |store: &Store| release::release(store, &lock_id);
+                Outcome::Release(queue.run(Effect::Urgent, release).await?)
+            }
+            Operation::Extend(extension) => {
+                let extend = move |store: &Store| extend::extend(store, &extension);
+                Outcome::Extend(queue.run(Effect::Urgent, extend).await?)
+            }
+            Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
+            Operation::Lookup(lookup) => {
+                let look_up = move |store: &Store| lookup::lookup(store, &lookup);
+                Outcome::Lookup(queue.run(Effect::Read, look_up).await?)
+            }
+            Operation::ForceRelease(key) => {
+                let release = move |store: &Store| force_release::force_release(store, &key);
+                let effect = Effect::Write(Durability::UntilPowerLoss);
+                Outcome::ForceRelease(queue.run(effect, release).await?)
+            }
+            Operation::List(page) => {
+                let list = move |store: &Store| list::list(store, &page);
+                Outcome::List(queue.run(Effect::Read, list).await?)
+            }
+            Operation::Facts => Outcome::Facts(vec![queue.run(Effect::Read, facts::facts).await?]),
+        })
     }
 
     fn watch(&self, key: &Key) -> Option<Watch> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, Extension, Key, Operation,
-    Outcome, ReleaseOutcome,
+    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Extension, Key,
+    Operation, Outcome, ReleaseOutcome,
 };
 use tokio::sync::Semaphore;
 
@@ -41,16 +41,19 @@ fn request(key: &Key) -> AcquireRequest {
     AcquireRequest::new(key.clone(), LONG).unwrap()
 }
 
+async fn attempt(
+    backend: &Arc<dyn Backend>,
+    key: &Key,
+    call: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<AcquireOutcome, Error> {
+    operation::run(backend, Operation::Acquire(request(key)), call, cancelled).await
+}
+
 async fn an_answer_in_time_is_kept(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
-    let outcome = operation::run::<AcquireOutcome>(
-        &t.backend,
-        Operation::Acquire(request(&key)),
-        CALL,
-        pending(),
-    )
-    .await;
+    let outcome = attempt(&t.backend, &key, CALL, pending()).await;
     let AcquireOutcome::Acquired(grant) = outcome.unwrap() else {
         panic!("locked");
     };
@@ -70,14 +73,7 @@ async fn a_cancelled_attempt_leaves_no_lock(stage: Stage) {
     let key = t.key("a");
     let (faulty, backend, permits) = held_back(&t);
     let granted = async { faulty.done.acquire().await.unwrap().forget() };
-    let error = operation::run::<AcquireOutcome>(
-        &backend,
-        Operation::Acquire(request(&key)),
-        CALL,
-        granted,
-    )
-    .await
-    .unwrap_err();
+    let error = attempt(&backend, &key, CALL, granted).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     permits.add_permits(1);
     t.until_free(&key).await;
@@ -87,14 +83,7 @@ async fn an_attempt_cancelled_at_once_leaves_no_lock(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let (_, backend, permits) = held_back(&t);
-    let error = operation::run::<AcquireOutcome>(
-        &backend,
-        Operation::Acquire(request(&key)),
-        CALL,
-        ready(()),
-    )
-    .await
-    .unwrap_err();
+    let error = attempt(&backend, &key, CALL, ready(())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     permits.add_permits(1);
     t.until_free(&key).await;
@@ -108,14 +97,7 @@ async fn a_timed_out_attempt_leaves_no_lock(stage: Stage) {
         timeout: Some(Duration::from_millis(50)),
         ..CallOptions::default()
     };
-    let error = operation::run::<AcquireOutcome>(
-        &backend,
-        Operation::Acquire(request(&key)),
-        call,
-        pending(),
-    )
-    .await
-    .unwrap_err();
+    let error = attempt(&backend, &key, call, pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
     permits.add_permits(1);
     t.until_free(&key).await;
@@ -126,14 +108,7 @@ async fn an_attempt_that_is_never_answered_leaves_no_lock(stage: Stage) {
     let key = t.key("a");
     let (faulty, backend, _) = held_back(&t);
     let granted = async { faulty.done.acquire().await.unwrap().forget() };
-    let error = operation::run::<AcquireOutcome>(
-        &backend,
-        Operation::Acquire(request(&key)),
-        CALL,
-        granted,
-    )
-    .await
-    .unwrap_err();
+    let error = attempt(&backend, &key, CALL, granted).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Aborted);
     // Well before the attempt itself would be given up.
     let limit = backend.operation_timeout() / 2;
@@ -163,14 +138,7 @@ async fn a_lost_answer_leaves_no_lock(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let backend: Arc<dyn Backend> = Faulty::new(&t.backend, Fault::AnswerLost);
-    let error = operation::run::<AcquireOutcome>(
-        &backend,
-        Operation::Acquire(request(&key)),
-        CALL,
-        pending(),
-    )
-    .await
-    .unwrap_err();
+    let error = attempt(&backend, &key, CALL, pending()).await.unwrap_err();
     assert!(error.is_outcome_unknown());
     t.until_free(&key).await;
 }
@@ -181,9 +149,7 @@ async fn giving_up_on_a_held_key_leaves_its_holder_alone(stage: Stage) {
     let holder = t.acquire(&key, LONG).await;
     let (faulty, backend, permits) = held_back(&t);
     let refused = async { faulty.done.acquire().await.unwrap().forget() };
-    operation::run::<AcquireOutcome>(&backend, Operation::Acquire(request(&key)), CALL, refused)
-        .await
-        .unwrap_err();
+    attempt(&backend, &key, CALL, refused).await.unwrap_err();
     permits.add_permits(1);
     // A second attempt over the same backend comes after whatever the first does in the background.
     assert!(t.try_acquire(&key, LONG).await.is_locked());
