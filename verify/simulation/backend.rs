@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use super::listening::Dialer;
 use super::world::Sim;
 use crate::backend::{Backend, Capabilities};
+use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
-use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
 use crate::owner::Owner;
@@ -65,7 +65,7 @@ impl Process {
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
-        let (process, lock_id, ttl) = (self.number, &extension.lock_id, extension.ttl);
+        let (process, lock_id, ttl) = (self.number, &extension.lock_ids[0], extension.ttl);
         let is_heartbeat = extension.is_heartbeat;
         let number = self.sim.with(|world| {
             let lock = world.witness.number(lock_id);
@@ -99,7 +99,7 @@ impl Process {
             .as_ref()
             .and_then(|owner| owner.as_str().parse().ok());
         let id = self.sim.with(|world| {
-            let (key, lock_id) = (&request.key, &request.lock_id);
+            let (key, lock_id) = (&request.claims[0].key, &request.claims[0].lock_id);
             let id = world
                 .witness
                 .attempt(process, key, lock_id, request.ttl, waiter);
@@ -165,16 +165,18 @@ impl Backend for Process {
         self.sim.with(|world| world.plan.heartbeats_at_once)
     }
 
-    fn watch(&self, key: &Key) -> Option<Watch> {
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
         let tells = self.sim.with(|world| world.plan.tells);
-        tells.then(|| self.wakeups.watch(key.as_str()))
+        tells.then(|| self.wakeups.watch(claim.key.as_str()))
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         let process = self.number;
         Ok(match operation.clone() {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(&request).await?),
-            Operation::Release(lock_id) => Outcome::Release(self.release(&lock_id).await?),
+            Operation::Release(lock_ids) => {
+                Outcome::Release([self.release(&lock_ids[0]).await?].into())
+            }
             Operation::Extend(extension) => Outcome::Extend(self.extend(&extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(
                 self.sim

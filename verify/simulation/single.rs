@@ -32,7 +32,7 @@ impl Holder for Hearer {
         *lock(&self.extended) += 1;
     }
 
-    fn lost(&self, error: Error) {
+    fn lost(&self, error: Error, _: Option<usize>) {
         self.sim.with(|world| {
             world.note("lost", &[world.witness.number(&self.lock_id)]);
             world.witness.lost(&self.lock_id, &error);
@@ -46,7 +46,7 @@ impl Client {
         let key = Key::new("0")?;
         let ttl = Ttl::from_millis(3000)?;
         let mut request = AcquireRequest::new(key, ttl)?;
-        let lock_id = request.lock_id.clone();
+        let lock_id = request.claims[0].lock_id.clone();
         let auto_extend = AutoExtend::default();
         if extends_itself {
             request.hold = Some(Box::new(Hold {
@@ -61,13 +61,13 @@ impl Client {
         }
         let mut dropped = Dropped(&self.sim, Some(lock_id.clone()));
         let outcome = self.carries_out(Operation::Acquire(request)).await;
-        let Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant))) = outcome else {
+        let Ok(Outcome::Acquire(AcquireOutcome::Acquired(grants))) = outcome else {
             return outcome.map(|_| ());
         };
         dropped.1 = None;
         // Without heartbeats nobody hears of a loss, and so nobody believes anything.
         if extends_itself {
-            let hold = (grant.fence, Some(auto_extend));
+            let hold = (grants[0].fence, Some(auto_extend));
             self.sim
                 .with(|world| world.witness.hold(&lock_id, hold.0, hold.1));
         }
@@ -76,12 +76,17 @@ impl Client {
             let ttl = Ttl::from_millis(self.sim.random(50..8000) as i64)?;
             // It goes on as before whether it was extended or not.
             let _ = self
-                .carries_out(Operation::Extend(Extension::new(lock_id.clone(), ttl)))
+                .carries_out(Operation::Extend(Extension::new(
+                    [lock_id.clone()].into(),
+                    ttl,
+                )))
                 .await;
             sleep(Duration::from_millis(self.sim.random(0..1000))).await;
         }
         self.sim.with(|world| world.witness.end(&lock_id, false));
-        let release = self.carries_out(Operation::Release(lock_id.clone())).await;
+        let release = self
+            .carries_out(Operation::Release([lock_id.clone()].into()))
+            .await;
         release.map(|_| ())
     }
 

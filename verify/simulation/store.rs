@@ -65,15 +65,17 @@ impl Store {
         request: &AcquireRequest,
         now_ms: i64,
     ) -> (Result<AcquireOutcome, Error>, Option<Gone>) {
-        let name = request.key.as_str();
+        let name = request.claims[0].key.as_str();
         if let Some(stored) = self.locks.get(name).filter(|lock| lock.is_live(now_ms)) {
-            let outcome = match stored.lock_id == request.lock_id {
-                true => AcquireOutcome::Acquired(Grant {
+            let outcome = match stored.lock_id == request.claims[0].lock_id {
+                true => AcquireOutcome::one(Grant {
                     lock_id: stored.lock_id.clone(),
+                    slot: None,
                     fence: stored.fence,
                     expires_at_ms: stored.expires_at_ms,
                 }),
                 false => AcquireOutcome::Locked {
+                    claim: 0,
                     free_in: Some(std::time::Duration::from_millis(stored.free_in_ms(now_ms))),
                 },
             };
@@ -87,11 +89,11 @@ impl Store {
         *counter = fence.get().cast_signed();
         let gone = self.remove(name, now_ms);
         let expires_at_ms = now_ms + request.ttl.as_millis();
-        let lock_id = request.lock_id.clone();
+        let lock_id = request.claims[0].lock_id.clone();
         self.index
             .insert(lock_id.as_str().to_owned(), name.to_owned());
         let stored = Stored {
-            key: request.key.clone(),
+            key: request.claims[0].key.clone(),
             lock_id: lock_id.clone(),
             fence,
             acquired_at_ms: now_ms,
@@ -101,10 +103,11 @@ impl Store {
         self.locks.insert(name.to_owned(), stored);
         let grant = Grant {
             lock_id,
+            slot: None,
             fence,
             expires_at_ms,
         };
-        (Ok(AcquireOutcome::Acquired(grant)), gone)
+        (Ok(AcquireOutcome::one(grant)), gone)
     }
 
     /// The lock that this lock id owns, live or not. The second value is one that the store forgets, now that it is asked for
@@ -150,12 +153,12 @@ impl Store {
     ) -> (ExtendOutcome, Option<Gone>) {
         let (stored, forgotten) = self.owned(lock_id, now_ms);
         let Some(stored) = stored else {
-            return (ExtendOutcome::Absent(Absence::NotFound), forgotten);
+            return (ExtendOutcome::absent(Absence::NotFound), forgotten);
         };
         let name = stored.key.as_str();
         if !stored.is_live(now_ms) {
             let gone = self.remove(name, now_ms);
-            return (ExtendOutcome::Absent(Absence::Expired), gone);
+            return (ExtendOutcome::absent(Absence::Expired), gone);
         }
         let expires_at_ms = now_ms + ttl.as_millis();
         if let Some(stored) = self.locks.get_mut(name) {

@@ -120,7 +120,7 @@ impl Waiters {
         }
         waiter.is_asking = false;
         let mut due = now + waiter.longest_pause();
-        if let Ok(AcquireOutcome::Locked { free_in }) = answer {
+        if let Ok(AcquireOutcome::Locked { claim: 0, free_in }) = answer {
             waiter.asked = None;
             due = free_in.map_or(due, |free_in| due.min(now + free_in));
         }

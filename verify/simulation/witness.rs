@@ -417,7 +417,7 @@ impl Witness {
         lock.extensions[number].done = Some(now);
         match outcome {
             Some(ExtendOutcome::Extended { .. }) => lock.extensions[number].was_answered = true,
-            Some(ExtendOutcome::Absent(_)) => {
+            Some(ExtendOutcome::Absent { .. }) => {
                 lock.absent.get_or_insert(now);
             }
             None => {}

@@ -167,8 +167,10 @@ impl World {
             self.gone(gone, false);
         }
         if let Ok(AcquireOutcome::Acquired(grant)) = &outcome {
-            let id = self.witness.granted(&request.key, grant, request.ttl);
-            self.note("granted", &[process as u64, id, grant.fence.get()]);
+            let id = self
+                .witness
+                .granted(&request.claims[0].key, &grant[0], request.ttl);
+            self.note("granted", &[process as u64, id, grant[0].fence.get()]);
         } else {
             self.note("held", &[process as u64]);
         }
@@ -191,7 +193,7 @@ impl World {
         let (outcome, gone) = self.store.extend(lock_id, ttl, self.now_ms(process));
         match outcome {
             ExtendOutcome::Extended { .. } => self.witness.extended(lock_id, number),
-            ExtendOutcome::Absent(_) => self.removed(gone, lock_id, false),
+            ExtendOutcome::Absent { .. } => self.removed(gone, lock_id, false),
         }
         let is_there = matches!(outcome, ExtendOutcome::Extended { .. });
         self.note("extend", &[process as u64, u64::from(is_there)]);

@@ -27,7 +27,7 @@ pub async fn release(
     let found = lookup(backend, &arguments.key, cancelled.as_mut()).await?;
     let owned = arguments.owned(found, |record| record.owner.as_ref().map(Owner::as_str))?;
     let call = CallOptions::default();
-    let operation = Operation::Release(owned.lock_id.clone());
+    let operation = Operation::Release([owned.lock_id.clone()].into());
     let outcome = operation::run(backend, operation, call, cancelled).await?;
     Ok(ReleaseResult::of(arguments.key.as_str(), outcome)?)
 }

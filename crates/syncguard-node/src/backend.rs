@@ -9,8 +9,8 @@ use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
-    AcquireRequest, Backend, Error, ErrorKind, Extension, Key, LockId, Lookup, Operation, Owner,
-    PageRequest, Ttl,
+    AcquireRequest, Backend, Batch, Claim, Error, ErrorKind, Extension, Key, LockId, Lookup,
+    MAX_CLAIMS, MAX_SLOTS, Operation, Owner, PageRequest, Slots, Ttl,
 };
 
 use crate::completion::Completion;
@@ -18,7 +18,7 @@ use crate::completions::Completions;
 use crate::error::{Code, thrown};
 use crate::holder::HoldSettings;
 use crate::operations::Operations;
-use crate::options::SqliteOptions;
+use crate::options::{SqliteOptions, whole};
 use crate::policy::policy;
 use crate::watch::NativeWatch;
 
@@ -45,10 +45,36 @@ impl From<syncguard::TimeAuthority> for TimeAuthority {
     }
 }
 
+/// What is asked of one key.
+#[napi(object)]
+pub struct ClaimSettings {
+    pub key: String,
+    /// Any slot of so many; absent for the key itself.
+    pub slots: Option<f64>,
+    /// How many slots.
+    pub take: Option<f64>,
+}
+
+impl ClaimSettings {
+    fn into_claims(self) -> Result<Vec<Claim>, Error> {
+        let key = Key::new(&self.key)?;
+        let Some(slots) = self.slots else {
+            return Ok(vec![Claim::new(key)?]);
+        };
+        let slots = Slots::new(whole(slots, "slots", f64::from(MAX_SLOTS))? as u16)?;
+        let take = whole(self.take.unwrap_or(1.0), "take", MAX_CLAIMS as f64)?;
+        (0..take as usize)
+            .map(|_| Claim::slot(key.clone(), slots))
+            .collect()
+    }
+}
+
 /// What an acquisition can ask for besides its key and its TTL.
 #[napi(object)]
 #[derive(Default)]
 pub struct AcquireOptions<'env> {
+    /// Several keys, or slots, in place of the one key.
+    pub claims: Option<Vec<ClaimSettings>>,
     /// A label to store with the lock.
     pub owner: Option<String>,
     /// How to wait: see `policy.rs`. Without it, the store is asked once.
@@ -105,12 +131,21 @@ impl NativeBackend {
             let (key, ttl_ms): (String, f64) = (call.get(2)?, call.get(3)?);
             let options: Option<AcquireOptions<'_>> = call.get(4)?;
             let AcquireOptions {
+                claims,
                 owner,
                 waiting,
                 hold,
             } = options.unwrap_or_default();
             let request = || {
-                let mut request = AcquireRequest::new(Key::new(&key)?, Ttl::from_f64(ttl_ms)?)?;
+                let ttl = Ttl::from_f64(ttl_ms)?;
+                let mut request = match claims {
+                    None => AcquireRequest::new(Key::new(&key)?, ttl)?,
+                    Some(claims) => {
+                        let claims = claims.into_iter().map(ClaimSettings::into_claims);
+                        let claims: Vec<_> = claims.collect::<Result<_, _>>()?;
+                        AcquireRequest::of(claims.into_iter().flatten(), ttl)?
+                    }
+                };
                 request.owner = owner.map(Owner::new).transpose()?;
                 if let Some(hold) = hold {
                     let hold = operations.hold(hold, request.ttl)?;
@@ -141,8 +176,9 @@ impl NativeBackend {
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-    /// whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a
-    /// release that has failed goes on in the background), and the key, for those of this process who wait for it.
+    /// whether it can be cancelled, the lock ids, one after the other, for how many milliseconds the locks can last (so long a
+    /// release that has failed goes on in the background), and the key, for those of this process who wait for it; of several
+    /// locks, their keys as they were granted.
     #[napi]
     #[allow(
         clippy::type_complexity,
@@ -151,16 +187,35 @@ impl NativeBackend {
     pub fn release<'env>(
         &self,
         env: &'env Env,
-    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String, Option<f64>, Option<String>)>, ()>>
-    {
+    ) -> napi::Result<
+        Function<
+            'env,
+            FnArgs<(
+                u32,
+                bool,
+                String,
+                Option<f64>,
+                Option<String>,
+                Option<Vec<String>>,
+            )>,
+            (),
+        >,
+    > {
         let operations = self.operations.clone();
         env.create_function_from_closure("release", move |call| {
-            let (number, cancellable, lock_id, lasts_ms, key) =
-                call.args::<(u32, bool, String, Option<f64>, Option<String>)>()?;
-            let operation = LockId::parse(&lock_id).map(Operation::Release);
+            let (number, cancellable, ids, lasts_ms, key, keys) = call.args::<(
+                u32,
+                bool,
+                String,
+                Option<f64>,
+                Option<String>,
+                Option<Vec<String>>,
+            )>()?;
+            let operation = lock_ids(&ids).map(Operation::Release);
+            let keys = key.into_iter().chain(keys.into_iter().flatten());
             let options = CallOptions {
                 lasts: lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
-                key: key.and_then(|key| Key::new(&key).ok()),
+                keys: keys.filter_map(|key| Key::stored(&key).ok()).collect(),
                 ..DEFAULTS
             };
             operations.submit(call.env, number, cancellable, operation, options);
@@ -169,17 +224,9 @@ impl NativeBackend {
     }
 
     #[napi]
-    pub fn extend(
-        &self,
-        env: Env,
-        operation: u32,
-        cancellable: bool,
-        lock_id: String,
-        ttl_ms: f64,
-    ) {
+    pub fn extend(&self, env: Env, operation: u32, cancellable: bool, ids: String, ttl_ms: f64) {
         let request = || {
-            let lock_id = LockId::parse(&lock_id)?;
-            let extension = Extension::new(lock_id, Ttl::from_f64(ttl_ms)?);
+            let extension = Extension::new(lock_ids(&ids)?, Ttl::from_f64(ttl_ms)?);
             Ok(Operation::Extend(extension))
         };
         self.operations
@@ -251,7 +298,8 @@ impl NativeBackend {
     /// Watches the lock on `key`; nothing if the store cannot tell.
     #[napi]
     pub fn watch(&self, key: String) -> Option<NativeWatch> {
-        let watch = self.operations.backend.watch(&Key::new(&key).ok()?)?;
+        let claim = Claim::new(Key::new(&key).ok()?).ok()?;
+        let watch = self.operations.backend.watch(&claim)?;
         Some(NativeWatch {
             watch: Arc::new(watch),
             operations: self.operations.clone(),
@@ -264,6 +312,20 @@ impl NativeBackend {
             postgres: None,
         }
     }
+}
+
+/// Lock ids that stand one after the other.
+fn lock_ids(text: &str) -> Result<Batch<LockId>, Error> {
+    let mut ids = Batch::new();
+    let mut rest = text;
+    while let Some((id, others)) = rest.split_at_checked(LockId::LENGTH)
+        && !others.is_empty()
+    {
+        ids.push(LockId::parse(id)?);
+        rest = others;
+    }
+    ids.push(LockId::parse(rest)?);
+    Ok(ids)
 }
 
 const DEFAULTS: CallOptions = CallOptions::DEFAULT;

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use napi_derive::napi;
-use syncguard::{Absence, Error, Fence, LockId, LockRecord};
+use serde_json::{Value, json};
+use syncguard::{Absence, Error, Fence, Key, LockId, LockRecord};
 use tokio::time::Instant;
 
 use crate::error::causes;
@@ -18,14 +19,22 @@ pub(crate) enum Completion {
     /// What ended the waiting for a lock.
     GaveUp(Error, Effort),
     Locked {
+        /// Which key stood in the way, of several.
+        key: Option<Key>,
         /// When it ends by itself, if that is known.
         free_in: Option<Duration>,
     },
     Done,
+    /// Of several locks: whether each was released.
+    Released(Vec<bool>),
     Extended {
         expires_at_ms: i64,
     },
-    Absent(Absence),
+    Absent {
+        /// Which lock is gone.
+        lock: usize,
+        absence: Absence,
+    },
     Answer(bool),
     Found(Box<LockRecord>),
     NotFound,
@@ -36,8 +45,11 @@ pub(crate) enum Completion {
     Held {
         expires_at_ms: i64,
     },
-    /// Not an outcome: such a lock is lost.
-    Lost(Error),
+    /// Not an outcome: such a lock is lost, or one of several.
+    Lost {
+        error: Error,
+        which: Option<usize>,
+    },
     /// Not an outcome: a question to a client in JavaScript. Its number is its own.
     Ask {
         client: u32,
@@ -57,7 +69,10 @@ pub(crate) struct Effort {
 impl Completion {
     /// Whether an operation ends with it.
     pub(crate) fn is_outcome(&self) -> bool {
-        !matches!(self, Self::Ask { .. } | Self::Held { .. } | Self::Lost(_))
+        !matches!(
+            self,
+            Self::Ask { .. } | Self::Held { .. } | Self::Lost { .. }
+        )
     }
 }
 
@@ -65,8 +80,12 @@ impl Completion {
 #[napi]
 pub enum Tag {
     Acquired,
+    /// Several locks, or a slot: JSON.
+    AcquiredAll,
     Locked,
     Done,
+    /// JSON.
+    Released,
     Extended,
     Expired,
     NotFound,
@@ -112,31 +131,37 @@ pub(crate) fn write(batch: &mut Vec<(u32, Completion)>, numbers: &mut [f64]) -> 
 fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     let mut values = [0.0; VALUES];
     let tag = match outcome {
-        Completion::Acquired(granted) => {
-            push_granted(texts, &mut values, granted);
-            Tag::Acquired
-        }
+        Completion::Acquired(granted) => push_granted(texts, &mut values, granted),
         Completion::Waited(granted, effort) => {
-            push_granted(texts, &mut values, granted);
             push_effort(&mut values, &effort);
-            Tag::Acquired
+            push_granted(texts, &mut values, granted)
         }
         Completion::GaveUp(error, effort) => {
             values[0] = push_error(texts, &error);
             push_effort(&mut values, &effort);
             Tag::Failed
         }
-        Completion::Locked { free_in } => {
+        Completion::Locked { key, free_in } => {
+            values[1] = key.map_or(0.0, |key| push(texts, key.as_str()));
             values[0] = free_in.map_or(0.0, |free_in| free_in.as_secs_f64() * 1000.0);
             Tag::Locked
         }
         Completion::Done => Tag::Done,
+        Completion::Released(each) => {
+            values[0] = push(texts, &json!(each).to_string());
+            Tag::Released
+        }
         Completion::Extended { expires_at_ms } => {
             values[0] = expires_at_ms as f64;
             Tag::Extended
         }
-        Completion::Absent(Absence::Expired) => Tag::Expired,
-        Completion::Absent(Absence::NotFound) => Tag::NotFound,
+        Completion::Absent { lock, absence } => {
+            values[0] = lock as f64;
+            match absence {
+                Absence::Expired => Tag::Expired,
+                Absence::NotFound => Tag::NotFound,
+            }
+        }
         Completion::Answer(true) => Tag::Yes,
         Completion::Answer(false) => Tag::No,
         Completion::Found(record) => {
@@ -166,8 +191,9 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
             values[0] = expires_at_ms as f64;
             Tag::Held
         }
-        Completion::Lost(error) => {
+        Completion::Lost { error, which } => {
             values[0] = push_error(texts, &error);
+            values[1] = which.map_or(f64::NAN, |which| which as f64);
             Tag::Lost
         }
         Completion::Ask { client, text } => {
@@ -179,11 +205,35 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     (tag, values)
 }
 
-fn push_granted(texts: &mut String, values: &mut [f64; VALUES], mut granted: Granted) {
-    let grant = granted.deliver();
-    push_grant(texts, &grant.lock_id, grant.fence);
-    values[0] = grant.expires_at_ms as f64;
-    values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
+/// When the first of the locks ends, and for one whether its fence is near the limit, for others the length of the JSON.
+fn push_granted(texts: &mut String, values: &mut [f64; VALUES], mut granted: Granted) -> Tag {
+    let keys: Vec<_> = granted.keys().cloned().collect();
+    let grants = granted.deliver();
+    let ends = grants.iter().map(|grant| grant.expires_at_ms).min();
+    values[0] = ends.unwrap_or(0) as f64;
+    if let [grant] = grants
+        && grant.slot.is_none()
+    {
+        push_grant(texts, &grant.lock_id, grant.fence);
+        values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
+        return Tag::Acquired;
+    }
+    let all = grants.iter().zip(&keys).map(|(grant, key)| {
+        let stored = grant
+            .slot
+            .map_or_else(|| key.clone(), |number| key.slot(number));
+        json!({
+            "key": key.as_str(),
+            "stored": stored.as_str(),
+            "lockId": grant.lock_id.as_str(),
+            "slot": grant.slot,
+            "fence": grant.fence.to_string(),
+            "expiresAtMs": grant.expires_at_ms,
+            "fenceNearLimit": grant.fence.is_near_limit(),
+        })
+    });
+    values[1] = push(texts, &Value::from_iter(all).to_string());
+    Tag::AcquiredAll
 }
 
 /// For how many milliseconds a lock's time may have run, and how many attempts and wake-ups there have been.

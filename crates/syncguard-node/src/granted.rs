@@ -1,34 +1,47 @@
-//! A lock on its way to JavaScript.
+//! Locks on their way to JavaScript.
 
 use std::sync::Arc;
 
-use syncguard::{Backend, Grant, Ttl, operation};
+use syncguard::{Backend, Batch, Claim, Grant, Key, LockId, Ttl, operation};
 
 use crate::io_thread;
 
-/// A lock that was granted and not yet delivered. If it is dropped before that, it is released: the environment that
-/// asked for it has ended, and nobody else knows its lock id.
+/// Locks that were granted and not yet delivered. If they are dropped before that, they are released: the environment that
+/// asked for them has ended, and nobody else knows their lock ids.
 pub(crate) struct Granted {
-    grant: Grant,
+    grants: Batch<Grant>,
+    /// What was asked for, where that is more than one key itself.
+    claims: Batch<Claim>,
     ttl: Ttl,
     backend: Arc<dyn Backend>,
     is_delivered: bool,
 }
 
 impl Granted {
-    pub(crate) fn new(grant: Grant, ttl: Ttl, backend: Arc<dyn Backend>) -> Self {
+    pub(crate) fn new(
+        grants: Batch<Grant>,
+        claims: Batch<Claim>,
+        ttl: Ttl,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
         Self {
-            grant,
+            grants,
+            claims,
             ttl,
             backend,
             is_delivered: false,
         }
     }
 
-    /// Hands the lock over to JavaScript, which is going to release it.
-    pub(crate) fn deliver(&mut self) -> &Grant {
+    /// Hands the locks over to JavaScript, which is going to release them.
+    pub(crate) fn deliver(&mut self) -> &[Grant] {
         self.is_delivered = true;
-        &self.grant
+        &self.grants
+    }
+
+    /// The keys of the locks where they are several, or slots.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.claims.iter().map(|claim| &claim.key)
     }
 }
 
@@ -37,11 +50,16 @@ impl Drop for Granted {
         if self.is_delivered {
             return;
         }
-        // Without the I/O thread nothing can be sent, and the lock ends with its TTL.
+        // Without the I/O thread nothing can be sent, and the locks end with their TTL.
         let Ok(runtime) = io_thread::runtime() else {
             return;
         };
         let _on_it = runtime.enter();
-        operation::release_in_background(&self.backend, &self.grant.lock_id, self.ttl);
+        let lock_ids: Vec<LockId> = self
+            .grants
+            .iter()
+            .map(|grant| grant.lock_id.clone())
+            .collect();
+        operation::release_in_background(&self.backend, &lock_ids, self.ttl);
     }
 }

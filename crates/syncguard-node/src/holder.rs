@@ -66,7 +66,7 @@ impl Forgotten {
     }
 }
 
-/// One environment of JavaScript that holds one lock.
+/// One environment of JavaScript that holds a lock, or several that were granted together.
 struct JavaScript {
     number: u32,
     mailbox: Arc<Mailbox>,
@@ -111,8 +111,9 @@ impl Holder for JavaScript {
             .put(self.number, Completion::Held { expires_at_ms });
     }
 
-    fn lost(&self, error: Error) {
-        self.mailbox.put(self.number, Completion::Lost(error));
+    fn lost(&self, error: Error, which: Option<usize>) {
+        self.mailbox
+            .put(self.number, Completion::Lost { error, which });
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use napi::Env;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Error, ExtendOutcome, Hold, Operation,
-    Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
+    AcquireOutcome, AcquireRequest, Backend, Batch, BoxFuture, Claim, Error, ExtendOutcome, Hold,
+    Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
 use crate::completion::{Completion, Effort};
@@ -58,10 +58,10 @@ impl Operations {
             Err(error) => Box::pin(ready(Err(error))),
             Ok(operation) => {
                 let backend = Arc::clone(&self.backend);
-                let ttl = ttl_of(&operation);
+                let (ttl, claims) = (ttl_of(&operation), claims_of(&operation));
                 Box::pin(async move {
                     let outcome = operation::run(&backend, operation, options, cancelled).await?;
-                    Ok(completion(outcome, ttl, backend))
+                    Ok(completion(outcome, ttl, claims, backend))
                 })
             }
         };
@@ -83,7 +83,7 @@ impl Operations {
         let running: BoxFuture<'static, _> = match request {
             Err(error) => Box::pin(ready(Err(error))),
             Ok((request, policy)) => Box::pin(async move {
-                let ttl = request.ttl;
+                let (ttl, claims) = (request.ttl, several(&request));
                 let mut waiter = Waiter::new(&backend, request, policy)?;
                 let outcome = waiter.acquire(cancelled).await;
                 let mut effort = Effort {
@@ -93,9 +93,9 @@ impl Operations {
                     asked: None,
                 };
                 Ok(match outcome {
-                    Ok(syncguard::Granted { grant, asked }) => {
+                    Ok(syncguard::Granted { grants, asked }) => {
                         effort.asked = Some(asked);
-                        Completion::Waited(Granted::new(grant, ttl, backend), effort)
+                        Completion::Waited(Granted::new(grants, claims, ttl, backend), effort)
                     }
                     Err(error) => Completion::GaveUp(error, effort),
                 })
@@ -146,23 +146,64 @@ fn ttl_of(operation: &Operation) -> Option<Ttl> {
     }
 }
 
+/// What `operation` asks for that JavaScript does not know in order.
+fn claims_of(operation: &Operation) -> Batch<Claim> {
+    match operation {
+        Operation::Acquire(request) => several(request),
+        _ => Batch::new(),
+    }
+}
+
+/// The claims, unless one key itself is asked for.
+fn several(request: &AcquireRequest) -> Batch<Claim> {
+    match request.claims.as_slice() {
+        [claim] if claim.slots.is_none() => Batch::new(),
+        claims => claims.into(),
+    }
+}
+
 /// What `outcome` is to JavaScript.
-fn completion(outcome: Outcome, ttl: Option<Ttl>, backend: Arc<dyn Backend>) -> Completion {
+fn completion(
+    outcome: Outcome,
+    ttl: Option<Ttl>,
+    claims: Batch<Claim>,
+    backend: Arc<dyn Backend>,
+) -> Completion {
     match outcome {
-        Outcome::Acquire(AcquireOutcome::Acquired(grant)) => {
-            Completion::Acquired(Granted::new(grant, ttl.unwrap_or(Ttl::DEFAULT), backend))
+        Outcome::Acquire(AcquireOutcome::Acquired(grants)) => {
+            let ttl = ttl.unwrap_or(Ttl::DEFAULT);
+            Completion::Acquired(Granted::new(grants, claims, ttl, backend))
         }
-        Outcome::Acquire(AcquireOutcome::Locked { free_in }) => Completion::Locked { free_in },
-        Outcome::Release(ReleaseOutcome::Released) => Completion::Done,
+        Outcome::Acquire(AcquireOutcome::Locked { claim, free_in }) => Completion::Locked {
+            key: claims.into_iter().nth(claim).map(|claim| claim.key),
+            free_in,
+        },
+        Outcome::Release(outcomes) => released(&outcomes),
         Outcome::Extend(ExtendOutcome::Extended { expires_at_ms }) => {
             Completion::Extended { expires_at_ms }
         }
-        Outcome::Release(ReleaseOutcome::Absent(absence))
-        | Outcome::Extend(ExtendOutcome::Absent(absence)) => Completion::Absent(absence),
+        Outcome::Extend(ExtendOutcome::Absent { lock, absence }) => {
+            Completion::Absent { lock, absence }
+        }
         Outcome::IsLocked(answer) | Outcome::ForceRelease(answer) => Completion::Answer(answer),
         Outcome::Lookup(None) => Completion::NotFound,
         Outcome::Lookup(Some(record)) => Completion::Found(Box::new(record)),
         Outcome::List(page) => Completion::Text(page_json(&page).to_string()),
         Outcome::Facts(nodes) => Completion::Text(facts_json(&nodes).to_string()),
+    }
+}
+
+/// What a release is to JavaScript.
+fn released(outcomes: &[ReleaseOutcome]) -> Completion {
+    match outcomes {
+        [ReleaseOutcome::Released] => Completion::Done,
+        [ReleaseOutcome::Absent(absence)] => Completion::Absent {
+            lock: 0,
+            absence: *absence,
+        },
+        all => {
+            let is_released = |outcome: &_| *outcome == ReleaseOutcome::Released;
+            Completion::Released(all.iter().map(is_released).collect())
+        }
     }
 }

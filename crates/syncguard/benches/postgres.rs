@@ -106,7 +106,7 @@ fn measure(server: &PostgresServer, in_flight: usize, durable_releases: bool, se
                             panic!("locked");
                         };
                         backend
-                            .run(&Operation::Release(grant.lock_id))
+                            .run(&Operation::Release([grant[0].lock_id.clone()].into()))
                             .await
                             .unwrap();
                         pairs.set(pairs.get() + 1);
@@ -129,7 +129,7 @@ fn pgbench(server: &PostgresServer, clients: usize, durable: bool, seconds: u64)
         Release::new(&Tables::default()),
     );
     let request = AcquireRequest::new(Key::new("key").unwrap(), Ttl::DEFAULT).unwrap();
-    let names = PrimaryKeys::new(&request.key).unwrap();
+    let names = PrimaryKeys::new(&request.claims[0].key).unwrap();
     let acquire = ["key", "fence_key", "key", "id", "ttl", "tolerance"];
     let release = ["id", "tolerance", "durable"];
     let script = format!(
@@ -137,11 +137,17 @@ fn pgbench(server: &PostgresServer, clients: usize, durable: bool, seconds: u64)
          \\set id random(1000000000000000, 9000000000000000)\n\
          \\set ttl 30000\n\\set tolerance 1000\n{};\n{};\n",
         with_variables(
-            acquires.plan(&request, &names, None).statement.sql(),
+            acquires
+                .plan(&request.claims[0], request.ttl, &names, None)
+                .statement
+                .sql(),
             &acquire
         ),
         with_variables(
-            releases.plan(&request.lock_id, durable).statement.sql(),
+            releases
+                .plan(&request.claims[0].lock_id, durable)
+                .statement
+                .sql(),
             &release
         ),
     );

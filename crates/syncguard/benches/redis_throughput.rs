@@ -99,9 +99,12 @@ async fn run(backend: &Arc<dyn Backend>, in_flight: usize) -> Result {
                 else {
                     panic!("locked");
                 };
-                let release = Operation::Release(grant.lock_id);
+                let release = Operation::Release([grant[0].lock_id.clone()].into());
                 let released = backend.run(&release).await.unwrap();
-                assert_eq!(released, Outcome::Release(ReleaseOutcome::Released));
+                assert_eq!(
+                    released,
+                    Outcome::Release([ReleaseOutcome::Released].into())
+                );
                 pairs.set(pairs.get() + 1);
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
@@ -132,7 +135,8 @@ fn bare(port: u16) -> f64 {
         requests.iter().flat_map(|r| encode(&plan(r))).collect()
     };
     let acquires = encode_all(&|request| acquire::plan(&names, request).unwrap());
-    let releases = encode_all(&|request| release::plan(&names, &request.lock_id, None).unwrap());
+    let releases =
+        encode_all(&|request| release::plan(&names, &request.claims[0].lock_id, None).unwrap());
     let mut pairs = 0u64;
     let start = Instant::now();
     while start.elapsed() < ROUND {

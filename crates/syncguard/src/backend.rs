@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::event_loop::Lane;
-use crate::key::Key;
 use crate::outcome::Outcome;
 use crate::request::{AcquireRequest, Operation};
 use crate::time::TimeAuthority;
@@ -62,7 +62,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         64
     }
 
-    /// Gives `request` a lock id that this store can find again, where not every one will do. It changes nothing in
+    /// Gives `request` lock ids that this store can find again, where not every one will do. It changes nothing in
     /// a request that was prepared before. The functions in [`operation`](crate::operation) begin with it; whoever
     /// calls [`run`](Self::run) directly calls this first. Whoever wraps a backend passes it on.
     fn prepare(&self, request: &mut AcquireRequest) {
@@ -79,9 +79,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Hears when the lock on `key` may have been freed. `None`: this store cannot tell of it.
-    fn watch(&self, key: &Key) -> Option<Watch> {
-        let _ = key;
+    /// Hears when what is claimed may have been freed; of slots, when any of them may. `None`: this store cannot tell of it.
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
+        let _ = claim;
         None
     }
 

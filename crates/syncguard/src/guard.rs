@@ -1,4 +1,4 @@
-//! A lock that is held.
+//! A lock that is held, or several that were granted together.
 
 use std::fmt;
 use std::future::pending;
@@ -11,6 +11,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backend::Backend;
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::holding::{AutoExtend, Hold, Holder, end_of};
@@ -22,7 +24,8 @@ use crate::request::{Extension, Operation};
 use crate::ttl::Ttl;
 use crate::waiting::waiter::Granted;
 
-/// A lock that is held until it is released, dropped or lost.
+/// A lock that is held until it is released, dropped or lost; or several, which are extended and released together, and are
+/// lost when one of them is.
 ///
 /// Dropping releases in the background, as [`operation::release_in_background`] says.
 /// [`release`](Self::release) waits for the store and reports errors. Either goes on until the lock is free or its TTL
@@ -31,8 +34,9 @@ use crate::waiting::waiter::Granted;
 #[derive(Debug)]
 pub struct LockGuard {
     backend: Arc<dyn Backend>,
-    key: Key,
-    grant: Grant,
+    /// Those of what is held; of a slot, with its number.
+    keys: Batch<Key>,
+    grants: Batch<Grant>,
     /// For how long it may last from now on, by all that it was granted for and asked to be extended by.
     lasts: Ttl,
     state: Arc<GuardState>,
@@ -43,37 +47,68 @@ impl LockGuard {
     /// A guard of a lock that was granted. `state` is of the same request.
     pub(crate) fn new(
         backend: &Arc<dyn Backend>,
-        key: &Key,
+        claims: &[Claim],
         granted: Granted,
         ttl: Ttl,
         state: Arc<GuardState>,
     ) -> Self {
-        let Granted { grant, asked } = granted;
-        state.expires_at_ms.fetch_max(grant.expires_at_ms, Relaxed);
+        let Granted { grants, asked } = granted;
+        let ends = grants.iter().map(|grant| grant.expires_at_ms).min();
+        state.expires_at_ms.fetch_max(ends.unwrap_or(0), Relaxed);
+        let key = |(claim, grant): (&Claim, &Grant)| match grant.slot {
+            Some(number) => claim.key.slot(number),
+            None => claim.key.clone(),
+        };
+        let keys = claims.iter().zip(&grants).map(key).collect();
         if !state.extends_itself {
             state.ends(end_of(asked, ttl));
         }
         Self {
             backend: Arc::clone(backend),
-            key: key.clone(),
-            grant,
+            keys,
+            grants,
             lasts: ttl,
             state,
             is_held: true,
         }
     }
 
-    /// Proof of ownership.
+    /// What was granted, in the order of the keys.
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// The keys of what is held, in order; of a slot, with its number.
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// Proof of ownership, for each lock in the order of the keys.
+    pub fn lock_ids(&self) -> Batch<LockId> {
+        let lock_id = |grant: &Grant| grant.lock_id.clone();
+        self.grants.iter().map(lock_id).collect()
+    }
+
+    /// Proof of ownership of the lock; of several, of the first.
     pub fn lock_id(&self) -> &LockId {
-        &self.grant.lock_id
+        &self.grants[0].lock_id
     }
 
-    /// The fencing token: give it to whatever the lock protects, and let that refuse smaller ones.
+    /// The fencing token: give it to whatever the lock protects, and let that refuse smaller ones. Of several locks, that of
+    /// the first; [`fence_of`](Self::fence_of) knows each.
     pub fn fence(&self) -> Fence {
-        self.grant.fence
+        self.grants[0].fence
     }
 
-    /// When the lock ends, on the store's clock, in milliseconds since the Unix epoch. Heartbeats make it later.
+    /// The fencing token of the lock on `key`, or of the slot of it. `None` if this guard does not hold it.
+    pub fn fence_of(&self, key: &Key) -> Option<Fence> {
+        let is_meant =
+            |held: &Key| held == key || held.slot_number().is_some() && held.base() == key.as_str();
+        let at = self.keys.iter().position(is_meant)?;
+        Some(self.grants.get(at)?.fence)
+    }
+
+    /// When the first of its locks ends, on the store's clock, in milliseconds since the Unix epoch. Heartbeats make it later.
     pub fn expires_at_ms(&self) -> i64 {
         self.state.expires_at_ms.load(Relaxed)
     }
@@ -166,7 +201,7 @@ impl LockGuard {
             // The store may carry it out from now on, also if nobody hears of it.
             self.state.ends_by(end_of(sent, ttl));
         }
-        let extend = Operation::Extend(Extension::new(self.grant.lock_id.clone(), ttl));
+        let extend = Operation::Extend(Extension::new(self.lock_ids(), ttl));
         let outcome = operation::run(&self.backend, extend, call, pending()).await?;
         match outcome {
             // It was lost before the answer came, and whoever works under it may have been told.
@@ -178,7 +213,7 @@ impl LockGuard {
                 }
                 Ok(true)
             }
-            ExtendOutcome::Absent(_) => {
+            ExtendOutcome::Absent { .. } => {
                 self.state
                     .lose("the lock was lost: it was gone when it was to be extended");
                 Ok(false)
@@ -186,17 +221,19 @@ impl LockGuard {
         }
     }
 
-    /// Ends the guard without releasing the lock: it ends with its TTL, or when somebody releases it by its
-    /// [`lock_id`](Self::lock_id). It does not extend itself any more.
-    pub fn keep(mut self) -> Grant {
+    /// Ends the guard without releasing what it holds: that ends with its TTL, or when somebody releases it by its
+    /// [`lock_ids`](Self::lock_ids). It does not extend itself any more.
+    pub fn keep(mut self) -> Batch<Grant> {
         self.is_held = false;
-        self.backend.work().heartbeats().stop(&self.grant.lock_id);
-        let mut grant = self.grant.clone();
-        grant.expires_at_ms = self.expires_at_ms();
-        grant
+        self.backend.work().heartbeats().stop(&self.lock_ids());
+        let mut grants = std::mem::take(&mut self.grants);
+        for grant in &mut grants {
+            grant.expires_at_ms = self.expires_at_ms();
+        }
+        grants
     }
 
-    /// Frees the lock; `false` if it was lost before. What the store may still hold of a lost lock is freed, too.
+    /// Frees the lock; `false` if it was lost before, or one of several was. What the store may still hold of a lost lock is freed, too.
     ///
     /// When the store cannot be reached or its answer is lost, the release is repeated while the operation has time,
     /// and after an error in the background, until the lock is free or its TTL is over.
@@ -207,20 +244,22 @@ impl LockGuard {
         let was_lost = self.state.is_lost();
         let call = CallOptions {
             lasts: Some(self.lasts),
-            key: Some(self.key.clone()),
+            keys: self.keys.clone(),
             ..CallOptions::default()
         };
-        let release = Operation::Release(self.grant.lock_id.clone());
+        let release = Operation::Release(self.lock_ids());
         let outcome = operation::run(&self.backend, release, call, pending()).await;
         self.is_held = false;
-        match outcome? {
-            ReleaseOutcome::Released => Ok(!was_lost),
-            ReleaseOutcome::Absent(_) => {
-                self.state
-                    .lose("the lock was lost: it was gone when it was to be released");
-                Ok(false)
-            }
+        let outcomes: Batch<ReleaseOutcome> = outcome?;
+        if outcomes
+            .iter()
+            .all(|outcome| *outcome == ReleaseOutcome::Released)
+        {
+            return Ok(!was_lost);
         }
+        self.state
+            .lose("the lock was lost: it was gone when it was to be released");
+        Ok(false)
     }
 }
 
@@ -229,7 +268,7 @@ impl Drop for LockGuard {
         if !self.is_held {
             return;
         }
-        operation::release_in_background(&self.backend, &self.grant.lock_id, self.lasts);
+        operation::release_in_background(&self.backend, &self.lock_ids(), self.lasts);
     }
 }
 
@@ -287,7 +326,7 @@ impl GuardState {
     /// The lock is lost, if it was not before.
     fn lose(&self, message: &str) {
         if !self.is_lost() {
-            self.lost(Error::new(ErrorKind::LockLost, message));
+            self.lost(Error::new(ErrorKind::LockLost, message), None);
         }
     }
 
@@ -312,7 +351,7 @@ impl Holder for GuardState {
         self.expires_at_ms.store(expires_at_ms, Relaxed);
     }
 
-    fn lost(&self, error: Error) {
+    fn lost(&self, error: Error, _which: Option<usize>) {
         self.status.send_replace(Status::Lost(error));
     }
 }

@@ -13,7 +13,15 @@ use crate::error::Error;
 /// The longest key, in UTF-8 bytes after NFC (docs/format.md, "Core constants").
 pub const MAX_KEY_LENGTH_BYTES: usize = 512;
 
-/// The name of what users lock: in NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long.
+/// What stands between a key and the number of one of its slots: GREEK QUESTION MARK, which NFC turns into a semicolon.
+/// Keys are in NFC, so that no key equals the name of a slot.
+const SLOT_MARK: char = '\u{37e}';
+
+/// The most bytes that the number of a slot and the mark before it take.
+const SLOT_BYTES: usize = 6;
+
+/// The name of what users lock: in NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long. Or the name of one of its
+/// [slots](Self::slot).
 ///
 /// `Debug` and error messages never show its text: keys may contain names of people or accounts.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -43,10 +51,43 @@ impl Key {
         Ok(Self(text.into_owned()))
     }
 
-    /// The normalised text.
+    /// What stores have kept as the key of a lock, which may be that of a slot.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn stored(text: &str) -> Result<Self, Error> {
+        match split_slot(text) {
+            Some((base, number)) => Ok(Self::new(base)?.slot(number)),
+            None => Self::new(text),
+        }
+    }
+
+    /// The key of the slot with that number, which is a lock of its own: it can be looked for, looked up and released by
+    /// force as any other (docs/format.md, "Slots").
+    pub fn slot(&self, number: u16) -> Self {
+        Self(format!("{}{SLOT_MARK}{number}", self.base()))
+    }
+
+    /// The number of the slot, if this is the key of one.
+    pub fn slot_number(&self) -> Option<u16> {
+        split_slot(&self.0).map(|(_, number)| number)
+    }
+
+    /// What the user has named: the key, or that of the slot.
+    pub fn base(&self) -> &str {
+        split_slot(&self.0).map_or(&self.0, |(base, _)| base)
+    }
+
+    /// The normalised text, with what tells a slot.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The parts of a text that ends as the key of a slot does.
+fn split_slot(text: &str) -> Option<(&str, u16)> {
+    let (base, number) = text.rsplit_once(SLOT_MARK)?;
+    Some((base, number.parse().ok()?))
 }
 
 impl fmt::Debug for Key {
@@ -73,20 +114,39 @@ impl KeySpace<'_> {
     /// # Errors
     /// `InvalidArgument` when the prefix leaves no room.
     pub fn lock_key(&self, key: &Key) -> Result<String, Error> {
-        make_storage_key(
-            self.prefix,
-            key.as_str(),
-            self.limit_bytes,
-            self.reserve_bytes,
-        )
+        match split_slot(key.as_str()) {
+            None => self.name(["", key.as_str()], 0),
+            Some((base, number)) => self.name(["", base], SLOT_BYTES).map(of_slot(number)),
+        }
     }
 
-    /// The name of the fence counter of the lock named `lock_key`. Each lock has one counter.
+    /// The name of the key of slots, which the names of all slots begin with: what follows is what [`Key::slot`] puts
+    /// behind a key.
+    ///
+    /// # Errors
+    /// As [`lock_key`](Self::lock_key).
+    pub fn slots_key(&self, key: &Key) -> Result<String, Error> {
+        self.name(["", key.base()], SLOT_BYTES)
+    }
+
+    /// The name of the fence counter of the lock named `lock_key`. Each lock has one counter. Those of slots, too, begin
+    /// with one and the same text: the name of the counter of [`slots_key`](Self::slots_key).
     ///
     /// # Errors
     /// As [`lock_key`](Self::lock_key).
     pub fn fence_key(&self, lock_key: &str) -> Result<String, Error> {
-        self.derived("fence:", lock_key)
+        match split_slot(lock_key) {
+            None => self.name(["fence:", &nfc(lock_key)], 0),
+            Some((base, number)) => self.slots_fence_key(base).map(of_slot(number)),
+        }
+    }
+
+    /// What the names of the fence counters of slots begin with whose key has the name `slots_key`.
+    ///
+    /// # Errors
+    /// As [`lock_key`](Self::lock_key).
+    pub fn slots_fence_key(&self, slots_key: &str) -> Result<String, Error> {
+        self.name(["fence:", &nfc(slots_key)], SLOT_BYTES)
     }
 
     /// The name of the entry that leads from a lock id to its lock.
@@ -94,17 +154,18 @@ impl KeySpace<'_> {
     /// # Errors
     /// As [`lock_key`](Self::lock_key).
     pub fn index_key(&self, lock_id: &str) -> Result<String, Error> {
-        self.derived("id:", lock_id)
+        self.name(["id:", &nfc(lock_id)], 0)
     }
 
-    fn derived(&self, kind: &str, name: &str) -> Result<String, Error> {
-        storage_key(
-            self.prefix,
-            [kind, &nfc(name)],
-            self.limit_bytes,
-            self.reserve_bytes,
-        )
+    fn name(&self, key: [&str; 2], reserve_bytes: usize) -> Result<String, Error> {
+        let reserve_bytes = self.reserve_bytes + reserve_bytes;
+        storage_key(self.prefix, key, self.limit_bytes, reserve_bytes)
     }
+}
+
+/// Puts the number of a slot behind a name.
+fn of_slot(number: u16) -> impl Fn(String) -> String {
+    move |name| format!("{name}{SLOT_MARK}{number}")
 }
 
 /// `prefix:key`, or `prefix:` and a hash of 22 characters where that is longer than

@@ -25,6 +25,8 @@
 //! still held the lock. Pass the [`Fence`] to the resource, and let the resource refuse smaller ones.
 
 mod backend;
+mod batch;
+mod claim;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod dial;
 mod error;
@@ -80,6 +82,8 @@ mod waiting;
 mod work;
 
 pub use backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
+pub use batch::Batch;
+pub use claim::{Claim, IntoClaims, MAX_CLAIMS, MAX_SLOTS, Slots};
 pub use error::{Error, ErrorKind};
 pub use event_loop::Lane;
 pub use fence::{Fence, format_fence};

@@ -4,10 +4,10 @@ use std::future::pending;
 use std::sync::Arc;
 
 use crate::backend::Backend;
+use crate::claim::IntoClaims;
 use crate::error::Error;
 use crate::guard::{GuardState, LockGuard};
 use crate::holding::AutoExtend;
-use crate::key::Key;
 use crate::owner::Owner;
 use crate::request::AcquireRequest;
 use crate::ttl::Ttl;
@@ -38,10 +38,11 @@ impl Default for LockOptions {
     }
 }
 
-/// Takes the lock on `key`, waiting as `options` say while others hold it.
+/// Takes what is claimed, waiting as `options` say while others hold it: the lock on a key (`&Key`), a slot of one
+/// ([`Claim::slot`](crate::Claim::slot)), or several of both, all or nothing.
 ///
 /// Those in this process who wait for the same key on the same backend are served in the order in which they
-/// came, and only the first of them asks: at the pace of the most eager of them, so that nobody waits longer than if it had
+/// came, also if they wait for other keys as well, and only the first of them asks: at the pace of the most eager of them, so that nobody waits longer than if it had
 /// asked by itself. Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue
 /// either.
 ///
@@ -53,14 +54,20 @@ impl Default for LockOptions {
 /// error.
 pub async fn lock(
     backend: &Arc<dyn Backend>,
-    key: &Key,
+    claims: impl IntoClaims,
     options: &LockOptions,
 ) -> Result<LockGuard, Error> {
     let (state, hold) = GuardState::new(options.auto_extend, options.ttl)?;
-    let mut request = AcquireRequest::new(key.clone(), options.ttl)?;
+    let mut request = AcquireRequest::of(claims.into_claims()?, options.ttl)?;
     request.owner.clone_from(&options.owner);
     request.hold = hold;
     let mut waiter = Waiter::new(backend, request, options.retry)?;
     let granted = waiter.acquire(pending()).await?;
-    Ok(LockGuard::new(backend, key, granted, options.ttl, state))
+    Ok(LockGuard::new(
+        backend,
+        waiter.claims(),
+        granted,
+        options.ttl,
+        state,
+    ))
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::Backend;
+use crate::batch::Batch;
 use crate::error::{Error, ErrorKind};
 use crate::holding::{Extender, Hold, end_of};
 use crate::key::Key;
@@ -27,11 +28,11 @@ use crate::undo::{self, Lock};
 pub struct CallOptions {
     /// A limit below the backend's own.
     pub timeout: Option<Duration>,
-    /// For a release: how long the lock can last, if the caller knows. A release that has failed by the end of the
+    /// For a release: how long the locks can last, if the caller knows. A release that has failed by the end of the
     /// call goes on in the background for so long.
     pub lasts: Option<Ttl>,
-    /// For a release: what it frees, if the caller knows. Those of this process who wait for it hear of it.
-    pub key: Option<Key>,
+    /// For a release: what it frees, as far as the caller knows. Those of this process who wait for it hear of it.
+    pub keys: Batch<Key>,
 }
 
 impl CallOptions {
@@ -39,7 +40,7 @@ impl CallOptions {
     pub const DEFAULT: Self = Self {
         timeout: None,
         lasts: None,
-        key: None,
+        keys: Batch::new_const(),
     };
 
     fn limit(&self, backend: &dyn Backend) -> Duration {
@@ -62,7 +63,7 @@ impl Default for CallOptions {
 /// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the
 /// background, and what the store may have granted is released: see [`release_in_background`]. So is a lock whose
 /// time is over when the answer comes, by the monotonic clock and from before the request was sent. The time of one
-/// that does not extend itself is a second here if it is shorter.
+/// that does not extend itself is a second here if it is shorter. Several locks of one request are undone together.
 ///
 /// # Releases
 ///
@@ -87,8 +88,8 @@ pub async fn run<T: FromOutcome>(
         Operation::Acquire(request) => {
             Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
         }
-        Operation::Release(lock_id) => {
-            Outcome::Release(Box::pin(release(backend, &lock_id, options, cancelled)).await?)
+        Operation::Release(lock_ids) => {
+            Outcome::Release(Box::pin(release(backend, lock_ids, options, cancelled)).await?)
         }
         Operation::Extend(extension) => {
             Outcome::Extend(Box::pin(extend(backend, extension, options, cancelled)).await?)
@@ -102,7 +103,7 @@ pub async fn run<T: FromOutcome>(
     T::of(outcome)
 }
 
-/// Takes the lock if nobody holds it.
+/// Takes the locks if nobody holds any of them.
 pub(crate) async fn acquire(
     backend: &Arc<dyn Backend>,
     mut request: AcquireRequest,
@@ -124,31 +125,31 @@ pub(crate) async fn acquire(
     attempt.answered(answer)
 }
 
-/// Frees the lock that `lock_id` owns.
+/// Frees the locks that `lock_ids` own.
 async fn release(
     backend: &Arc<dyn Backend>,
-    lock_id: &LockId,
+    lock_ids: Batch<LockId>,
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
-) -> Result<ReleaseOutcome, Error> {
-    backend.work().heartbeats().stop(lock_id);
+) -> Result<Batch<ReleaseOutcome>, Error> {
+    backend.work().heartbeats().stop(&lock_ids);
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     let by = Instant::now() + limit;
     let mut cancelled = pin!(cancelled);
     let notice = ReleaseNotice {
         backend,
-        key: options.key,
+        keys: options.keys,
     };
-    let operation = Operation::Release(lock_id.clone());
+    let operation = Operation::Release(lock_ids.clone());
     let release = notice.of(backend.run(&operation));
     let first = bounded(backend, release, limit, cancelled.as_mut()).await;
     let failure = match first {
-        Ok(Ok(outcome)) => return ReleaseOutcome::of(outcome),
+        Ok(Ok(outcome)) => return Batch::of(outcome),
         Ok(Err(failure)) | Err(failure) => failure,
     };
     let (tell, told) = oneshot::channel();
-    undo::repeat_release(backend, lock_id, options.lasts, failure, by, |answer| {
+    undo::repeat_release(backend, &lock_ids, options.lasts, failure, by, |answer| {
         // It may have been cancelled.
         drop(tell.send(answer));
     });
@@ -159,21 +160,23 @@ async fn release(
     }
 }
 
-/// Tells those of this process who wait for a lock that it is being released, and in the end that this is over.
+/// Tells those of this process who wait for locks that they are being released, and in the end that this is over.
 struct ReleaseNotice<'a> {
     backend: &'a Arc<dyn Backend>,
-    key: Option<Key>,
+    keys: Batch<Key>,
 }
 
 impl ReleaseNotice<'_> {
     /// Runs `release`, and tells once it has been sent.
     async fn of<T>(&self, mut release: impl Future<Output = T> + Unpin) -> T {
-        let Some(key) = &self.key else {
+        if self.keys.is_empty() {
             return release.await;
-        };
+        }
         let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut release).poll(cx))).await;
         let queues = self.backend.work().queues();
-        queues.release_sent(key, self.backend.lane());
+        for key in &self.keys {
+            queues.release_sent(key, self.backend.lane());
+        }
         match first {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => release.await,
@@ -183,13 +186,13 @@ impl ReleaseNotice<'_> {
 
 impl Drop for ReleaseNotice<'_> {
     fn drop(&mut self) {
-        if let Some(key) = &self.key {
+        for key in &self.keys {
             self.backend.work().queues().release_ended(key);
         }
     }
 }
 
-/// Makes a lock end later.
+/// Makes locks end later.
 async fn extend(
     backend: &Arc<dyn Backend>,
     extension: Extension,
@@ -198,7 +201,7 @@ async fn extend(
 ) -> Result<ExtendOutcome, Error> {
     let _running = backend.work().start()?;
     let heartbeats = backend.work().heartbeats();
-    let extending = heartbeats.extending(&extension.lock_id, extension.ttl);
+    let extending = heartbeats.extending(&extension.lock_ids, extension.ttl);
     let limit = options.limit(backend.as_ref());
     let operation = Operation::Extend(extension);
     let answer = bounded(backend, backend.run(&operation), limit, cancelled).await?;
@@ -216,11 +219,11 @@ impl Extender for Arc<dyn Backend> {
 
     fn extend<'a>(
         &'a self,
-        lock_id: &LockId,
+        lock_ids: Batch<LockId>,
         ttl: Ttl,
     ) -> BoxFuture<'a, Result<ExtendOutcome, Error>> {
         let operation = Operation::Extend(Extension {
-            lock_id: lock_id.clone(),
+            lock_ids,
             ttl,
             is_heartbeat: true,
         });
@@ -244,13 +247,13 @@ impl Extender for Arc<dyn Backend> {
     }
 }
 
-/// Frees the lock that `lock_id` owns, which lasts `ttl` at most, without waiting for it.
+/// Frees the locks that `lock_ids` own, which last `ttl` at most, without waiting for it.
 ///
-/// When the store cannot be reached, it is tried again for as long as the lock lasts, at most for an
+/// When the store cannot be reached, it is tried again for as long as they last, at most for an
 /// hour. It counts as work of the backend for as long as one operation may take, and [`Backend::close`]
-/// waits for it that long. Outside a tokio runtime nothing can be sent, and the lock ends with its TTL.
-pub fn release_in_background(backend: &Arc<dyn Backend>, lock_id: &LockId, ttl: Ttl) {
-    undo::release_in_background(backend, lock_id, ttl, Lock::Granted);
+/// waits for it that long. Outside a tokio runtime nothing can be sent, and the locks end with their TTL.
+pub fn release_in_background(backend: &Arc<dyn Backend>, lock_ids: &[LockId], ttl: Ttl) {
+    undo::release_in_background(backend, lock_ids, ttl, Lock::Granted);
 }
 
 /// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
@@ -284,12 +287,12 @@ pub(crate) fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     }
 }
 
-/// An acquisition that leaves no lock behind when it is dropped before its answer is known.
+/// An acquisition that leaves no locks behind when it is dropped before its answer is known.
 struct Attempt {
     backend: Arc<dyn Backend>,
-    lock_id: LockId,
+    lock_ids: Batch<LockId>,
     ttl: Ttl,
-    /// Extends the lock once it is granted. The backend need not know.
+    /// Extends the locks once it is granted. The backend need not know.
     hold: Option<Box<Hold>>,
     started: Instant,
     running: undo::Answer,
@@ -307,12 +310,12 @@ enum State {
 impl Attempt {
     fn start(backend: &Arc<dyn Backend>, mut request: AcquireRequest) -> Self {
         let (store, sending) = (Arc::clone(backend), Sending::default());
-        let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);
+        let (lock_ids, ttl) = (request.lock_ids(), request.ttl);
         let hold = request.hold.take();
         let operation = Operation::Acquire(request);
         Self {
             backend: Arc::clone(backend),
-            lock_id,
+            lock_ids,
             ttl,
             hold,
             started: Instant::now(),
@@ -332,7 +335,7 @@ impl Attempt {
             Err(error) if error.is_outcome_unknown() => State::AnswerLost,
             _ => State::Answered,
         };
-        if let Ok(AcquireOutcome::Acquired(grant)) = &answer {
+        if let Ok(AcquireOutcome::Acquired(_)) = &answer {
             let sent = self.sending.sent().unwrap_or(self.started);
             if self.is_over(sent) {
                 self.state = State::TooLate;
@@ -341,7 +344,7 @@ impl Attempt {
             if let Some(hold) = &self.hold {
                 let heartbeats = self.backend.work().heartbeats();
                 let extender = Arc::new(Arc::clone(&self.backend));
-                heartbeats.start(extender, &grant.lock_id, hold, self.ttl, sent);
+                heartbeats.start(extender, self.lock_ids.clone(), hold, self.ttl, sent);
             }
         }
         answer
@@ -378,7 +381,7 @@ impl Drop for Attempt {
                 Box::pin(std::future::pending()),
             )),
         };
-        undo::release_in_background(&self.backend, &self.lock_id, self.ttl, lock);
+        undo::release_in_background(&self.backend, &self.lock_ids, self.ttl, lock);
     }
 }
 

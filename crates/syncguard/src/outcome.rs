@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::batch::Batch;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::inspection::{Facts, LockPage, LockRecord};
@@ -12,8 +13,8 @@ use crate::lock_id::LockId;
 pub enum Outcome {
     /// Of an acquisition.
     Acquire(AcquireOutcome),
-    /// Of a release.
-    Release(ReleaseOutcome),
+    /// Of a release, in the order of the lock ids.
+    Release(Batch<ReleaseOutcome>),
     /// Of an extension.
     Extend(ExtendOutcome),
     /// Whether somebody holds the key.
@@ -33,27 +34,36 @@ pub enum Outcome {
 pub struct Grant {
     /// Proof of ownership: give it to release and extend.
     pub lock_id: LockId,
-    /// Larger than that of every earlier holder of the key.
+    /// Which slot of the key it is, if a slot was asked for.
+    pub slot: Option<u16>,
+    /// Larger than that of every earlier holder of the key, or of that slot of it.
     pub fence: Fence,
     /// When it ends, on the store's clock, in milliseconds since the Unix epoch.
     pub expires_at_ms: i64,
 }
 
-/// The result of an attempt to take a lock.
+/// The result of an attempt to take locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcquireOutcome {
-    /// The lock was granted to the caller.
-    Acquired(Grant),
-    /// Somebody holds it.
+    /// The locks were granted to the caller, in the order of the claims.
+    Acquired(Batch<Grant>),
+    /// Somebody holds one of them, and none was granted.
     Locked {
-        /// How long until it ends by itself and somebody else can have it, if the store has said so. Its
+        /// Which claim stood in the way.
+        claim: usize,
+        /// How long until what stands in the way ends by itself and somebody else can have it, if the store has said so. Its
         /// holder may release it before, or extend it.
         free_in: Option<Duration>,
     },
 }
 
 impl AcquireOutcome {
-    /// Whether somebody holds it.
+    /// The outcome for one lock that was granted.
+    pub fn one(grant: Grant) -> Self {
+        Self::Acquired(Batch::from([grant]))
+    }
+
+    /// Whether somebody holds one of them.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Locked { .. })
     }
@@ -80,13 +90,25 @@ pub enum ReleaseOutcome {
 /// The result of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtendOutcome {
-    /// The caller holds the lock for longer.
+    /// The caller holds the locks for longer.
     Extended {
-        /// When it ends now, on the store's clock, in milliseconds since the Unix epoch.
+        /// When the first of them ends now, on the store's clock, in milliseconds since the Unix epoch.
         expires_at_ms: i64,
     },
-    /// There was nothing to extend.
-    Absent(Absence),
+    /// One of them was not there, and none was extended.
+    Absent {
+        /// Which one: the first that is missing.
+        lock: usize,
+        /// Why.
+        absence: Absence,
+    },
+}
+
+impl ExtendOutcome {
+    /// The outcome for one lock that was not there.
+    pub fn absent(absence: Absence) -> Self {
+        Self::Absent { lock: 0, absence }
+    }
 }
 
 /// What an [`Outcome`] of one kind holds, or an outcome of any kind.
@@ -104,13 +126,27 @@ impl FromOutcome for Outcome {
     }
 }
 
+/// Of a release of one lock.
+impl FromOutcome for ReleaseOutcome {
+    fn of(outcome: Outcome) -> Result<Self, Error> {
+        match Batch::<Self>::of(outcome)?.as_slice() {
+            [one] => Ok(*one),
+            _ => Err(of_another()),
+        }
+    }
+}
+
+fn of_another() -> Error {
+    Error::new(ErrorKind::Internal, "the answer is of another operation")
+}
+
 macro_rules! answers {
     ($($answer:ty: $($kind:ident)|+;)+) => {
         $(impl FromOutcome for $answer {
             fn of(outcome: Outcome) -> Result<Self, Error> {
                 match outcome {
                     $(Outcome::$kind(answer))|+ => Ok(answer),
-                    _ => Err(Error::new(ErrorKind::Internal, "the answer is of another operation")),
+                    _ => Err(of_another()),
                 }
             }
         })+
@@ -119,7 +155,7 @@ macro_rules! answers {
 
 answers! {
     AcquireOutcome: Acquire;
-    ReleaseOutcome: Release;
+    Batch<ReleaseOutcome>: Release;
     ExtendOutcome: Extend;
     bool: IsLocked | ForceRelease;
     Option<LockRecord>: Lookup;

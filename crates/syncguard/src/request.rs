@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::batch::Batch;
+use crate::claim::{Claim, in_order};
 use crate::error::Error;
 use crate::holding::Hold;
 use crate::inspection::{Lookup, PageRequest};
@@ -16,12 +18,13 @@ use crate::ttl::Ttl;
 /// What a store can be asked to do, in one atomic step each.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    /// Take the lock if nobody holds it. The fence is counted in the same step, and its limit is checked before anything
-    /// is written.
+    /// Take the locks if nobody holds any of them: all or none. The fences are counted in the same step, and their limit is
+    /// checked before anything is written.
     Acquire(AcquireRequest),
-    /// Free the lock that this lock id owns, if it owns one.
-    Release(LockId),
-    /// Make a lock end later. An expired one stays expired.
+    /// Free the locks that these lock ids own, each for itself: what one of them owns is freed also if another owns
+    /// nothing.
+    Release(Batch<LockId>),
+    /// Make locks end later, all or none. An expired one stays expired.
     Extend(Extension),
     /// Tell whether somebody holds the key.
     IsLocked(Key),
@@ -38,19 +41,17 @@ pub enum Operation {
     Facts,
 }
 
-/// One attempt to take a lock.
+/// One attempt to take a lock, or several at once.
 #[derive(Debug, Clone)]
 pub struct AcquireRequest {
-    /// What to lock.
-    pub key: Key,
-    /// How long it lasts, from the moment the store grants it.
+    /// What to lock. All who ask for several locks name them in the same order, that of their keys; claims of the same key
+    /// stand side by side.
+    pub claims: Batch<Claim>,
+    /// How long they last, from the moment the store grants them.
     pub ttl: Ttl,
-    /// The id that will own the lock. The caller generates it, so that it can undo an attempt whose answer is
-    /// lost. [`Backend::prepare`](crate::Backend::prepare) may change it, before anything is sent.
-    pub lock_id: LockId,
-    /// A label to store with it.
+    /// A label to store with them.
     pub owner: Option<Owner>,
-    /// Extends it once it is granted. That is the part of the functions in [`operation`](crate::operation), and
+    /// Extends them once they are granted. That is the part of the functions in [`operation`](crate::operation), and
     /// not of backends.
     pub hold: Option<Box<Hold>>,
     /// When the attempt ends. A backend that finds out before what it waits for says so there.
@@ -78,39 +79,84 @@ impl Limit {
 }
 
 impl AcquireRequest {
-    /// A request under a new lock id.
+    /// A request for one lock under a new lock id.
     ///
     /// # Errors
     /// As [`LockId::generate`].
     pub fn new(key: Key, ttl: Ttl) -> Result<Self, Error> {
-        Ok(Self {
-            key,
+        Ok(Self::with(Batch::from([Claim::new(key)?]), ttl))
+    }
+
+    /// A request for all that is claimed, or nothing.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for no claim, for more than [`MAX_CLAIMS`](crate::MAX_CLAIMS), for a key that is claimed twice
+    /// (unless by claims of as many slots each), and for more claims of a key than it has slots.
+    pub fn of(claims: impl IntoIterator<Item = Claim>, ttl: Ttl) -> Result<Self, Error> {
+        Ok(Self::with(in_order(claims.into_iter().collect())?, ttl))
+    }
+
+    fn with(claims: Batch<Claim>, ttl: Ttl) -> Self {
+        Self {
+            claims,
             ttl,
-            lock_id: LockId::generate()?,
             owner: None,
             hold: None,
             limit: None,
-        })
+        }
+    }
+
+    /// The one claim, for stores that grant one lock at a time.
+    pub(crate) fn only(&self) -> Result<&Claim, Error> {
+        match self.claims.as_slice() {
+            [claim] if claim.slots.is_none() => Ok(claim),
+            _ => Err(one_at_a_time()),
+        }
+    }
+
+    /// The ids that will own the locks, in the order of the claims.
+    pub fn lock_ids(&self) -> Batch<LockId> {
+        self.claims
+            .iter()
+            .map(|claim| claim.lock_id.clone())
+            .collect()
     }
 }
 
-/// A request to make the lock that `lock_id` owns end `ttl` from now.
+/// A request to make locks end `ttl` from now: all of them, or none if one is gone.
 #[derive(Debug, Clone)]
 pub struct Extension {
     /// Proof of ownership.
-    pub lock_id: LockId,
-    /// How long it is to last from the moment the store extends it.
+    pub lock_ids: Batch<LockId>,
+    /// How long they are to last from the moment the store extends them.
     pub ttl: Ttl,
-    /// Whether the lock extends itself. Many of those are due together, and one may wait a moment to go to the store
+    /// Whether the locks extend themselves. Many of those are due together, and one may wait a moment to go to the store
     /// with others.
     pub is_heartbeat: bool,
 }
 
+/// The one lock id, for stores that free one lock at a time.
+pub(crate) fn only(lock_ids: &[LockId]) -> Result<&LockId, Error> {
+    match lock_ids {
+        [lock_id] => Ok(lock_id),
+        _ => Err(one_at_a_time()),
+    }
+}
+
+fn one_at_a_time() -> Error {
+    Error::invalid("this store takes one key at a time and has no slots")
+}
+
 impl Extension {
+    /// The one lock id, for stores that extend one lock at a time.
+    pub(crate) fn only(&self) -> Result<&LockId, Error> {
+        only(&self.lock_ids)
+    }
+
     /// One that the holder asks for.
-    pub fn new(lock_id: LockId, ttl: Ttl) -> Self {
+    pub fn new(lock_ids: Batch<LockId>, ttl: Ttl) -> Self {
         Self {
-            lock_id,
+            lock_ids,
             ttl,
             is_heartbeat: false,
         }

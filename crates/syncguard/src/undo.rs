@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::backend::Backend;
+use crate::batch::Batch;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, AcquireOutcome, FromOutcome as _, ReleaseOutcome};
@@ -34,9 +35,9 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<AcquireOutcome, Error>> + Send>>;
 
 /// What comes of a release.
-type Released = Result<ReleaseOutcome, Error>;
+type Released = Result<Batch<ReleaseOutcome>, Error>;
 
-/// What is known about the lock to be released.
+/// What is known about the locks to be released, which one acquisition was to grant.
 pub(crate) enum Lock {
     /// It was granted.
     Granted,
@@ -54,12 +55,12 @@ pub(crate) enum Lock {
 /// that long. Outside a tokio runtime nothing can be sent: the lock ends with its TTL.
 pub(crate) fn release_in_background(
     backend: &Arc<dyn Backend>,
-    lock_id: &LockId,
+    lock_ids: &[LockId],
     ttl: Ttl,
     lock: Lock,
 ) {
-    backend.work().heartbeats().stop(lock_id);
-    start(backend, lock_id, Some(ttl), lock, None);
+    backend.work().heartbeats().stop(lock_ids);
+    start(backend, lock_ids, Some(ttl), lock, None);
 }
 
 /// Goes on with a release that has failed with `failure`: a lock is released by its id, so that a second release
@@ -69,7 +70,7 @@ pub(crate) fn release_in_background(
 /// to it. Afterwards it goes on in the background if `lasts` says for how long the lock can be held.
 pub(crate) fn repeat_release(
     backend: &Arc<dyn Backend>,
-    lock_id: &LockId,
+    lock_ids: &[LockId],
     lasts: Option<Ttl>,
     failure: Error,
     by: Instant,
@@ -88,13 +89,13 @@ pub(crate) fn repeat_release(
     }
     let lasts = lasts.filter(|_| kind != ErrorKind::InvalidArgument);
     if caller.is_some() || lasts.is_some() {
-        start(backend, lock_id, lasts, Lock::Granted, caller);
+        start(backend, lock_ids, lasts, Lock::Granted, caller);
     }
 }
 
 fn start(
     backend: &Arc<dyn Backend>,
-    lock_id: &LockId,
+    lock_ids: &[LockId],
     lasts: Option<Ttl>,
     lock: Lock,
     caller: Option<Caller>,
@@ -104,11 +105,12 @@ fn start(
     };
     let counted = backend.work().start_in_background();
     let releasing = backend.work().start_releasing();
-    let (backend, lock_id) = (Arc::clone(backend), lock_id.clone());
+    let backend = Arc::clone(backend);
+    let release = Operation::Release(lock_ids.iter().cloned().collect());
     runtime.spawn(async move {
         let mut undoing = pin!(undo(
             backend.as_ref(),
-            &lock_id,
+            &release,
             lasts.map(longest),
             lock,
             caller,
@@ -138,8 +140,8 @@ struct Caller {
 }
 
 impl Caller {
-    fn answered(mut self, outcome: ReleaseOutcome) {
-        let answer = match outcome {
+    fn answered(mut self, outcomes: Batch<ReleaseOutcome>) {
+        let answer = |outcome| match outcome {
             ReleaseOutcome::Absent(Absence::NotFound) if self.may_be_done => match self.has_held {
                 // By all that is known, it was one of the tries before that has released it.
                 true => Ok(ReleaseOutcome::Released),
@@ -148,6 +150,7 @@ impl Caller {
             },
             other => Ok(other),
         };
+        let answer = outcomes.into_iter().map(answer).collect();
         if let Some(tell) = self.tell.take() {
             tell(answer);
         }
@@ -187,7 +190,7 @@ enum End {
 /// tolerance have passed.
 async fn undo(
     backend: &dyn Backend,
-    lock_id: &LockId,
+    release: &Operation,
     last_for: Option<Duration>,
     lock: Lock,
     mut caller: Option<Caller>,
@@ -214,7 +217,7 @@ async fn undo(
     loop {
         let ended = end;
         let came = {
-            let mut release = pin!(try_release(backend, lock_id, releasing));
+            let mut release = pin!(try_release(backend, release, releasing));
             loop {
                 let by = caller.as_ref().map_or(start, |caller| caller.by);
                 tokio::select! {
@@ -232,17 +235,20 @@ async fn undo(
         };
         match came {
             None => return,
-            Some(Ok(outcome)) => match (ended, outcome) {
-                (Some(End::Granted), _) | (Some(_), ReleaseOutcome::Released) => {
+            Some(Ok(outcomes)) => {
+                let is_released = |outcome: &_| *outcome == ReleaseOutcome::Released;
+                let all_released = outcomes.iter().all(is_released);
+                if ended == Some(End::Granted) || ended.is_some() && all_released {
                     if let Some(caller) = caller {
-                        caller.answered(outcome);
+                        caller.answered(outcomes);
                     }
                     return;
                 }
                 // This release was sent before it was known that the lock was granted: try once more.
-                _ if end == Some(End::Granted) => continue,
-                _ => {}
-            },
+                if end == Some(End::Granted) {
+                    continue;
+                }
+            }
             Some(Err(failure)) => {
                 if let Some(caller) = &mut caller {
                     caller.failed(failure);
@@ -304,17 +310,16 @@ fn end_of(answer: Result<AcquireOutcome, Error>) -> End {
 /// `None` when the backend is closed.
 async fn try_release(
     backend: &dyn Backend,
-    lock_id: &LockId,
+    release: &Operation,
     releasing: &Releasing,
 ) -> Option<Released> {
     let _permit = releasing.permit().await?;
-    let operation = Operation::Release(lock_id.clone());
-    let answer = timeout(backend.operation_timeout(), backend.run(&operation)).await;
+    let answer = timeout(backend.operation_timeout(), backend.run(release)).await;
     let answer = answer.unwrap_or_else(|_| {
         let late = Error::new(ErrorKind::NetworkTimeout, "the release was not answered");
         Err(late.with_unknown_outcome())
     });
-    Some(answer.and_then(ReleaseOutcome::of))
+    Some(answer.and_then(Batch::of))
 }
 
 #[cfg(test)]

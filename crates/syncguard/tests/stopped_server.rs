@@ -75,9 +75,10 @@ async fn redis(seconds: u64) {
     .await;
     // It did grant the locks that were asked for: after two before and that one, this is the fourth.
     let request = AcquireRequest::new(Key::new("key:0").unwrap(), Ttl::DEFAULT).unwrap();
-    let AcquireOutcome::Acquired(grant) = peer.acquire(&request).await.unwrap() else {
+    let AcquireOutcome::Acquired(mut grants) = peer.acquire(&request).await.unwrap() else {
         panic!("locked");
     };
+    let grant = grants.remove(0);
     assert_eq!(grant.fence.get(), AHEAD + 4);
 }
 
@@ -118,7 +119,7 @@ async fn stop_and_go(
     for backend in [&backend, &peer] {
         let request = AcquireRequest::new(keys[0].clone(), Ttl::DEFAULT).unwrap();
         backend.acquire(&request).await.unwrap();
-        backend.release(&request.lock_id).await.unwrap();
+        backend.release(&request.claims[0].lock_id).await.unwrap();
     }
     signal(&processes(), Signal::STOP);
     let goes_on = tokio::time::Instant::now() + stand_still;

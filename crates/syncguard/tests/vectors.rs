@@ -261,7 +261,7 @@ fn names_in_a_redis_cluster_are_the_shared_ones() {
         let names = Names::in_cluster(&vector.key_prefix, client_prefix).unwrap();
         let key = Key::new(&vector.key).unwrap();
         let mut request = AcquireRequest::new(key, Ttl::DEFAULT).unwrap();
-        request.lock_id = LockId::parse(&vector.lock_id).unwrap();
+        request.claims[0].lock_id = LockId::parse(&vector.lock_id).unwrap();
         let plan = acquire::plan(&names, &request).unwrap();
         assert!(plan.keys().eq(&vector.keys), "of {:?}", vector.key);
         for name in &vector.keys {
@@ -271,7 +271,7 @@ fn names_in_a_redis_cluster_are_the_shared_ones() {
         if let Some(shard) = vector.shard {
             let other = if shard < 128 { "__" } else { "AA" };
             let other = format!("{other}{}", &vector.lock_id[2..]);
-            request.lock_id = LockId::parse(&other).unwrap();
+            request.claims[0].lock_id = LockId::parse(&other).unwrap();
             let error = acquire::plan(&names, &request).unwrap_err();
             assert!(error.message().starts_with("lockId"), "{error}");
         }

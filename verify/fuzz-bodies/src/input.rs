@@ -96,7 +96,7 @@ pub(crate) fn lock_id() -> LockId {
 /// A request of that key by that lock id.
 pub(crate) fn request() -> AcquireRequest {
     let mut request = AcquireRequest::new(key(), Ttl::DEFAULT).unwrap();
-    request.lock_id = lock_id();
+    request.claims[0].lock_id = lock_id();
     request
 }
 
@@ -107,8 +107,8 @@ pub(crate) async fn call_all(backend: &dyn Backend) {
     backend.prepare(&mut asked);
     for operation in [
         Operation::Acquire(asked),
-        Operation::Release(lock_id.clone()),
-        Operation::Extend(Extension::new(lock_id.clone(), Ttl::DEFAULT)),
+        Operation::Release([lock_id.clone()].into()),
+        Operation::Extend(Extension::new([lock_id.clone()].into(), Ttl::DEFAULT)),
         Operation::IsLocked(key.clone()),
         Operation::Lookup(Lookup::Key(key.clone())),
         Operation::Lookup(Lookup::LockId(lock_id)),

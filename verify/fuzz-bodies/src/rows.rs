@@ -116,7 +116,7 @@ fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
 }
 
 fn outcomes(row: Option<&Row>) {
-    checked(acquire_outcome(&request(), row));
+    checked(acquire_outcome(&request().claims[0], row));
     checked(release_outcome(&lock_id(), row));
     checked(extend_outcome(&lock_id(), row));
     checked(is_locked_outcome(row));

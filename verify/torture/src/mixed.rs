@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Capabilities, Error, ErrorKind, Fence, Grant, Key,
+    AcquireOutcome, AcquireRequest, Backend, Capabilities, Claim, Error, ErrorKind, Fence, Grant,
     Operation, Outcome, TIME_TOLERANCE_MS, Watch, Work, make_storage_key,
 };
 use tokio::sync::Mutex;
@@ -59,7 +59,7 @@ impl Mixed {
         request: &AcquireRequest,
         is_slow: bool,
     ) -> Result<AcquireOutcome, tokio_postgres::Error> {
-        let key = request.key.as_str();
+        let key = request.claims[0].key.as_str();
         let (lock, fence) = names(key);
         let ours = client.transaction().await?;
         let advisory = "SELECT pg_advisory_xact_lock(hashtext($1))";
@@ -67,14 +67,20 @@ impl Mixed {
         let row = ours.query_one(READ, &[&lock, &fence]).await?;
         let (held, counter, now_ms): (Option<i64>, i64, i64) = (row.get(0), row.get(1), row.get(2));
         if held.is_some_and(|expires_at_ms| expires_at_ms > now_ms - TIME_TOLERANCE_MS) {
-            return Ok(AcquireOutcome::Locked { free_in: None });
+            return Ok(AcquireOutcome::Locked {
+                claim: 0,
+                free_in: None,
+            });
         }
         let Ok(granted) = Fence::from_counter(counter + 1) else {
-            return Ok(AcquireOutcome::Locked { free_in: None });
+            return Ok(AcquireOutcome::Locked {
+                claim: 0,
+                free_in: None,
+            });
         };
         let expires_at_ms = now_ms + request.ttl.as_millis();
         ours.execute(COUNT, &[&fence, &(counter + 1)]).await?;
-        let (id, text) = (request.lock_id.as_str(), granted.to_string());
+        let (id, text) = (request.claims[0].lock_id.as_str(), granted.to_string());
         ours.execute(WRITE, &[&lock, &id, &expires_at_ms, &now_ms, &text, &key])
             .await?;
         // Now and then a process is slow. Whoever looks meanwhile still sees the old lock.
@@ -82,8 +88,9 @@ impl Mixed {
             sleep(Duration::from_millis(1)).await;
         }
         ours.commit().await?;
-        Ok(AcquireOutcome::Acquired(Grant {
-            lock_id: request.lock_id.clone(),
+        Ok(AcquireOutcome::one(Grant {
+            lock_id: request.claims[0].lock_id.clone(),
+            slot: None,
             fence: granted,
             expires_at_ms,
         }))
@@ -123,8 +130,8 @@ impl Backend for Mixed {
         self.ours.operation_timeout()
     }
 
-    fn watch(&self, key: &Key) -> Option<Watch> {
-        self.ours.watch(key)
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
+        self.ours.watch(claim)
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {

@@ -209,9 +209,9 @@ impl Loop {
         let mut request = AcquireRequest::new(key.clone(), ttl)?;
         // The lock id is what it stays: in a cluster, this changes it.
         self.backend.prepare(&mut request);
-        let lock_id = request.lock_id.clone();
+        let lock_id = request.claims[0].lock_id.clone();
         let call = Call::Acquire {
-            lock: number(&request.lock_id),
+            lock: number(&lock_id),
             ttl_ms: ttl.as_millis(),
         };
         let running = self.recorder.start(key.as_str(), call)?;
@@ -223,14 +223,15 @@ impl Loop {
         )
         .await;
         let outcome = outcome(&answer, |answer| match answer {
-            AcquireOutcome::Acquired(grant) => acquired(grant),
+            AcquireOutcome::Acquired(grants) => acquired(&grants[0]),
             AcquireOutcome::Locked { .. } => Outcome::Locked,
         });
         self.end(running, &answer, outcome)?;
         Ok(match answer {
-            Ok(AcquireOutcome::Acquired(grant)) => Found::Granted(grant),
+            Ok(AcquireOutcome::Acquired(mut grants)) => Found::Granted(grants.remove(0)),
             Ok(AcquireOutcome::Locked {
                 free_in: Some(rest),
+                ..
             }) if rest < TOLERANCE => Found::Dying(rest),
             Err(error) if error.kind() == ErrorKind::Aborted => {
                 let known = (Instant::now(), key.clone(), lock_id);
@@ -261,7 +262,7 @@ impl Loop {
         };
         let running = self.recorder.start(key.as_str(), unseen)?;
         let grant = match lock(&self.backend, key, &options).await {
-            Ok(guard) => guard.keep(),
+            Ok(guard) => guard.keep().remove(0),
             Err(error) => {
                 self.end::<()>(running, &Err(error.clone()), after_error(&error))?;
                 return Ok(None);
@@ -277,7 +278,7 @@ impl Loop {
         let running = self.recorder.start(key.as_str(), Call::Release { lock })?;
         let answer = operation::run::<ReleaseOutcome>(
             &self.backend,
-            Operation::Release(lock_id.clone()),
+            Operation::Release([lock_id.clone()].into()),
             CALL,
             pending(),
         )
@@ -297,14 +298,14 @@ impl Loop {
         let running = self.recorder.start(key.as_str(), call)?;
         let answer = operation::run::<ExtendOutcome>(
             &self.backend,
-            Operation::Extend(Extension::new(lock_id.clone(), ttl)),
+            Operation::Extend(Extension::new([lock_id.clone()].into(), ttl)),
             CALL,
             pending(),
         )
         .await;
         let outcome = outcome(&answer, |answer| match *answer {
             ExtendOutcome::Extended { expires_at_ms } => Outcome::Extended { expires_at_ms },
-            ExtendOutcome::Absent(absence) => absent(absence),
+            ExtendOutcome::Absent { absence, .. } => absent(absence),
         });
         self.end(running, &answer, outcome)
     }

@@ -75,13 +75,15 @@ pub use self::operations::{acquire, extend, force_release, is_locked, lookup, re
 use self::transaction::{read, transact};
 pub use self::transport::{Begun, Document, Documents, Page, ReadSet, Transport};
 use crate::backend::{Backend, Capabilities};
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Operation};
+use crate::request::{AcquireRequest, Extension, Operation, only};
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -232,7 +234,8 @@ impl FirestoreBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let ids = DocumentIds::of(&request.key)?;
+        let claim = request.only()?;
+        let ids = DocumentIds::of(&claim.key)?;
         let what = ReadSet::LockAndCounter {
             lock: ids.lock.clone(),
             counter: ids.counter.clone(),
@@ -241,7 +244,7 @@ impl FirestoreBackend {
             let (lock, counter) = (found.lock()?, found.counter()?);
             let complete = || found.lock_document_of(&ids.lock);
             let (lock, counter) = (lock.as_ref(), counter.as_ref());
-            acquire::decide(&ids, request, lock, complete, counter, now_ms)
+            acquire::decide(&ids, claim, request, lock, complete, counter, now_ms)
         })
         .await
     }
@@ -255,7 +258,7 @@ impl FirestoreBackend {
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
-        let (lock_id, ttl) = (&extension.lock_id, extension.ttl);
+        let (lock_id, ttl) = (extension.only()?, extension.ttl);
         let what = owned_by(lock_id);
         self.transact(&what, |found, now_ms| {
             Ok(extend::decide(lock_id, ttl, &found.locks()?, now_ms))
@@ -340,7 +343,10 @@ impl Backend for FirestoreBackend {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_id) => Outcome::Release(self.release(lock_id).await?),
+            Operation::Release(lock_ids) => {
+                let outcome = self.release(only(lock_ids)?).await?;
+                Outcome::Release(Batch::from([outcome]))
+            }
             Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
@@ -350,8 +356,8 @@ impl Backend for FirestoreBackend {
         })
     }
 
-    fn watch(&self, key: &Key) -> Option<Watch> {
-        let ids = DocumentIds::of(key).ok()?;
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
+        let ids = DocumentIds::of(&claim.key).ok()?;
         self.transport().ok()?.watch(&ids.lock)
     }
 

@@ -1,4 +1,4 @@
-//! One lock that extends itself: when it ends, and what is to be done next. Pure: the time is given.
+//! A lock that extends itself, or several that were granted together: when it ends, and what is to be done next. Pure: the time is given.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -49,6 +49,13 @@ pub(super) struct Heartbeat {
     failure: Option<Error>,
 }
 
+/// Why a lock is lost.
+pub(super) struct Loss {
+    pub(super) error: Error,
+    /// Which of those that were granted together is gone, if the store has said so.
+    pub(super) which: Option<usize>,
+}
+
 /// What is to be done for a lock.
 pub(super) enum Step {
     /// Extend it by this TTL.
@@ -56,7 +63,7 @@ pub(super) enum Step {
     /// Nothing before [`Heartbeat::next`].
     Wait,
     /// Tell its holder that it is lost.
-    Lose(Error),
+    Lose(Loss),
 }
 
 impl Heartbeat {
@@ -147,9 +154,15 @@ impl Heartbeat {
         sent: Instant,
         answer: Option<&Result<ExtendOutcome, Error>>,
         now: Instant,
-    ) -> Option<Error> {
+    ) -> Option<Loss> {
         match answer {
-            Some(Ok(ExtendOutcome::Absent(absence))) => return Some(gone(*absence)),
+            Some(Ok(ExtendOutcome::Absent { lock, absence })) => {
+                let which = Some(*lock);
+                return Some(Loss {
+                    error: gone(*absence),
+                    which,
+                });
+            }
             Some(Ok(ExtendOutcome::Extended { .. })) => {
                 self.failure = None;
                 let end = end_of(sent, ttl);
@@ -216,8 +229,8 @@ impl Heartbeat {
         }
     }
 
-    fn ended(&self) -> Error {
-        match &self.failure {
+    fn ended(&self) -> Loss {
+        let error = match &self.failure {
             Some(failure) => {
                 let message = format!(
                     "the lock was lost: it could not be extended before its end: {}",
@@ -233,7 +246,8 @@ impl Heartbeat {
                 ErrorKind::LockLost,
                 "the lock was lost: its end passed before it could be extended",
             ),
-        }
+        };
+        Loss { error, which: None }
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::heartbeat::{Heartbeat, Step};
+use super::heartbeat::{Heartbeat, Loss, Step};
 use super::hold::{Extender, Hold, Holder, Presence};
+use crate::batch::Batch;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
@@ -35,7 +36,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Locks {
+    /// Locks that were granted together are one entry, under the lock id of the first of them.
     by_lock_id: HashMap<LockId, Entry>,
+    /// Under which lock id the others are.
+    leads: HashMap<LockId, LockId>,
     /// By when to look at them again.
     queue: BTreeMap<(Instant, u64), LockId>,
     numbers: u64,
@@ -44,6 +48,7 @@ struct Locks {
 
 struct Entry {
     heartbeat: Heartbeat,
+    lock_ids: Batch<LockId>,
     /// Where it is in the queue: at this time, and with a number that tells it from others that are due then.
     at: Instant,
     number: u64,
@@ -61,16 +66,20 @@ enum HeartbeatState {
 }
 
 impl Heartbeats {
-    /// Extends a lock from now on. Its acquisition was sent at the time `sent`.
+    /// Extends locks from now on. Their acquisition was sent at the time `sent`.
     pub(crate) fn start(
         &self,
         extender: Arc<dyn Extender>,
-        lock_id: &LockId,
+        lock_ids: Batch<LockId>,
         hold: &Hold,
         ttl: Ttl,
         sent: Instant,
     ) {
         let heartbeat = Heartbeat::new(extender, hold, ttl, sent);
+        let Some((lead, others)) = lock_ids.split_first() else {
+            return;
+        };
+        let (lead, others) = (lead.clone(), others.to_vec());
         let is_running = {
             let mut locks = self.0.lock();
             locks.numbers += 1;
@@ -79,9 +88,12 @@ impl Heartbeats {
                 number: locks.numbers,
                 state: HeartbeatState::Waiting,
                 heartbeat,
+                lock_ids,
             };
-            locks.by_lock_id.insert(lock_id.clone(), entry);
-            locks.queue_again(lock_id);
+            let led = others.into_iter().map(|lock_id| (lock_id, lead.clone()));
+            locks.leads.extend(led);
+            locks.by_lock_id.insert(lead.clone(), entry);
+            locks.queue_again(&lead);
             self.0.count.store(locks.by_lock_id.len(), SeqCst);
             std::mem::replace(&mut locks.is_running, true)
         };
@@ -93,30 +105,44 @@ impl Heartbeats {
         }
     }
 
-    /// Ends the heartbeats of a lock, if it has any. One that is on its way and was not sent yet is not sent any more.
-    pub(crate) fn stop(&self, lock_id: &LockId) {
+    /// Ends the heartbeats of locks, if they have any. One that is on its way and was not sent yet is not sent any more.
+    /// Locks that were granted together with one of them end with their TTL, too, unless they are released.
+    pub(crate) fn stop(&self, lock_ids: &[LockId]) {
         if self.any() {
-            self.0.remove(lock_id);
+            for lock_id in lock_ids {
+                let lead = self.0.lock().lead(lock_id);
+                self.0.remove(&lead);
+            }
         }
     }
 
-    /// Notes that the holder itself extends a lock. To be called before that is sent.
-    pub(crate) fn extending(&self, lock_id: &LockId, ttl: Ttl) -> Option<Extending> {
+    /// Notes that the holder itself extends locks. To be called before that is sent. Locks that were granted together are
+    /// extended together, or this is not their affair.
+    pub(crate) fn extending(&self, lock_ids: &[LockId], ttl: Ttl) -> Option<Extending> {
         if !self.any() {
             return None;
         }
         let sent = Instant::now();
-        self.0
-            .lock()
-            .change(lock_id, |heartbeat| heartbeat.begin(ttl, sent))?;
+        let lead = {
+            let mut locks = self.0.lock();
+            let lead = locks.lead(lock_ids.first()?);
+            if locks.by_lock_id.get(&lead)?.lock_ids.as_slice() != lock_ids {
+                return None;
+            }
+            locks.change(&lead, |heartbeat| heartbeat.begin(ttl, sent))?;
+            lead
+        };
         self.0.changed.notify_one();
-        Some(Extending::new(&self.0, lock_id, ttl, sent))
+        Some(Extending::new(&self.0, &lead, ttl, sent))
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         let locks = self.0.lock();
-        locks.by_lock_id.is_empty() && locks.queue.is_empty() && !locks.is_running
+        locks.by_lock_id.is_empty()
+            && locks.leads.is_empty()
+            && locks.queue.is_empty()
+            && !locks.is_running
     }
 
     fn any(&self) -> bool {
@@ -160,8 +186,8 @@ impl Extending {
         let Some((holder, lost)) = finished else {
             return;
         };
-        if let Some(error) = lost {
-            self.shared.lose(&self.lock_id, error);
+        if let Some(loss) = lost {
+            self.shared.lose(&self.lock_id, loss);
         } else if let Some(Ok(ExtendOutcome::Extended { expires_at_ms })) = answer {
             holder.extended(*expires_at_ms);
         }
@@ -269,7 +295,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         }
     };
     let (late, stopped) = oneshot::channel();
-    let (extender, _running, ttl, sent) = {
+    let (extender, lock_ids, _running, ttl, sent) = {
         let mut locks = shared.lock();
         let Some(entry) = locks.by_lock_id.get_mut(lock_id) else {
             return;
@@ -287,22 +313,23 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
             Step::Extend(ttl) => {
                 entry.heartbeat.begin(ttl, now);
                 entry.state = HeartbeatState::Beating(Some(late));
+                let lock_ids = entry.lock_ids.clone();
                 locks.queue_again(lock_id);
                 shared.changed.notify_one();
-                (extender, running, ttl, now)
+                (extender, lock_ids, running, ttl, now)
             }
             Step::Wait => {
                 drop(locks);
                 return shared.wait_again(lock_id);
             }
-            Step::Lose(error) => {
+            Step::Lose(loss) => {
                 drop(locks);
-                return shared.lose(lock_id, error);
+                return shared.lose(lock_id, loss);
             }
         }
     };
     let extending = Extending::new(shared, lock_id, ttl, sent);
-    let mut extension = extender.extend(lock_id, ttl);
+    let mut extension = extender.extend(lock_ids, ttl);
     let answer = tokio::select! {
         // What is stopped before it was sent is not sent: a release comes next.
         biased;
@@ -322,9 +349,9 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
 }
 
 impl Shared {
-    fn lose(&self, lock_id: &LockId, error: Error) {
+    fn lose(&self, lock_id: &LockId, loss: Loss) {
         if let Some(holder) = self.remove(lock_id) {
-            holder.lost(error);
+            holder.lost(loss.error, loss.which);
         }
     }
 
@@ -332,6 +359,9 @@ impl Shared {
         let mut locks = self.lock();
         let entry = locks.by_lock_id.remove(lock_id)?;
         locks.queue.remove(&(entry.at, entry.number));
+        for led in entry.lock_ids.iter().skip(1) {
+            locks.leads.remove(led);
+        }
         self.count.store(locks.by_lock_id.len(), SeqCst);
         if locks.by_lock_id.is_empty() {
             self.changed.notify_one();
@@ -423,6 +453,11 @@ impl Locks {
         self.queue.remove(&(entry.at, entry.number));
         entry.at = entry.look_at();
         self.queue.insert((entry.at, entry.number), lock_id.clone());
+    }
+
+    /// Under which lock id that lock is.
+    fn lead(&self, lock_id: &LockId) -> LockId {
+        self.leads.get(lock_id).unwrap_or(lock_id).clone()
     }
 
     fn holder(&self, lock_id: &LockId) -> Option<Arc<dyn Holder>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use tokio::runtime::Handle;
 
+use crate::batch::Batch;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::ExtendOutcome;
@@ -68,10 +69,10 @@ pub(crate) trait Extender: Send + Sync + 'static {
     /// Counts as an operation until what it gives is dropped. Fails once the backend is being closed.
     fn begin(&self) -> Result<Box<dyn Send>, Error>;
 
-    /// Extends a lock, within the time that an operation may take.
+    /// Extends locks, within the time that an operation may take.
     fn extend<'a>(
         &'a self,
-        lock_id: &LockId,
+        lock_ids: Batch<LockId>,
         ttl: Ttl,
     ) -> BoxFuture<'a, Result<ExtendOutcome, Error>>;
 
@@ -85,7 +86,7 @@ pub(crate) trait Extender: Send + Sync + 'static {
     fn timed_out(&self, after: Duration) -> Error;
 }
 
-/// Whoever holds a lock that extends itself. The methods must not block.
+/// Whoever holds locks that extend themselves. The methods must not block.
 pub trait Holder: Send + Sync + 'static {
     /// Whether the lock is still wanted; asked before each heartbeat.
     fn presence(&self) -> Presence {
@@ -95,8 +96,9 @@ pub trait Holder: Send + Sync + 'static {
     /// The lock ends at this time now, on the store's clock, in milliseconds since the Unix epoch.
     fn extended(&self, expires_at_ms: i64);
 
-    /// The lock is lost. The error is of the kind `LockLost`. Nothing is told after it.
-    fn lost(&self, error: Error);
+    /// The lock is lost, or one of those that were granted together. The error is of the kind `LockLost`. `which` is the one
+    /// that is gone, in the order of the claims, if the store has said so. Nothing is told after it.
+    fn lost(&self, error: Error, which: Option<usize>);
 }
 
 /// Whether a [`Holder`] still works under its lock.

@@ -76,13 +76,17 @@ impl Store {
         self.is_free.store(answer.is_none(), SeqCst);
         match answer {
             Some(answer) => answer.map(|()| {
-                AcquireOutcome::Acquired(Grant {
-                    lock_id: request.lock_id.clone(),
+                AcquireOutcome::one(Grant {
+                    lock_id: request.claims[0].lock_id.clone(),
+                    slot: None,
                     fence: Fence::from_counter(1).unwrap(),
                     expires_at_ms: 1,
                 })
             }),
-            None => Ok(AcquireOutcome::Locked { free_in: None }),
+            None => Ok(AcquireOutcome::Locked {
+                claim: 0,
+                free_in: None,
+            }),
         }
     }
 
@@ -117,7 +121,7 @@ impl Backend for Store {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(_) => Outcome::Release(self.release().await?),
+            Operation::Release(_) => Outcome::Release([self.release().await?].into()),
             Operation::IsLocked(_) => Outcome::IsLocked(false),
             other => panic!("{other:?} is not asked here"),
         })
@@ -135,7 +139,7 @@ fn acquisition() -> Operation {
 }
 
 fn a_release() -> Operation {
-    Operation::Release(LockId::generate().unwrap())
+    Operation::Release([LockId::generate().unwrap()].into())
 }
 
 fn lost() -> Error {
@@ -218,9 +222,8 @@ async fn a_release_whose_answer_is_lost_is_repeated() {
     let answer = store.answers_next();
     let running = start(&store, a_release(), CallOptions::default()).await;
     answer.send(Err(lost())).unwrap();
-    let Ok(Outcome::Release(ReleaseOutcome::Released)) = running.await.unwrap() else {
-        panic!("not released");
-    };
+    let outcome = running.await.unwrap().and_then(ReleaseOutcome::of);
+    assert_eq!(outcome.unwrap(), ReleaseOutcome::Released);
     assert_eq!(store.releases.load(SeqCst), 1);
 }
 
@@ -254,7 +257,8 @@ async fn an_answer_that_is_lost_is_undone() {
 /// A second for all that a call does.
 const A_SECOND: CallOptions = CallOptions {
     timeout: Some(Duration::from_secs(1)),
-    ..CallOptions::DEFAULT
+    lasts: None,
+    keys: Batch::new_const(),
 };
 
 fn assert_took_a_second(since: Instant) {

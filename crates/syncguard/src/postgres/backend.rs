@@ -26,12 +26,14 @@ use super::statement::Transport;
 use super::tables::Tables;
 use super::wakeups::notify::watched_name;
 use crate::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Limit, Operation};
+use crate::request::{AcquireRequest, Extension, Limit, Operation, only};
 use crate::shared::Lease;
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
@@ -187,31 +189,38 @@ impl PostgresBackend {
         request: &AcquireRequest,
         names: &PrimaryKeys,
     ) -> Result<AcquireOutcome, Error> {
+        let claim = request.only()?;
         let subject = Some(Subject::Key(&names.lock));
         if let Some(owner) = &request.owner
             && !self.unlabelled.load(Ordering::Relaxed)
         {
-            let label = owner::stored(&request.lock_id, owner);
-            let plan = self.operations.acquire.plan(request, names, Some(&label));
+            let label = owner::stored(&claim.lock_id, owner);
+            let plan = self
+                .operations
+                .acquire
+                .plan(claim, request.ttl, names, Some(&label));
             match executor.runner.try_run(subject, &plan).await {
                 // The table is older than labels: take the lock without one, which is better than no lock.
                 Err(failure) if failure.state() == Some("42703") => {
                     self.unlabelled.store(true, Ordering::Relaxed);
                 }
-                answer => return acquire::outcome(request, answer?.as_ref()),
+                answer => return acquire::outcome(claim, answer?.as_ref()),
             }
         }
-        let named = || NamedRequest::new(request, names);
+        let named = || NamedRequest::new(claim, request.ttl, names);
         if let Some(outcome) = executor.acquisitions.join(named).await? {
             return Ok(outcome);
         }
-        let plan = self.operations.acquire.plan(request, names, None);
-        acquire::outcome(request, executor.runner.run(subject, &plan).await?.as_ref())
+        let plan = self
+            .operations
+            .acquire
+            .plan(claim, request.ttl, names, None);
+        acquire::outcome(claim, executor.runner.run(subject, &plan).await?.as_ref())
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let executor = self.executor.get()?;
-        let names = PrimaryKeys::new(&request.key)?;
+        let names = PrimaryKeys::new(&request.only()?.key)?;
         let own = || Arc::new(Limit::after(self.options.operation_timeout));
         let limit = request.limit.clone().unwrap_or_else(own);
         let attempt = self.try_to_acquire(&executor, request, &names);
@@ -234,7 +243,7 @@ impl PostgresBackend {
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
         let executor = self.executor.get()?;
-        let (lock_id, ttl) = (&extension.lock_id, extension.ttl);
+        let (lock_id, ttl) = (extension.only()?, extension.ttl);
         if extension.is_heartbeat {
             let asked = || (lock_id.clone(), ttl);
             if let Some(outcome) = executor.extensions.join(asked).await? {
@@ -317,7 +326,10 @@ impl Backend for PostgresBackend {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_id) => Outcome::Release(self.release(lock_id).await?),
+            Operation::Release(lock_ids) => {
+                let outcome = self.release(only(lock_ids)?).await?;
+                Outcome::Release(Batch::from([outcome]))
+            }
             Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
@@ -327,10 +339,10 @@ impl Backend for PostgresBackend {
         })
     }
 
-    fn watch(&self, key: &Key) -> Option<Watch> {
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
         let executor = self.executor.get().ok()?;
         let wakeups = executor.runner.connections.wakeups.as_ref()?;
-        let name = watched_name(&self.options.tables, &lock_name(key).ok()?);
+        let name = watched_name(&self.options.tables, &lock_name(&claim.key).ok()?);
         Some(wakeups.watch(&name))
     }
 

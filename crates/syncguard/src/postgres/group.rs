@@ -257,14 +257,15 @@ mod tests {
     fn each_outcome_is_found_by_its_lock_id() {
         let one = row(&format!("{ID} 000000000000007 1234"));
         let found = Acquisitions::outcomes(Some(&one)).unwrap();
-        let AcquireOutcome::Acquired(grant) = &found[ID] else {
+        let AcquireOutcome::Acquired(grants) = &found[ID] else {
             panic!("locked");
         };
+        let grant = &grants[0];
         assert_eq!((grant.fence.get(), grant.expires_at_ms), (7, 1234));
         let two = row(&format!("{ID} locked 1500,BBBBBBBBBBBBBBBBBBBBBB locked 1"));
         let found = Acquisitions::outcomes(Some(&two)).unwrap();
         let free_in = Some(Duration::from_millis(1500));
-        assert_eq!(found[ID], AcquireOutcome::Locked { free_in });
+        assert_eq!(found[ID], AcquireOutcome::Locked { claim: 0, free_in });
         assert!(found.len() == 2 && found["BBBBBBBBBBBBBBBBBBBBBB"].is_locked());
         let two = row(&format!("{ID} released,BBBBBBBBBBBBBBBBBBBBBB expired"));
         let found = Releases::outcomes(Some(&two)).unwrap();
@@ -276,7 +277,7 @@ mod tests {
         let expires_at_ms = 1234;
         assert_eq!(found[ID], ExtendOutcome::Extended { expires_at_ms });
         let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
-        assert_eq!(*other, ExtendOutcome::Absent(Absence::Expired));
+        assert_eq!(*other, ExtendOutcome::absent(Absence::Expired));
         assert!(
             Releases::outcomes(Some(&vec![None, None]))
                 .unwrap()

@@ -99,11 +99,12 @@ pub use transport::Transport;
 pub use transport::shared::RedisConnection;
 
 use crate::backend::{Backend, Capabilities};
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::event_loop::Lane;
-use crate::key::Key;
 use crate::outcome::Outcome;
-use crate::request::{AcquireRequest, Operation};
+use crate::request::{AcquireRequest, Operation, only};
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -210,15 +211,17 @@ impl Backend for RedisBackend {
         }
     }
 
-    fn watch(&self, key: &Key) -> Option<Watch> {
-        let name = self.runner.names.stored_lock_key(key).ok()?;
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
+        let name = self.runner.names.stored_lock_key(&claim.key).ok()?;
         self.runner.transport.get().ok()?.watch(&name)
     }
 
     fn prepare(&self, request: &mut AcquireRequest) {
         // A key that has no name is refused later.
-        if let Ok(Some(shard)) = self.runner.names.shard(&request.key) {
-            request.lock_id = request.lock_id.clone().with_first_byte(shard);
+        for claim in &mut request.claims {
+            if let Ok(Some(shard)) = self.runner.names.shard(&claim.key) {
+                claim.lock_id = claim.lock_id.clone().with_first_byte(shard);
+            }
         }
     }
 
@@ -226,7 +229,10 @@ impl Backend for RedisBackend {
         let runner = &self.runner;
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(runner.acquire(request).await?),
-            Operation::Release(lock_id) => Outcome::Release(runner.release(lock_id).await?),
+            Operation::Release(lock_ids) => {
+                let outcome = runner.release(only(lock_ids)?).await?;
+                Outcome::Release(Batch::from([outcome]))
+            }
             Operation::Extend(extension) => Outcome::Extend(runner.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(runner.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),

@@ -81,10 +81,12 @@ use self::connection::worker::Effect;
 use self::operations::{acquire, extend, facts, force_release, is_locked, list, lookup, release};
 use self::wakeups::listen::Polling;
 use crate::backend::{Backend, Capabilities};
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::key::Key;
 use crate::outcome::Outcome;
-use crate::request::Operation;
+use crate::request::{Operation, only};
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
@@ -162,9 +164,10 @@ impl Backend for SqliteBackend {
                 let effect = Effect::Write(Durability::ForGood);
                 Outcome::Acquire(queue.run(effect, acquire).await?)
             }
-            Operation::Release(lock_id) => {
-                let release = move |store: &Store| release::release(store, &lock_id);
-                Outcome::Release(queue.run(Effect::Urgent, release).await?)
+            Operation::Release(lock_ids) => {
+                let release = move |store: &Store| release::release(store, only(&lock_ids)?);
+                let outcome = queue.run(Effect::Urgent, release).await?;
+                Outcome::Release(Batch::from([outcome]))
             }
             Operation::Extend(extension) => {
                 let extend = move |store: &Store| extend::extend(store, &extension);
@@ -188,8 +191,8 @@ impl Backend for SqliteBackend {
         })
     }
 
-    fn watch(&self, key: &Key) -> Option<Watch> {
-        let lock_key = KEYS.lock_key(key).ok()?;
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
+        let lock_key = KEYS.lock_key(&claim.key).ok()?;
         Some(self.wakeups.watch(&lock_key))
     }
 

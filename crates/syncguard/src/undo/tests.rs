@@ -129,7 +129,7 @@ impl Backend for Store {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(_) => Outcome::Acquire(self.acquire().await?),
-            Operation::Release(_) => Outcome::Release(self.release().await?),
+            Operation::Release(_) => Outcome::Release([self.release().await?].into()),
             other => panic!("{other:?} is not asked here"),
         })
     }
@@ -174,8 +174,9 @@ async fn a_lock_that_is_granted_late_stays_for_no_more_than_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_granted_again_after_its_release_does_not_stay() {
-    let granted = AcquireOutcome::Acquired(Grant {
+    let granted = AcquireOutcome::one(Grant {
         lock_id: LockId::generate().unwrap(),
+        slot: None,
         fence: Fence::from_counter(1).unwrap(),
         expires_at_ms: 0,
     });
@@ -201,7 +202,12 @@ async fn a_release_that_follows_the_last_word_of_the_client_ends_the_tries() {
     let store = Store::new(|store, now| store.grants_at = Some(now));
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
     let id = LockId::generate().unwrap();
-    release_in_background(&backend, &id, Ttl::DEFAULT, Lock::Unknown);
+    release_in_background(
+        &backend,
+        std::slice::from_ref(&id),
+        Ttl::DEFAULT,
+        Lock::Unknown,
+    );
     backend.close().await;
     assert_eq!((store.held(), store.tries()), (Some(Duration::ZERO), 1));
 }
@@ -252,13 +258,20 @@ async fn a_long_ttl_takes_few_tries() {
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_to_the_acquisition_ends_the_tries() {
-    let granted = AcquireOutcome::Acquired(Grant {
+    let granted = AcquireOutcome::one(Grant {
         lock_id: LockId::generate().unwrap(),
+        slot: None,
         fence: Fence::from_counter(1).unwrap(),
         expires_at_ms: 0,
     });
     for (answer, tries) in [
-        (AcquireOutcome::Locked { free_in: None }, 1..=3),
+        (
+            AcquireOutcome::Locked {
+                claim: 0,
+                free_in: None,
+            },
+            1..=3,
+        ),
         (granted, 2..=4),
     ] {
         let was_granted = !answer.is_locked();
@@ -289,7 +302,12 @@ async fn many_at_a_time_do_not_become_a_storm_on_all_stores_together() {
     for _ in 0..750 {
         for backend in &backends {
             let id = LockId::generate().unwrap();
-            release_in_background(backend, &id, Ttl::DEFAULT, Lock::Unknown);
+            release_in_background(
+                backend,
+                std::slice::from_ref(&id),
+                Ttl::DEFAULT,
+                Lock::Unknown,
+            );
         }
     }
     let tries = || stores.iter().map(|store| store.tries()).sum::<usize>();
@@ -313,14 +331,14 @@ async fn closing_waits_for_it_as_long_as_for_an_operation() {
     });
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
     let id = LockId::generate().unwrap();
-    operation::release_in_background(&backend, &id, Ttl::DEFAULT);
+    operation::release_in_background(&backend, std::slice::from_ref(&id), Ttl::DEFAULT);
     backend.close().await;
     assert!(store.held().is_some());
 
     // Never reachable.
     let store = Store::new(|store, now| store.unreachable_until = now + secs(1e6));
     let backend: Arc<dyn Backend> = Arc::clone(&store) as _;
-    operation::release_in_background(&backend, &id, Ttl::DEFAULT);
+    operation::release_in_background(&backend, std::slice::from_ref(&id), Ttl::DEFAULT);
     let start = Instant::now();
     let closing = tokio::spawn({
         let backend = Arc::clone(&backend);
@@ -345,12 +363,20 @@ async fn closing_waits_for_it_as_long_as_for_an_operation() {
     assert_eq!(Arc::strong_count(&store), 1);
 }
 
-fn release_of(store: &Arc<Store>, call: CallOptions) -> impl Future<Output = Released> + use<> {
+fn release_of(
+    store: &Arc<Store>,
+    call: CallOptions,
+) -> impl Future<Output = Result<ReleaseOutcome, Error>> + use<> {
     let backend: Arc<dyn Backend> = Arc::clone(store) as _;
     let id = LockId::generate().unwrap();
     async move {
-        operation::run::<ReleaseOutcome>(&backend, Operation::Release(id.clone()), call, pending())
-            .await
+        operation::run::<ReleaseOutcome>(
+            &backend,
+            Operation::Release([id.clone()].into()),
+            call,
+            pending(),
+        )
+        .await
     }
 }
 
@@ -436,9 +462,13 @@ async fn a_release_that_is_cancelled_goes_on_if_the_lock_may_last() {
         lasts: Some(Ttl::DEFAULT),
         ..CallOptions::default()
     };
-    let error =
-        operation::run::<ReleaseOutcome>(&backend, Operation::Release(id.clone()), call, ready(()))
-            .await;
+    let error = operation::run::<ReleaseOutcome>(
+        &backend,
+        Operation::Release([id.clone()].into()),
+        call,
+        ready(()),
+    )
+    .await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Aborted);
     backend.close().await;
     assert_eq!(store.held(), Some(secs(1.0)));
@@ -448,8 +478,9 @@ async fn a_release_that_is_cancelled_goes_on_if_the_lock_may_last() {
 async fn a_lock_that_is_granted_after_its_time_is_none() {
     let store = Store::new(|store, now| {
         store.grants_at = Some(now + secs(3.0));
-        store.answer = Some(AcquireOutcome::Acquired(Grant {
+        store.answer = Some(AcquireOutcome::one(Grant {
             lock_id: LockId::generate().unwrap(),
+            slot: None,
             fence: Fence::after(0, 0).unwrap(),
             expires_at_ms: 0,
         }));

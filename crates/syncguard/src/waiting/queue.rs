@@ -1,5 +1,10 @@
 //! Who of this process may ask the store for which lock: one at a time, first come, first served.
+//!
+//! Who claims several locks stands in the queue of each of them, and asks when it is the first in all. It enters all
+//! of them in one step, so that of two whose claims overlap one is before the other everywhere: nobody waits in a circle, and
+//! nobody is passed.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -11,13 +16,15 @@ use tokio::time::Instant;
 use super::hand_over::HandOver;
 use super::retry::{RetryPolicy, Wait};
 use super::wakeups::Watch;
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::event_loop::Lane;
 use crate::key::Key;
 use crate::mutex::lock;
 use crate::random;
 
-/// The queues of one backend, one for each key for which somebody waits.
+/// The queues of one backend, one for each key for which somebody waits, and one for all slots of a key.
 #[derive(Clone, Default)]
 pub(crate) struct Queues(Arc<Mutex<QueuesInner>>);
 
@@ -33,6 +40,8 @@ struct QueuesInner {
 /// Those who wait for one key. The first is not in the line.
 #[derive(Default)]
 struct Queue {
+    /// Whether one who has got the lock keeps the next from getting it. Of slots, others may be free.
+    is_exclusive: bool,
     line: VecDeque<QueuedWaiter>,
     /// Tells the first that something has changed.
     news: Arc<Notify>,
@@ -81,29 +90,39 @@ pub(crate) struct Turn {
 }
 
 impl Queues {
-    /// The last place in the queue for `key`, for one who would ask as `policy` says if it were alone.
-    pub(crate) fn enter(&self, key: &Key, policy: &RetryPolicy) -> Entered {
+    /// The last places in the queues for what is claimed, for one who would ask as `policy` says if it were alone. Claims
+    /// of the same key stand side by side and share one.
+    pub(crate) fn enter(&self, claims: &[Claim], policy: &RetryPolicy) -> Batch<Entered> {
         let mut queues = lock(&self.0);
         let QueuesInner { by_key, number, .. } = &mut *queues;
-        let Some(queue) = by_key.get_mut(key) else {
-            by_key.insert(key.clone(), Queue::default());
-            return Entered::First(Turn::new(self, key.clone()));
-        };
         *number += 1;
-        let (sender, turn) = oneshot::channel();
-        queue.line.push_back(QueuedWaiter {
-            number: *number,
-            since: Instant::now(),
-            policy: *policy,
-            turn: sender,
-        });
-        queue.news.notify_one();
-        Entered::Behind(Place {
-            queues: self.clone(),
-            key: key.clone(),
-            number: *number,
-            turn,
-        })
+        let mut enter = |claim: &Claim| {
+            let is_exclusive = claim.slots.is_none();
+            let key = match is_exclusive {
+                true => claim.key.clone(),
+                false => all_slots(&claim.key),
+            };
+            let Some(queue) = by_key.get_mut(&key) else {
+                by_key.insert(key.clone(), Queue::new(is_exclusive));
+                return Entered::First(Turn::new(self, key));
+            };
+            let (sender, turn) = oneshot::channel();
+            queue.line.push_back(QueuedWaiter {
+                number: *number,
+                since: Instant::now(),
+                policy: *policy,
+                turn: sender,
+            });
+            queue.news.notify_one();
+            Entered::Behind(Place {
+                queues: self.clone(),
+                key,
+                number: *number,
+                turn,
+            })
+        };
+        let keys = claims.chunk_by(|one, other| one.key == other.key);
+        keys.filter_map(<[_]>::first).map(&mut enter).collect()
     }
 
     /// Lets all who wait, and who come later, fail with this error.
@@ -118,7 +137,7 @@ impl Queues {
     /// This process has sent the release of a lock in that lane: what is asked in the same lane comes after it.
     pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
         let mut queues = lock(&self.0);
-        let Some(queue) = queues.by_key.get_mut(key) else {
+        let Some(queue) = queues.by_key.get_mut(queue_of(key).as_ref()) else {
             return;
         };
         queue.hand_over.freed();
@@ -132,7 +151,7 @@ impl Queues {
 
     /// That release has ended.
     pub(crate) fn release_ended(&self, key: &Key) {
-        if let Some(queue) = lock(&self.0).by_key.get_mut(key)
+        if let Some(queue) = lock(&self.0).by_key.get_mut(queue_of(key).as_ref())
             && (mem::take(&mut queue.hears_of_end) || !queue.is_told())
         {
             queue.free();
@@ -145,7 +164,27 @@ impl Queues {
     }
 }
 
+/// The name of the queue for any slot of a key: no slot has this number.
+fn all_slots(key: &Key) -> Key {
+    key.slot(0)
+}
+
+/// The name of the queue of those who wait for what has that key.
+fn queue_of(key: &Key) -> Cow<'_, Key> {
+    match key.slot_number() {
+        None => Cow::Borrowed(key),
+        Some(_) => Cow::Owned(all_slots(key)),
+    }
+}
+
 impl Queue {
+    fn new(is_exclusive: bool) -> Self {
+        Self {
+            is_exclusive,
+            ..Self::default()
+        }
+    }
+
     /// Whether the store tells at this moment that the lock was freed.
     fn is_told(&self) -> bool {
         self.watch
@@ -244,8 +283,10 @@ impl Turn {
     /// The lock was granted. It ends by itself at that time.
     pub(crate) fn granted(self, end: Instant) {
         self.with(|queue| {
-            queue.taken = Some(end);
-            queue.hand_over.granted(Instant::now());
+            if queue.is_exclusive {
+                queue.taken = Some(end);
+                queue.hand_over.granted(Instant::now());
+            }
         });
     }
 

@@ -4,11 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::queue::{Entered, Place, Turn};
 use super::retry::{FailedAttempt, GiveUp, NextStep, RetryPolicy, RetryState, Wait};
 use crate::backend::Backend;
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
@@ -18,7 +20,7 @@ use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 
-/// Asks for one lock until it is granted: see [`lock`](crate::lock), which gives a guard.
+/// Asks for a lock, or for several at once, until they are granted: see [`lock`](crate::lock), which gives a guard.
 #[derive(Debug)]
 pub struct Waiter {
     backend: Arc<dyn Backend>,
@@ -28,17 +30,19 @@ pub struct Waiter {
     retry: RetryState,
     /// The last failure of the store that was more than an attempt cut short by its time limit.
     failure: Option<Error>,
+    /// Which claim stood in the way when the store was last asked.
+    obstacle: usize,
     attempts: u32,
     contended: u32,
     wakeups: u32,
 }
 
-/// A lock that was waited for.
+/// Locks that were waited for.
 #[derive(Debug)]
 pub struct Granted {
-    /// What the store has granted.
-    pub grant: Grant,
-    /// When it was asked for it: the lock's time has begun since.
+    /// What the store has granted, in the order of the claims.
+    pub grants: Batch<Grant>,
+    /// When it was asked for them: the locks' time has begun since.
     pub asked: Instant,
 }
 
@@ -79,10 +83,16 @@ impl Waiter {
             start: Instant::now(),
             retry: RetryState::new(policy)?,
             failure: None,
+            obstacle: 0,
             attempts: 0,
             contended: 0,
             wakeups: 0,
         })
+    }
+
+    /// What it asks for, in order.
+    pub(crate) fn claims(&self) -> &[Claim] {
+        &self.request.claims
     }
 
     /// How many times the store has been asked.
@@ -123,50 +133,68 @@ impl Waiter {
                 AttemptOutcome::NotYet { attempt, .. } => Err(self.give_up(attempt)),
             };
         }
-        let turn = self.turn().await?;
-        let mut found = match turn.taken() {
+        let turns = self.turns().await?;
+        let taken = |claim| Some((claim, self.turn_for(&turns, claim)?.taken()?));
+        let mut found = match (0..self.request.claims.len()).find_map(taken) {
             // Whoever was first before has it, so there is no need to ask.
-            Some(free_at) => AttemptOutcome::NotYet {
-                attempt: FailedAttempt::Locked,
-                free_at: Some(free_at),
-            },
-            None => self.ask(&turn).await?,
+            Some((claim, free_at)) => {
+                self.obstacle = claim;
+                AttemptOutcome::NotYet {
+                    attempt: FailedAttempt::Locked,
+                    free_at: Some(free_at),
+                }
+            }
+            None => self.ask(&turns).await?,
         };
         let mut is_hinted = false;
         loop {
             let (attempt, free_at) = match found {
                 AttemptOutcome::Granted(granted) => {
-                    turn.granted(ends_by(self.request.ttl));
+                    for turn in turns {
+                        turn.granted(ends_by(self.request.ttl));
+                    }
                     return Ok(granted);
                 }
                 AttemptOutcome::NotYet { attempt, free_at } => (attempt, free_at),
             };
             let retry_at = Instant::now() + self.decide(attempt, is_hinted)?;
-            let end = self.pause(&turn, retry_at, free_at).await;
+            let end = self.pause(&turns, retry_at, free_at).await;
             is_hinted = !matches!(end, PauseEnd::Retry);
             self.wakeups += u32::from(matches!(end, PauseEnd::Freed));
-            found = self.ask(&turn).await?;
+            found = self.ask(&turns).await?;
         }
     }
 
-    /// Waits for the turn, at most for as long as the lock is waited for.
-    async fn turn(&mut self) -> Result<Turn, Error> {
-        let entered = self
-            .backend
-            .work()
-            .queues()
-            .enter(&self.request.key, &self.policy);
-        let mut place = match entered {
-            Entered::First(turn) => return Ok(turn),
-            Entered::Behind(place) => place,
-        };
-        let Ok(limit) = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0) else {
-            return place.turn().await;
-        };
-        match timeout(limit, place.turn()).await {
-            Ok(turn) => turn,
-            Err(_) => Err(self.too_late(&place)),
+    /// Waits until it is the first in all queues, at most for as long as the locks are waited for.
+    async fn turns(&mut self) -> Result<Batch<Turn>, Error> {
+        let queues = self.backend.work().queues().clone();
+        let limit = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0).ok();
+        let until = limit.and_then(|limit| self.start.checked_add(limit));
+        let mut turns = Batch::new();
+        for entered in queues.enter(&self.request.claims, &self.policy) {
+            let mut place = match entered {
+                Entered::First(turn) => {
+                    turns.push(turn);
+                    continue;
+                }
+                Entered::Behind(place) => place,
+            };
+            turns.push(match until {
+                None => place.turn().await?,
+                Some(until) => match timeout_at(until, place.turn()).await {
+                    Ok(turn) => turn?,
+                    Err(_) => return Err(self.too_late(&place)),
+                },
+            });
         }
+        Ok(turns)
+    }
+
+    /// The turn in the queue for a claim.
+    fn turn_for<'a>(&self, turns: &'a [Turn], claim: usize) -> Option<&'a Turn> {
+        let claims = self.request.claims.get(..=claim)?;
+        let keys = claims.chunk_by(|one, other| one.key == other.key);
+        turns.get(keys.count() - 1)
     }
 
     /// The error of one whose time is over before its turn.
@@ -188,9 +216,14 @@ impl Waiter {
     }
 
     /// Asks the store, and lets those behind know how it has answered.
-    async fn ask(&mut self, turn: &Turn) -> Result<AttemptOutcome, Error> {
-        turn.asks()?;
+    async fn ask(&mut self, turns: &[Turn]) -> Result<AttemptOutcome, Error> {
+        for turn in turns {
+            turn.asks()?;
+        }
         let found = self.attempt().await?;
+        let Some(turn) = self.turn_for(turns, self.obstacle) else {
+            return Ok(found);
+        };
         match &found {
             AttemptOutcome::Granted(_) => {}
             AttemptOutcome::NotYet {
@@ -205,7 +238,9 @@ impl Waiter {
     async fn attempt(&mut self) -> Result<AttemptOutcome, Error> {
         if self.attempts > 0 {
             // Each attempt has its own: what becomes of the one before may be unknown.
-            self.request.lock_id = LockId::generate()?;
+            for claim in &mut self.request.claims {
+                claim.lock_id = LockId::generate()?;
+            }
         }
         self.attempts += 1;
         let limit_ms = self.retry.attempt_timeout_ms(self.elapsed_ms());
@@ -222,10 +257,11 @@ impl Waiter {
         );
         // Boxed, so that whoever waits takes no room for it.
         let (attempt, free_in) = match Box::pin(attempt).await {
-            Ok(AcquireOutcome::Acquired(grant)) => {
-                return Ok(AttemptOutcome::Granted(Granted { grant, asked }));
+            Ok(AcquireOutcome::Acquired(grants)) => {
+                return Ok(AttemptOutcome::Granted(Granted { grants, asked }));
             }
-            Ok(AcquireOutcome::Locked { free_in }) => {
+            Ok(AcquireOutcome::Locked { claim, free_in }) => {
+                self.obstacle = claim;
                 self.contended += 1;
                 (FailedAttempt::Locked, free_in)
             }
@@ -260,15 +296,20 @@ impl Waiter {
         }
     }
 
-    /// Waits until the next retry is due; shorter if the lock ends by itself at `free_at`, if it may have been freed, if
+    /// Waits for what stood in the way until the next retry is due; shorter if the lock ends by itself at `free_at`, if it may have been freed, if
     /// somebody behind would ask by now, were it alone, or if nobody can get the lock any more because the backend is being
     /// closed.
-    async fn pause(&self, turn: &Turn, retry_at: Instant, free_at: Option<Instant>) -> PauseEnd {
+    async fn pause(&self, turns: &[Turn], retry_at: Instant, free_at: Option<Instant>) -> PauseEnd {
         let asked = Instant::now();
         let backend = &self.backend;
+        let claim = self.request.claims.get(self.obstacle);
+        let Some((claim, turn)) = claim.zip(self.turn_for(turns, self.obstacle)) else {
+            sleep_until(retry_at).await;
+            return PauseEnd::Retry;
+        };
         loop {
             let listens = self.policy.wait == Wait::Notify;
-            let watch = || backend.watch(&self.request.key);
+            let watch = || backend.watch(claim);
             let (news, watch) = turn.listen(backend.lane(), listens, watch);
             if turn.is_freed() {
                 return PauseEnd::Freed;

@@ -54,13 +54,14 @@ async fn an_answer_in_time_is_kept(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let outcome = attempt(&t.backend, &key, CALL, pending()).await;
-    let AcquireOutcome::Acquired(grant) = outcome.unwrap() else {
+    let AcquireOutcome::Acquired(mut grants) = outcome.unwrap() else {
         panic!("locked");
     };
+    let grant = grants.remove(0);
     assert!(t.is_locked(&key).await);
     let released = operation::run::<ReleaseOutcome>(
         &t.backend,
-        Operation::Release(grant.lock_id.clone()),
+        Operation::Release([grant.lock_id.clone()].into()),
         CALL,
         pending(),
     )
@@ -172,7 +173,7 @@ async fn attempts_dropped_under_load_leave_no_lock(stage: Stage) {
             );
             let lucky = tokio::time::timeout(Duration::from_micros(200), attempt).await;
             if let Ok(Ok(AcquireOutcome::Acquired(grant))) = lucky {
-                backend.release(&grant.lock_id).await.unwrap();
+                backend.release(&grant[0].lock_id).await.unwrap();
             }
         });
     }
@@ -198,15 +199,20 @@ async fn the_other_operations_can_be_cancelled(stage: Stage) {
             .err(),
         operation::run::<ExtendOutcome>(
             backend,
-            Operation::Extend(Extension::new(id.clone(), LONG)),
+            Operation::Extend(Extension::new([id.clone()].into(), LONG)),
             CALL,
             ready(()),
         )
         .await
         .err(),
-        operation::run::<ReleaseOutcome>(backend, Operation::Release(id.clone()), CALL, ready(()))
-            .await
-            .err(),
+        operation::run::<ReleaseOutcome>(
+            backend,
+            Operation::Release([id.clone()].into()),
+            CALL,
+            ready(()),
+        )
+        .await
+        .err(),
         operation::run::<bool>(
             backend,
             Operation::ForceRelease(key.clone()),

@@ -100,7 +100,7 @@ async fn a_crowd_that_asked_before_is_answered(stage: Stage) {
         .map(|grant| {
             operation::run::<ReleaseOutcome>(
                 &t.backend,
-                Operation::Release(grant.lock_id.clone()),
+                Operation::Release([grant.lock_id.clone()].into()),
                 CALL,
                 pending(),
             )
@@ -131,7 +131,7 @@ async fn what_was_cancelled_before_is_undone(stage: Stage) {
                 cancelled += 1;
             }
             // On a busy machine an answer can be there before the cancellation is looked at.
-            Ok(AcquireOutcome::Acquired(grant)) => drop(t.backend.release(&grant.lock_id).await),
+            Ok(AcquireOutcome::Acquired(grant)) => drop(t.backend.release(&grant[0].lock_id).await),
             Ok(locked) => panic!("{locked:?}"),
         }
     }

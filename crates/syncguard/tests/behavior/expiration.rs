@@ -80,12 +80,12 @@ async fn extend_does_not_bring_a_lock_back(stage: Stage) {
     let reason = t.fixture.absence_of_expired();
     assert_eq!(
         t.backend.extend(&grant.lock_id, LONG).await.unwrap(),
-        ExtendOutcome::Absent(reason)
+        ExtendOutcome::absent(reason)
     );
     assert!(!t.is_locked(&key).await);
     assert_eq!(
         t.backend.extend(&grant.lock_id, LONG).await.unwrap(),
-        ExtendOutcome::Absent(Absence::NotFound)
+        ExtendOutcome::absent(Absence::NotFound)
     );
     t.acquire(&key, LONG).await;
 }
@@ -111,7 +111,7 @@ async fn a_late_release_leaves_the_next_holder_alone(stage: Stage) {
     );
     assert_eq!(
         t.backend.extend(&late.lock_id, LONG).await.unwrap(),
-        ExtendOutcome::Absent(Absence::NotFound)
+        ExtendOutcome::absent(Absence::NotFound)
     );
     let record = t.by_key(&key).await.unwrap();
     assert_eq!(record.lock_id, holder.lock_id);

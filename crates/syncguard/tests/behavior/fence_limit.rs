@@ -16,7 +16,7 @@ const MAX: i64 = 900_000_000_000_000;
 async fn refused(t: &Context, key: &Key) -> Error {
     let request = prepared(t.backend.as_ref(), key, LONG);
     let error = t.backend.acquire(&request).await.unwrap_err();
-    let lookup = syncguard::Lookup::LockId(request.lock_id);
+    let lookup = syncguard::Lookup::LockId(request.claims[0].lock_id.clone());
     assert_eq!(t.backend.lookup(&lookup).await.unwrap(), None);
     error
 }

@@ -28,7 +28,7 @@ async fn the_holder_has_lost_its_lock(stage: Stage) {
     assert_eq!(t.by_id(&grant.lock_id).await, None);
     assert_eq!(
         t.backend.extend(&grant.lock_id, LONG).await.unwrap(),
-        ExtendOutcome::Absent(Absence::NotFound)
+        ExtendOutcome::absent(Absence::NotFound)
     );
     let next = t.acquire(&key, LONG).await;
     assert_eq!(

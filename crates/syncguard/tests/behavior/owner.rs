@@ -27,9 +27,10 @@ async fn label(t: &Context, key: &Key) -> Option<String> {
 async fn a_label_is_stored_and_shown(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
-    let AcquireOutcome::Acquired(grant) = acquire_as(&t, &key, LONG, "worker-7").await else {
+    let AcquireOutcome::Acquired(mut grants) = acquire_as(&t, &key, LONG, "worker-7").await else {
         panic!("locked");
     };
+    let grant = grants.remove(0);
     assert_eq!(label(&t, &key).await.as_deref(), Some("worker-7"));
     let by_id = t.by_id(&grant.lock_id).await.unwrap();
     assert_eq!(by_id.owner.unwrap().as_str(), "worker-7");

@@ -20,7 +20,7 @@ async fn an_unknown_id_owns_nothing(stage: Stage) {
     );
     assert_eq!(
         t.backend.extend(&unknown, LONG).await.unwrap(),
-        ExtendOutcome::Absent(Absence::NotFound)
+        ExtendOutcome::absent(Absence::NotFound)
     );
     assert_eq!(t.by_id(&unknown).await, None);
 }
@@ -79,7 +79,7 @@ async fn a_released_lock_cannot_be_extended(stage: Stage) {
     t.backend.release(&grant.lock_id).await.unwrap();
     assert_eq!(
         t.backend.extend(&grant.lock_id, LONG).await.unwrap(),
-        ExtendOutcome::Absent(Absence::NotFound)
+        ExtendOutcome::absent(Absence::NotFound)
     );
     assert!(!t.is_locked(&key).await);
 }

@@ -66,14 +66,15 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
     assert!(error.is_outcome_unknown());
     assert!(beside.is_locked(&key("k")).await.unwrap());
-    let AcquireOutcome::Acquired(grant) = ours.acquire(&wanted).await.unwrap() else {
+    let AcquireOutcome::Acquired(mut grants) = ours.acquire(&wanted).await.unwrap() else {
         panic!("locked for its own caller");
     };
+    let grant = grants.remove(0);
     assert_eq!(grant.fence.get(), AHEAD + 1);
     lose_one();
-    let error = ours.release(&wanted.lock_id).await.unwrap_err();
+    let error = ours.release(&wanted.claims[0].lock_id).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
-    let again = ours.release(&wanted.lock_id).await.unwrap();
+    let again = ours.release(&wanted.claims[0].lock_id).await.unwrap();
     assert_eq!(again, ReleaseOutcome::Absent(Absence::NotFound));
     assert_eq!(acquire(&*beside, "k").await.fence.get(), AHEAD + 2);
     // An attempt as users make them leaves nothing behind.

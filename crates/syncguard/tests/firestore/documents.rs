@@ -46,7 +46,7 @@ async fn locks_and_counters_have_the_shared_format() {
     backend.acquire(&request).await.unwrap();
     let stored = server.fields("locks/k").await.unwrap();
     let expected = [
-        ("lockId", text(request.lock_id.as_str())),
+        ("lockId", text(request.claims[0].lock_id.as_str())),
         ("expiresAtMs", ValueType::IntegerValue(NOW + 30_000)),
         ("acquiredAtMs", ValueType::IntegerValue(NOW)),
         ("key", text("k")),
@@ -68,7 +68,7 @@ async fn locks_and_counters_have_the_shared_format() {
             .into()
     );
 
-    backend.release(&request.lock_id).await.unwrap();
+    backend.release(&request.claims[0].lock_id).await.unwrap();
     assert_eq!(server.fields("locks/k").await, None);
     assert_eq!(server.fields("fence_counters/fence:k").await, Some(counter));
 }
@@ -140,7 +140,7 @@ async fn duplicates_are_reported_and_only_expired_ones_are_deleted() {
         ReleaseOutcome::Absent(absent)
     );
     let extended = backend.extend(&id, Ttl::DEFAULT).await.unwrap();
-    assert_eq!(extended, ExtendOutcome::Absent(absent));
+    assert_eq!(extended, ExtendOutcome::absent(absent));
     assert_eq!(
         backend.lookup(&Lookup::LockId(id.clone())).await.unwrap(),
         None

@@ -81,8 +81,8 @@ async fn eight_clients_race_for_twenty_rounds() {
         assert!(grants.next().is_none(), "two winners in round {round}");
         // The fence is counted once for each lock that was granted, and for nothing else.
         last_fence += 1;
-        assert_eq!(winner.fence.get(), last_fence);
-        let released = clients[0].release(&winner.lock_id).await.unwrap();
+        assert_eq!(winner[0].fence.get(), last_fence);
+        let released = clients[0].release(&winner[0].lock_id).await.unwrap();
         assert_eq!(released, ReleaseOutcome::Released);
     }
 }
@@ -106,9 +106,9 @@ async fn sixty_four_clients_on_one_key_see_contention_and_no_error() {
                     .await
                     .expect("an attempt failed")
                 {
-                    fences.push(grant.fence);
+                    fences.push(grant[0].fence);
                     let outcome = client
-                        .release(&grant.lock_id)
+                        .release(&grant[0].lock_id)
                         .await
                         .expect("a release failed");
                     assert_eq!(outcome, ReleaseOutcome::Released);
@@ -485,7 +485,7 @@ async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
     let a = key("a");
     let request = AcquireRequest::new(a.clone(), Ttl::from_millis(2000).unwrap()).unwrap();
     holder.acquire(&request).await.unwrap();
-    let id = request.lock_id;
+    let id = request.claims[0].lock_id.clone();
     let (by_key, by_id) = (Lookup::Key(a.clone()), Lookup::LockId(id.clone()));
     assert!(reader.is_locked(&a).await.unwrap());
     for question in ["is_locked", "by key", "by lock id"] {

@@ -122,7 +122,7 @@ async fn many_waiters_share_one_stream() {
         holder.release(&grant.lock_id).await.unwrap();
     }
     while let Some(woken) = waiters.join_next().await {
-        let fence = woken.unwrap().fence;
+        let fence = woken.unwrap()[0].fence;
         assert!(held.iter().any(|grant| grant.fence < fence));
     }
 }
@@ -230,7 +230,7 @@ async fn asks(server: &Server, backend: &Arc<dyn Backend>) {
     eventually("it tries to listen", called).await;
     backend.release(&held.lock_id).await.unwrap();
     let guard = soon(waiter).await.unwrap();
-    assert!(!backend.watch(&key("a")).unwrap().is_listening());
+    assert!(!backend.watch_key(&key("a")).unwrap().is_listening());
     drop(guard);
 }
 
@@ -267,7 +267,7 @@ async fn a_waiter_hears_that_its_backend_was_closed() {
     let server = Server::start();
     let (holder, other) = (server.backend(), server.backend());
     acquire(&*holder, "a").await;
-    let watch = other.watch(&key("a")).unwrap();
+    let watch = other.watch_key(&key("a")).unwrap();
     let waiter = {
         let other = Arc::clone(&other);
         tokio::spawn(async move { lock(&other, &key("a"), &patient()).await.map(drop) })

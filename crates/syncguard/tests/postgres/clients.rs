@@ -41,14 +41,15 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     assert!(error.is_outcome_unknown(), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
     // It was granted. Repeated, in a new session, it is the same lock.
-    let AcquireOutcome::Acquired(grant) = ours.acquire(&request).await.unwrap() else {
+    let AcquireOutcome::Acquired(mut grants) = ours.acquire(&request).await.unwrap() else {
         panic!("locked for its own caller");
     };
+    let grant = grants.remove(0);
     assert_eq!(grant.fence.get(), AHEAD + 1);
     mediator.meet(Fate::Deny);
-    let error = ours.release(&request.lock_id).await.unwrap_err();
+    let error = ours.release(&request.claims[0].lock_id).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
-    let again = ours.release(&request.lock_id).await.unwrap();
+    let again = ours.release(&request.claims[0].lock_id).await.unwrap();
     assert_eq!(again, ReleaseOutcome::Absent(Absence::NotFound));
     assert_eq!(acquire(&beside, "k").await.fence.get(), AHEAD + 2);
     // An attempt as users make them leaves nothing behind.
@@ -159,7 +160,7 @@ async fn settings_of_the_sessions_stay_and_do_no_harm() {
             match ours.acquire(&request(&name)).await? {
                 AcquireOutcome::Locked { .. } => Ok(0),
                 AcquireOutcome::Acquired(grant) => {
-                    let released = ours.release(&grant.lock_id).await?;
+                    let released = ours.release(&grant[0].lock_id).await?;
                     assert_eq!(released, ReleaseOutcome::Released);
                     Ok::<_, Error>(1)
                 }

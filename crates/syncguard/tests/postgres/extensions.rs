@@ -88,7 +88,7 @@ async fn each_hears_its_own() {
         outcomes.push(outcome.unwrap());
     }
     for grant in expired {
-        let expiry = ExtendOutcome::Absent(Absence::Expired);
+        let expiry = ExtendOutcome::absent(Absence::Expired);
         assert_eq!(heard[grant.lock_id.as_str()], [expiry]);
     }
     for grant in live {
@@ -96,7 +96,7 @@ async fn each_hears_its_own() {
         let is_extended = |outcome: &_| matches!(outcome, ExtendOutcome::Extended { .. });
         assert!(twice.len() == 2 && twice.iter().all(is_extended));
     }
-    let nothing = ExtendOutcome::Absent(Absence::NotFound);
+    let nothing = ExtendOutcome::absent(Absence::NotFound);
     assert_eq!(heard[lock_ids[lock_ids.len() - 1].as_str()], [nothing]);
 }
 

@@ -172,7 +172,7 @@ async fn a_primary_that_becomes_read_only() {
     let error = loop {
         match scene.try_acquire("fresh").await {
             Err(error) => break error,
-            Ok(AcquireOutcome::Acquired(grant)) => drop(scene.release(&grant).await),
+            Ok(AcquireOutcome::Acquired(grant)) => drop(scene.release(&grant[0]).await),
             Ok(AcquireOutcome::Locked { .. }) => panic!("locked"),
         }
     };

@@ -81,10 +81,10 @@ impl Fleet {
                                 AcquireOutcome::Locked { .. } => yield_now().await,
                             }
                         };
-                        witness.enter(&name, i64::try_from(grant.fence.get()).unwrap());
+                        witness.enter(&name, i64::try_from(grant[0].fence.get()).unwrap());
                         yield_now().await;
                         witness.leave(&name);
-                        let released = ours.release(&grant.lock_id).await.unwrap();
+                        let released = ours.release(&grant[0].lock_id).await.unwrap();
                         assert_eq!(released, ReleaseOutcome::Released);
                     }
                 });

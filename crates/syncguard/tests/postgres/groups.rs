@@ -116,7 +116,7 @@ async fn release_all(
 
 pub(crate) fn granted(answers: Vec<Result<AcquireOutcome, Error>>) -> Vec<Grant> {
     let grants = answers.into_iter().map(|answer| match answer.unwrap() {
-        AcquireOutcome::Acquired(grant) => grant,
+        AcquireOutcome::Acquired(mut grants) => grants.remove(0),
         AcquireOutcome::Locked { .. } => panic!("locked"),
     });
     grants.collect()
@@ -187,8 +187,8 @@ async fn a_key_that_many_want_has_one_holder() {
         let answers = acquire_all(&ours, &keys).await;
         let mut grants = Vec::new();
         for answer in answers {
-            if let AcquireOutcome::Acquired(grant) = answer.unwrap() {
-                grants.push(grant);
+            if let AcquireOutcome::Acquired(mut granted) = answer.unwrap() {
+                grants.push(granted.remove(0));
             }
         }
         assert_eq!(grants.len(), 3);

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use syncguard::postgres::{
     Host, PostgresBackend, PostgresConfig, PostgresConnection, PostgresOptions,
 };
-use syncguard::{Backend, ReleaseOutcome, lock};
+use syncguard::{ReleaseOutcome, lock};
 use tokio::time::timeout;
 
 use crate::mediator::{Fate, Mediator};
@@ -72,7 +72,7 @@ async fn backends_that_share_connections_share_what_they_hear() {
     let on = |tables| PostgresBackend::on(&connection, options(tables)).unwrap();
     let (one, other) = (on(&t.tables), on(&others));
     let grant = t.acquire("k").await;
-    let watches = [&one, &other].map(|backend| backend.watch(&t.key("k")).unwrap());
+    let watches = [&one, &other].map(|backend| backend.watch_key(&t.key("k")).unwrap());
     for watch in &watches {
         soon(watch.freed()).await;
     }
@@ -160,7 +160,7 @@ async fn a_listener_ends_with_the_backend() {
     // Whoever waits is woken for the last time.
     soon(watch.freed()).await;
     let heard = timeout(Duration::from_millis(10), watch.freed()).await;
-    assert!(heard.is_err() && t.waiter.watch(&t.key("k")).is_none());
+    assert!(heard.is_err() && t.waiter.watch_key(&t.key("k")).is_none());
 }
 
 async fn who_hears_much_is_not_cut_off() {
@@ -209,7 +209,7 @@ async fn behind_a_pooler_there_is_no_listener_and_waiters_poll() {
         let bouncer = PgBouncer::start(server(), ignores);
         let t = Scene::with("pooled", named("pooled", bouncer.config())).await;
         polls(&t).await;
-        let watch = t.waiter.watch(&t.key("k")).unwrap();
+        let watch = t.waiter.watch_key(&t.key("k")).unwrap();
         assert!(
             timeout(Duration::from_millis(300), watch.freed())
                 .await
@@ -243,7 +243,7 @@ async fn a_pooler_that_hides_itself_is_noticed() {
         let locked = join_all(keys.iter().map(|key| t.waiter.is_locked(key))).await;
         assert!(locked.into_iter().all(|locked| !locked.unwrap()));
         // Gives the listener something to do.
-        let other = t.waiter.watch(&t.key("other")).unwrap();
+        let other = t.waiter.watch_key(&t.key("other")).unwrap();
         let _ = timeout(Duration::from_millis(50), other.freed()).await;
         !watch.is_listening()
     })
@@ -256,7 +256,7 @@ async fn without_prepared_statements_waiters_poll() {
         ..named("unprepared", server().unix())
     };
     let t = Scene::with("unprepared", config).await;
-    assert!(t.waiter.watch(&t.key("k")).is_none());
+    assert!(t.waiter.watch_key(&t.key("k")).is_none());
     polls(&t).await;
 }
 

@@ -102,7 +102,7 @@ impl Scene {
     pub(crate) async fn release(&self, grant: &Grant) -> Result<ReleaseOutcome, Error> {
         operation::run::<ReleaseOutcome>(
             &self.backend,
-            Operation::Release(grant.lock_id.clone()),
+            Operation::Release([grant.lock_id.clone()].into()),
             CALL,
             pending(),
         )
@@ -112,7 +112,7 @@ impl Scene {
     pub(crate) async fn extend(&self, grant: &Grant) -> Result<ExtendOutcome, Error> {
         operation::run::<ExtendOutcome>(
             &self.backend,
-            Operation::Extend(Extension::new(grant.lock_id.clone(), Ttl::DEFAULT)),
+            Operation::Extend(Extension::new([grant.lock_id.clone()].into(), Ttl::DEFAULT)),
             CALL,
             pending(),
         )
@@ -163,10 +163,10 @@ pub(crate) fn load(
                         continue;
                     }
                 };
-                assert!(grant.fence.get() > last_fence, "a fence came twice");
-                last_fence = grant.fence.get();
+                assert!(grant[0].fence.get() > last_fence, "a fence came twice");
+                last_fence = grant[0].fence.get();
                 // A lock whose release failed is released again, or its key would stay locked.
-                while let Err(error) = scene.release(&grant).await {
+                while let Err(error) = scene.release(&grant[0]).await {
                     assert!(is_transient(&error), "{error:?}");
                     tokio::task::yield_now().await;
                 }

@@ -96,7 +96,7 @@ async fn a_poolers_word_to_a_group_is_not_the_servers() {
     for answer in attempts.join_all().await {
         match answer {
             Ok(AcquireOutcome::Acquired(grant)) => {
-                let released = ours.release(&grant.lock_id).await.unwrap();
+                let released = ours.release(&grant[0].lock_id).await.unwrap();
                 assert_eq!(released, ReleaseOutcome::Released);
             }
             Ok(AcquireOutcome::Locked { .. }) => panic!("nobody else wants the key"),
@@ -144,7 +144,7 @@ async fn ones_own_lock_is_held_as_it_was_granted() {
     assert_eq!(ours.acquire(&request).await.unwrap(), first);
     let other = AcquireRequest::new(key("k"), Ttl::DEFAULT).unwrap();
     assert!(ours.acquire(&other).await.unwrap().is_locked());
-    ours.release(&request.lock_id).await.unwrap();
+    ours.release(&request.claims[0].lock_id).await.unwrap();
     // No number was spent on what was held already.
     assert_eq!(acquire(&ours, "k").await.fence.get(), AHEAD + 2);
 }

@@ -69,8 +69,8 @@ async fn a_mixed_fleet_takes_over_expired_locks() {
                     let request = AcquireRequest::new(key("k"), ttl(1)).unwrap();
                     match ours.acquire(&request).await.unwrap() {
                         AcquireOutcome::Acquired(grant) => {
-                            let fence = i64::try_from(grant.fence.get()).unwrap();
-                            (fence, grant.expires_at_ms)
+                            let fence = i64::try_from(grant[0].fence.get()).unwrap();
+                            (fence, grant[0].expires_at_ms)
                         }
                         AcquireOutcome::Locked { .. } => continue,
                     }

@@ -36,9 +36,10 @@ impl Scene {
         })
         .await;
         let request = AcquireRequest::new(key("k"), ttl(ttl_ms)).unwrap();
-        let AcquireOutcome::Acquired(grant) = backend.acquire(&request).await.unwrap() else {
+        let AcquireOutcome::Acquired(mut grants) = backend.acquire(&request).await.unwrap() else {
             panic!("locked");
         };
+        let grant = grants.remove(0);
         Self {
             backend: Arc::new(backend),
             tables,
@@ -77,7 +78,7 @@ async fn an_extension_that_waits_past_the_expiry_comes_too_late() {
             tokio::spawn(async move { backend.extend(&grant.lock_id, ttl(60_000)).await.unwrap() })
         })
         .await;
-    assert_eq!(outcome, ExtendOutcome::Absent(Absence::Expired));
+    assert_eq!(outcome, ExtendOutcome::absent(Absence::Expired));
     assert!(!scene.backend.is_locked(&key("k")).await.unwrap());
 }
 
@@ -111,9 +112,10 @@ async fn an_acquisition_that_waits_has_its_whole_ttl() {
             tokio::spawn(async move { backend.acquire(&request).await.unwrap() })
         })
         .await;
-    let AcquireOutcome::Acquired(grant) = outcome else {
+    let AcquireOutcome::Acquired(mut grants) = outcome else {
         panic!("locked");
     };
+    let grant = grants.remove(0);
     let lookup = syncguard::Lookup::LockId(grant.lock_id);
     let record = scene.backend.lookup(&lookup).await.unwrap().unwrap();
     assert_eq!(record.expires_at_ms - record.acquired_at_ms, 1000);
@@ -133,7 +135,7 @@ async fn a_lock_that_is_taken_over_during_the_wait_is_left_alone() {
                 tokio::spawn(async move {
                     if number == 0 {
                         backend.extend(&grant.lock_id, ttl(1)).await.unwrap()
-                            == ExtendOutcome::Absent(Absence::NotFound)
+                            == ExtendOutcome::absent(Absence::NotFound)
                     } else {
                         backend.release(&grant.lock_id).await.unwrap()
                             == ReleaseOutcome::Absent(Absence::NotFound)

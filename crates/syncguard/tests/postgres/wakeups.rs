@@ -9,7 +9,7 @@ use syncguard::postgres::operations::Release;
 use syncguard::postgres::{
     Failure, Param, Plan, PostgresBackend, PostgresConfig, PostgresOptions, Row, Transport,
 };
-use syncguard::{AcquireOutcome, Backend, lock};
+use syncguard::{AcquireOutcome, lock};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::scene::Scene;
@@ -103,7 +103,7 @@ async fn a_release_through_a_client_is_told() {
     let t = Scene::new("client").await;
     let client = Client(server().client().await);
     let ours = PostgresBackend::with_transport(Arc::new(client), options(&t.tables));
-    assert!(ours.watch(&t.key("k")).is_none());
+    assert!(ours.watch_key(&t.key("k")).is_none());
     let grant = acquire(&ours, t.key("k").as_str()).await;
     let watch = t.watch("k").await;
     ours.release(&grant.lock_id).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_lock_that_nobody_releases_is_taken_when_it_ends() {
     let held = lock(&t.holder, &t.key("k"), &brief).await.unwrap().keep();
     let guard = soon(lock(&t.waiter, &t.key("k"), &patient())).await;
     assert!(start.elapsed() >= longest, "{:?}", start.elapsed());
-    assert!(guard.unwrap().fence() > held.fence);
+    assert!(guard.unwrap().fence() > held[0].fence);
 }
 
 async fn who_finds_a_lock_held_learns_when_it_ends() {
@@ -220,6 +220,7 @@ async fn who_finds_a_lock_held_learns_when_it_ends() {
     let outcomes = join_all(asked.iter().map(|request| t.waiter.acquire(request))).await;
     for outcome in outcomes {
         let AcquireOutcome::Locked {
+            claim: 0,
             free_in: Some(free_in),
         } = outcome.unwrap()
         else {

@@ -118,9 +118,10 @@ async fn an_acquisition_that_fred_repeats_is_the_same_lock() {
         )
         .await;
         assert!(scene.all_are_lost());
-        let AcquireOutcome::Acquired(grant) = answer.unwrap() else {
+        let AcquireOutcome::Acquired(mut grants) = answer.unwrap() else {
             panic!("locked for its own caller");
         };
+        let grant = grants.remove(0);
         assert_eq!(grant.fence.get(), AHEAD + 1);
         assert_eq!(scene.fences(name), 1, "no second fence is spent");
         // Nobody else has it, and its holder can do with it what holders do.
@@ -251,10 +252,13 @@ async fn a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown() {
     let grant = eventually_acquired(&backend, &request).await;
     assert_eq!((grant, scene.fences("k")), (AHEAD + 1, 1));
     scene.lose_one();
-    let error = backend.release(&request.lock_id).await.unwrap_err();
+    let error = backend
+        .release(&request.claims[0].lock_id)
+        .await
+        .unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
     eventually("a repeated release finds nothing", async || {
-        backend.release(&request.lock_id).await.ok()
+        backend.release(&request.claims[0].lock_id).await.ok()
             == Some(ReleaseOutcome::Absent(Absence::NotFound))
     })
     .await;
@@ -281,7 +285,7 @@ async fn eventually_acquired(backend: &Arc<dyn Backend>, request: &AcquireReques
     eventually("the connection is there again", async || {
         match backend.acquire(request).await {
             Ok(AcquireOutcome::Acquired(grant)) => {
-                fence = grant.fence.get();
+                fence = grant[0].fence.get();
                 true
             }
             Ok(AcquireOutcome::Locked { .. }) => panic!("locked for its own caller"),

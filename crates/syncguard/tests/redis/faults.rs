@@ -347,9 +347,10 @@ async fn a_wrong_database_is_an_invalid_argument() {
 async fn a_full_memory_refuses_locks_and_frees_them() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
-    let AcquireOutcome::Acquired(held) = acquire(&backend, "held").await.unwrap() else {
+    let AcquireOutcome::Acquired(mut helds) = acquire(&backend, "held").await.unwrap() else {
         panic!("locked");
     };
+    let held = helds.remove(0);
     let load = Load::start(&backend);
     load.goes_on().await;
     let mut raw = server.connect();

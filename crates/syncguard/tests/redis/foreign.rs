@@ -87,7 +87,7 @@ async fn expired_locks_of_others_are_free_and_removed() {
             } else {
                 assert_eq!(
                     t.backend.extend(&id, ttl(1000)).await.unwrap(),
-                    ExtendOutcome::Absent(Absence::Expired)
+                    ExtendOutcome::absent(Absence::Expired)
                 );
             }
             assert!(!t.exists("syncguard:k"));

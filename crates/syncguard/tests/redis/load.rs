@@ -47,14 +47,15 @@ pub(crate) async fn acquire(
 }
 
 pub(crate) async fn pair(backend: &Arc<dyn Backend>, name: &str) -> Result<(), Error> {
-    let AcquireOutcome::Acquired(grant) = acquire(backend, name).await? else {
+    let AcquireOutcome::Acquired(mut grants) = acquire(backend, name).await? else {
         return Ok(());
     };
+    let grant = grants.remove(0);
     let start = Instant::now();
     let call = CallOptions::default();
     let mut released = operation::run::<ReleaseOutcome>(
         backend,
-        Operation::Release(grant.lock_id.clone()),
+        Operation::Release([grant.lock_id.clone()].into()),
         call,
         pending(),
     )
@@ -66,7 +67,7 @@ pub(crate) async fn pair(backend: &Arc<dyn Backend>, name: &str) -> Result<(), E
         let call = CallOptions::default();
         released = operation::run::<ReleaseOutcome>(
             backend,
-            Operation::Release(grant.lock_id.clone()),
+            Operation::Release([grant.lock_id.clone()].into()),
             call,
             pending(),
         )

@@ -71,21 +71,23 @@ async fn hostile_names_stay_locked_and_can_be_worked_with() {
     for name in hostile_names() {
         let mut request = request(&name, 30_000);
         request.owner = Some(Owner::new(name.chars().take(60).collect::<String>()).unwrap());
-        let AcquireOutcome::Acquired(grant) = t.backend.acquire(&request).await.unwrap() else {
+        let AcquireOutcome::Acquired(mut grants) = t.backend.acquire(&request).await.unwrap()
+        else {
             panic!("locked");
         };
+        let grant = grants.remove(0);
         assert!(t.try_acquire(&name, 1000).await.is_locked());
-        assert!(t.backend.is_locked(&request.key).await.unwrap());
+        assert!(t.backend.is_locked(&request.claims[0].key).await.unwrap());
         let extended = t.backend.extend(&grant.lock_id, ttl(60_000)).await.unwrap();
         let ExtendOutcome::Extended { expires_at_ms } = extended else {
             panic!("gone");
         };
         for lookup in [
-            Lookup::Key(request.key.clone()),
+            Lookup::Key(request.claims[0].key.clone()),
             Lookup::LockId(grant.lock_id.clone()),
         ] {
             let record = t.backend.lookup(&lookup).await.unwrap().unwrap();
-            assert_eq!(record.key, request.key);
+            assert_eq!(record.key, request.claims[0].key);
             assert_eq!(record.owner, request.owner);
             assert_eq!(record.fence, grant.fence);
             assert_eq!(record.expires_at_ms, expires_at_ms);
@@ -96,7 +98,7 @@ async fn hostile_names_stay_locked_and_can_be_worked_with() {
             t.backend.release(&grant.lock_id).await.unwrap(),
             ReleaseOutcome::Released
         );
-        assert!(!t.backend.is_locked(&request.key).await.unwrap());
+        assert!(!t.backend.is_locked(&request.claims[0].key).await.unwrap());
     }
 }
 
@@ -113,7 +115,7 @@ async fn an_index_that_leads_to_anothers_lock_frees_nothing() {
     );
     assert_eq!(
         t.backend.extend(&stranger, ttl(1)).await.unwrap(),
-        ExtendOutcome::Absent(absent)
+        ExtendOutcome::absent(absent)
     );
     let lookup = Lookup::LockId(stranger);
     assert_eq!(t.backend.lookup(&lookup).await.unwrap(), None);
@@ -127,9 +129,10 @@ async fn ones_own_lock_is_held_as_it_was_granted() {
         let mut request = request(&name, 30_000);
         request.owner = Some(Owner::new("\"fence\":\"9\"").unwrap());
         let first = t.backend.acquire(&request).await.unwrap();
-        let AcquireOutcome::Acquired(grant) = &first else {
+        let AcquireOutcome::Acquired(grants) = &first else {
             panic!("locked");
         };
+        let grant = &grants[0];
         let stored = t.raw.call(&["KEYS", "syncguard:*"]).list().len();
         let counters = counters(&mut t);
         assert_eq!(t.backend.acquire(&request).await.unwrap(), first);
@@ -137,9 +140,11 @@ async fn ones_own_lock_is_held_as_it_was_granted() {
         assert!(t.try_acquire(&name, 1000).await.is_locked());
         // Extended in between, it ends when it now ends.
         let extended = t.backend.extend(&grant.lock_id, ttl(60_000)).await.unwrap();
-        let AcquireOutcome::Acquired(again) = t.backend.acquire(&request).await.unwrap() else {
+        let AcquireOutcome::Acquired(mut agains) = t.backend.acquire(&request).await.unwrap()
+        else {
             panic!("locked");
         };
+        let again = agains.remove(0);
         let expires_at_ms = again.expires_at_ms;
         assert_eq!(extended, ExtendOutcome::Extended { expires_at_ms });
         assert_eq!(again.fence, grant.fence);

@@ -344,7 +344,7 @@ async fn many_waiters_take_few_commands() {
     let call = CallOptions::default();
     operation::run::<ReleaseOutcome>(
         &backend,
-        Operation::Release(held.lock_id.clone()),
+        Operation::Release([held.lock_id.clone()].into()),
         call,
         pending(),
     )

@@ -134,7 +134,7 @@ async fn a_lock_id_from_elsewhere_finds_its_lock() {
     ));
     assert!(matches!(
         ours.extend(&nobodys, ttl(1)).await.unwrap(),
-        ExtendOutcome::Absent(_)
+        ExtendOutcome::Absent { .. }
     ));
     assert_eq!(ours.lookup(&Lookup::LockId(nobodys)).await.unwrap(), None);
 }
@@ -178,11 +178,15 @@ async fn a_lock_id_of_another_shard_is_refused() {
     let fits = prepared(backend.as_ref(), &key("k"), Ttl::DEFAULT);
     let mut again = fits.clone();
     backend.prepare(&mut again);
-    assert_eq!(again.lock_id, fits.lock_id, "it fits already");
-    let shard = fits.lock_id.as_str()[..1].to_owned();
+    assert_eq!(
+        again.claims[0].lock_id, fits.claims[0].lock_id,
+        "it fits already"
+    );
+    let shard = fits.claims[0].lock_id.as_str()[..1].to_owned();
     let mut other = fits.clone();
     let first = if shard == "A" { "B" } else { "A" };
-    other.lock_id = LockId::parse(&format!("{first}{}", &fits.lock_id.as_str()[1..])).unwrap();
+    other.claims[0].lock_id =
+        LockId::parse(&format!("{first}{}", &fits.claims[0].lock_id.as_str()[1..])).unwrap();
     let error = backend.acquire(&other).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().starts_with("lockId"), "{error}");
@@ -358,7 +362,9 @@ async fn an_index_that_leads_elsewhere_frees_nothing() {
     let grant = acquire(ours.as_ref(), "k").await;
     let names = names_of(ours.as_ref(), "k");
     // Of the same shard, leads to our lock.
-    let stranger = prepared(ours.as_ref(), &key("k"), Ttl::DEFAULT).lock_id;
+    let stranger = prepared(ours.as_ref(), &key("k"), Ttl::DEFAULT).claims[0]
+        .lock_id
+        .clone();
     let index = format!("{}{}", &names[1][..names[1].len() - 22], stranger.as_str());
     at(&mut raw, &index).call(&["SET", &index, &names[0]]);
     assert!(matches!(
@@ -367,7 +373,7 @@ async fn an_index_that_leads_elsewhere_frees_nothing() {
     ));
     assert!(matches!(
         theirs.extend(&stranger, ttl(1)).await.unwrap(),
-        ExtendOutcome::Absent(_)
+        ExtendOutcome::Absent { .. }
     ));
     assert_eq!(
         theirs

@@ -77,7 +77,7 @@ pub(crate) async fn pair(backend: &Arc<dyn Backend>, name: &str) -> Result<(), E
     if let syncguard::AcquireOutcome::Acquired(grant) = outcome {
         operation::run::<ReleaseOutcome>(
             backend,
-            Operation::Release(grant.lock_id.clone()),
+            Operation::Release([grant[0].lock_id.clone()].into()),
             call,
             pending(),
         )

@@ -129,18 +129,22 @@ impl Load {
                         continue;
                     }
                 };
-                witness.granted(&name, &grant);
+                witness.granted(&name, &grant[0]);
                 tokio::task::yield_now().await;
                 witness.given_up(&name);
                 // The holder tries until the server has answered.
                 let mut is_first = true;
                 loop {
                     let start = Instant::now();
-                    let release = Operation::Release(grant.lock_id.clone());
+                    let release = Operation::Release([grant[0].lock_id.clone()].into());
                     let released = carry_out(&backend, release).await;
                     assert!(start.elapsed() < longest, "{:?}", start.elapsed());
                     match released {
-                        Ok(Outcome::Release(ReleaseOutcome::Released)) => break,
+                        Ok(Outcome::Release(outcomes))
+                            if outcomes[0] == ReleaseOutcome::Released =>
+                        {
+                            break;
+                        }
                         Ok(_) => {
                             // After an answer was lost, the lock may have been released by the first try.
                             if is_first {

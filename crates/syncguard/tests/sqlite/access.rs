@@ -96,9 +96,9 @@ pub(crate) async fn on_a_small_disk(path: &Path) {
     let error = loop {
         match try_acquire(&backend, "busy").await {
             Ok(AcquireOutcome::Acquired(grant)) => {
-                last = grant.fence.get();
+                last = grant[0].fence.get();
                 // May fail for want of space, as the next may.
-                if let Err(error) = backend.release(&grant.lock_id).await {
+                if let Err(error) = backend.release(&grant[0].lock_id).await {
                     break error;
                 }
             }

@@ -41,8 +41,8 @@ async fn probe(path: &Path) {
     let backend = backend(path);
     match backend.acquire(&request("probe")).await {
         Ok(AcquireOutcome::Acquired(grant)) => {
-            backend.release(&grant.lock_id).await.unwrap();
-            println!("fence {}", grant.fence.get());
+            backend.release(&grant[0].lock_id).await.unwrap();
+            println!("fence {}", grant[0].fence.get());
         }
         Ok(AcquireOutcome::Locked { .. }) => println!("locked"),
         Err(error) => println!("{}: {error}", error.kind()),

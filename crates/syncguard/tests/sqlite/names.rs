@@ -192,7 +192,7 @@ pub(crate) async fn run_out_of_descriptors(path: &Path) {
         setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
         let backend = backend(path);
         match try_acquire(&backend, "a").await {
-            Ok(AcquireOutcome::Acquired(grant)) => fence = grant.fence.get(),
+            Ok(AcquireOutcome::Acquired(grant)) => fence = grant[0].fence.get(),
             Ok(AcquireOutcome::Locked { .. }) => panic!("{left}: a is locked"),
             Err(error) => {
                 assert_eq!(
@@ -205,7 +205,7 @@ pub(crate) async fn run_out_of_descriptors(path: &Path) {
         }
         setrlimit(Resource::Nofile, limit).unwrap();
         if let Ok(AcquireOutcome::Acquired(grant)) = try_acquire(&backend, "b").await {
-            backend.release(&grant.lock_id).await.unwrap();
+            backend.release(&grant[0].lock_id).await.unwrap();
         } else {
             panic!("{left}: it works once there are descriptors");
         }

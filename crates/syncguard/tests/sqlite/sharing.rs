@@ -86,7 +86,7 @@ async fn what_fails_in_a_transaction_leaves_the_others_alone() {
     set_counter(&place.path, "used up", 900_000_000_000_000);
     set_counter(&place.path, "reused id", AHEAD.cast_signed());
     let mut reused = request("reused id");
-    reused.lock_id = taken.lock_id.clone();
+    reused.claims[0].lock_id = taken.lock_id.clone();
     let (sound, also_sound, used_up) = (request("a"), request("b"), request("used up"));
     let unknown = LockId::generate().unwrap();
     // While a writer is in the way, all of them queue up behind the first.
@@ -111,9 +111,10 @@ async fn what_fails_in_a_transaction_leaves_the_others_alone() {
         },
     );
     for outcome in [first, last] {
-        let AcquireOutcome::Acquired(grant) = outcome.unwrap() else {
+        let AcquireOutcome::Acquired(mut grants) = outcome.unwrap() else {
             panic!("locked");
         };
+        let grant = grants.remove(0);
         assert!(is_from_the_clock(grant.fence.get()));
     }
     assert_eq!(overflow.unwrap_err().kind(), ErrorKind::Internal);

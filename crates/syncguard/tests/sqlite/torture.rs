@@ -77,8 +77,8 @@ async fn work(folder: &Path, worker: usize) {
                 AcquireOutcome::Locked { .. } => {}
             }
         };
-        let fence = grant.fence.get();
-        let granted_ms = grant.expires_at_ms - TTL_MS;
+        let fence = grant[0].fence.get();
+        let granted_ms = grant[0].expires_at_ms - TTL_MS;
         append(
             &mut log,
             &format!("{worker} got {key} {fence} {granted_ms}"),
@@ -91,7 +91,7 @@ async fn work(folder: &Path, worker: usize) {
             &format!("{worker} releasing {key} {fence} {now_ms}"),
         );
         backend
-            .run(&Operation::Release(grant.lock_id))
+            .run(&Operation::Release([grant[0].lock_id.clone()].into()))
             .await
             .unwrap();
     }

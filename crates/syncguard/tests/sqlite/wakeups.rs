@@ -146,7 +146,7 @@ async fn many_waiters_are_all_woken() {
         holder.release(&grant.lock_id).await.unwrap();
     }
     while let Some(woken) = waiters.join_next().await {
-        let fence = woken.unwrap().fence;
+        let fence = woken.unwrap()[0].fence;
         assert!(held.iter().any(|grant| grant.fence < fence));
     }
 }
@@ -196,7 +196,7 @@ async fn a_waiter_hears_that_its_backend_was_closed() {
         let other = Arc::clone(&other);
         tokio::spawn(async move { lock(&other, &key("a"), &patient()).await.map(drop) })
     };
-    let watch = other.watch(&key("a")).unwrap();
+    let watch = other.watch_key(&key("a")).unwrap();
     eventually("it listens", async || watch.is_listening()).await;
     soon(other.close()).await;
     let error = soon(waiter).await.unwrap().unwrap_err();

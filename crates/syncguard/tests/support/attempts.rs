@@ -3,8 +3,9 @@
 use std::future::Future;
 
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Error, ExtendOutcome, Extension, Facts, FromOutcome,
-    Key, LockId, LockPage, LockRecord, Lookup, Operation, PageRequest, ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, Claim, Error, ExtendOutcome, Extension, Facts,
+    FromOutcome, Key, LockId, LockPage, LockRecord, Lookup, Operation, PageRequest, ReleaseOutcome,
+    Ttl, Watch,
 };
 
 pub(crate) trait Attempts: Backend {
@@ -13,6 +14,11 @@ pub(crate) trait Attempts: Backend {
         operation: Operation,
     ) -> impl Future<Output = Result<T, Error>> + Send {
         async move { T::of(self.run(&operation).await?) }
+    }
+
+    /// Hears when the lock on the key itself may have been freed.
+    fn watch_key(&self, key: &Key) -> Option<Watch> {
+        self.watch(&Claim::new(key.clone()).unwrap())
     }
 
     fn acquire(
@@ -26,7 +32,7 @@ pub(crate) trait Attempts: Backend {
         &self,
         lock_id: &LockId,
     ) -> impl Future<Output = Result<ReleaseOutcome, Error>> + Send {
-        self.ask(Operation::Release(lock_id.clone()))
+        self.ask(Operation::Release([lock_id.clone()].into()))
     }
 
     fn extend(
@@ -34,7 +40,10 @@ pub(crate) trait Attempts: Backend {
         lock_id: &LockId,
         ttl: Ttl,
     ) -> impl Future<Output = Result<ExtendOutcome, Error>> + Send {
-        self.ask(Operation::Extend(Extension::new(lock_id.clone(), ttl)))
+        self.ask(Operation::Extend(Extension::new(
+            [lock_id.clone()].into(),
+            ttl,
+        )))
     }
 
     /// As heartbeats do.
@@ -43,7 +52,7 @@ pub(crate) trait Attempts: Backend {
         lock_id: &LockId,
         ttl: Ttl,
     ) -> impl Future<Output = Result<ExtendOutcome, Error>> + Send {
-        let mut extension = Extension::new(lock_id.clone(), ttl);
+        let mut extension = Extension::new([lock_id.clone()].into(), ttl);
         extension.is_heartbeat = true;
         self.ask(Operation::Extend(extension))
     }

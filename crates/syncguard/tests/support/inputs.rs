@@ -104,10 +104,10 @@ async fn ask(backend: &dyn Backend, operation: Operation) -> Result<Told, Error>
     match operation {
         Operation::Acquire => {
             let mut request = AcquireRequest::new(key(KEY), Ttl::DEFAULT).unwrap();
-            request.lock_id = id;
+            request.claims[0].lock_id = id;
             request.owner = Some(Owner::new(OWNER).unwrap());
             Ok(match backend.acquire(&request).await? {
-                AcquireOutcome::Acquired(grant) => Told::Acquired(grant.fence.get()),
+                AcquireOutcome::Acquired(grant) => Told::Acquired(grant[0].fence.get()),
                 AcquireOutcome::Locked { .. } => Told::No,
             })
         }
@@ -117,7 +117,7 @@ async fn ask(backend: &dyn Backend, operation: Operation) -> Result<Told, Error>
         }),
         Operation::Extend => Ok(match backend.extend(&id, Ttl::DEFAULT).await? {
             ExtendOutcome::Extended { .. } => Told::Yes,
-            ExtendOutcome::Absent(absence) => absent(absence),
+            ExtendOutcome::Absent { absence, .. } => absent(absence),
         }),
         Operation::IsLocked => Ok(yes(backend.is_locked(&key(KEY)).await?)),
         Operation::LookUpKey => look(Lookup::Key(key(KEY))).await,

@@ -38,7 +38,7 @@ pub(crate) async fn wait_listening(
     backend: &Arc<dyn Backend>,
     name: &str,
 ) -> JoinHandle<LockGuard> {
-    let watch = backend.watch(&key(name)).unwrap();
+    let watch = backend.watch_key(&key(name)).unwrap();
     let waiter = wait_for(backend, name);
     eventually("it listens", async || watch.is_listening()).await;
     waiter
@@ -46,7 +46,7 @@ pub(crate) async fn wait_listening(
 
 /// Hears of `name`, from now on.
 pub(crate) async fn watch(backend: &Arc<dyn Backend>, name: &str) -> Watch {
-    let watch = backend.watch(&key(name)).unwrap();
+    let watch = backend.watch_key(&key(name)).unwrap();
     // The first that it tells is that it listens, also if it did before.
     soon(watch.freed()).await;
     assert!(watch.is_listening());

@@ -359,14 +359,15 @@ async fn until_free(
         .await;
         let mut limit = LEFT;
         let why = match answer {
-            Ok(AcquireOutcome::Acquired(grant)) => {
+            Ok(AcquireOutcome::Acquired(mut grants)) => {
+                let grant = grants.remove(0);
                 let held = CallOptions {
                     lasts: Ttl::from_millis(TTL_MS).ok(),
                     ..CallOptions::DEFAULT
                 };
                 let released = operation::run::<ReleaseOutcome>(
                     backend,
-                    syncguard::Operation::Release(grant.lock_id.clone()),
+                    syncguard::Operation::Release([grant.lock_id.clone()].into()),
                     held,
                     std::future::pending(),
                 );

@@ -1,5 +1,6 @@
 //! Acquires a lock.
 
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::firestore::decision::{Decision, Write};
@@ -20,6 +21,7 @@ use crate::time::held_for;
 /// `Internal` when the counter has no fence left to give.
 pub fn decide(
     ids: &DocumentIds,
+    claim: &Claim,
     request: &AcquireRequest,
     lock: Option<&LockState>,
     complete: impl FnOnce() -> Result<LockDocument, Error>,
@@ -27,29 +29,34 @@ pub fn decide(
     now_ms: i64,
 ) -> Result<Decision<AcquireOutcome>, Error> {
     if let Some(lock) = lock.filter(|lock| lock.is_live(now_ms)) {
-        if lock.lock_id == request.lock_id.as_str() {
-            return Ok(Decision::answer(AcquireOutcome::Acquired(Grant {
-                lock_id: request.lock_id.clone(),
+        if lock.lock_id == claim.lock_id.as_str() {
+            return Ok(Decision::answer(AcquireOutcome::one(Grant {
+                lock_id: claim.lock_id.clone(),
+                slot: None,
                 fence: complete()?.fence,
                 expires_at_ms: lock.expires_at_ms,
             })));
         }
         let free_in = Some(held_for(lock.expires_at_ms, now_ms));
-        return Ok(Decision::answer(AcquireOutcome::Locked { free_in }));
+        return Ok(Decision::answer(AcquireOutcome::Locked {
+            claim: 0,
+            free_in,
+        }));
     }
     let fence = Fence::after(counter.map_or(0, |counter| counter.fence), now_ms)?;
     let expires_at_ms = now_ms.saturating_add(request.ttl.as_millis());
     let lock = LockDocument {
-        lock_id: request.lock_id.clone(),
+        lock_id: claim.lock_id.clone(),
         expires_at_ms,
         acquired_at_ms: now_ms,
-        key: request.key.clone(),
+        key: claim.key.clone(),
         fence,
         owner: request.owner.clone(),
     };
     Ok(Decision {
-        answer: AcquireOutcome::Acquired(Grant {
-            lock_id: request.lock_id.clone(),
+        answer: AcquireOutcome::one(Grant {
+            lock_id: claim.lock_id.clone(),
+            slot: None,
             fence,
             expires_at_ms,
         }),
@@ -57,7 +64,7 @@ pub fn decide(
             Write::SetCounter {
                 document_id: ids.counter.clone(),
                 fence,
-                key: request.key.clone(),
+                key: claim.key.clone(),
             },
             Write::SetLock {
                 document_id: ids.lock.clone(),
@@ -95,6 +102,7 @@ mod tests {
         let complete = || panic!("read the whole lock of another");
         decide(
             &ids,
+            &request.claims[0],
             &request,
             lock.as_ref(),
             complete,
@@ -118,6 +126,7 @@ mod tests {
             let counter = CounterDocument { fence: counter };
             decide(
                 &ids,
+                &request.claims[0],
                 &request,
                 state.as_ref(),
                 complete,
@@ -134,10 +143,11 @@ mod tests {
         assert_eq!(again.answer, first.answer);
         assert!(again.writes.is_empty());
         // Once it has ended, it is taken anew.
-        let AcquireOutcome::Acquired(grant) = decide_with(Some(lock), 7, NOW + 31_000).answer
+        let AcquireOutcome::Acquired(grants) = decide_with(Some(lock), 7, NOW + 31_000).answer
         else {
             panic!("not acquired");
         };
+        let grant = &grants[0];
         assert_eq!(grant.fence.get(), (NOW + 31_000).unsigned_abs());
     }
 
@@ -146,7 +156,10 @@ mod tests {
         for (expires_at_ms, free_in_ms) in [(NOW + 1, 1001), (NOW, 1000), (NOW - 999, 1)] {
             let decision = run(Some(expires_at_ms), Some(7)).unwrap();
             let free_in = Some(Duration::from_millis(free_in_ms));
-            assert_eq!(decision.answer, AcquireOutcome::Locked { free_in });
+            assert_eq!(
+                decision.answer,
+                AcquireOutcome::Locked { claim: 0, free_in }
+            );
             assert!(decision.writes.is_empty());
         }
     }
@@ -160,9 +173,10 @@ mod tests {
             (Some(NOW - 1000), Some(NOW + 41), NOW + 42),
         ] {
             let decision = run(expires_at_ms, counter).unwrap();
-            let AcquireOutcome::Acquired(grant) = decision.answer else {
+            let AcquireOutcome::Acquired(grants) = decision.answer else {
                 panic!("not acquired");
             };
+            let grant = &grants[0];
             assert_eq!(grant.fence.get(), fence.unsigned_abs());
             assert_eq!(grant.expires_at_ms, NOW + 30_000);
             assert!(matches!(

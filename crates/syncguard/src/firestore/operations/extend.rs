@@ -29,7 +29,7 @@ pub fn decide(
             });
             ExtendOutcome::Extended { expires_at_ms }
         }
-        Err(absence) => ExtendOutcome::Absent(absence),
+        Err(absence) => ExtendOutcome::absent(absence),
     };
     Decision {
         answer,
@@ -69,7 +69,7 @@ mod tests {
             (vec![found(NOW), found(NOW)], Absence::NotFound, 0),
         ] {
             let decision = decide(&lock_id, Ttl::DEFAULT, &locks, NOW);
-            assert_eq!(decision.answer, ExtendOutcome::Absent(absence));
+            assert_eq!(decision.answer, ExtendOutcome::absent(absence));
             let deletes = |write: &Write| matches!(write, Write::DeleteLock { .. });
             assert!(decision.writes.iter().all(deletes));
             assert_eq!(decision.writes.len(), deleted);

@@ -73,8 +73,9 @@ impl Store {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let delay = *self.delay.lock().unwrap();
         sleep(delay).await;
-        Ok(AcquireOutcome::Acquired(Grant {
-            lock_id: request.lock_id.clone(),
+        Ok(AcquireOutcome::one(Grant {
+            lock_id: request.claims[0].lock_id.clone(),
+            slot: None,
             fence: Fence::from_counter(1).unwrap(),
             expires_at_ms: 1,
         }))
@@ -86,7 +87,7 @@ impl Store {
         sleep(delay).await;
         match answer {
             Answer::Extended => Ok(ExtendOutcome::Extended { expires_at_ms: 2 }),
-            Answer::Absent => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+            Answer::Absent => Ok(ExtendOutcome::absent(Absence::NotFound)),
             Answer::Fails => Err(Error::new(ErrorKind::ServiceUnavailable, "refused")),
             Answer::Never => pending().await,
         }
@@ -123,7 +124,7 @@ impl Backend for Store {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
             Operation::Release(_) => {
                 self.releases.fetch_add(1, SeqCst);
-                Outcome::Release(ReleaseOutcome::Released)
+                Outcome::Release([ReleaseOutcome::Released].into())
             }
             Operation::Extend(extension) => Outcome::Extend(self.extend(extension.ttl).await?),
             other => panic!("{other:?} is not asked here"),
@@ -155,7 +156,7 @@ impl Holder for Listener {
         let _ = self.heard.send(Ok(expires_at_ms));
     }
 
-    fn lost(&self, error: Error) {
+    fn lost(&self, error: Error, _: Option<usize>) {
         let _ = self.heard.send(Err(error));
     }
 }
@@ -211,18 +212,18 @@ impl Scene {
     async fn acquire(&self, ttl_ms: i64, auto_extend: AutoExtend) -> LockId {
         let request = self.request(ttl_ms, auto_extend);
         match self.run(Operation::Acquire(request)).await {
-            AcquireOutcome::Acquired(grant) => grant.lock_id,
+            AcquireOutcome::Acquired(mut grants) => grants.remove(0).lock_id,
             other => panic!("{other:?}"),
         }
     }
 
     async fn release(&self, lock_id: &LockId) {
-        let released: ReleaseOutcome = self.run(Operation::Release(lock_id.clone())).await;
+        let released: ReleaseOutcome = self.run(Operation::Release([lock_id.clone()].into())).await;
         assert_eq!(released, ReleaseOutcome::Released);
     }
 
     async fn extend(&self, lock_id: &LockId, ttl_ms: i64) {
-        let extension = Extension::new(lock_id.clone(), ttl(ttl_ms));
+        let extension = Extension::new([lock_id.clone()].into(), ttl(ttl_ms));
         let extended = self.run(Operation::Extend(extension)).await;
         assert!(matches!(extended, ExtendOutcome::Extended { .. }));
     }
@@ -449,14 +450,11 @@ async fn every_way_to_release_it_ends_its_heartbeats_first() {
     sleep(ms(1100)).await;
     assert_eq!(t.store.count(), 3);
     t.release(&ids[0]).await;
-    operation::release_in_background(&t.backend, &ids[1], ttl(3000));
-    let release = Operation::Release(ids[2].clone());
+    operation::release_in_background(&t.backend, &ids[1..2], ttl(3000));
+    let release = Operation::Release([ids[2].clone()].into());
     let call = CallOptions::default();
     let released = operation::run(&t.backend, release, call, pending()).await;
-    assert!(matches!(
-        released,
-        Ok(Outcome::Release(ReleaseOutcome::Released))
-    ));
+    assert!(matches!(released, Ok(ReleaseOutcome::Released)));
     t.assert_quiet().await;
     assert_eq!(t.store.count(), 3);
 }

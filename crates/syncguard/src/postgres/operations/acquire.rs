@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::release::Release;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::lock_id::LockId;
@@ -15,8 +16,8 @@ use crate::postgres::names::PrimaryKeys;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
+use crate::ttl::Ttl;
 
 /// Takes a lock.
 #[derive(Debug)]
@@ -56,16 +57,17 @@ impl Acquire {
     /// table must have the column.
     pub fn plan<'a>(
         &'a self,
-        request: &'a AcquireRequest,
+        claim: &'a Claim,
+        ttl: Ttl,
         names: &'a PrimaryKeys,
         label: Option<&'a str>,
     ) -> Plan<'a> {
         let mut params = vec![
             Param::Text(&names.lock),
             Param::Text(&names.fence),
-            Param::Text(request.key.as_str()),
-            Param::Text(request.lock_id.as_str()),
-            Param::BigInt(request.ttl.as_millis()),
+            Param::Text(claim.key.as_str()),
+            Param::Text(claim.lock_id.as_str()),
+            Param::BigInt(ttl.as_millis()),
             Param::BigInt(TIME_TOLERANCE_MS),
         ];
         match label {
@@ -82,14 +84,16 @@ impl Acquire {
 ///
 /// # Errors
 /// `Internal` when the fence counter has no number left, and for a row that makes no sense.
-pub fn outcome(request: &AcquireRequest, row: Option<&Row>) -> Result<AcquireOutcome, Error> {
+pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<AcquireOutcome, Error> {
     match reply::text(row, 0)? {
-        "acquired" => Ok(AcquireOutcome::Acquired(Grant {
-            lock_id: request.lock_id.clone(),
+        "acquired" => Ok(AcquireOutcome::one(Grant {
+            lock_id: claim.lock_id.clone(),
+            slot: None,
             fence: Fence::parse(reply::text(row, 1)?)?,
             expires_at_ms: reply::number(row, 2)?,
         })),
         "locked" => Ok(AcquireOutcome::Locked {
+            claim: 0,
             free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
         }),
         "exhausted" => Err(
@@ -127,14 +131,16 @@ impl Acquisitions {
 
 /// One of them: a request and the names under which its lock is stored.
 pub(in crate::postgres) struct NamedRequest {
-    request: AcquireRequest,
+    claim: Claim,
+    ttl: Ttl,
     names: PrimaryKeys,
 }
 
 impl NamedRequest {
-    pub(in crate::postgres) fn new(request: &AcquireRequest, names: &PrimaryKeys) -> Self {
+    pub(in crate::postgres) fn new(claim: &Claim, ttl: Ttl, names: &PrimaryKeys) -> Self {
         Self {
-            request: request.clone(),
+            claim: claim.clone(),
+            ttl,
             names: names.clone(),
         }
     }
@@ -147,7 +153,7 @@ impl Grouped for Acquisitions {
     type Outcome = AcquireOutcome;
 
     fn lock_id(named: &NamedRequest) -> &LockId {
-        &named.request.lock_id
+        &named.claim.lock_id
     }
 
     /// One statement can take each key only once.
@@ -156,13 +162,13 @@ impl Grouped for Acquisitions {
     }
 
     fn text<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> String {
-        let requests = requests.map(|NamedRequest { request, names }| {
+        let requests = requests.map(|NamedRequest { claim, ttl, names }| {
             json!({
                 "lock": names.lock,
                 "fence": names.fence,
-                "key": request.key.as_str(),
-                "id": request.lock_id.as_str(),
-                "ttl": request.ttl.as_millis(),
+                "key": claim.key.as_str(),
+                "id": claim.lock_id.as_str(),
+                "ttl": ttl.as_millis(),
             })
         });
         Value::Array(requests.collect()).to_string()
@@ -180,9 +186,11 @@ impl Grouped for Acquisitions {
             let lock_id = part()?;
             let outcome = match part()? {
                 "locked" => AcquireOutcome::Locked {
+                    claim: 0,
                     free_in: Some(free_in(part()?)?),
                 },
-                fence => AcquireOutcome::Acquired(Grant {
+                fence => AcquireOutcome::one(Grant {
+                    slot: None,
                     // Without the cause, which would show the text.
                     lock_id: LockId::parse(lock_id).map_err(|_| reply::malformed())?,
                     fence: Fence::parse(fence)?,
@@ -197,7 +205,7 @@ impl Grouped for Acquisitions {
     /// A lock that was granted to a caller who no longer waits would never be released.
     fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
         match outcome {
-            AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.request.lock_id, false)),
+            AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.claim.lock_id, false)),
             AcquireOutcome::Locked { .. } => None,
         }
     }

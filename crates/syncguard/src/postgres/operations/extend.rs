@@ -41,14 +41,14 @@ impl Extend {
 /// `Internal` for a row that makes no sense or is another owner's.
 pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ExtendOutcome, Error> {
     if row.is_none() {
-        return Ok(ExtendOutcome::Absent(Absence::NotFound));
+        return Ok(ExtendOutcome::absent(Absence::NotFound));
     }
     reply::check_owner(row, lock_id)?;
     match reply::text(row, 1)? {
         "extended" => Ok(ExtendOutcome::Extended {
             expires_at_ms: reply::number(row, 2)?,
         }),
-        "expired" => Ok(ExtendOutcome::Absent(Absence::Expired)),
+        "expired" => Ok(ExtendOutcome::absent(Absence::Expired)),
         _ => Err(reply::malformed()),
     }
 }
@@ -93,7 +93,7 @@ impl Grouped for Extensions {
         let each = reply::list(row)?.map(|text| {
             let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
             let outcome = match outcome {
-                "expired" => ExtendOutcome::Absent(Absence::Expired),
+                "expired" => ExtendOutcome::absent(Absence::Expired),
                 ms => ExtendOutcome::Extended {
                     expires_at_ms: ms.parse().map_err(|_| reply::malformed())?,
                 },

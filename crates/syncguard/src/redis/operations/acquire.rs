@@ -20,25 +20,26 @@ script!(SCRIPT, ["acquire.lua"], fits);
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key, and in a cluster for a lock id that does not fit.
 pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
-    let lock_key = names.lock_key(&request.key)?;
-    if !names.fits(&lock_key, &request.lock_id) {
+    let claim = request.only()?;
+    let lock_key = names.lock_key(&claim.key)?;
+    if !names.fits(&lock_key, &claim.lock_id) {
         return Err(Error::invalid(
             "lockId is of another shard than the key: in a redis cluster, Backend::prepare makes it fit",
         ));
     }
     let fence_key = names.fence_key(&lock_key)?;
-    let index_key = names.index_key(&request.lock_id)?;
+    let index_key = names.index_key(&claim.lock_id)?;
     let ttl_ms = request.ttl.as_millis();
     Ok(Plan::new(&SCRIPT)
         .key(names, &lock_key)
         .key(names, &index_key)
         .key(names, &fence_key)
-        .arg(request.lock_id.as_str())
+        .arg(claim.lock_id.as_str())
         .number(ttl_ms)
         .number(TIME_TOLERANCE_MS)
         .arg(&lock_key)
-        .arg(request.key.as_str())
-        .arg(&record::tail(&request.key, request.owner.as_ref()))
+        .arg(claim.key.as_str())
+        .arg(&record::tail(&claim.key, request.owner.as_ref()))
         .number(lifetime_ms(ttl_ms)))
 }
 
@@ -60,11 +61,11 @@ impl Runner {
         if self.names.is_in_cluster()
             && let Some(lock_key) = lock_key(&plan)
         {
-            self.known.learn(&request.lock_id, lock_key);
+            self.known.learn(&request.only()?.lock_id, lock_key);
         }
         let outcome = outcome(request, &self.run(plan).await?)?;
         if outcome.is_locked() {
-            self.forget(&request.lock_id);
+            self.forget(&request.only()?.lock_id);
         }
         Ok(outcome)
     }
@@ -82,7 +83,10 @@ pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome
             .ok_or_else(|| malformed("acquire")),
         other => match other.integer() {
             // From somebody's mock of a client.
-            Some(0) => Ok(AcquireOutcome::Locked { free_in: None }),
+            Some(0) => Ok(AcquireOutcome::Locked {
+                claim: 0,
+                free_in: None,
+            }),
             Some(-3) => Err(Fence::overflow()),
             _ => Err(malformed("acquire")),
         },
@@ -106,14 +110,16 @@ fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
     };
     let wait_ms = wait_ms.integer().filter(|ms| *ms > 0)?;
     (code.integer()? == 0).then_some(AcquireOutcome::Locked {
+        claim: 0,
         free_in: Some(Duration::from_millis(wait_ms.unsigned_abs())),
     })
 }
 
 fn granted(request: &AcquireRequest, items: &[Reply]) -> Option<AcquireOutcome> {
     let (fence, expires_at_ms) = grant(items)?;
-    Some(AcquireOutcome::Acquired(Grant {
-        lock_id: request.lock_id.clone(),
+    Some(AcquireOutcome::one(Grant {
+        lock_id: request.only().ok()?.lock_id.clone(),
+        slot: None,
         fence,
         expires_at_ms,
     }))
@@ -144,14 +150,10 @@ mod tests {
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
     fn request() -> AcquireRequest {
-        AcquireRequest {
-            key: Key::new("job:\"1\"").unwrap(),
-            ttl: Ttl::from_millis(5000).unwrap(),
-            lock_id: LockId::parse(ID).unwrap(),
-            owner: None,
-            hold: None,
-            limit: None,
-        }
+        let key = Key::new("job:\"1\"").unwrap();
+        let mut request = AcquireRequest::new(key, Ttl::from_millis(5000).unwrap()).unwrap();
+        request.claims[0].lock_id = LockId::parse(ID).unwrap();
+        request
     }
 
     #[test]
@@ -187,8 +189,9 @@ mod tests {
     #[test]
     fn replies_are_grants_locks_or_errors() {
         let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
-        let grant = AcquireOutcome::Acquired(Grant {
+        let grant = AcquireOutcome::one(Grant {
             lock_id: LockId::parse(ID).unwrap(),
+            slot: None,
             fence: Fence::from_counter(7).unwrap(),
             expires_at_ms: 1_700_000_000_000,
         });
@@ -213,7 +216,7 @@ mod tests {
             (Reply::Array(vec![bulk("0"), bulk("7")]), Some(7)),
         ] {
             let free_in = free_in.map(Duration::from_millis);
-            let locked = AcquireOutcome::Locked { free_in };
+            let locked = AcquireOutcome::Locked { claim: 0, free_in };
             assert_eq!(outcome(&request(), &reply).unwrap(), locked);
         }
         let overflow = outcome(&request(), &Reply::Int(-3)).unwrap_err();

@@ -45,8 +45,8 @@ pub fn outcome(reply: &Reply) -> Result<ExtendOutcome, Error> {
         return extended(items).ok_or_else(|| malformed("extend"));
     }
     match reply.integer() {
-        Some(-2) => Ok(ExtendOutcome::Absent(Absence::Expired)),
-        Some(-1 | 0) => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+        Some(-2) => Ok(ExtendOutcome::absent(Absence::Expired)),
+        Some(-1 | 0) => Ok(ExtendOutcome::absent(Absence::NotFound)),
         _ => Err(malformed("extend")),
     }
 }
@@ -67,11 +67,11 @@ impl Runner {
         &self,
         extension: &Extension,
     ) -> Result<ExtendOutcome, Error> {
-        let (lock_id, ttl) = (&extension.lock_id, extension.ttl);
+        let (lock_id, ttl) = (extension.only()?, extension.ttl);
         let plan = |lock: Option<&str>| plan(&self.names, lock_id, lock, ttl);
         match self.by_lock_id(lock_id, plan).await? {
             Some(reply) => outcome(&reply),
-            None => Ok(ExtendOutcome::Absent(Absence::NotFound)),
+            None => Ok(ExtendOutcome::absent(Absence::NotFound)),
         }
     }
 }
@@ -99,13 +99,14 @@ mod tests {
 
     #[test]
     fn replies_have_one_meaning_each() {
-        use ExtendOutcome::{Absent, Extended};
+        use ExtendOutcome::Extended;
+        let absent = ExtendOutcome::absent;
         let array = |items: &[i64]| Reply::Array(items.iter().copied().map(Reply::Int).collect());
         for (reply, expected) in [
             (array(&[1, 99]), Extended { expires_at_ms: 99 }),
-            (Reply::Int(-2), Absent(Absence::Expired)),
-            (Reply::Int(-1), Absent(Absence::NotFound)),
-            (Reply::Int(0), Absent(Absence::NotFound)),
+            (Reply::Int(-2), absent(Absence::Expired)),
+            (Reply::Int(-1), absent(Absence::NotFound)),
+            (Reply::Int(0), absent(Absence::NotFound)),
         ] {
             assert_eq!(outcome(&reply).unwrap(), expected);
         }

@@ -18,7 +18,8 @@ pub(in crate::sqlite) fn acquire(
     store: &Store,
     request: &AcquireRequest,
 ) -> Result<AcquireOutcome, Error> {
-    let lock_key = KEYS.lock_key(&request.key)?;
+    let claim = request.only()?;
+    let lock_key = KEYS.lock_key(&claim.key)?;
     let fence_key = KEYS.fence_key(&lock_key)?;
     // Read inside the transaction, so that the time does not include the wait for the write lock.
     let now_ms = store.now_ms();
@@ -27,28 +28,29 @@ pub(in crate::sqlite) fn acquire(
         && is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS)
     {
         let free_in = Some(held_for(expires_at_ms, now_ms));
-        return Ok(AcquireOutcome::Locked { free_in });
+        return Ok(AcquireOutcome::Locked { claim: 0, free_in });
     }
     let fence = Fence::after(counter.unwrap_or(0), now_ms)?;
     let expires_at_ms = now_ms + request.ttl.as_millis();
     store.whole(|connection| {
         connection.prepare_cached(WRITE_LOCK)?.execute(params![
             lock_key,
-            request.lock_id.as_str(),
+            claim.lock_id.as_str(),
             expires_at_ms,
             now_ms,
             fence.to_string(),
-            request.key.as_str(),
+            claim.key.as_str(),
             request.owner.as_ref().map(|owner| owner.as_str()),
         ])?;
         connection.prepare_cached(WRITE_FENCE)?.execute(params![
             fence_key,
             fence.get().cast_signed(),
-            request.key.as_str(),
+            claim.key.as_str(),
         ])
     })?;
-    Ok(AcquireOutcome::Acquired(Grant {
-        lock_id: request.lock_id.clone(),
+    Ok(AcquireOutcome::one(Grant {
+        lock_id: claim.lock_id.clone(),
+        slot: None,
         fence,
         expires_at_ms,
     }))
@@ -103,10 +105,10 @@ mod tests {
     #[test]
     fn the_last_fence_is_given_in_memory_too() {
         let store = store_with_counter(LIMIT - 1);
-        let AcquireOutcome::Acquired(grant) = attempt(&store).unwrap() else {
+        let AcquireOutcome::Acquired(grants) = attempt(&store).unwrap() else {
             panic!("locked");
         };
-        assert_eq!(grant.fence, Fence::MAX);
+        assert_eq!(grants[0].fence, Fence::MAX);
     }
 
     #[test]

@@ -14,10 +14,10 @@ pub(in crate::sqlite) fn extend(
     store: &Store,
     extension: &Extension,
 ) -> Result<ExtendOutcome, Error> {
-    let lock_id = &extension.lock_id;
+    let lock_id = extension.only()?;
     let now_ms = store.now_ms();
     let lock_key = match owned(store, lock_id, now_ms)? {
-        Err(absence) => return Ok(ExtendOutcome::Absent(absence)),
+        Err(absence) => return Ok(ExtendOutcome::absent(absence)),
         Ok(lock_key) => lock_key,
     };
     let expires_at_ms = now_ms + extension.ttl.as_millis();

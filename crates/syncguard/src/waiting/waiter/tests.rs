@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::backend::Capabilities;
+use crate::claim::Claim;
 use crate::event_loop::Lane;
 use crate::fence::Fence;
 use crate::guard::LockGuard;
@@ -56,11 +57,15 @@ impl Store {
         }
         let mut held = self.held.lock().unwrap();
         if Instant::now() < *self.free_at.lock().unwrap() || !held.is_empty() {
-            return Ok(AcquireOutcome::Locked { free_in: None });
+            return Ok(AcquireOutcome::Locked {
+                claim: 0,
+                free_in: None,
+            });
         }
-        held.insert(request.lock_id.clone());
-        Ok(AcquireOutcome::Acquired(Grant {
-            lock_id: request.lock_id.clone(),
+        held.insert(request.claims[0].lock_id.clone());
+        Ok(AcquireOutcome::one(Grant {
+            lock_id: request.claims[0].lock_id.clone(),
+            slot: None,
             fence: Fence::from_counter(1).unwrap(),
             expires_at_ms: 1,
         }))
@@ -96,16 +101,18 @@ impl Backend for Store {
         self.lane
     }
 
-    fn watch(&self, key: &Key) -> Option<Watch> {
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
         self.wakeups
             .as_ref()
-            .map(|wakeups| wakeups.watch(key.as_str()))
+            .map(|wakeups| wakeups.watch(claim.key.as_str()))
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_id) => Outcome::Release(self.release(lock_id).await?),
+            Operation::Release(lock_ids) => {
+                Outcome::Release([self.release(&lock_ids[0]).await?].into())
+            }
             other => panic!("{other:?} is not asked here"),
         })
     }
@@ -324,10 +331,12 @@ async fn who_is_cancelled_makes_way_first_or_not() {
 async fn who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() {
     let t = Scene::free_after(S(0));
     let queues = t.store.work.queues();
-    let Entered::First(first) = queues.enter(&key(), &patient()) else {
+    let claims = [Claim::new(key()).unwrap()];
+    let enter = || queues.enter(&claims, &patient()).remove(0);
+    let Entered::First(first) = enter() else {
         panic!("nobody else is there");
     };
-    let [behind, last] = [(); 2].map(|()| match queues.enter(&key(), &patient()) {
+    let [behind, last] = [(); 2].map(|()| match enter() {
         Entered::Behind(place) => place,
         Entered::First(_) => panic!("somebody is there"),
     });

@@ -32,12 +32,12 @@ async fn it_is_lost_too_when_the_holder_itself_finds_it_gone() {
     let call = CallOptions::default();
     let gone = operation::run::<ExtendOutcome>(
         &t.backend,
-        Operation::Extend(Extension::new(lock_id.clone(), ttl(1))),
+        Operation::Extend(Extension::new([lock_id.clone()].into(), ttl(1))),
         call,
         pending(),
     )
     .await;
-    assert!(matches!(gone.unwrap(), ExtendOutcome::Absent(_)));
+    assert!(matches!(gone.unwrap(), ExtendOutcome::Absent { .. }));
     assert_eq!(t.lost().await.1, 0);
     t.assert_quiet().await;
 }
