@@ -9,16 +9,17 @@ import { pairOf } from "../lib/pair.mjs";
 
 const scripts = new URL("../../crates/syncguard/src/redis/operations/", import.meta.url);
 
-/** The fragments with which scripts of the core begin; of a client with a prefix of its own nothing is known. */
+/** The fragments of which scripts of the core are made; of a client with a prefix of its own nothing is known. */
 const FRAGMENTS = {
-  release: ["find", "read"],
-  extend: ["find"],
-  is_locked: ["get", "read"],
+  acquire: ["get", "read", "acquire", "grant"],
+  release: ["find", "read", "release", "wake"],
+  extend: ["find", "read", "extend", "prolong"],
+  is_locked: ["get", "read", "is_locked", "force_release", "wake"],
 };
 
 /** A script of the core. */
 export const coreScript = (name) =>
-  [...(FRAGMENTS[name] ?? []), name]
+  ["clock", ...FRAGMENTS[name]]
     .map((file) => readFileSync(fileURLToPath(new URL(`${file}.lua`, scripts)), "utf8"))
     .join("")
     .replace(/^/, "local bare\n");

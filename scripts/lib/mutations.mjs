@@ -19,7 +19,7 @@ function mutation(name, store, breaks, edits, trouble = TROUBLE) {
   return { name, store, breaks, edits: inCore, trouble };
 }
 
-const FREE_AND_DELETE = "call('DEL', lock_key, KEYS[1])\n-- Wakes";
+const FREE_AND_DELETE = "call('DEL', lock_key, KEYS[1])\nlocal";
 const PG_CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const PG_TIME = `least(${PG_CLOCK}, 90000000000000)`;
 const PG_LIVE = `AND expires_at_ms > ${PG_CLOCK} - $6::bigint`;
@@ -39,15 +39,11 @@ const SQLITE_WITHOUT_TIME = [
 
 const redis = [
   mutation("redis-tolerance", "redis", "A lock counts as free as soon as its TTL is over.", [
-    [
-      "redis/operations/acquire.lua",
-      "local wait = expires + ARGV[3] - now",
-      "local wait = expires - now",
-    ],
+    ["redis/operations/acquire.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
   ]),
   mutation("redis-lifetime", "redis", "Redis forgets a lock when its TTL is over.", [
     [
-      "redis/operations/acquire.lua",
+      "redis/operations/grant.lua",
       "call('SET', KEYS[1], value, 'PX', ARGV[7])",
       "call('SET', KEYS[1], value, 'PX', ARGV[2])",
     ],
@@ -69,9 +65,9 @@ const redis = [
     "An acquisition takes the client's time.",
     [
       [
-        "redis/operations/acquire.lua",
-        "local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000",
-        "local now = tonumber(ARGV[8])",
+        "redis/operations/get.lua",
+        "local lock_key = KEYS[1]",
+        "if ARGV[8] then now = tonumber(ARGV[8]) end\nlocal lock_key = KEYS[1]",
       ],
       [
         "redis/operations/acquire.rs",
@@ -96,11 +92,11 @@ const redis = [
     "A fence is a number, counted when its lock is released.",
     [
       REDIS_WITHOUT_TIME,
-      ["redis/operations/acquire.lua", "  call('SET', KEYS[3], counted)\n", ""],
+      ["redis/operations/grant.lua", "  call('SET', KEYS[3], counted)\n", ""],
       [
         "redis/operations/release.lua",
         FREE_AND_DELETE,
-        "call('INCR', 'syncguard:fence:' .. lock_key)\ncall('DEL', lock_key, KEYS[1])\n-- Wakes",
+        "call('INCR', 'syncguard:fence:' .. lock_key)\ncall('DEL', lock_key, KEYS[1])\nlocal",
       ],
     ],
   ),
@@ -113,7 +109,7 @@ const redis = [
       [
         "redis/operations/release.lua",
         FREE_AND_DELETE,
-        "call('DEL', lock_key, KEYS[1], 'syncguard:fence:' .. lock_key)\n-- Wakes",
+        "call('DEL', lock_key, KEYS[1], 'syncguard:fence:' .. lock_key)\nlocal",
       ],
     ],
   ),
@@ -124,15 +120,15 @@ const redis = [
     [
       REDIS_WITHOUT_TIME,
       [
-        "redis/operations/remove.lua",
-        "call('DEL', KEYS[1])\n",
-        "call('DEL', KEYS[1], 'syncguard:fence:' .. KEYS[1])\n",
+        "redis/operations/force_release.lua",
+        "call('DEL', lock_key)\n",
+        "call('DEL', lock_key, 'syncguard:fence:' .. lock_key)\n",
       ],
     ],
   ),
   mutation("redis-extend-lifetime", "redis", "Redis forgets an extended lock at its first end.", [
     [
-      "redis/operations/extend.lua",
+      "redis/operations/prolong.lua",
       "call('SET', lock_key, stored, 'PX', ARGV[4])",
       "call('SET', lock_key, stored, 'KEEPTTL')",
     ],
@@ -141,17 +137,13 @@ const redis = [
     ["redis/operations/is_locked.lua", "if expires > now - ARGV[2] then", "if expires > now then"],
   ]),
   mutation("redis-release-tells-nobody", "redis", "A release wakes nobody.", [
-    ["redis/operations/release.lua", "  redis.pcall('PUBLISH', lock_key, '')", "  local _ = ''"],
+    ["redis/operations/wake.lua", "  redis.pcall('PUBLISH', channel, '')", "  local _ = ''"],
   ]),
 ];
 
 const cluster = [
   mutation("cluster-tolerance", "redis-cluster", "The same as `redis-tolerance`, in a cluster.", [
-    [
-      "redis/operations/acquire.lua",
-      "local wait = expires + ARGV[3] - now",
-      "local wait = expires - now",
-    ],
+    ["redis/operations/acquire.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
   ]),
   mutation("cluster-shard", "redis-cluster", "A lock id does not fit the slot of its key.", [
     [
@@ -182,8 +174,8 @@ const cluster = [
     "A release is told on the other kind of channel.",
     [
       [
-        "redis/operations/release.lua",
-        "type(redis.pcall('SPUBLISH', lock_key, '')) == 'table'",
+        "redis/operations/wake.lua",
+        "type(redis.pcall('SPUBLISH', channel, '')) == 'table'",
         "type(redis.pcall('SPUBLISH', KEYS[1], '')) == 'table'",
       ],
     ],

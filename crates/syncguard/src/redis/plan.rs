@@ -58,19 +58,17 @@ pub(super) fn sha1_hex(source: &str) -> String {
     hex
 }
 
-/// Declares the script of the operation whose file this stands in, which may begin with fragments that others share, and
-/// whether a reply is one that it can give. `bare` is which argument find.lua takes for the index key without the client's
-/// own prefix.
+/// Declares a script of the operation whose file this stands in, and whether a reply is one that it can give. It is made of
+/// fragments, of which others share some, and of lines in parentheses.
 macro_rules! script {
-    ($name:ident, $(bare = $bare:literal,)? [$($file:literal),+], $fits:expr) => {
+    ($name:ident, [$($part:tt),+], $fits:expr) => {
         pub(in crate::redis) static $name: $crate::redis::plan::Script = {
-            const SOURCE: &str = concat!(
-                $("local bare = ARGV[", $bare, "]\n",)?
-                $(include_str!($file)),+
-            );
+            const SOURCE: &str = concat!($($crate::redis::plan::script!(@ $part)),+);
             $crate::redis::plan::Script::new(SOURCE, || $crate::redis::plan::sha1_hex(SOURCE), $fits)
         };
     };
+    (@ ($line:literal)) => { concat!($line, "\n") };
+    (@ $file:literal) => { include_str!($file) };
 }
 pub(super) use script;
 

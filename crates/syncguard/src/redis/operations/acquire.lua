@@ -1,38 +1,21 @@
--- Takes the lock if nobody holds it.
+-- Whether the lock can be taken: then `fence` becomes its number. After get.lua and read.lua. Nothing is written here.
 -- KEYS  lock, index, fence
 -- ARGV  lockId, ttlMs, toleranceMs, lock key, user key, tail, lifetimeMs, fenceTtlMs
 --       tail: the rest of the stored object after the fence, as JSON; lifetimeMs: ttlMs + toleranceMs
 --       fenceTtlMs: how long the counter stays after this; given only if it is not to stay for ever
 -- reply {1, fence, expiresAtMs}, also when lockId holds it already, {0, waitMs} when somebody else holds it for
 --       that much longer, -3 when the fence counter is at its limit or negative
-local call = redis.call
-local stored = call('GET', KEYS[1])
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-
-if stored then
-  -- Exactly the beginning that this script writes. Nothing that users choose comes before it.
-  local id, expires = string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),"')
-  if not expires then
-    local ok, lock = pcall(cjson.decode, stored)
-    expires = ok and type(lock) == 'table' and lock.expiresAtMs
-    if type(expires) ~= 'number' then
-      return redis.error_reply('SYNCGUARD the stored value is not a lock')
-    end
+local wait = stored and expires + ARGV[3] - now or 0
+if wait > 0 then
+  -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
+  -- A quote inside a JSON string has a backslash before it, so this text can only be the member.
+  local granted = id == ARGV[1] and string.match(stored, '"fence":"(%d+)"')
+  if granted then
+    return { 1, tonumber(granted), expires }
   end
-  local wait = expires + ARGV[3] - now
-  if wait > 0 then
-    if id == ARGV[1] then
-      -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
-      -- A quote inside a JSON string has a backslash before it, so this text can only be the member.
-      local fence = tonumber(string.match(stored, '"fence":"(%d+)"'))
-      return { 1, fence, tonumber(expires) }
-    end
-    return { 0, wait }
-  end
+  return { 0, wait }
 end
 
--- Checked before anything is written: a counter from which no fence can come must leave nothing behind.
 local counter = call('GET', KEYS[3]) or '0'
 if counter ~= '0' and not string.match(counter, '^%-?[1-9]%d*$') then
   return redis.error_reply('SYNCGUARD the stored fence counter is not a number')
@@ -43,20 +26,3 @@ if counter < 0 or counter >= 900000000000000 then
 end
 -- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
 local fence = math.max(counter + 1, math.min(now, 90000000000000))
-local counted = string.format('%.0f', fence)
-if ARGV[8] then
-  -- Counted from the time that it shows: until then, the clock may not have come so far.
-  call('SET', KEYS[3], counted, 'PX', string.format('%.0f', math.max(fence - now, 0) + ARGV[8]))
-else
-  call('SET', KEYS[3], counted)
-end
-local expires = now + ARGV[2]
--- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
-local form = math.type
-  and '{"lockId":"%s","expiresAtMs":%.0f,"acquiredAtMs":%.0f,"fence":"%015.0f",%s'
-  or '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s'
-local value = string.format(form, ARGV[1], expires, now, fence, ARGV[6])
-call('SET', KEYS[1], value, 'PX', ARGV[7])
--- The name as the server knows it: a client may have put its own prefix before it.
-call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
-return { 1, fence, expires }

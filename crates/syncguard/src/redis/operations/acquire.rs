@@ -13,7 +13,17 @@ use crate::redis::runner::Runner;
 use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, ["acquire.lua"], fits);
+script!(
+    SCRIPT,
+    [
+        "clock.lua",
+        "get.lua",
+        "read.lua",
+        "acquire.lua",
+        "grant.lua"
+    ],
+    fits
+);
 
 /// What to send.
 ///

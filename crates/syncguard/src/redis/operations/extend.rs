@@ -11,9 +11,18 @@ use crate::request::Extension;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 
-script!(SCRIPT, bare = 5, ["find.lua", "extend.lua"], |reply| {
-    is_elsewhere(reply) || outcome(reply).is_ok()
-});
+script!(
+    SCRIPT,
+    [
+        "clock.lua",
+        ("local bare = ARGV[5]"),
+        "find.lua",
+        "read.lua",
+        "extend.lua",
+        "prolong.lua"
+    ],
+    |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
+);
 
 /// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
 ///

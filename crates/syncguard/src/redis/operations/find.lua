@@ -1,10 +1,9 @@
--- The beginning of the scripts for a lock id: `lock_key` and `stored` become the name and the value of the lock to which the
--- index entry leads, if there is one.
+-- For a lock id: `lock_key` and `stored` become the name and the value of the lock to which the index entry leads, if there
+-- is one. After clock.lua.
 -- KEYS  index, (in a cluster: lock)
 -- ARGV  lockId …
 -- `bare` is the index key without the client's own prefix, if there may be one
 -- reply -4 when the index leads to another lock than the one that was given
-local call = redis.call
 local lock_key = call('GET', KEYS[1])
 local stored
 if lock_key then

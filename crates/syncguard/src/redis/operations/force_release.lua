@@ -1,11 +1,23 @@
--- Frees the key whoever holds it. After get.lua, read.lua and remove.lua.
+-- Frees the key whoever holds it. The fence counter stays. After get.lua and read.lua, before wake.lua.
 -- KEYS  lock, (in a cluster: index)
--- ARGV  keyPrefix, toleranceMs, (lock key without the client's own prefix)
+-- ARGV  keyPrefix, toleranceMs …
+-- `bare` is the lock key without the client's own prefix, if there may be one
 -- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
 if not stored then
   return 0
 end
-if not remove(ARGV[1], ARGV[3]) then
-  return -4
+local index
+if type(id) == 'string' then
+  local client_prefix = bare and string.sub(lock_key, 1, #lock_key - #bare) or ''
+  local prefix = string.gsub(ARGV[1], ':+$', '')
+  index = client_prefix .. (prefix == '' and '' or prefix .. ':') .. 'id:' .. id
+  -- In a cluster, a script touches only what it was given.
+  if KEYS[2] and KEYS[2] ~= index then
+    return -4
+  end
 end
-return expires > now - ARGV[2] and 1 or 0
+call('DEL', lock_key)
+if index then
+  call('DEL', index)
+end
+local reply = expires > now - ARGV[2] and 1 or 0

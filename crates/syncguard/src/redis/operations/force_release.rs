@@ -10,7 +10,14 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    ["get.lua", "read.lua", "remove.lua", "force_release.lua"],
+    [
+        "clock.lua",
+        "get.lua",
+        "read.lua",
+        ("local bare = ARGV[3]"),
+        "force_release.lua",
+        "wake.lua"
+    ],
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 

@@ -1,4 +1,4 @@
--- The beginning of the scripts for a key: `stored` becomes the value of its lock, if there is one.
+-- For a key: `lock_key` and `stored` become the name of its lock and the value, if there is one. After clock.lua.
 -- KEYS  lock …
-local call = redis.call
-local stored = call('GET', KEYS[1])
+local lock_key = KEYS[1]
+local stored = call('GET', lock_key)

@@ -6,7 +6,11 @@ use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_text, malformed};
 
-script!(SCRIPT, ["get.lua", "read.lua", "holder.lua"], is_text);
+script!(
+    SCRIPT,
+    ["clock.lua", "get.lua", "read.lua", "holder.lua"],
+    is_text
+);
 
 /// What to send.
 ///

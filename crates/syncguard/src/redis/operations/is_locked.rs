@@ -10,7 +10,15 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    ["get.lua", "read.lua", "remove.lua", "is_locked.lua"],
+    [
+        "clock.lua",
+        "get.lua",
+        "read.lua",
+        "is_locked.lua",
+        ("local bare = ARGV[4]"),
+        "force_release.lua",
+        "wake.lua"
+    ],
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 

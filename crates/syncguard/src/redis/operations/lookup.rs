@@ -13,14 +13,19 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     BY_KEY,
-    ["get.lua", "read.lua", "lookup_key.lua"],
+    ["clock.lua", "get.lua", "read.lua", "lookup_key.lua"],
     record::fits
 );
 
 script!(
     BY_LOCK_ID,
-    bare = 3,
-    ["find.lua", "read.lua", "lookup_lock_id.lua"],
+    [
+        "clock.lua",
+        ("local bare = ARGV[3]"),
+        "find.lua",
+        "read.lua",
+        "lookup_lock_id.lua"
+    ],
     |reply| { is_elsewhere(reply) || record::fits(reply) }
 );
 

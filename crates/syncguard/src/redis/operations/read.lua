@@ -1,7 +1,10 @@
--- After get.lua or find.lua: `id` and `expires` of the lock that is stored, and the server's time `now`, if there is one.
-local id, expires, now
+-- After get.lua or find.lua: `id` and `expires` of the lock that is stored, if there is one. In a lock that is written as
+-- grant.lua does, the digits of `expires` begin at `first` and end before `after`.
+local id, first, expires, after
 if stored then
-  id, expires = string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),"')
+  -- Nothing that users choose comes before it.
+  id, first, expires, after =
+    string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
   if not id then
     local ok, lock = pcall(cjson.decode, stored)
     if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
@@ -10,6 +13,4 @@ if stored then
     id, expires = lock.lockId, lock.expiresAtMs
   end
   expires = tonumber(expires)
-  local time = call('TIME')
-  now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 end

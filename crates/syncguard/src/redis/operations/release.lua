@@ -1,4 +1,4 @@
--- Frees the lock that lockId owns. After find.lua and read.lua.
+-- Frees the lock that lockId owns. After find.lua and read.lua, before wake.lua.
 -- KEYS  index, (in a cluster: lock)
 -- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
 -- reply 1 freed, -2 it had expired, -1 no such lock, 0 the lock is another's,
@@ -12,14 +12,5 @@ end
 if id ~= ARGV[1] then
   return 0
 end
-
 call('DEL', lock_key, KEYS[1])
--- Wakes those who wait. Without the right to publish, they find out by asking again. In a cluster, on the channels
--- of the lock's own slot where the server has them, which is from version 7 on.
-if not KEYS[2] or type(redis.pcall('SPUBLISH', lock_key, '')) == 'table' then
-  redis.pcall('PUBLISH', lock_key, '')
-end
-if expires > now - ARGV[2] then
-  return 1
-end
-return -2
+local reply = expires > now - ARGV[2] and 1 or -2

@@ -11,8 +11,14 @@ use crate::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
-    bare = 3,
-    ["find.lua", "read.lua", "release.lua"],
+    [
+        "clock.lua",
+        ("local bare = ARGV[3]"),
+        "find.lua",
+        "read.lua",
+        "release.lua",
+        "wake.lua"
+    ],
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 

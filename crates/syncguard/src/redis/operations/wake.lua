@@ -1,0 +1,12 @@
+-- The end of scripts that have removed a lock: wakes those who wait for it, and gives `reply`.
+-- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
+-- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the
+-- name without the slot's number.
+local channel = lock_key
+if string.find(channel, '\205\190', 1, true) then
+  channel = string.gsub(channel, '\205\190%d+$', '')
+end
+if not KEYS[2] or type(redis.pcall('SPUBLISH', channel, '')) == 'table' then
+  redis.pcall('PUBLISH', channel, '')
+end
+return reply
