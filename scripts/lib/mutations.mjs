@@ -148,8 +148,8 @@ const cluster = [
   mutation("cluster-shard", "redis-cluster", "A lock id does not fit the slot of its key.", [
     [
       "redis/mod.rs",
-      "request.lock_id = request.lock_id.clone().with_first_byte(shard);",
-      "request.lock_id = request.lock_id.clone().with_first_byte(shard ^ 1);",
+      "claim.lock_id = claim.lock_id.clone().with_first_byte(shard);",
+      "claim.lock_id = claim.lock_id.clone().with_first_byte(shard ^ 1);",
     ],
   ]),
   tested(
@@ -399,9 +399,9 @@ const shared = [
     [
       [
         "operation.rs",
-        "let (lock_id, ttl) = (request.lock_id.clone(), request.ttl);",
-        `let lock_id = LockId::generate().unwrap_or_else(|_| request.lock_id.clone());
-        let ttl = request.ttl;`,
+        "let (lock_ids, ttl) = (request.lock_ids(), request.ttl);",
+        `let (mut lock_ids, ttl) = (request.lock_ids(), request.ttl);
+        lock_ids[0] = LockId::generate().unwrap_or_else(|_| lock_ids[0].clone());`,
       ],
     ],
   ),
@@ -415,8 +415,8 @@ const shared = [
     [
       [
         "undo.rs",
-        "(Some(End::Granted), _) | (Some(_), ReleaseOutcome::Released) =>",
-        "(Some(_) | None, _) =>",
+        "if ended == Some(End::Granted) || ended.is_some() && all_released {",
+        "if ended == Some(End::Granted) || ended.is_some() || ended.is_none() || all_released {",
       ],
     ],
   ),

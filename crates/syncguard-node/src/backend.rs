@@ -176,7 +176,7 @@ impl NativeBackend {
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-    /// whether it can be cancelled, the lock ids, one after the other, for how many milliseconds the locks can last (so long a
+    /// whether it can be cancelled, the lock ids with commas between, for how many milliseconds the locks can last (so long a
     /// release that has failed goes on in the background), and the key, for those of this process who wait for it; of several
     /// locks, their keys as they were granted.
     #[napi]
@@ -314,18 +314,9 @@ impl NativeBackend {
     }
 }
 
-/// Lock ids that stand one after the other.
+/// Lock ids with commas between.
 fn lock_ids(text: &str) -> Result<Batch<LockId>, Error> {
-    let mut ids = Batch::new();
-    let mut rest = text;
-    while let Some((id, others)) = rest.split_at_checked(LockId::LENGTH)
-        && !others.is_empty()
-    {
-        ids.push(LockId::parse(id)?);
-        rest = others;
-    }
-    ids.push(LockId::parse(rest)?);
-    Ok(ids)
+    text.split(',').map(LockId::parse).collect()
 }
 
 const DEFAULTS: CallOptions = CallOptions::DEFAULT;

@@ -2,9 +2,9 @@
 
 use napi_derive::napi;
 use syncguard::{
-    ErrorKind, Fence, KeySpace, LockId, MAX_KEY_LENGTH_BYTES, Owner, TIME_TOLERANCE_MS, Ttl,
-    firestore, is_live as core_is_live, make_storage_key as core_storage_key, postgres, redis,
-    redis_server_time_ms as core_redis_time,
+    ErrorKind, Fence, KeySpace, LockId, MAX_CLAIMS, MAX_KEY_LENGTH_BYTES, MAX_SLOTS, Owner,
+    TIME_TOLERANCE_MS, Ttl, firestore, is_live as core_is_live,
+    make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
 };
 
 use crate::completion::WIDTH;
@@ -21,6 +21,8 @@ pub struct Constants {
     pub time_tolerance_ms: f64,
     pub max_key_length_bytes: u32,
     pub lock_id_length: u32,
+    pub max_claims: u32,
+    pub max_slots: u32,
     pub fence_digits: u32,
     pub fence_max: String,
     pub fence_warn: String,
@@ -80,6 +82,8 @@ pub fn constants() -> Constants {
         time_tolerance_ms: TIME_TOLERANCE_MS as f64,
         max_key_length_bytes: MAX_KEY_LENGTH_BYTES as u32,
         lock_id_length: LockId::LENGTH as u32,
+        max_claims: MAX_CLAIMS as u32,
+        max_slots: u32::from(MAX_SLOTS),
         fence_digits: Fence::DIGITS as u32,
         fence_max: Fence::MAX.to_string(),
         fence_warn: Fence::WARN.to_string(),

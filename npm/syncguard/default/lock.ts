@@ -1,12 +1,17 @@
 import { checkBackend } from "../lock/arguments.js";
 import { type Config, runLocked, type Work } from "../lock/lock.js";
 import type {
-  AcquisitionOptions,
   BackendCapabilities,
+  Claim,
+  Claims,
   FencingCapabilities,
   LockBackendLike,
   LockConfig,
+  LockConfigOf,
   LockHandle,
+  LocksHandle,
+  SlotClaim,
+  SlotHandle,
 } from "../lock/types.js";
 import { getDefaultBackend } from "./backend.js";
 
@@ -38,7 +43,19 @@ import { getDefaultBackend } from "./backend.js";
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
   fn: (handle: LockHandle<C>) => Promise<T> | T,
-  config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
+  config: LockConfig,
+): Promise<T>;
+/** Under one slot of a key, on a backend of this package. */
+export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  fn: (handle: SlotHandle<C>) => Promise<T> | T,
+  config: LockConfigOf<SlotClaim>,
+): Promise<T>;
+/** Under several locks, all or nothing, on a backend of this package. */
+export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  fn: (handle: LocksHandle) => Promise<T> | T,
+  config: LockConfigOf<Claims | Required<Claim>>,
 ): Promise<T>;
 /**
  * Waits for the lock on the default backend, runs `fn` while it is held, and frees it whatever `fn` did. The default backend is
@@ -59,18 +76,26 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
  * await lock(() => console.log("writing"), { key: "report:nightly" });
  * ```
  */
+export function lock<T>(fn: (handle: LockHandle) => Promise<T> | T, config: LockConfig): Promise<T>;
+/** Under one slot of a key, on the default backend. */
 export function lock<T>(
-  fn: (handle: LockHandle) => Promise<T> | T,
-  config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
+  fn: (handle: SlotHandle) => Promise<T> | T,
+  config: LockConfigOf<SlotClaim>,
+): Promise<T>;
+/** Under several locks, all or nothing, on the default backend. */
+export function lock<T>(
+  fn: (handle: LocksHandle) => Promise<T> | T,
+  config: LockConfigOf<Claims | Required<Claim>>,
 ): Promise<T>;
 // Async, so that every error is a rejection.
 export async function lock<T, C extends BackendCapabilities>(
-  first: LockBackendLike<C> | Work<T, FencingCapabilities>,
-  second: Work<T, C> | Config,
+  first: LockBackendLike<C> | ((handle: never) => Promise<T> | T),
+  second: ((handle: never) => Promise<T> | T) | Config,
   third?: Config,
 ): Promise<T> {
   if (typeof first === "function") {
-    return await runLocked(getDefaultBackend(), first, second as Config);
+    const work = first as Work<T, FencingCapabilities>;
+    return await runLocked(getDefaultBackend(), work, second as Config);
   }
   checkBackend(first);
   return await runLocked(first, second as Work<T, C>, third as Config);

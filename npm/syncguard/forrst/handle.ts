@@ -46,7 +46,7 @@ export function createHandle<C extends BackendCapabilities>(
     const { fullKey: key, ttlMs, owner, waiting } = requested;
     try {
       const acquisition = {
-        key,
+        asked: { key },
         ttlMs,
         owner,
         signal,
@@ -79,7 +79,7 @@ export function createHandle<C extends BackendCapabilities>(
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {
-      response = await runInside(origin, key, lease, () => next(request, lock));
+      response = await runInside(origin, [key], lease, () => next(request, lock));
       checkResponse(response);
     } catch (error) {
       await end();

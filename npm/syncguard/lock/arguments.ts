@@ -71,6 +71,17 @@ export function resolveTtl(ttlMs: number | null | undefined): number {
   return ttlMs;
 }
 
+/** For how long the lock is to be held at least: 0 if that was not given. */
+export function readMinHold(minHoldMs: number | null | undefined, ttlMs: number): number {
+  if (minHoldMs === undefined || minHoldMs === null) return 0;
+  if (!Number.isInteger(minHoldMs) || minHoldMs < 1) {
+    throw invalid("minHoldMs must be a positive integer");
+  }
+  // Whoever dies before its release has held it for its TTL.
+  if (minHoldMs > ttlMs) throw invalid("minHoldMs must not be longer than ttlMs");
+  return minHoldMs;
+}
+
 /** How a handle is disposed of, and who hears of what it cannot throw. */
 export type DisposalOptions = {
   readonly onReleaseError?: OnReleaseError | undefined;

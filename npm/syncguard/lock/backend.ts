@@ -28,6 +28,8 @@ import { createHandle, noLock, readDisposal } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
 import { Lease, watchedBy } from "./lease.js";
 import { type AcquireArguments, type Direct, type Operations, setInternals } from "./internals.js";
+import { type Asked, readAsked } from "./claims.js";
+import { constants } from "../native/constants.js";
 import { createLockMethod } from "./lock.js";
 import { failure } from "./mutation.js";
 import { releaseInBackground } from "./reports.js";
@@ -38,7 +40,8 @@ import type {
   DecoratedAcquireResult,
   HeldLock,
   KeyLookup,
-  LockBackend,
+  LockOp,
+  LocksOp,
   OwnershipLookup,
   SyncGuardBackend,
 } from "./types.js";
@@ -47,7 +50,11 @@ import { hashKey, logFenceWarning, validateLockId } from "./values.js";
 /** Read when this module is loaded, so that fake timers in users' tests cannot delay closing a backend. */
 const afterMicrotasks = setImmediate;
 
-const ACQUIRE_OPTIONS = optionNames("acquire()", ["key", "ttlMs", "signal", "owner", "autoExtend"]);
+const ACQUIRE_OPTIONS = optionNames("acquire()", [
+  ...["key", "claims", "ttlMs", "signal", "owner", "autoExtend"],
+  // What lock() has read already.
+  "asked",
+]);
 
 const FORCE_OPTIONS = optionNames("forceRelease()", ["signal"]);
 
@@ -124,21 +131,23 @@ export function createBackendOn<C extends BackendCapabilities>(
   }
 
   /** Extends a lock that was checked; for its holder and for heartbeats. */
-  const extend: LockBackend["extend"] = async ({ lockId, ttlMs, signal }) => {
-    const outcome = settle(await store.extend(lockId, ttlMs, signal));
+  const extend: Operations<C>["extend"] = async ({ ttlMs, signal, ...ids }) => {
+    const outcome = settle(await store.extend(joinedIds(ids), ttlMs, signal));
     return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
   };
 
-  const giveBack = ({ key, lockId }: Lease): void =>
-    releaseInBackground(backend, lockId, key, disposal.onReleaseError);
+  const giveBack = ({ key, ids }: Lease): void =>
+    releaseInBackground(backend, ids, key, disposal.onReleaseError);
 
   /** Takes a lock; with a `wait`, once it is free. */
   const take = async (opts: AcquireArguments, wait?: Wait): Promise<Taken<C>> => {
-    const { key, ttlMs } = given(opts);
+    const { ttlMs } = given(opts);
+    const asked = askedOf(opts);
+    const { key, claims, isSet } = asked;
     let isCounted = false;
     let heartbeats: StoreHeartbeats | undefined;
     try {
-      checkKey(key);
+      if (claims === undefined) checkKey(key);
       checkTtlOfLock(ttlMs);
       const owner = readOwner(opts.owner);
       const autoExtend = readAutoExtend(opts.autoExtend, ttlMs);
@@ -148,20 +157,24 @@ export function createBackendOn<C extends BackendCapabilities>(
       warnOfUnknown(opts, ACQUIRE_OPTIONS);
       grants.start();
       isCounted = true;
-      if (wait !== undefined) waiting.set(key, (waiting.get(key) ?? 0) + 1);
+      if (wait !== undefined) waits(asked, 1);
       let startedMs = clock.elapsed();
       if (autoExtend !== undefined) heartbeats = createHeartbeats?.(autoExtend);
       const hold = heartbeats?.settings;
-      const grant = settle(await store.acquire(key, ttlMs, owner, signal, wait, hold));
-      if (grant === null) {
+      const grant = settle(await store.acquire(key, ttlMs, { claims, owner, hold }, signal, wait));
+      if ("lockedKey" in grant) {
         heartbeats?.stop();
-        return noLock();
+        return noLock(givenKey(asked, grant.lockedKey));
       }
       const nowMs = clock.elapsed();
       // It was asked for the lock then, after it had waited.
       if (wait?.lastMs !== undefined) startedMs = nowMs - wait.lastMs;
       const { lockId, fence, fenceNearLimit } = grant;
-      const lease = new Lease(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs);
+      const locks = grant.locks?.map((one) => ({
+        ...one,
+        key: givenKey(asked, one.key) ?? one.key,
+      }));
+      const lease = new Lease(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs, locks);
       grants.add(lease);
       if (signal?.aborted === true) {
         // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
@@ -187,7 +200,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       if (fenceNearLimit) logFenceWarning(fence, hashKey(key));
       lease.onLost = disposal.onLost;
       lease.stream = stream;
-      const handle = createHandle(backend, lease, grant, disposal);
+      const handle = createHandle(backend, lease, grant, disposal, isSet);
       if (heartbeats === undefined && autoExtend !== undefined) {
         startHeartbeats({ extend }, handle, lease, ttlMs, startedMs, autoExtend);
       }
@@ -206,23 +219,35 @@ export function createBackendOn<C extends BackendCapabilities>(
       throw addContext(error, key);
     } finally {
       if (isCounted) {
-        if (wait !== undefined) {
-          const others = (waiting.get(key) ?? 1) - 1;
-          if (others > 0) waiting.set(key, others);
-          else waiting.delete(key);
-        }
+        if (wait !== undefined) waits(asked, -1);
         grants.end();
       }
     }
   };
 
+  /** Counts those who wait for each key. */
+  function waits({ key, claims }: Asked, more: 1 | -1): void {
+    for (const name of claims?.map((claim) => claim.key) ?? [key]) {
+      const others = (waiting.get(name) ?? 0) + more;
+      if (others > 0) waiting.set(name, others);
+      else waiting.delete(name);
+    }
+  }
+
+  /** The name of the lock for those of this process who wait for it; those of several. */
+  function waitedFor({ key, locks }: Lease): [key?: string | undefined, keys?: string[]] {
+    if (locks === undefined) return waiting.has(key) ? [key] : [];
+    const names = locks.flatMap((lock) => (waiting.has(lock.key) ? [lock.stored] : []));
+    return [undefined, names];
+  }
+
   const operations: Operations<C> = {
     take,
 
     release: async (opts) => {
-      const { lockId } = given(opts);
+      const ids: Partial<LockOp> = given(opts);
       try {
-        validateLockId(lockId);
+        const lockId = joinedIds(opts);
         const signal = startingSignal(opts);
         if (isClosed) throw closed();
         grants.start();
@@ -232,14 +257,14 @@ export function createBackendOn<C extends BackendCapabilities>(
         try {
           const lastsMs = own && Math.ceil(own.lastsMs);
           // Those who wait for it hear of it.
-          const key = own !== undefined && waiting.has(own.key) ? own.key : undefined;
-          const outcome = settle(await store.release(lockId, signal, lastsMs, key));
-          if (outcome === true) {
+          const [key, keys] = own === undefined ? [] : waitedFor(own);
+          const outcome = settle(await store.release(lockId, signal, lastsMs, key, keys));
+          if (outcome === true || (typeof outcome === "object" && outcome.every(Boolean))) {
             (own ?? watched)?.released();
             return { ok: true };
           }
           own?.gone();
-          return failure(outcome);
+          return failure(typeof outcome === "object" ? "not-found" : outcome);
         } catch (error) {
           if (own !== undefined) {
             own.released();
@@ -250,19 +275,20 @@ export function createBackendOn<C extends BackendCapabilities>(
           grants.end();
         }
       } catch (error) {
-        throw addContext(error, undefined, lockId);
+        throw addContext(error, undefined, ids.lockId);
       }
     },
 
     extend: async (opts) => {
-      const { lockId, ttlMs } = given(opts);
+      const ids: Partial<LockOp> = given(opts);
+      const { ttlMs } = opts;
       try {
-        validateLockId(lockId);
+        const lockId = joinedIds(opts);
         checkTtl(ttlMs);
         const signal = startingSignal(opts);
         checkOpen();
         const startedMs = clock.elapsed();
-        const result = await extend({ lockId, ttlMs, signal });
+        const result = await extend({ ...opts, ttlMs, signal });
         if (result.ok) {
           (grants.get(lockId) ?? watchedBy(lockId))?.moved(startedMs + ttlMs, ttlMs);
         } else {
@@ -270,7 +296,7 @@ export function createBackendOn<C extends BackendCapabilities>(
         }
         return result;
       } catch (error) {
-        throw addContext(error, undefined, lockId);
+        throw addContext(error, undefined, ids.lockId);
       }
     },
 
@@ -351,9 +377,9 @@ export function createBackendOn<C extends BackendCapabilities>(
   const backend: SyncGuardBackend<C> = {
     capabilities,
     ...(transport === undefined ? {} : { transport }),
-    acquire: (opts) => observed.take(opts) as Promise<Taken<C>>,
-    release: (opts) => observed.release(opts),
-    extend: (opts) => observed.extend(opts),
+    acquire: ((opts: AcquireArguments) => observed.take(opts)) as SyncGuardBackend<C>["acquire"],
+    release: (opts: LockOp | LocksOp) => observed.release(opts),
+    extend: (opts: (LockOp | LocksOp) & { ttlMs: number }) => observed.extend(opts),
     isLocked: (opts) => observed.isLocked(opts),
     lookup: (opts: KeyLookup | OwnershipLookup) => observed.lookup(opts),
     forceRelease: (key, more) => observed.forceRelease(key, more),
@@ -371,6 +397,44 @@ export function createBackendOn<C extends BackendCapabilities>(
     ...(direct === undefined ? {} : { direct: runOn(direct) }),
   });
   return backend;
+}
+
+/** What is asked for, as `lock()` has read it or as the caller of `acquire()` has given it. */
+function askedOf(opts: AcquireArguments): Asked {
+  if (opts.asked !== undefined) return opts.asked;
+  if (opts.claims === undefined || opts.claims === null) return { key: opts.key };
+  if (!Array.isArray(opts.claims)) throw invalid("claims must be an array");
+  return readAsked(opts.claims);
+}
+
+/** A key as its claim has given it, and not in NFC. */
+function givenKey({ claims }: Asked, key: string | undefined): string | undefined {
+  return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
+}
+
+/**
+ * The lock ids with commas between.
+ *
+ * @throws LockError `InvalidArgument`
+ */
+function joinedIds(ids: Partial<LockOp & LocksOp>): string {
+  const { lockId, lockIds } = ids;
+  if (lockIds === undefined || lockIds === null) {
+    validateLockId(lockId as string);
+    return lockId as string;
+  }
+  if (lockId !== undefined) throw invalid("lockId cannot be given beside lockIds");
+  if (!Array.isArray(lockIds) || lockIds.length === 0) {
+    throw invalid("lockIds must be an array that is not empty");
+  }
+  for (const id of lockIds as readonly string[]) validateLockId(id);
+  if (lockIds.length > constants.maxClaims) {
+    throw invalid(`lockIds must not name more than ${constants.maxClaims} locks`);
+  }
+  if (new Set(lockIds).size < lockIds.length) {
+    throw invalid("lockIds must not contain a lock id twice");
+  }
+  return lockIds.join();
 }
 
 /** A race while the process shuts down is no wrong argument, so it is an error of its own. */

@@ -6,7 +6,8 @@ import type { Lease } from "./lease.js";
 /** A function that runs under a lock. */
 type Link = {
   readonly origin: object;
-  readonly key: string;
+  /** Those that nobody else can have meanwhile. */
+  readonly keys: readonly string[];
   readonly outer: Link | undefined;
   readonly lease: Lease;
   /** Something that the function has started may outlive it, and so the lock. */
@@ -25,11 +26,11 @@ let warned = false;
  */
 export async function runInside<T>(
   origin: object,
-  key: string,
+  keys: readonly string[],
   lease: Lease,
   work: () => Promise<T> | T,
 ): Promise<T> {
-  const link: Link = { origin, key, lease, isRunning: true, outer: chain.getStore() };
+  const link: Link = { origin, keys, lease, isRunning: true, outer: chain.getStore() };
   running += 1;
   try {
     return await chain.run(link, work);
@@ -41,12 +42,13 @@ export async function runInside<T>(
   }
 }
 
-/** Whether the caller works under that lock itself, so that it waits in vain. */
-export function isInside(origin: object, key: string): boolean {
+/** Whether the caller works under one of these locks itself, so that it waits in vain. */
+export function isInside(origin: object, keys: readonly string[]): boolean {
   if (running === 0) return false;
   for (let link = chain.getStore(); link !== undefined; link = link.outer) {
-    if (link.isRunning && link.origin === origin && link.key === key && !link.lease.isLost()) {
-      return true;
+    const isOne = (key: string): boolean => keys.includes(key);
+    if (link.isRunning && link.origin === origin && link.keys.some(isOne)) {
+      if (!link.lease.isLost()) return true;
     }
   }
   return false;

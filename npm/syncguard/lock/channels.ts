@@ -4,7 +4,7 @@ import { type Channel, channel } from "node:diagnostics_channel";
 import { LockError } from "../native/errors.js";
 import type { Observation, Stream } from "./events.js";
 import type { BackendTransport, DiagnosticsMessage } from "./types.js";
-import { hashKey } from "./values.js";
+import { hashesOf, hashKey } from "./values.js";
 
 const channels: Readonly<Record<DiagnosticsMessage["type"], Channel>> = {
   acquire: channel("syncguard:acquire"),
@@ -34,13 +34,14 @@ function messageOf(
   backend: string,
   transport: BackendTransport | undefined,
 ): DiagnosticsMessage {
-  const { type, result, key, lockId, error, reason, durationMs, ...more } = seen;
+  const { type, result, key, keys, lockId, error, reason, durationMs, ...more } = seen;
   delete more.contended;
   const message: DiagnosticsMessage = { backend, type, result, ...more };
   if (durationMs !== undefined) message.durationMs = durationMs;
   if (transport !== undefined) message.transport = transport.way;
   // Callers may pass anything as an identifier.
   if (typeof key === "string") message.keyHash = hashKey(key);
+  if (keys !== undefined) Object.assign(message, hashesOf(keys));
   if (typeof lockId === "string") message.lockIdHash = hashKey(lockId);
   if (reason !== undefined) message.reason = reason;
   if (error !== undefined) message.error = error instanceof LockError ? error.code : "Internal";

@@ -1,6 +1,5 @@
 /** Locks that the core extends. */
 
-import { addContext, type LockError } from "../native/errors.js";
 import type { HoldSettings } from "../native/exports.js";
 import { addHolder, forgetHolder, type Holder, removeHolder } from "../native/operations.js";
 import type { Failure } from "../native/outcome.js";
@@ -32,10 +31,8 @@ export class CoreHeartbeats implements Heartbeats, Holder {
     this.#tell((lock) => lock.beat(expiresAtMs));
   }
 
-  lost(failure: Failure): void {
-    this.#tell((lock) => {
-      lock.loseWith(addContext(failure.toError(), lock.key, lock.lockId) as LockError);
-    });
+  lost(failure: Failure, which: number | undefined): void {
+    this.#tell((lock) => lock.loseOne(failure, which));
   }
 
   /** The core hears of extensions itself. */

@@ -2,6 +2,7 @@
 
 import type { LockError } from "../native/errors.js";
 import type { Wait } from "../native/wait.js";
+import type { Asked } from "./claims.js";
 import type { Clock } from "./clock.js";
 import type { Operations } from "./internals.js";
 import { failureReason } from "./mutation.js";
@@ -12,6 +13,8 @@ export type Observation = {
   readonly type: LockEvent["type"] | "wait";
   readonly result: LockEvent["result"];
   key?: string | undefined;
+  /** Of several locks, in place of the key. */
+  keys?: readonly string[] | undefined;
   lockId?: string | undefined;
   reason?: LockEvent["reason"] | undefined;
   /** What was thrown. */
@@ -52,7 +55,26 @@ export function joined(inner: Stream | undefined, outer: Stream): Stream {
 
 /** What an operation's result says. */
 type Report = Pick<Observation, "result"> & Partial<Observation>;
-type Ids = { key?: string | undefined; lockId?: string | undefined };
+type Ids = {
+  readonly key?: string | undefined;
+  readonly asked?: Asked | undefined;
+  readonly claims?: unknown;
+  readonly lockId?: string | undefined;
+  readonly signal?: unknown;
+};
+
+/** What an acquisition is about. */
+export function subject({ key, claims }: Asked): Pick<Observation, "key" | "keys"> {
+  return claims === undefined ? { key } : { keys: claims.map((claim) => claim.key) };
+}
+
+/** The same of what a caller has given, which may be anything. */
+function subjectOf({ key, asked, claims }: Ids): Pick<Observation, "key" | "keys"> {
+  if (asked !== undefined) return subject(asked);
+  if (!Array.isArray(claims)) return { key };
+  const name = (claim: unknown): unknown => (claim as { key?: unknown } | null)?.key ?? claim;
+  return { keys: claims.map(name).filter((one) => typeof one === "string") };
+}
 
 /**
  * The operations, told of to those who hear of them.
@@ -75,9 +97,10 @@ export function observe<C extends BackendCapabilities>(
   ): Promise<Result> => {
     const startedMs = clock.elapsed();
     // Callers may pass anything.
-    const { key, lockId } = args ?? {};
+    const { lockId } = args ?? {};
+    const about = subjectOf(args ?? {});
     const common = (): Partial<Observation> => ({
-      key,
+      ...about,
       lockId,
       durationMs: clock.elapsed() - startedMs,
       ...waited(wait, clock),
@@ -102,7 +125,7 @@ export function observe<C extends BackendCapabilities>(
       if ((result?.ok as unknown) === false) lease?.gone();
       return { ...mutated(result), ...before, ...(lease?.loss && { lost: true }) };
     };
-    return observing("release", opts, () => operations.release(opts, lease), released);
+    return observing("release", opts as Ids, () => operations.release(opts, lease), released);
   };
   return {
     take: (opts, wait) =>
@@ -113,7 +136,7 @@ export function observe<C extends BackendCapabilities>(
       stream.hears("release") ? release(opts, lease) : operations.release(opts, lease),
     extend: (opts) =>
       stream.hears("extend")
-        ? observing("extend", opts, () => operations.extend(opts), mutated)
+        ? observing("extend", opts as Ids, () => operations.extend(opts), mutated)
         : operations.extend(opts),
     isLocked: (opts) =>
       stream.hears("isLocked")

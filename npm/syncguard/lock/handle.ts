@@ -2,6 +2,7 @@
 
 import { LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
+import { invalid } from "../options/validation.js";
 import "./disposable.js";
 import { checkDisposal, type DisposalOptions } from "./arguments.js";
 import { systemClock } from "./clock.js";
@@ -15,6 +16,8 @@ import type {
   BackendCapabilities,
   DecoratedAcquireResult,
   DisposableLockHandle,
+  GrantedLock,
+  HeldLocks,
   KeyOp,
   LockBackend,
   LockBackendLike,
@@ -45,6 +48,10 @@ class Handle {
   declare expiresAtMs: number;
   declare fence?: string;
   declare key?: string;
+  declare slot?: number;
+  declare locks?: readonly GrantedLock[];
+  declare fences?: ReadonlyMap<string, string>;
+  declare lockIds?: readonly string[];
   readonly #lease: Lease;
   readonly #disposal: DisposalOptions;
 
@@ -109,13 +116,32 @@ export function createHandle(
   lease: Lease,
   { expiresAtMs, fence }: { expiresAtMs: number; fence: string },
   disposal: DisposalOptions,
+  isSet = false,
 ): Handle & DisposableLockHandle {
   const handle = new Handle(lease, disposal);
   handle.ok = true;
+  if (isSet) {
+    handle.expiresAtMs = expiresAtMs;
+    return addMethods(backend, complete(Object.assign(handle, membersOfSet(lease)), lease), lease);
+  }
   handle.lockId = lease.lockId;
   handle.expiresAtMs = expiresAtMs;
   handle.fence = fence;
+  const slot = lease.locks?.[0]?.slot;
+  if (typeof slot === "number") handle.slot = slot;
   return addMethods(backend, complete(handle, lease), lease);
+}
+
+/** What shows several locks. */
+export function membersOfSet(lease: Lease): Pick<HeldLocks, "locks" | "fences" | "lockIds"> {
+  const locks = (lease.locks ?? []).map(({ key, slot, lockId, fence }): GrantedLock =>
+    slot === null ? { key, lockId, fence } : { key, slot, lockId, fence },
+  );
+  return {
+    locks,
+    lockIds: locks.map(({ lockId }) => lockId),
+    fences: new Map(locks.map(({ key, fence }) => [key, fence])),
+  };
 }
 
 /** A handle of the lock in `result`, which may itself be one, and with it the lock. The options must be checked. */
@@ -126,6 +152,9 @@ export function handleOver<C extends BackendCapabilities>(
   disposal: DisposalOptions,
 ): AsyncLock<C> {
   const before = leaseOf(result);
+  if (before === undefined && (result as { locks?: unknown }).locks !== undefined) {
+    throw invalid("the result of several claims is a handle already");
+  }
   const lease = before ?? newlyHeld(backend, result, key);
   const handle = new Handle(lease, disposal);
   // Only the members: methods of these names may be bound to another backend.
@@ -169,7 +198,7 @@ function copyMember(from: object, to: object, name: PropertyKey): void {
 
 /** Adds the members of a lock of this package that results did not have in SyncGuard 2. */
 function complete(handle: Handle, { key }: Lease): Handle {
-  handle.key = key;
+  if (handle.locks === undefined) handle.key = key;
   // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
   (handle as unknown as Legacy).__defineGetter__("signal", SIGNAL.get);
   return handle;
@@ -213,8 +242,11 @@ function addMethods(
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 /** The result of an acquisition that found the lock held by somebody. */
-export function noLock(): { ok: false; reason: "locked" } & DisposableLockHandle {
-  return { ok: false, reason: "locked", ...NO_LOCK };
+export function noLock(
+  lockedKey: string | undefined,
+): { ok: false; reason: "locked" } & DisposableLockHandle {
+  const why = lockedKey === undefined ? {} : { key: lockedKey };
+  return { ok: false, reason: "locked", ...why, ...NO_LOCK };
 }
 
 /** The methods of a handle without a lock, which do nothing. */
@@ -362,7 +394,7 @@ export async function acquireHandle<C extends BackendCapabilities>(
   const result = await backend.acquire(opts);
   if (isDecorated(result)) return result;
   if ((result?.ok as unknown) === false) return result as DecoratedAcquireResult<C>;
-  if (result?.ok) releaseInBackground(backend, result.lockId, opts.key, undefined);
+  if (result?.ok) releaseInBackground(backend, { lockId: result.lockId }, opts.key, undefined);
   throw new LockError(
     "Internal",
     "Backend.acquire() must return a decorated result: use decorateAcquireResult()",

@@ -1,6 +1,7 @@
 /** HeartbeatOptions for backends that do not send them by themselves, on JavaScript's timers. The core does the same for its own. */
 
 import type { HeartbeatOptions } from "./auto-extend.js";
+import { extendOn } from "./internals.js";
 import { GONE, type Lease } from "./lease.js";
 import { callAt } from "./timers.js";
 import type { LockBackend } from "./types.js";
@@ -26,7 +27,7 @@ export function startHeartbeats(
   startedMs: number,
   { everyMs, maxMs }: HeartbeatOptions,
 ): void {
-  const { lockId, clock } = lease;
+  const { clock } = lease;
   const limitMs = startedMs + maxMs;
   let endMs = Math.min(startedMs + ttlMs, limitMs);
   let failure: unknown;
@@ -78,7 +79,11 @@ export function startHeartbeats(
     running = controller;
     crossed = false;
     try {
-      const result = await backend.extend({ lockId, ttlMs: wantedMs, signal: controller.signal });
+      const result = await extendOn(backend, {
+        ...lease.ids,
+        ttlMs: wantedMs,
+        signal: controller.signal,
+      });
       if (isOver) return;
       running = undefined;
       if (!result.ok) {

@@ -7,9 +7,12 @@ import type { Stream } from "./events.js";
 import type { Clock } from "./clock.js";
 import type { Grants } from "./grants.js";
 import type { Lease } from "./lease.js";
+import type { Asked } from "./claims.js";
 import type {
   AcquireResult,
+  AutoExtend,
   BackendCapabilities,
+  Claims,
   ExtendResult,
   KeyLookup,
   KeyOp,
@@ -17,12 +20,23 @@ import type {
   LockBackendLike,
   LockInfo,
   LockOp,
+  LocksOp,
   OwnershipLookup,
   ReleaseResult,
   SyncGuardBackend,
 } from "./types.js";
 
-export type AcquireArguments = Parameters<SyncGuardBackend["acquire"]>[0];
+/** What `acquire()` is given: a key, or claims. */
+export type AcquireArguments = Readonly<{
+  key: string;
+  claims?: Claims | undefined;
+  /** The claims, if `lock()` has read them. */
+  asked?: Asked | undefined;
+  ttlMs: number;
+  signal?: AbortSignal | undefined;
+  owner?: string | undefined;
+  autoExtend?: AutoExtend | undefined;
+}>;
 export type Extending = Pick<LockBackend, "extend">;
 export type Releasing = Pick<LockBackend, "release">;
 
@@ -31,8 +45,8 @@ export type Operations<C extends BackendCapabilities> = {
   /** Takes a lock. With a `wait`, waits for it as that says, if the backend is one of this package, and else tries once for it. */
   take: (opts: AcquireArguments, wait?: Wait) => Promise<AcquireResult<C>>;
   /** With the lock, if its handle releases it. */
-  release: (opts: LockOp, lease?: Lease) => Promise<ReleaseResult>;
-  extend: (opts: LockOp & { ttlMs: number }) => Promise<ExtendResult>;
+  release: (opts: LockOp | LocksOp, lease?: Lease) => Promise<ReleaseResult>;
+  extend: (opts: (LockOp | LocksOp) & { ttlMs: number }) => Promise<ExtendResult>;
   isLocked: (opts: KeyOp) => Promise<boolean>;
   lookup: (opts: KeyLookup | OwnershipLookup) => Promise<LockInfo<C> | null>;
   forceRelease: SyncGuardBackend["forceRelease"];
@@ -98,12 +112,24 @@ export function takeOf<C extends BackendCapabilities>(
   return whole.operations.take;
 }
 
-/** Releases a lock on any backend; for its holder, if `lease` is given. */
-export function releaseOn(backend: Releasing, opts: LockOp, lease?: Lease): Promise<ReleaseResult> {
+/** Releases a lock on any backend; for its holder, if `lease` is given. Only those of this package have granted several. */
+export function releaseOn(
+  backend: Releasing,
+  opts: LockOp | LocksOp,
+  lease?: Lease,
+): Promise<ReleaseResult> {
   const whole = wholeOf(backend);
   return whole !== undefined && whole.release === backend.release
     ? whole.operations.release(opts, lease)
-    : backend.release(opts);
+    : backend.release(opts as LockOp);
+}
+
+/** Extends a lock on any backend. Only those of this package have granted several. */
+export function extendOn(
+  backend: Extending,
+  opts: (LockOp | LocksOp) & { ttlMs: number },
+): Promise<ExtendResult> {
+  return backend.extend(opts as LockOp & { ttlMs: number });
 }
 
 /**

@@ -1,17 +1,18 @@
-/** A lock that is held: until when, how its holder learns that it is lost, and how it is extended and released. */
+/** A lock that is held, or several that were granted together: until when, how its holder learns that it is lost, and how it is extended and released. */
 
 import { getEventListeners } from "node:events";
-import { LockError } from "../native/errors.js";
+import { addContext, LockError } from "../native/errors.js";
+import type { AcquiredLock, Failure } from "../native/outcome.js";
 import { onAbort } from "../native/signal.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
 import type { LeaseReport, Stream } from "./events.js";
-import { type Extending, type Releasing, releaseOn } from "./internals.js";
+import { type Extending, extendOn, type Releasing, releaseOn } from "./internals.js";
 import { failure } from "./mutation.js";
 import { reportLoss, reportReleaseError, warnOfForgotten } from "./reports.js";
 import { callAt, LONGEST_TIMER_MS } from "./timers.js";
-import type { ExtendResult, OnLost, ReleaseResult } from "./types.js";
+import type { ExtendResult, LockOp, LocksOp, OnLost, ReleaseResult } from "./types.js";
 
 /** What sends the heartbeats of a lock, and says when it is lost: the core, or timers of JavaScript. */
 export interface Heartbeats {
@@ -48,6 +49,8 @@ type Extended = {
 export class Lease {
   /** Why the lock is lost, if it is. */
   loss: LockError | undefined = undefined;
+  /** For how long it is held at least, from its grant on: a release before that lets it end then. */
+  minHoldMs = 0;
   /** Who is told that the lock is lost; `undefined` prints it. */
   onLost: OnLost | undefined = undefined;
   /** Those who observe the backend. */
@@ -63,6 +66,8 @@ export class Lease {
   private stops: (() => void)[] | undefined = undefined;
 
   /**
+   * @param key - of several locks, all keys, for people
+   * @param lockId - of several locks, their lock ids with commas between
    * @param endMs - when the lock ends unless it is extended
    * @param lastsMs - how long it can last from any moment on, by all that it was granted and extended for
    */
@@ -73,7 +78,20 @@ export class Lease {
     private readonly grantedMs: number,
     private endMs: number,
     public lastsMs: number,
+    /** The locks, where they are several, or a slot. */
+    readonly locks?: readonly AcquiredLock[],
   ) {}
+
+  /** The keys, of each lock. */
+  get keys(): string[] {
+    return this.locks?.map((lock) => lock.key) ?? [this.key];
+  }
+
+  /** Names what is held for `release` and `extend`. */
+  get ids(): LockOp | LocksOp {
+    const { lockId } = this;
+    return lockId.includes(",") ? { lockIds: lockId.split(",") } : { lockId };
+  }
 
   /** Aborted when the lock is lost. Without heartbeats that is at its end. */
   get signal(): AbortSignal {
@@ -178,6 +196,13 @@ export class Lease {
     this.loseWith(new LockError("LockLost", message, { key, lockId, cause }));
   }
 
+  /** Of several locks, that one is lost. */
+  loseOne(failure: Failure, which: number | undefined): void {
+    const one = which === undefined ? undefined : this.locks?.[which];
+    const { key, lockId } = one ?? this;
+    this.loseWith(addContext(failure.toError(), key, lockId) as LockError);
+  }
+
   /** The lock is lost for this reason. */
   loseWith(error: LockError): void {
     if (!this.isOver) this.setLoss(error);
@@ -245,7 +270,7 @@ export class Lease {
     if (mayEndSooner) this.moved(endMs);
     let result;
     try {
-      result = await backend.extend({ lockId: this.lockId, ttlMs, signal });
+      result = await extendOn(backend, { ...this.ids, ttlMs, signal });
     } catch (error) {
       const isRefused = error instanceof LockError && error.code === "InvalidArgument";
       if (isRefused && mayEndSooner) this.moved(beforeMs);
@@ -262,12 +287,24 @@ export class Lease {
   async release(backend: Releasing, signal?: AbortSignal): Promise<ReleaseResult> {
     this.end();
     const wasLost = this.isLost();
-    const { lockId } = this;
-    const args = signal === undefined ? { lockId } : { lockId, signal };
-    const result = await releaseOn(backend, args, this);
+    const args = signal === undefined ? this.ids : { ...this.ids, signal };
+    const result = await this.giveBack(backend, args, wasLost);
     // Anyone may have written the backend.
     if ((result?.ok as unknown) === false) this.gone();
     return wasLost ? failure("expired") : result;
+  }
+
+  /** Frees it, or lets it end later if it was not held for long enough. */
+  private async giveBack(
+    backend: Releasing,
+    args: LockOp | LocksOp,
+    wasLost: boolean,
+  ): Promise<ReleaseResult> {
+    const leftMs = Math.ceil(this.grantedMs + this.minHoldMs - this.clock.elapsed());
+    if (leftMs <= 0 || wasLost) return await releaseOn(backend, args, this);
+    this.extended?.heartbeats.forget?.();
+    const { ok } = await extendOn(backend as Releasing & Extending, { ...args, ttlMs: leftMs });
+    return ok ? { ok } : failure("expired");
   }
 
   /** Releases the lock at the end of a block or of `lock()`. Never rejects. */
@@ -291,7 +328,8 @@ export class Lease {
     this.loss = error;
     if (!this.isOver) this.stop();
     if (stream?.hears("lost") === true) {
-      stream.tell({ type: "lost", result: "fail", key, lockId, ...this.report() });
+      const about = this.locks === undefined ? { key, lockId } : { keys: this.keys };
+      stream.tell({ type: "lost", result: "fail", ...about, ...this.report() });
     }
     this.controller?.abort(error);
     this.removeListeners();

@@ -4,20 +4,22 @@ import { CALLBACK_WAITING, METHOD_WAITING } from "../native/wait.js";
 import { checkBooleans, checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "./waiting.js";
-import { checkBackend, readOwner, resolveTtl } from "./arguments.js";
+import { checkBackend, readMinHold, readOwner, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { runInside } from "./chain.js";
-import { disposalOf, handleOver, readDisposal } from "./handle.js";
+import { exclusiveKeys, readAsked } from "./claims.js";
+import { disposalOf, handleOver, membersOfSet, readDisposal } from "./handle.js";
 import type { Lease } from "./lease.js";
 import { type Extending, internalsOf } from "./internals.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
   BackendCapabilities,
+  BackendLockOptions,
   BoundLock,
+  Claim,
   ClosableLock,
   FencingCapabilities,
-  HeldLock,
   LockBackend,
   LockBackendLike,
   LockConfig,
@@ -27,13 +29,16 @@ import type {
 } from "./types.js";
 
 /** The configuration that `lock()` takes after the callback. */
-export type Config = LockConfig & { acquisition?: AcquisitionOptions | undefined };
+export type Config = Omit<LockConfig, "key"> & {
+  key: string | Claim | readonly (string | Claim)[];
+  acquisition?: AcquisitionOptions | undefined;
+};
 
 const CALLBACK_OPTIONS = optionNames(
   "lock()",
   [
     ...["key", "ttlMs", "signal", "autoExtend", "acquisition"],
-    ...["owner", "onReleaseError", "onLost", "throwIfLost", "disposeTimeoutMs"],
+    ...["owner", "onReleaseError", "onLost", "throwIfLost", "disposeTimeoutMs", "minHoldMs"],
   ],
   WAITING,
 );
@@ -58,7 +63,9 @@ export function createAutoLock<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
 ): BoundLock<C> {
   checkBackend(backend);
-  return async (fn, config) => await runLocked(backend, fn, config);
+  const bound = async <T>(fn: Work<T, C>, config: Config): Promise<T> =>
+    await runLocked(backend, fn, config);
+  return bound as BoundLock<C>;
 }
 
 /** `lock()` bound to a backend of its own, which is closed with it. */
@@ -78,15 +85,18 @@ export async function runLocked<T, C extends BackendCapabilities>(
   checkFunction(fn, "fn");
   checkObject(config, "config");
   warnOfUnknown(config, CALLBACK_OPTIONS);
-  const { key, acquisition } = config;
+  const { acquisition } = config;
+  const asked = readAsked(config.key);
+  const { key } = asked;
   const signal = config.signal ?? undefined;
   const { onReleaseError, onLost, disposeTimeoutMs } = readDisposal(config);
   const throwIfLost = config.throwIfLost ?? false;
   checkBooleans({ throwIfLost });
   const ttlMs = resolveTtl(config.ttlMs);
   const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
+  const minHoldMs = readMinHold(config.minHoldMs, ttlMs);
   const { lease, handle } = await acquireUntilHeld(backend, {
-    key,
+    asked,
     ttlMs,
     owner: readOwner(config.owner),
     signal,
@@ -98,10 +108,11 @@ export async function runLocked<T, C extends BackendCapabilities>(
   });
   const { origin = backend, stream } = internalsOf(backend) ?? {};
   if (onLost !== undefined) lease.onLost = onLost;
+  lease.minHoldMs = minHoldMs;
   const run = async (): Promise<T> => {
     try {
       const given = createLockHandle(backend, handle, key, lease, signal);
-      return await runInside(origin, key, lease, () => fn(given));
+      return await runInside(origin, exclusiveKeys(asked), lease, () => fn(given));
     } finally {
       // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that
       // the lock does not count as forgotten while the work runs.
@@ -141,19 +152,26 @@ export function lockHandleMembers<C extends BackendCapabilities>(
   key: string,
   lease: Lease,
 ): LockHandleMembers<C> {
-  const { lockId, expiresAtMs, fence } = granted as AcquireOk<FencingCapabilities>;
-  const handle = { key, lockId, fence, expiresAtMs };
+  const { lockId, expiresAtMs, fence, slot, locks } = granted as AcquireOk<FencingCapabilities> & {
+    slot?: number;
+    locks?: unknown;
+  };
+  const handle = {
+    expiresAtMs,
+    ...(locks === undefined ? { key, lockId, fence } : membersOfSet(lease)),
+    ...(slot === undefined ? {} : { slot }),
+  };
   lease.follow(handle);
   const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>
     lease.extend(backend, handle, ttlMs, signal);
-  return Object.assign(handle, { extend });
+  return Object.assign(handle, { extend }) as unknown as LockHandleMembers<C>;
 }
 
 const METHOD_OPTIONS = optionNames(
   "backend.lock()",
   [
     ...["ttlMs", "signal", "autoExtend", "acquisition"],
-    ...["owner", "onReleaseError", "onLost", "disposeTimeoutMs"],
+    ...["owner", "onReleaseError", "onLost", "disposeTimeoutMs", "minHoldMs"],
   ],
   WAITING,
 );
@@ -162,16 +180,21 @@ const METHOD_OPTIONS = optionNames(
 export function createLockMethod<C extends BackendCapabilities>(
   self: () => LockBackend<C>,
 ): SyncGuardBackend<C>["lock"] {
-  return async (key, given) => {
+  const lockMethod = async (
+    wanted: string | Claim | readonly (string | Claim)[],
+    given?: BackendLockOptions,
+  ): Promise<unknown> => {
+    const asked = readAsked(wanted);
     const options = given ?? {};
     checkObject(options, "options");
     refuseUnknown(options, METHOD_OPTIONS);
     const { signal, acquisition } = options;
     const { onReleaseError, onLost, disposeTimeoutMs } = readDisposal(options);
     const ttlMs = resolveTtl(options.ttlMs);
+    const minHoldMs = readMinHold(options.minHoldMs, ttlMs);
     const backend = self();
     const { lease, handle } = await acquireUntilHeld(backend, {
-      key,
+      asked,
       ttlMs,
       owner: options.owner ?? undefined,
       signal,
@@ -182,12 +205,13 @@ export function createLockMethod<C extends BackendCapabilities>(
       onReleaseError,
     });
     if (onLost !== undefined) lease.onLost = onLost;
-    if (onReleaseError === undefined && disposeTimeoutMs === undefined)
-      return handle as HeldLock<C>;
+    lease.minHoldMs = minHoldMs;
+    if (onReleaseError === undefined && disposeTimeoutMs === undefined) return handle;
     const general = disposalOf(handle);
-    return handleOver(backend, handle, key, {
+    return handleOver(backend, handle, asked.key, {
       onReleaseError: onReleaseError ?? general.onReleaseError,
       disposeTimeoutMs: disposeTimeoutMs ?? general.disposeTimeoutMs,
-    }) as HeldLock<C>;
+    });
   };
+  return lockMethod as SyncGuardBackend<C>["lock"];
 }

@@ -56,8 +56,7 @@ async function releaseAll(
   const release = async (lease: Lease): Promise<void> => {
     unanswered.add(lease);
     try {
-      const { lockId } = lease;
-      const { ok } = await releaseOn(backend, { lockId, signal: controller.signal }, lease);
+      const { ok } = await releaseOn(backend, { ...lease.ids, signal: controller.signal }, lease);
       if (!unanswered.has(lease)) return;
       if (ok) result.released += 1;
       else result.gone += 1;

@@ -2,7 +2,7 @@
 
 import type { LockError } from "../native/errors.js";
 import { type Releasing, releaseOn } from "./internals.js";
-import type { OnLost, OnReleaseError } from "./types.js";
+import type { LockOp, LocksOp, OnLost, OnReleaseError } from "./types.js";
 import { hashKey } from "./values.js";
 
 type Ids = { readonly key: string; readonly lockId: string };
@@ -27,11 +27,12 @@ export function reportReleaseError(
 /** Releases a lock that its caller no longer waits for. Failures are reported. */
 export function releaseInBackground(
   backend: Releasing,
-  lockId: string,
+  ids: LockOp | LocksOp,
   key: string,
   onReleaseError: OnReleaseError | undefined,
 ): void {
-  const release = async (): Promise<unknown> => await releaseOn(backend, { lockId });
+  const lockId = "lockId" in ids ? ids.lockId : ids.lockIds.join();
+  const release = async (): Promise<unknown> => await releaseOn(backend, ids);
   release().catch((error: unknown) => reportReleaseError(error, lockId, key, onReleaseError));
 }
 

@@ -1,4 +1,4 @@
-import { checkFunction, checkObject } from "../options/validation.js";
+import { checkFunction, checkObject, invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkBackend } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
@@ -8,6 +8,7 @@ import { decorate, disposalOf, leaseOf } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
 import {
   type AcquireArguments,
+  extendOn,
   internalsOf,
   type Operations,
   setInternals,
@@ -22,10 +23,12 @@ import type {
   LockBackend,
   LockBackendLike,
   LockEvent,
+  LockOp,
   SyncGuardBackend,
   TelemetryOptions,
 } from "./types.js";
-import { hashKey } from "./values.js";
+import { hashesOf, hashKey } from "./values.js";
+import { ONE_AT_A_TIME } from "./waiting.js";
 
 type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
@@ -89,7 +92,7 @@ export function observeBackend<C extends BackendCapabilities>(
   const operations: Operations<C> = {
     take: (opts, wait) => takeOf(backend)?.(opts, wait) ?? backend.acquire(opts),
     release: (opts, lease) => releaseOn(backend, opts, lease),
-    extend: (opts) => backend.extend(opts),
+    extend: (opts) => extendOn(backend, opts),
     isLocked: (opts) => backend.isLocked(opts),
     lookup: (opts) => backend.lookup(opts),
     forceRelease: (key, options) => (backend as SyncGuardBackend<C>).forceRelease(key, options),
@@ -99,6 +102,7 @@ export function observeBackend<C extends BackendCapabilities>(
   const take: Operations<C>["take"] = async (opts, wait) => {
     const startedMs = clock.elapsed();
     const { key, ttlMs } = opts ?? {};
+    if (internals === undefined && opts?.claims !== undefined) throw invalid(ONE_AT_A_TIME);
     // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
     // and are counted instead of reported.
     const isUsers = internals === undefined;
@@ -119,8 +123,8 @@ export function observeBackend<C extends BackendCapabilities>(
   const all: Operations<C> = { ...told, take };
   const observed: LockBackend<C> & { -readonly [Name in keyof Extras<C>]?: Extras<C>[Name] } = {
     capabilities: backend.capabilities,
-    acquire: (opts) => take(opts) as ReturnType<LockBackend<C>["acquire"]>,
-    release: (opts) => all.release(opts),
+    acquire: (opts: AcquireArguments) => take(opts) as ReturnType<LockBackend<C>["acquire"]>,
+    release: (opts: LockOp) => all.release(opts),
     extend: all.extend,
     isLocked: all.isLocked,
     lookup: all.lookup,
@@ -168,7 +172,7 @@ function createEmitter(options: TelemetryOptions): Stream {
 }
 
 function createEvent(seen: Observation, includeRaw: TelemetryOptions["includeRaw"]): LockEvent {
-  const { type: what, result, key, lockId, error, reason: given, ...more } = seen;
+  const { type: what, result, key, keys, lockId, error, reason: given, ...more } = seen;
   delete more.durationMs;
   delete more.contended;
   const type = what === "wait" ? "acquire" : what;
@@ -179,10 +183,12 @@ function createEvent(seen: Observation, includeRaw: TelemetryOptions["includeRaw
   Object.assign(event, more);
   // Callers may pass anything as an identifier. What is not a string was refused, and has no hash.
   if (typeof key === "string") event.keyHash = hashKey(key);
+  if (keys !== undefined) Object.assign(event, hashesOf(keys));
   // An acquisition is identified by its key. The lock id that it was given is only in events with raw identifiers.
   if (typeof lockId === "string" && type !== "acquire") event.lockIdHash = hashKey(lockId);
   if (!allowsRaw(includeRaw, event)) return event;
   if (typeof key === "string") event.key = key;
+  if (keys !== undefined) event.keys = keys;
   if (typeof lockId === "string") event.lockId = lockId;
   return event;
 }

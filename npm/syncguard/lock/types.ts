@@ -41,6 +41,78 @@ export type LockOp = Readonly<{
   signal?: AbortSignal | undefined;
 }>;
 
+/** Names several locks by the ids that their acquisition returned. */
+export type LocksOp = Readonly<{
+  /** The ids that the acquisition returned: at most 100. */
+  lockIds: readonly string[];
+  /** Cancels the operation, which is then rejected with `Aborted`; the store may have carried it out. */
+  signal?: AbortSignal | undefined;
+}>;
+
+/** What is asked of one key: the lock on it, or slots of it. A text alone stands for the lock. */
+export type Claim = Readonly<{
+  /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
+  key: string;
+  /**
+   * At most so many hold a slot of the key at a time; 1 to 1000. The limit is that of whoever asks: where different ones are in
+   * use, there are never more holders than the largest of them says. Slots have nothing to do with the lock on the key itself.
+   */
+  slots?: number | undefined;
+  /** How many slots to take, or none: at most 100. Default 1. */
+  take?: number | undefined;
+}>;
+
+/** A claim of one slot. */
+export type SlotClaim = Readonly<{
+  /** The key of the slots. */
+  key: string;
+  /** At most so many hold a slot of the key at a time; 1 to 1000. */
+  slots: number;
+  take?: undefined;
+}>;
+
+/** Several claims, all or nothing: at most 100 locks, and no key twice. */
+export type Claims = readonly (string | Claim)[];
+
+/** One of several locks that were granted together. */
+export type GrantedLock = {
+  /** The key as given. */
+  readonly key: string;
+  /** The number of the slot, from 1 on, where a slot was asked for. */
+  readonly slot?: number;
+  /** Proof of ownership: whoever knows it can release and extend the lock. */
+  readonly lockId: string;
+  /** The fencing token: larger than that of every earlier lock on the key, or on that slot of it. */
+  readonly fence: Fence;
+};
+
+/** What several locks show that were granted together. */
+export type LockSet = {
+  /** The locks, in the order of their keys. */
+  readonly locks: readonly GrantedLock[];
+  /** The fencing token of each key; of several slots of a key, that of the last of them in `locks`. */
+  readonly fences: ReadonlyMap<string, Fence>;
+  /** Proof of ownership: whoever knows them can release and extend the locks. */
+  readonly lockIds: readonly string[];
+};
+
+/** Several locks of a backend of this package, which are extended and released together, and lost when one of them is. */
+export type HeldLocks = DisposableLockHandle &
+  LockSet & {
+    /** The locks were granted. */
+    ok: true;
+    /** When the first of them ends, in milliseconds since the Unix epoch. */
+    expiresAtMs: number;
+    /** Always there: pass it to what the locks protect. Its reason names the lock that was lost. */
+    readonly signal: AbortSignal;
+  };
+
+/** A slot of a backend of this package. */
+export type HeldSlot<C extends BackendCapabilities = FencingCapabilities> = HeldLock<C> & {
+  /** Its number, from 1 on. */
+  readonly slot: number;
+};
+
 /** Looks up a lock by its key. */
 export type KeyLookup = {
   /** The key of the lock. */
@@ -423,6 +495,11 @@ export interface LockConfig {
   /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. Backends of your own may ignore it. */
   owner?: string | undefined;
   /**
+   * Milliseconds for which the lock is held at least, at most `ttlMs`: if the function ends earlier, the lock ends then, and nobody
+   * gets it before. Default: it is free as soon as the function has ended.
+   */
+  minHoldMs?: number | undefined;
+  /**
    * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the
    * backend's, else the error is printed, but not in production: see {@link OnReleaseError}.
    */
@@ -494,10 +571,31 @@ export type LockHandleMembers<C extends BackendCapabilities = FencingCapabilitie
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
  *   `InvalidArgument` that names the option; `LockLost` with `throwIfLost`; or the backend's error
  */
-export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = <T>(
-  fn: (handle: LockHandle<C>) => Promise<T> | T,
-  config: LockConfig & { acquisition?: AcquisitionOptions | undefined },
-) => Promise<T>;
+export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
+  <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
+  /** Under one slot of a key. */
+  <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
+  /** Under several locks, all or nothing. */
+  <T>(
+    fn: (handle: LocksHandle) => Promise<T> | T,
+    config: LockConfigOf<Claims | Required<Claim>>,
+  ): Promise<T>;
+};
+
+/** {@link LockConfig} for other things than a key. */
+export type LockConfigOf<What> = Omit<LockConfig, "key"> & {
+  /** What to take. */
+  key: What;
+};
+
+/** The handle that `lock()` passes to its callback where it was given a slot. */
+export type SlotHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandle<C> & {
+  /** Its number, from 1 on. */
+  readonly slot: number;
+};
+
+/** The handle that `lock()` passes to its callback where it was given claims. */
+export type LocksHandle = Pick<HeldLocks, "expiresAtMs" | "signal" | "extend"> & LockSet;
 
 /** What `createLock()` gives: {@link BoundLock} with a backend of its own, which is closed with it. */
 export type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLock<C> & {
@@ -535,6 +633,11 @@ export interface BackendLockOptions {
   disposeTimeoutMs?: number | undefined;
   /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
   owner?: string | undefined;
+  /**
+   * Milliseconds for which the lock is held at least, at most `ttlMs`: if it is released earlier, it ends then, and nobody gets it
+   * before. Default: a release frees it at once.
+   */
+  minHoldMs?: number | undefined;
 }
 
 /** Options of every backend of this package. */
@@ -551,6 +654,43 @@ export interface CommonBackendOptions {
   /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
   disposeTimeoutMs?: number | undefined;
 }
+
+/** How `acquire()` asks. */
+export type AcquireOptions = {
+  /** Milliseconds after which the lock ends by itself. */
+  ttlMs: number;
+  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
+  owner?: string | undefined;
+  /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+  autoExtend?: AutoExtend | undefined;
+};
+
+/** `acquire()` of a backend of this package. */
+export type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
+  (
+    opts: KeyOp & AcquireOptions,
+  ): Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>>;
+  /** Several locks, all or nothing. Without them, `key` names what stood in the way. */
+  (
+    opts: AcquireOptions & {
+      /** What to take. */
+      claims: Claims;
+      /** Cancels the operation, which is then rejected with `Aborted`. */
+      signal?: AbortSignal | undefined;
+    },
+  ): Promise<
+    HeldLocks | (Extract<DecoratedAcquireResult<C>, { ok: false }> & { readonly key?: string })
+  >;
+};
+
+/** `lock()` of a backend of this package. */
+export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
+  (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
+  /** One slot of a key. */
+  (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
+  /** Several locks, all or nothing. */
+  (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks>;
+};
 
 /** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
 export interface SyncGuardBackend<
@@ -571,16 +711,39 @@ export interface SyncGuardBackend<
    * else console.log("somebody else is on it");
    * ```
    */
-  acquire: (
-    opts: KeyOp & {
-      /** Milliseconds after which the lock ends by itself. */
+  acquire: AcquireMethod<C>;
+  /**
+   * Frees the lock with that lock id, or several in one step. Safe to repeat.
+   *
+   * @returns `{ ok: false }` if it was gone before, or one of several was, which is no error: the others are free
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error,
+   *   after which the lock may stay until its TTL is over
+   * @example
+   * ```ts
+   * const { ok } = await backend.release({ lockId: held.lockId });
+   * if (!ok) console.warn("the lock had ended before the work did");
+   * ```
+   */
+  release: (opts: LockOp | LocksOp) => Promise<ReleaseResult>;
+  /**
+   * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it; of several, all or none. Never revives one that
+   * has ended.
+   *
+   * @returns `{ ok: false }` if the lock is gone, or one of several is: stop what it protects
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; or the store's error
+   * @example
+   * ```ts
+   * const extended = await backend.extend({ lockId: held.lockId, ttlMs: 60_000 });
+   * if (!extended.ok) throw new Error("the lock was lost: stop");
+   * console.log("held until", new Date(extended.expiresAtMs));
+   * ```
+   */
+  extend: (
+    opts: (LockOp | LocksOp) & {
+      /** Milliseconds from now until the lock ends by itself. */
       ttlMs: number;
-      /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-      owner?: string | undefined;
-      /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
-      autoExtend?: AutoExtend | undefined;
     },
-  ) => Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>>;
+  ) => Promise<ExtendResult>;
   /**
    * Waits for the lock and resolves once it is held.
    *
@@ -595,8 +758,18 @@ export interface SyncGuardBackend<
    * });
    * held.signal.throwIfAborted(); // between two steps of the work
    * ```
+   * @example
+   * ```ts
+   * await using held = await backend.lock(["account:1", "account:2"]);
+   * console.log("both accounts, under fences", held.fences.get("account:1"), held.fences.get("account:2"));
+   * ```
+   * @example
+   * ```ts
+   * await using permit = await backend.lock({ key: "api:partner", slots: 5 });
+   * console.log("one of five: number", permit.slot);
+   * ```
    */
-  lock: (key: string, options?: BackendLockOptions) => Promise<HeldLock<C>>;
+  lock: LockMethod<C>;
   /**
    * Frees the lock, whoever holds it. For administrators: a holder only finds out when it extends the lock.
    *
@@ -691,6 +864,10 @@ export type LockEvent = {
   result: "ok" | "fail";
   /** `hashKey(key)`, when the operation has a key. */
   keyHash?: HashId;
+  /** How many keys were claimed, when the operation has several. */
+  claims?: number;
+  /** `hashKey(key)` of each of them. */
+  keyHashes?: HashId[];
   /** `hashKey(lockId)`, when the operation has a lock id. */
   lockIdHash?: HashId;
   /** Why an acquisition, release or extension did nothing, when known. */
@@ -709,6 +886,8 @@ export type LockEvent = {
   lost?: boolean;
   /** The key; only if `includeRaw` allows. */
   key?: string;
+  /** Several keys; only if `includeRaw` allows. */
+  keys?: readonly string[];
   /** The lock id; only if `includeRaw` allows. */
   lockId?: string;
 };
@@ -722,6 +901,8 @@ export interface DiagnosticsMessage extends Pick<
   LockEvent,
   | "result"
   | "keyHash"
+  | "claims"
+  | "keyHashes"
   | "lockIdHash"
   | "reason"
   | "waitMs"

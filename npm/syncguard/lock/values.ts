@@ -173,3 +173,8 @@ export function hasFence<C extends BackendCapabilities>(
   const { fence } = result as { fence?: unknown };
   return result.ok && typeof fence === "string" && fence !== "";
 }
+
+/** How events name several keys. */
+export function hashesOf(keys: readonly string[]): { claims: number; keyHashes: HashId[] } {
+  return { claims: keys.length, keyHashes: keys.map((key) => hashKey(key)) };
+}

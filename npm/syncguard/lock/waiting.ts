@@ -4,15 +4,16 @@ import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { beginWait, Policy, type Wait } from "../native/wait.js";
 import { type OptionNames, optionNames, WAITING } from "../options/names.js";
-import { checkObject } from "../options/validation.js";
+import { checkObject, invalid } from "../options/validation.js";
 import type { HeartbeatOptions } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
 import { INSIDE, isInside, warnOfInside } from "./chain.js";
+import { type Asked, exclusiveKeys } from "./claims.js";
 import { systemClock } from "./clock.js";
-import type { Observation } from "./events.js";
-import { heldIn, type Taken } from "./handle.js";
+import { type Observation, subject } from "./events.js";
+import { heldIn, leaseOf, type Taken } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
-import { type Internals, internalsOf, takeOf } from "./internals.js";
+import { type AcquireArguments, type Internals, internalsOf, takeOf } from "./internals.js";
 import { askUntilHeld, type Locked } from "./polling.js";
 import { releaseInBackground } from "./reports.js";
 import type {
@@ -20,7 +21,6 @@ import type {
   AcquireResult,
   AcquisitionOptions,
   BackendCapabilities,
-  LockBackend,
   LockBackendLike,
   OnReleaseError,
 } from "./types.js";
@@ -28,7 +28,7 @@ import { normalizeAndValidateKey } from "./values.js";
 
 /** What to acquire and how to wait, as the caller gave it: `null` counts as not given. */
 export type AcquisitionRequest = {
-  key: string;
+  asked: Asked;
   ttlMs: number;
   owner?: string | undefined;
   signal: AbortSignal | undefined;
@@ -41,11 +41,6 @@ export type AcquisitionRequest = {
   onUnknown: (given: object, names: OptionNames) => void;
   /** Hears of the release of a lock that was granted too late. */
   onReleaseError: OnReleaseError | undefined;
-};
-
-type AcquireArguments = Parameters<LockBackend["acquire"]>[0] & {
-  owner?: string;
-  autoExtend?: HeartbeatOptions;
 };
 
 const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
@@ -66,8 +61,11 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   const internals = internalsOf(backend);
   const { clock = systemClock, origin = backend } = internals ?? {};
   const isOurs = internals?.grants !== undefined;
+  const { asked } = request;
+  if (!isOurs && asked.claims !== undefined) throw invalid(ONE_AT_A_TIME);
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = isOurs ? request.key : normalizeAndValidateKey(request.key);
+  const key = isOurs ? asked.key : normalizeAndValidateKey(asked.key);
+  const isInsideItself = (): boolean => isInside(origin, isOurs ? exclusiveKeys(asked) : [key]);
   const policy = policyOf(acquisition, request.defaults, key);
 
   const wait = beginWait(policy, clock.now());
@@ -75,56 +73,76 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   try {
     cancellation?.check();
     const { ttlMs, owner, autoExtend } = request;
-    const args: AcquireArguments = { key, ttlMs, signal: cancellation?.signal };
+    const args: { -readonly [Name in keyof AcquireArguments]: AcquireArguments[Name] } = {
+      key,
+      ttlMs,
+      signal: cancellation?.signal,
+    };
+    if (asked.claims !== undefined) args.asked = asked;
     if (owner !== undefined) args.owner = owner;
     if (autoExtend !== undefined && internals !== undefined) args.autoExtend = autoExtend;
     const take = takeOf(backend);
     let result: AcquireOk<C>;
     let startedMs = 0;
     if (take !== undefined && isOurs) {
-      if (policy.waits && isInside(origin, key)) warnOfInside();
+      if (policy.waits && isInsideItself()) warnOfInside();
       result = (await take(args, wait)) as AcquireOk<C>;
       if (cancellation?.isAborted() === true) {
         // It was granted before, and wrappers have passed it on meanwhile.
-        releaseInBackground(backend, result.lockId, key, request.onReleaseError);
+        giveBack(backend, result, key, request.onReleaseError);
         throw cancellation.error();
       }
     } else {
       const ask = async (): Promise<AcquireOk<C> | Locked> => {
         startedMs = clock.elapsed();
         const pending = take === undefined ? backend.acquire(args) : take(args, wait);
-        return await attempt(backend, pending, { ...request, key }, cancellation);
+        return await attempt(backend, pending, key, request.onReleaseError, cancellation);
       };
       const onLocked = (): void => {
-        if (isInside(origin, key)) warnOfInside();
+        if (isInsideItself()) warnOfInside();
       };
       result = await askUntilHeld<AcquireOk<C>>({ key, clock, wait, cancellation, ask, onLocked });
     }
-    const taken = heldIn(backend, result, request.key);
+    const taken = heldIn(backend, result, asked.key);
     if (autoExtend !== undefined && internals === undefined) {
       startHeartbeats(backend, taken.handle, taken.lease, ttlMs, startedMs, autoExtend);
     }
-    tell(internals, key, wait, { result: "ok", lockId: result.lockId });
+    tell(internals, asked, wait, { result: "ok", lockId: taken.lease.lockId });
     return taken;
   } catch (thrown) {
-    const error = explain(thrown, origin, key, cancellation);
-    tell(internals, key, wait, { result: "fail", error });
+    const error = explain(thrown, isInsideItself, key, cancellation);
+    tell(internals, asked, wait, { result: "fail", error });
     throw error;
   } finally {
     cancellation?.stop();
   }
 }
 
+/** What a backend of users' own is told that was asked for more than a key. */
+export const ONE_AT_A_TIME =
+  "this backend takes one key at a time: several keys, and slots, need a backend of this package";
+
+/** Frees what was granted to somebody who has cancelled. */
+function giveBack<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  result: AcquireOk<C>,
+  key: string,
+  onReleaseError: OnReleaseError | undefined,
+): void {
+  const ids = leaseOf(result)?.ids ?? { lockId: result.lockId };
+  releaseInBackground(backend, ids, key, onReleaseError);
+}
+
 /** What to fail with: after an abort, that; and of one that has waited in vain for itself, that it did so. */
 function explain(
   error: unknown,
-  origin: object,
+  isInsideItself: () => boolean,
   key: string,
   cancellation: Cancellation | undefined,
 ): unknown {
   if (cancellation?.isAborted() === true) return cancellation.error();
   const isLate = error instanceof LockError && error.code === "AcquisitionTimeout";
-  if (isLate && isInside(origin, key)) {
+  if (isLate && isInsideItself()) {
     return new LockError(error.code, error.message + INSIDE, { key });
   }
   return addContext(error, key);
@@ -133,14 +151,20 @@ function explain(
 /** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
 function tell(
   internals: Internals | undefined,
-  key: string,
+  asked: Asked,
   { startMs, attempts, contended, wakeups, lastMs }: Wait,
   outcome: Pick<Observation, "result" | "lockId" | "error">,
 ): void {
   if (internals === undefined) return;
   const { stream, clock, grants } = internals;
   if (!stream.hears("wait") && !stream.hears("acquire")) return;
-  const report = { key, waitMs: clock.now() - startMs, attempts, wakeups, ...outcome };
+  const report = {
+    ...subject(asked),
+    waitMs: clock.now() - startMs,
+    attempts,
+    wakeups,
+    ...outcome,
+  };
   if (grants !== undefined && attempts > 0) {
     const { error, ...other } = report;
     const isLocked = error instanceof LockError && error.code === "AcquisitionTimeout";
@@ -159,7 +183,8 @@ function tell(
 async function attempt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   pending: Promise<AcquireResult<C>>,
-  { key, onReleaseError }: AcquisitionRequest,
+  key: string,
+  onReleaseError: OnReleaseError | undefined,
   cancellation: Cancellation | undefined,
 ): Promise<AcquireOk<C> | Locked> {
   let result: AcquireResult<C>;
@@ -170,7 +195,7 @@ async function attempt<C extends BackendCapabilities>(
     if (first === CANCELLED) {
       Promise.resolve(pending).then(
         (late) => {
-          if (late?.ok) releaseInBackground(backend, late.lockId, key, onReleaseError);
+          if (late?.ok) giveBack(backend, late, key, onReleaseError);
         },
         () => undefined,
       );
@@ -178,7 +203,7 @@ async function attempt<C extends BackendCapabilities>(
     }
     result = checkResult(backend, first, key);
     if (cancellation.signal.aborted) {
-      if (result.ok) releaseInBackground(backend, result.lockId, key, onReleaseError);
+      if (result.ok) giveBack(backend, result, key, onReleaseError);
       throw cancellation.error();
     }
   }

@@ -5,6 +5,8 @@ export const constants = {
   timeToleranceMs: 1000,
   maxKeyLengthBytes: 512,
   lockIdLength: 22,
+  maxClaims: 100,
+  maxSlots: 1000,
   fenceDigits: 15,
   fenceMax: "900000000000000",
   fenceWarn: "090000000000000",

@@ -2,6 +2,8 @@
 
 /** What an acquisition can ask for besides its key and its TTL. */
 export interface AcquireOptions {
+  /** Several keys, or slots, in place of the one key. */
+  claims?: Array<ClaimSettings>;
   /** A label to store with the lock. */
   owner?: string;
   /** How to wait: see `policy.rs`. Without it, the store is asked once. */
@@ -14,6 +16,15 @@ export interface Capabilities {
   backend: string;
   supportsFencing: boolean;
   timeAuthority: TimeAuthority;
+}
+
+/** What is asked of one key. */
+export interface ClaimSettings {
+  key: string;
+  /** Any slot of so many; absent for the key itself. */
+  slots?: number;
+  /** How many slots. */
+  take?: number;
 }
 
 /** The operations of one environment, as JavaScript sees them. */
@@ -46,6 +57,8 @@ export interface Constants {
   timeToleranceMs: number;
   maxKeyLengthBytes: number;
   lockIdLength: number;
+  maxClaims: number;
+  maxSlots: number;
   fenceDigits: number;
   fenceMax: string;
   fenceWarn: string;
@@ -226,8 +239,9 @@ export declare class NativeBackend {
   refuseWaiters(): void;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-   * whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a
-   * release that has failed goes on in the background), and the key, for those of this process who wait for it.
+   * whether it can be cancelled, the lock ids with commas between, for how many milliseconds the locks can last (so long a
+   * release that has failed goes on in the background), and the key, for those of this process who wait for it; of several
+   * locks, their keys as they were granted.
    */
   release(): (
     arg0: number,
@@ -235,8 +249,9 @@ export declare class NativeBackend {
     arg2: string,
     arg3?: number | undefined | null,
     arg4?: string | undefined | null,
+    arg5?: Array<string> | undefined | null,
   ) => void;
-  extend(operation: number, cancellable: boolean, lockId: string, ttlMs: number): void;
+  extend(operation: number, cancellable: boolean, ids: string, ttlMs: number): void;
   isLocked(operation: number, cancellable: boolean, key: string): void;
   lookupByKey(operation: number, cancellable: boolean, key: string): void;
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
@@ -438,23 +453,27 @@ export interface StorageKeys {
 /** How outcomes are numbered in a batch. */
 export const enum Tag {
   Acquired = 0,
-  Locked = 1,
-  Done = 2,
-  Extended = 3,
-  Expired = 4,
-  NotFound = 5,
-  Yes = 6,
-  No = 7,
-  Found = 8,
-  Nothing = 9,
-  Text = 10,
-  Failed = 11,
+  /** Several locks, or a slot: JSON. */
+  AcquiredAll = 1,
+  Locked = 2,
+  Done = 3,
+  /** JSON. */
+  Released = 4,
+  Extended = 5,
+  Expired = 6,
+  NotFound = 7,
+  Yes = 8,
+  No = 9,
+  Found = 10,
+  Nothing = 11,
+  Text = 12,
+  Failed = 13,
   /** Not an outcome: a lock that extends itself ends later now. */
-  Held = 12,
+  Held = 14,
   /** Not an outcome: a lock that extends itself is lost. */
-  Lost = 13,
+  Lost = 15,
   /** Not an outcome: a question to a client. */
-  Ask = 14,
+  Ask = 16,
 }
 
 /** Whose clock decides when a lock ends. */

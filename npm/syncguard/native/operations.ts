@@ -13,8 +13,10 @@ import { type Completions, Tag } from "./exports.js";
 import {
   type Absence,
   type Acquired,
+  type AcquiredLock,
   type Effort,
   Failure,
+  type Locked,
   type RawRecord,
   type Text,
 } from "./outcome.js";
@@ -28,7 +30,17 @@ const numbers = new Float64Array(1 + 256 * WIDTH);
 const LOCK_ID = constants.lockIdLength;
 const FENCE = constants.fenceDigits;
 
-type Result = Text | Acquired | RawRecord | Failure | Absence | number | boolean | null;
+type Result =
+  | Text
+  | Acquired
+  | Locked
+  | RawRecord
+  | Failure
+  | Absence
+  | number
+  | boolean
+  | readonly boolean[]
+  | null;
 
 /** What to call with an operation's result, by its number. */
 const waiting: ((result: Result) => void)[] = [];
@@ -71,7 +83,8 @@ function onReady(): void {
           continue;
         case Tag.Lost: {
           const failure = readFailure(texts.slice(from, (from += first)));
-          holders.get(operation)?.lost(failure);
+          const which = numbers[at + 3] as number;
+          holders.get(operation)?.lost(failure, Number.isNaN(which) ? undefined : which);
           continue;
         }
         case Tag.Acquired:
@@ -83,7 +96,24 @@ function onReady(): void {
           };
           if (numbers[at + 5] !== 0) result.effort = effortAt(at);
           break;
-        case Tag.Locked:
+        case Tag.AcquiredAll: {
+          const json = texts.slice(from, (from += numbers[at + 3] as number));
+          const locks = JSON.parse(json) as (AcquiredLock & { fenceNearLimit: boolean })[];
+          result = {
+            lockId: locks.map((lock) => lock.lockId).join(),
+            fence: locks[0]?.fence ?? "",
+            expiresAtMs: first,
+            fenceNearLimit: locks.some((lock) => lock.fenceNearLimit),
+            locks,
+          };
+          if (numbers[at + 5] !== 0) result.effort = effortAt(at);
+          break;
+        }
+        case Tag.Locked: {
+          const key = texts.slice(from, (from += numbers[at + 3] as number));
+          result = key === "" ? LOCKED : { lockedKey: key };
+          break;
+        }
         case Tag.Nothing:
           result = null;
           break;
@@ -93,6 +123,9 @@ function onReady(): void {
           break;
         case Tag.No:
           result = false;
+          break;
+        case Tag.Released:
+          result = JSON.parse(texts.slice(from, (from += first))) as boolean[];
           break;
         case Tag.Extended:
           result = first;
@@ -130,6 +163,8 @@ function onReady(): void {
   } while (count === (numbers.length - 1) / WIDTH);
 }
 
+const LOCKED: Locked = { lockedKey: undefined };
+
 function readFailure(json: string, effort?: Effort): Failure {
   const [code, message, ...causes] = JSON.parse(json) as [LockErrorCode, string];
   return new Failure(code, message, causes, effort);
@@ -150,8 +185,8 @@ function effortAt(at: number): Effort {
 export type Holder = {
   /** The lock ends at this time of the store now. */
   held: (expiresAtMs: number) => void;
-  /** The lock is lost. Nothing is told after it. */
-  lost: (failure: Failure) => void;
+  /** The lock is lost, or that one of several. Nothing is told after it. */
+  lost: (failure: Failure, which: number | undefined) => void;
 };
 
 /** Those who hold locks that extend themselves, by the numbers that the addon knows them by. */

@@ -3,12 +3,30 @@
 import { LockError, type LockErrorCode } from "./errors.js";
 
 export type Acquired = {
+  /** Of several locks, their lock ids with commas between. */
   lockId: string;
+  /** Of several locks, that of the first. */
   fence: string;
   expiresAtMs: number;
   fenceNearLimit: boolean;
+  /** The locks, where they are several, or a slot. */
+  locks?: readonly AcquiredLock[];
   effort?: Effort;
 };
+
+/** One of several locks, or a slot. */
+export type AcquiredLock = {
+  /** The key in NFC. */
+  key: string;
+  /** Under which name the store has it. */
+  stored: string;
+  slot: number | null;
+  lockId: string;
+  fence: string;
+};
+
+/** Somebody holds the lock; of several claims, the one on this key. */
+export type Locked = { lockedKey: string | undefined };
 
 /** What waiting for a lock took. */
 export type Effort = {

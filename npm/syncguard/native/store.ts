@@ -4,6 +4,7 @@ import { callAddon } from "./addon.js";
 import type {
   AcquireOptions,
   Capabilities,
+  ClaimSettings,
   Completions,
   HoldSettings,
   NativeBackend,
@@ -13,6 +14,7 @@ import {
   type Absence,
   type Acquired,
   type Failure,
+  type Locked,
   type RawRecord,
   settle,
   type Text,
@@ -39,19 +41,17 @@ export class AddonStore {
   }
 
   /**
-   * Asks once for the lock; with `wait`, until it is free, and notes there what that has taken. `hold` extends the lock from its
-   * grant on. `null`: somebody holds it.
+   * Asks once for the lock, or for all that `wanted` claims; with `wait`, until it is free, and notes there what that has taken.
    */
   acquire(
     key: string,
     ttlMs: number,
-    owner: string | undefined,
+    wanted: Wanted,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
-    hold?: HoldSettings,
-  ): Promise<Acquired | null | Failure> {
-    const options = optionsOf(owner, wait, hold);
-    const answer = run<Acquired | null>(signal, (operation, cancellable) =>
+  ): Promise<Acquired | Locked | Failure> {
+    const options = optionsOf(wanted, wait);
+    const answer = run<Acquired | Locked>(signal, (operation, cancellable) =>
       this.handAcquire(operation, cancellable, key, ttlMs, options),
     );
     return wait === undefined ? answer : answer.then((result) => noted(wait, result));
@@ -64,20 +64,22 @@ export class AddonStore {
 
   /**
    * `lastsMs` is how long the lock can last: a release that fails goes on in the background for so long. Those of this process
-   * who wait for `key` hear of the release.
+   * who wait for `key`, or one of `keys`, hear of the release. Several lock ids have commas between; then it is told of each
+   * whether it was released.
    */
   release(
     lockId: string,
     signal?: AbortSignal,
     lastsMs?: number,
     key?: string,
-  ): Promise<true | Absence | Failure> {
-    return run<true | Absence>(signal, (operation, cancellable) =>
-      this.handRelease(operation, cancellable, lockId, lastsMs, key),
+    keys?: string[],
+  ): Promise<true | readonly boolean[] | Absence | Failure> {
+    return run<true | readonly boolean[] | Absence>(signal, (operation, cancellable) =>
+      this.handRelease(operation, cancellable, lockId, lastsMs, key, keys),
     );
   }
 
-  /** When it ends now, in milliseconds since the Unix epoch. */
+  /** When it ends now, in milliseconds since the Unix epoch. Of several lock ids, with commas between, all or none are extended. */
   extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence | Failure> {
     return run<number | Absence>(signal, (operation, cancellable) =>
       this.handle.extend(operation, cancellable, lockId, ttlMs),
@@ -147,19 +149,30 @@ export class AddonStore {
   }
 }
 
-function noted<Result extends Acquired | null | Failure>(wait: Wait, result: Result): Result {
-  if (result?.effort !== undefined) Object.assign(wait, result.effort);
+function noted<Result extends Acquired | Locked | Failure>(wait: Wait, result: Result): Result {
+  if ("effort" in result && result.effort !== undefined) Object.assign(wait, result.effort);
   return result;
 }
 
-/** What is asked for; `undefined` if that is nothing, because the addon has to look for each. */
+/** What an acquisition wants beside a key and a TTL. */
+export type Wanted = {
+  /** Several keys, or slots, in place of the key. */
+  readonly claims?: ClaimSettings[] | undefined;
+  readonly owner?: string | undefined;
+  /** Extends the lock from its grant on. */
+  readonly hold?: HoldSettings | undefined;
+};
+
+/** The same for the addon; `undefined` if nothing is wanted, because the addon has to look for each. */
 function optionsOf(
-  owner: string | undefined,
+  { claims, owner, hold }: Wanted,
   wait: Wait | undefined,
-  hold: HoldSettings | undefined,
 ): AcquireOptions | undefined {
-  if (owner === undefined && wait === undefined && hold === undefined) return undefined;
+  if (claims === undefined && owner === undefined && wait === undefined && hold === undefined) {
+    return undefined;
+  }
   const options: AcquireOptions = {};
+  if (claims !== undefined) options.claims = claims;
   if (owner !== undefined) options.owner = owner;
   if (wait !== undefined) options.waiting = wait.policy.numbers;
   if (hold !== undefined) options.hold = hold;

@@ -9,7 +9,7 @@ import { checkKnownOptions } from "../options/known.js";
 import { checkServerOptions, invalid, withoutNulls } from "../options/validation.js";
 import { Faults, type TestFaults, type Victims } from "./faults.js";
 import { TestStore } from "./store.js";
-import { Table } from "./table.js";
+import { type Row, Table } from "./table.js";
 
 /** The capabilities of a test backend. */
 export interface TestCapabilities extends BackendCapabilities {
@@ -80,9 +80,10 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
       const name = normalizeAndValidateKey(key);
       checkTtl(ttlMs);
       table.forceRelease(name);
-      const row = table.acquire(name, ttlMs, undefined);
-      if (typeof row === "number") throw invalid("the lock could not be stolen");
-      return { lockId: row.lockId, fence: row.fence };
+      const rows = table.acquire([{ key: name }], ttlMs, undefined);
+      if ("freeInMs" in rows) throw invalid("the lock could not be stolen");
+      const [{ lockId, fence }] = rows as readonly [Row];
+      return { lockId, fence };
     },
     expire: (key) => table.expire(normalizeAndValidateKey(key)),
     lose: (key) => {

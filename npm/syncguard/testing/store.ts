@@ -2,20 +2,35 @@
 
 import type { LockStore } from "../lock/backend.js";
 import { watchSignals } from "../lock/cancellation.js";
-import { askUntilHeld, type Locked, type Watch } from "../lock/polling.js";
+import { askUntilHeld, type Locked as Polled, type Watch } from "../lock/polling.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
-import { type Absence, type Acquired, Failure, type RawRecord, settle } from "../native/outcome.js";
+import type { ClaimSettings } from "../native/exports.js";
+import {
+  type Absence,
+  type Acquired,
+  Failure,
+  type Locked,
+  type RawRecord,
+  settle,
+} from "../native/outcome.js";
+import type { Wanted } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../lock/defaults.js";
 import { normalizeAndValidateKey } from "../lock/values.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
-import type { Row, Table } from "./table.js";
+import { type Obstacle, type Row, SLOT_MARK, type Table } from "./table.js";
 
 type Settings = { operationTimeoutMs: number; cleanupInIsLocked: boolean };
 type Answer<T> = T | Failure;
-type Granted = Acquired & { readonly ok: true };
-type Found = Granted | Locked;
+type Granted = Acquired & { readonly ok: true; readonly rows: readonly Row[] };
+type Found = Granted | (Polled & Locked);
+type AskedOfTable = {
+  readonly claims: readonly ClaimSettings[];
+  readonly ttlMs: number;
+  readonly owner: string | undefined;
+  readonly isSet: boolean;
+};
 
 /** One operation. */
 type Call<T> = {
@@ -47,23 +62,37 @@ export class TestStore implements LockStore {
   async acquire(
     key: string,
     ttlMs: number,
-    owner: string | undefined,
+    wanted: Wanted,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
-  ): Promise<Answer<Acquired | null>> {
+  ): Promise<Answer<Acquired | Locked>> {
     const { clock } = this.table;
-    if (wait === undefined) {
-      const found = await this.#ask(key, ttlMs, owner, signal);
-      return found instanceof Failure || found.ok ? found : null;
-    }
+    const claims = wanted.claims ?? [{ key }];
+    const asked = { claims, ttlMs, owner: wanted.owner, isSet: wanted.claims !== undefined };
+    if (wait === undefined) return await this.#ask(asked, signal);
     const cancellation = watchSignals(signal, this.#refusal.signal, key);
+    /** What stood in the way. */
+    let obstacle = claims[0]?.key ?? key;
     const ask = async (limitMs: number): Promise<Found> => {
       const startedMs = clock.elapsed();
-      const found = settle(await this.#ask(key, ttlMs, owner, cancellation?.signal, limitMs));
+      const found = settle(await this.#ask(asked, cancellation?.signal, limitMs));
       if (found.ok) wait.lastMs = clock.elapsed() - startedMs;
+      else obstacle = found.lockedKey ?? key;
       return found;
     };
-    const watch = (onFreed: () => void): Watch => this.#watch(key, onFreed);
+    const watch = (onFreed: () => void): Watch => {
+      const names = claims.map((claim) => claim.key);
+      const watches = names.map((name) =>
+        this.#watch(name, () => {
+          if (name === obstacle) onFreed();
+          else watches[names.indexOf(name)]?.next();
+        }),
+      );
+      return {
+        next: () => watches[names.indexOf(obstacle)]?.next(),
+        close: () => watches.forEach((one) => one.close()),
+      };
+    };
     try {
       return await askUntilHeld<Granted>({ key, clock, wait, cancellation, ask, watch });
     } catch (error) {
@@ -81,34 +110,66 @@ export class TestStore implements LockStore {
 
   /** One attempt. */
   async #ask(
-    key: string,
-    ttlMs: number,
-    owner: string | undefined,
+    { claims, ttlMs, owner, isSet }: AskedOfTable,
     signal: AbortSignal | undefined,
     limitMs?: number,
   ): Promise<Answer<Found>> {
-    const done = await this.#perform<Row | number>({
+    const done = await this.#perform<Granted["rows"] | Obstacle>({
       name: "acquire",
       signal,
       limitMs,
-      run: () => this.table.acquire(normalizeAndValidateKey(key), ttlMs, owner),
+      run: () => this.table.acquire(claims, ttlMs, owner),
       undo: (granted) => {
-        if (typeof granted !== "number") this.table.release(granted.lockId);
+        if ("freeInMs" in granted) return;
+        for (const { lockId } of granted) this.table.release(lockId);
       },
     });
     if (done instanceof Failure) return done;
-    if (typeof done === "number") return { ok: false, freeInMs: done };
-    const { lockId, fence, expiresAtMs } = done;
-    const fenceNearLimit = fence > FENCE_THRESHOLDS.WARN;
-    return { ok: true, lockId, fence, expiresAtMs, fenceNearLimit };
+    if ("freeInMs" in done) {
+      return { ok: false, freeInMs: done.freeInMs, lockedKey: isSet ? done.key : undefined };
+    }
+    const [first] = done as readonly [Row];
+    const granted: Granted = {
+      ok: true,
+      rows: done,
+      lockId: done.map(({ lockId }) => lockId).join(),
+      fence: first.fence,
+      expiresAtMs: first.expiresAtMs,
+      fenceNearLimit: done.some(({ fence }) => fence > FENCE_THRESHOLDS.WARN),
+    };
+    if (!isSet) return granted;
+    const locks = done.map(({ key, lockId, fence }) => {
+      const [base = "", slot] = key.split(SLOT_MARK);
+      return {
+        key: base,
+        stored: key,
+        slot: slot === undefined ? null : Number(slot),
+        lockId,
+        fence,
+      };
+    });
+    return { ...granted, locks };
   }
 
-  release(lockId: string, signal?: AbortSignal): Promise<Answer<true | Absence>> {
-    return this.#perform({ name: "release", signal, run: () => this.table.release(lockId) });
+  release(
+    lockId: string,
+    signal?: AbortSignal,
+  ): Promise<Answer<true | readonly boolean[] | Absence>> {
+    const run = (): true | readonly boolean[] | Absence => {
+      const [one, ...others] = lockId.split(",");
+      const found = this.table.release(one as string);
+      if (others.length === 0) return found;
+      return [found, ...others.map((other) => this.table.release(other))].map((is) => is === true);
+    };
+    return this.#perform({ name: "release", signal, run });
   }
 
   extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<Answer<number | Absence>> {
-    return this.#perform({ name: "extend", signal, run: () => this.table.extend(lockId, ttlMs) });
+    return this.#perform({
+      name: "extend",
+      signal,
+      run: () => this.table.extend(lockId.split(","), ttlMs),
+    });
   }
 
   isLocked(given: string, signal?: AbortSignal): Promise<Answer<boolean>> {

@@ -5,13 +5,20 @@ import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../lock/polling.js";
 import type { Absence, RawRecord } from "../native/outcome.js";
-import { formatFence, generateLockId } from "../lock/values.js";
+import type { ClaimSettings } from "../native/exports.js";
+import { formatFence, generateLockId, normalizeAndValidateKey } from "../lock/values.js";
 
 /** What is kept of a lock. */
 export type Row = Omit<RawRecord, "readAtMs">;
 
 /** A lock that ended so long ago may be deleted, in milliseconds: docs/format.md, "Liveness predicate". */
 const CLEANUP_MS = 2 * TIME_TOLERANCE_MS;
+
+/** What stood in the way of an acquisition, and when it ends. */
+export type Obstacle = { readonly key: string; readonly freeInMs: number };
+
+/** Stands between a key and the number of a slot: docs/format.md, "Slots". */
+export const SLOT_MARK = "\u037e";
 
 type Listener = { tell: () => void };
 
@@ -23,21 +30,50 @@ export class Table {
 
   constructor(readonly clock: Clock) {}
 
-  /** The lock that was granted; a number: somebody holds it, and it ends in that many milliseconds. */
-  acquire(key: string, ttlMs: number, owner: string | undefined): Row | number {
+  /** The locks that were granted, all or none, in the order of their keys; or what stands in the way. */
+  acquire(
+    claims: readonly ClaimSettings[],
+    ttlMs: number,
+    owner: string | undefined,
+  ): readonly Row[] | Obstacle {
+    const wanted = claims.map((claim) => ({ ...claim, key: normalizeAndValidateKey(claim.key) }));
+    wanted.sort((one, other) => Buffer.compare(Buffer.from(one.key), Buffer.from(other.key)));
+    const keys: string[] = [];
+    for (const claim of wanted) {
+      const free = this.#free(claim);
+      if (!Array.isArray(free)) return { key: claim.key, freeInMs: free };
+      keys.push(...(free));
+    }
+    // Counters that have come to their end leave nothing behind.
+    const fences = keys.map((key) => this.#nextFence(key));
     const nowMs = this.clock.now();
-    const held = this.find(key);
-    if (held !== undefined) return held.expiresAtMs + TIME_TOLERANCE_MS - nowMs;
-    const row: Row = {
-      key,
-      lockId: generateLockId(),
-      fence: this.#nextFence(key),
-      acquiredAtMs: nowMs,
-      expiresAtMs: nowMs + ttlMs,
-    };
-    if (owner !== undefined) row.owner = owner;
-    this.#rows.set(key, row);
-    return row;
+    return keys.map((key, at) => {
+      const fence = fences[at] as string;
+      const row: Row = {
+        key,
+        lockId: generateLockId(),
+        fence,
+        acquiredAtMs: nowMs,
+        expiresAtMs: nowMs + ttlMs,
+      };
+      if (owner !== undefined) row.owner = owner;
+      this.#rows.set(key, row);
+      return row;
+    });
+  }
+
+  /** Under which names a claim can be granted; a number: not before so many milliseconds have passed. */
+  #free({ key, slots, take = 1 }: ClaimSettings): string[] | number {
+    const names =
+      slots === undefined
+        ? [key]
+        : Array.from({ length: slots }, (_, at) => `${key}${SLOT_MARK}${at + 1}`);
+    const held = names.flatMap((name) => this.find(name) ?? []);
+    if (names.length - held.length < take) {
+      const end = Math.min(...held.map((row) => row.expiresAtMs));
+      return end + TIME_TOLERANCE_MS - this.clock.now();
+    }
+    return names.filter((name) => this.find(name) === undefined).slice(0, take);
   }
 
   release(lockId: string): true | Absence {
@@ -47,11 +83,14 @@ export class Table {
     return true;
   }
 
-  extend(lockId: string, ttlMs: number): number | Absence {
-    const row = this.#owned(lockId);
-    if (typeof row === "string") return row;
-    row.expiresAtMs = this.clock.now() + ttlMs;
-    return row.expiresAtMs;
+  /** All or none. */
+  extend(lockIds: readonly string[], ttlMs: number): number | Absence {
+    const rows = lockIds.map((lockId) => this.#owned(lockId));
+    const absence = rows.find((row) => typeof row === "string");
+    if (absence !== undefined) return absence;
+    const expiresAtMs = this.clock.now() + ttlMs;
+    for (const row of rows as Row[]) row.expiresAtMs = expiresAtMs;
+    return expiresAtMs;
   }
 
   forceRelease(key: string): boolean {
@@ -142,7 +181,9 @@ export class Table {
   }
 
   #freed(key: string): void {
-    for (const { tell } of this.#listeners.get(key) ?? []) tell();
+    // Who waits for a slot hears of all.
+    const [name = key] = key.split(SLOT_MARK);
+    for (const { tell } of this.#listeners.get(name) ?? []) tell();
   }
 
   #nextFence(key: string): string {
