@@ -157,6 +157,7 @@ impl Client {
                 },
                 owner: None,
                 auto_extend: extends.then_some(AutoExtend { every, max }),
+                min_hold: Duration::ZERO,
             }
         })
     }

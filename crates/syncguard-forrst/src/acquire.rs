@@ -67,7 +67,7 @@ pub async fn acquire(backend: &Arc<dyn Backend>, options: Options) -> Result<Hel
         ttl: options.ttl,
         retry: options.retry_policy(),
         owner: Some(owner.clone()),
-        auto_extend: None,
+        ..LockOptions::default()
     };
     match lock(backend, &options.full_key, &how).await {
         Ok(guard) => Ok(Held {

@@ -40,6 +40,8 @@ pub struct LockGuard {
     /// For how long it may last from now on, by all that it was granted for and asked to be extended by.
     lasts: Ttl,
     state: Arc<GuardState>,
+    /// Before that, a release only lets it end then.
+    hold_until: Option<Instant>,
     is_held: bool,
 }
 
@@ -69,8 +71,21 @@ impl LockGuard {
             grants,
             lasts: ttl,
             state,
+            hold_until: None,
             is_held: true,
         }
+    }
+
+    /// Lets a release that comes before that time make the lock end then.
+    pub(crate) fn hold_until(&mut self, until: Instant) {
+        self.hold_until = Some(until);
+    }
+
+    /// For how much longer it is to be held at least, in whole milliseconds.
+    fn left_to_hold(&self) -> Option<Ttl> {
+        let left = self.hold_until?.checked_duration_since(Instant::now())?;
+        let ms = left.as_nanos().div_ceil(1_000_000);
+        Ttl::from_millis(i64::try_from(ms).ok()?).ok()
     }
 
     /// What was granted, in the order of the keys.
@@ -242,6 +257,9 @@ impl LockGuard {
     /// What the store failed with.
     pub async fn release(mut self) -> Result<bool, Error> {
         let was_lost = self.state.is_lost();
+        if let Some(left) = self.left_to_hold().filter(|_| !was_lost) {
+            return self.end_in(left).await;
+        }
         let call = CallOptions {
             lasts: Some(self.lasts),
             keys: self.keys.clone(),
@@ -263,9 +281,25 @@ impl LockGuard {
     }
 }
 
+impl LockGuard {
+    /// Lets it end by itself after that time.
+    async fn end_in(mut self, left: Ttl) -> Result<bool, Error> {
+        self.backend.work().heartbeats().stop(&self.lock_ids());
+        let extend = Operation::Extend(Extension::new(self.lock_ids(), left));
+        let call = CallOptions::default();
+        let outcome = operation::run(&self.backend, extend, call, pending()).await;
+        self.is_held = false;
+        Ok(matches!(outcome?, ExtendOutcome::Extended { .. }))
+    }
+}
+
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if !self.is_held {
+            return;
+        }
+        if self.left_to_hold().is_some() {
+            self.backend.work().heartbeats().stop(&self.lock_ids());
             return;
         }
         operation::release_in_background(&self.backend, &self.lock_ids(), self.lasts);

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::Backend;
 use crate::claim::IntoClaims;
@@ -25,6 +26,9 @@ pub struct LockOptions {
     pub owner: Option<Owner>,
     /// Extends the lock by itself while it is held. Default: it ends with its TTL.
     pub auto_extend: Option<AutoExtend>,
+    /// For how long to hold the lock at least, at most its TTL: if it is released earlier, it ends then, and nobody gets it
+    /// before. A guard that is dropped earlier leaves it to its TTL. Default: a release frees it at once.
+    pub min_hold: Duration,
 }
 
 impl Default for LockOptions {
@@ -34,6 +38,7 @@ impl Default for LockOptions {
             retry: RetryPolicy::default(),
             owner: None,
             auto_extend: None,
+            min_hold: Duration::ZERO,
         }
     }
 }
@@ -57,17 +62,18 @@ pub async fn lock(
     claims: impl IntoClaims,
     options: &LockOptions,
 ) -> Result<LockGuard, Error> {
+    if options.min_hold > options.ttl.as_duration() {
+        return Err(Error::invalid("min_hold must not be longer than the ttl"));
+    }
     let (state, hold) = GuardState::new(options.auto_extend, options.ttl)?;
     let mut request = AcquireRequest::of(claims.into_claims()?, options.ttl)?;
     request.owner.clone_from(&options.owner);
     request.hold = hold;
     let mut waiter = Waiter::new(backend, request, options.retry)?;
     let granted = waiter.acquire(pending()).await?;
-    Ok(LockGuard::new(
-        backend,
-        waiter.claims(),
-        granted,
-        options.ttl,
-        state,
-    ))
+    let until = granted.asked + options.min_hold;
+    let claims = waiter.claims();
+    let mut guard = LockGuard::new(backend, claims, granted, options.ttl, state);
+    guard.hold_until(until);
+    Ok(guard)
 }

@@ -73,6 +73,11 @@ pub(crate) trait Fixture: Send + Sync + 'static {
     /// Whether the store holds a record of a lock on `key`, live or not.
     async fn has_record(&self, key: &Key) -> bool;
 
+    /// Whether keys may be on different servers, so that several of them are not one step.
+    fn is_spread(&self) -> bool {
+        false
+    }
+
     /// What release and extend say of a lock whose time is over.
     fn absence_of_expired(&self) -> Absence {
         Absence::Expired

@@ -21,6 +21,7 @@ tests![
     a_lost_lock_is_neither_extended_nor_released,
     a_release_that_finds_its_lock_gone_is_a_loss,
     a_release_whose_answers_are_lost_frees_the_lock,
+    a_release_before_its_least_time_lets_a_lock_end_then,
     bad_settings_are_refused,
 ];
 
@@ -210,4 +211,39 @@ async fn bad_settings_are_refused(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("auto_extend.every"), "{error}");
     assert!(!t.is_locked(&t.key("a")).await);
+}
+
+async fn a_release_before_its_least_time_lets_a_lock_end_then(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    for auto_extend in [None, Some(AutoExtend::default())] {
+        let options = LockOptions {
+            auto_extend,
+            min_hold: Duration::from_millis(1500),
+            ..LockOptions::default()
+        };
+        let guard = lock(&t.backend, &key, &options).await.unwrap();
+        let granted_ms = guard.expires_at_ms() - LONG.as_millis();
+        assert!(guard.release().await.unwrap());
+        let record = t.by_key(&key).await.unwrap();
+        let held_ms = record.expires_at_ms - granted_ms;
+        assert!((1450..3000).contains(&held_ms), "{held_ms}");
+        t.pass_ms(1500 + 1000 + 500).await;
+        assert!(!t.is_locked(&key).await);
+    }
+    // After that time it is released as ever.
+    let options = LockOptions {
+        min_hold: Duration::from_millis(1),
+        ..LockOptions::default()
+    };
+    let guard = lock(&t.backend, &key, &options).await.unwrap();
+    sleep(Duration::from_millis(5)).await;
+    assert!(guard.release().await.unwrap());
+    assert!(!t.is_locked(&key).await);
+    let options = LockOptions {
+        min_hold: Duration::from_secs(3600),
+        ..LockOptions::default()
+    };
+    let error = lock(&t.backend, &key, &options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }

@@ -87,6 +87,10 @@ impl Redis {
 
 #[async_trait]
 impl Fixture for Redis {
+    fn is_spread(&self) -> bool {
+        true
+    }
+
     fn backend(&self) -> Arc<dyn Backend> {
         Arc::clone(&self.backend) as Arc<dyn Backend>
     }

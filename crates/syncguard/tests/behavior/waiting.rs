@@ -35,7 +35,7 @@ fn options(retry_delay_ms: f64, max_retries: f64, timeout_ms: f64) -> LockOption
             ..RetryPolicy::default()
         },
         owner: None,
-        auto_extend: None,
+        ..LockOptions::default()
     }
 }
 

@@ -1,4 +1,5 @@
 mod crossing;
+mod together;
 
 use std::future::pending;
 use std::sync::Mutex;
@@ -28,6 +29,8 @@ use crate::work::Work;
 struct Store {
     work: Work,
     extends: Mutex<Vec<(Instant, Ttl)>>,
+    /// What the last extension named.
+    extended: Mutex<Batch<LockId>>,
     releases: AtomicUsize,
     answer: Mutex<Answer>,
     delay: Mutex<Duration>,
@@ -73,21 +76,31 @@ impl Store {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let delay = *self.delay.lock().unwrap();
         sleep(delay).await;
-        Ok(AcquireOutcome::one(Grant {
-            lock_id: request.claims[0].lock_id.clone(),
+        let grant = |lock_id| Grant {
+            lock_id,
             slot: None,
             fence: Fence::from_counter(1).unwrap(),
             expires_at_ms: 1,
-        }))
+        };
+        let grants = request.lock_ids().into_iter().map(grant);
+        Ok(AcquireOutcome::Acquired(grants.collect()))
     }
 
-    async fn extend(&self, ttl: Ttl) -> Result<ExtendOutcome, Error> {
-        self.extends.lock().unwrap().push((Instant::now(), ttl));
+    async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
+        let extended = (Instant::now(), extension.ttl);
+        self.extends.lock().unwrap().push(extended);
+        self.extended
+            .lock()
+            .unwrap()
+            .clone_from(&extension.lock_ids);
         let (answer, delay) = (*self.answer.lock().unwrap(), *self.delay.lock().unwrap());
         sleep(delay).await;
         match answer {
             Answer::Extended => Ok(ExtendOutcome::Extended { expires_at_ms: 2 }),
-            Answer::Absent => Ok(ExtendOutcome::absent(Absence::NotFound)),
+            Answer::Absent => Ok(ExtendOutcome::Absent {
+                lock: extension.lock_ids.len() - 1,
+                absence: Absence::NotFound,
+            }),
             Answer::Fails => Err(Error::new(ErrorKind::ServiceUnavailable, "refused")),
             Answer::Never => pending().await,
         }
@@ -126,7 +139,7 @@ impl Backend for Store {
                 self.releases.fetch_add(1, SeqCst);
                 Outcome::Release([ReleaseOutcome::Released].into())
             }
-            Operation::Extend(extension) => Outcome::Extend(self.extend(extension.ttl).await?),
+            Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
             other => panic!("{other:?} is not asked here"),
         })
     }
@@ -139,6 +152,8 @@ struct Listener {
     heard: UnboundedSender<Result<i64, Error>>,
     is_stalled: AtomicBool,
     is_gone: AtomicBool,
+    /// Which of several locks is gone.
+    gone: Mutex<Option<usize>>,
 }
 
 impl Holder for Listener {
@@ -156,7 +171,8 @@ impl Holder for Listener {
         let _ = self.heard.send(Ok(expires_at_ms));
     }
 
-    fn lost(&self, error: Error, _: Option<usize>) {
+    fn lost(&self, error: Error, which: Option<usize>) {
+        *self.gone.lock().unwrap() = which;
         let _ = self.heard.send(Err(error));
     }
 }
@@ -179,6 +195,7 @@ fn scene() -> Scene {
             heard: sender,
             is_stalled: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            gone: Mutex::default(),
         }),
         heard,
         start: Instant::now(),

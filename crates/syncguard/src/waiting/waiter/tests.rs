@@ -24,6 +24,7 @@ use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
 
 mod hand_over;
+mod several;
 
 /// A store. Until a moment, somebody far away holds all locks; after it, all that it has granted are.
 struct Store {

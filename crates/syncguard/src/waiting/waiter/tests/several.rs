@@ -1,0 +1,226 @@
+//! Those who wait for several keys at once.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::claim::Slots;
+
+/// A store of many keys, by key the lock id that holds it.
+#[derive(Debug, Default)]
+struct Keys {
+    work: Work,
+    held: Mutex<HashMap<Key, LockId>>,
+    /// For which keys it was asked, in order.
+    asked: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Backend for Keys {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "test",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        yield_now().await;
+        let mut held = self.held.lock().unwrap();
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(self.acquire(&mut held, request)),
+            Operation::Release(lock_ids) => {
+                held.retain(|_, holder| !lock_ids.contains(holder));
+                let released = lock_ids.iter().map(|_| ReleaseOutcome::Released);
+                Outcome::Release(released.collect())
+            }
+            other => panic!("{other:?} is not asked here"),
+        })
+    }
+
+    async fn shut_down(&self) {}
+}
+
+impl Keys {
+    fn acquire(&self, held: &mut HashMap<Key, LockId>, request: &AcquireRequest) -> AcquireOutcome {
+        let names = request.claims.iter().map(|claim| claim.key.as_str());
+        self.asked.lock().unwrap().push(names.collect());
+        let mut grants = Batch::new();
+        for (claim, wanted) in request.claims.iter().enumerate() {
+            let numbers = wanted.slots.map_or(0..=0, |slots| 1..=slots.count());
+            let mut keys = numbers.map(|number| match number {
+                0 => (wanted.key.clone(), None),
+                number => (wanted.key.slot(number), Some(number)),
+            });
+            let taken = |key: &Key| {
+                held.contains_key(key) || grants.iter().any(|(granted, _)| granted == key)
+            };
+            let Some((key, slot)) = keys.find(|(key, _)| !taken(key)) else {
+                return AcquireOutcome::Locked {
+                    claim,
+                    free_in: None,
+                };
+            };
+            let grant = Grant {
+                lock_id: wanted.lock_id.clone(),
+                slot,
+                fence: Fence::from_counter(1).unwrap(),
+                expires_at_ms: 1,
+            };
+            grants.push((key, grant));
+        }
+        let grants: Vec<(Key, Grant)> = grants.into_iter().collect();
+        for (key, grant) in &grants {
+            held.insert(key.clone(), grant.lock_id.clone());
+        }
+        AcquireOutcome::Acquired(grants.into_iter().map(|(_, grant)| grant).collect())
+    }
+}
+
+struct Scene {
+    store: Arc<Keys>,
+    backend: Arc<dyn Backend>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let store = Arc::<Keys>::default();
+        let backend = Arc::clone(&store) as _;
+        Self { store, backend }
+    }
+
+    /// Waits for what is claimed, holds it for a while, and gives when it was granted.
+    fn hold(&self, claims: Vec<Claim>, held: Duration) -> JoinHandle<Duration> {
+        let backend = Arc::clone(&self.backend);
+        let start = Instant::now();
+        tokio::spawn(async move {
+            let options = LockOptions {
+                retry: patient(),
+                ..LockOptions::default()
+            };
+            let guard = lock(&backend, claims, &options).await.unwrap();
+            let granted = start.elapsed();
+            sleep(held).await;
+            guard.release().await.unwrap();
+            granted
+        })
+    }
+}
+
+fn claims(names: &[&str]) -> Vec<Claim> {
+    let claim = |name: &&str| Claim::new(Key::new(name).unwrap()).unwrap();
+    names.iter().map(claim).collect()
+}
+
+const S: Duration = Duration::from_secs(1);
+
+/// Lets those who were started take their places.
+async fn settle() {
+    for _ in 0..20 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_those_whose_claims_overlap_who_came_first_is_first() {
+    let t = Scene::new();
+    // The holder releases everything after a second; until then all of them wait.
+    let holder = t.hold(claims(&["a", "b", "c"]), S);
+    settle().await;
+    let both = t.hold(claims(&["b", "a"]), S);
+    settle().await;
+    let single = t.hold(claims(&["a"]), S);
+    settle().await;
+    let other = t.hold(claims(&["c", "b"]), S);
+    assert_eq!(holder.await.unwrap(), Duration::ZERO);
+    let (both, single, other) = (
+        both.await.unwrap(),
+        single.await.unwrap(),
+        other.await.unwrap(),
+    );
+    assert!(both < single, "{both:?} {single:?}");
+    assert!(both < other, "{both:?} {other:?}");
+    assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_passes_one_who_waits_for_several() {
+    let t = Scene::new();
+    let holder = t.hold(claims(&["b"]), S);
+    settle().await;
+    let both = t.hold(claims(&["a", "b"]), S);
+    settle().await;
+    // All of them wait only for what is free, but came later.
+    let singles: Vec<_> = (0..5).map(|_| t.hold(claims(&["a"]), S / 10)).collect();
+    holder.await.unwrap();
+    let both = both.await.unwrap();
+    for single in singles {
+        assert!(single.await.unwrap() > both);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_no_key_in_common_does_not_wait() {
+    let t = Scene::new();
+    let holder = t.hold(claims(&["b"]), S);
+    settle().await;
+    let both = t.hold(claims(&["a", "b"]), S);
+    settle().await;
+    assert_eq!(
+        t.hold(claims(&["c", "d"]), S).await.unwrap(),
+        Duration::ZERO
+    );
+    holder.await.unwrap();
+    both.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_gives_up_leaves_all_queues() {
+    let t = Scene::new();
+    let holder = t.hold(claims(&["b"]), 10 * S);
+    settle().await;
+    let gives_up = t.hold(claims(&["a", "b", "c"]), S);
+    settle().await;
+    let behind = t.hold(claims(&["c"]), S);
+    settle().await;
+    gives_up.abort();
+    assert!(gives_up.await.unwrap_err().is_cancelled());
+    assert!(behind.await.unwrap() < S);
+    holder.await.unwrap();
+    assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_slots_get_them_as_they_are_freed() {
+    let t = Scene::new();
+    let slot = || {
+        let slots = Slots::new(2).unwrap();
+        vec![Claim::slot(Key::new("s").unwrap(), slots).unwrap()]
+    };
+    let mut granted = Vec::new();
+    for _ in 0..6 {
+        granted.push(t.hold(slot(), S));
+        settle().await;
+    }
+    let mut times = Vec::new();
+    for one in granted {
+        times.push(one.await.unwrap().as_secs());
+    }
+    assert_eq!(times, [0, 0, 1, 1, 2, 2]);
+    assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_cancelled_is_undone_as_a_whole() {
+    let t = Scene::new();
+    let running = t.hold(claims(&["a", "b", "c"]), S);
+    // It is on its way to the store.
+    yield_now().await;
+    running.abort();
+    sleep(S).await;
+    assert!(t.store.held.lock().unwrap().is_empty());
+}
