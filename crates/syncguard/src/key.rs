@@ -84,8 +84,8 @@ impl Key {
     }
 }
 
-/// The parts of a text that ends as the key of a slot does.
-fn split_slot(text: &str) -> Option<(&str, u16)> {
+/// The name of the key and the number, of a text that ends as the key of a slot does.
+pub(crate) fn split_slot(text: &str) -> Option<(&str, u16)> {
     let (base, number) = text.rsplit_once(SLOT_MARK)?;
     Some((base, number.parse().ok()?))
 }
@@ -161,6 +161,13 @@ impl KeySpace<'_> {
         let reserve_bytes = self.reserve_bytes + reserve_bytes;
         storage_key(self.prefix, key, self.limit_bytes, reserve_bytes)
     }
+}
+
+/// What the names of all slots begin with, and what comes after all of them in the order of bytes.
+#[cfg(any(feature = "sqlite", feature = "firestore"))]
+pub(crate) fn slot_range(slots_key: &str) -> [String; 2] {
+    const NEXT: char = '\u{37f}';
+    [SLOT_MARK, NEXT].map(|mark| format!("{slots_key}{mark}"))
 }
 
 /// Puts the number of a slot behind a name.

@@ -35,6 +35,8 @@ pub mod event_loop;
 mod fence;
 #[cfg(feature = "firestore")]
 pub mod firestore;
+#[cfg(any(feature = "sqlite", feature = "firestore"))]
+mod granting;
 mod guard;
 mod hash;
 mod holding;

@@ -81,12 +81,11 @@ use self::connection::worker::Effect;
 use self::operations::{acquire, extend, facts, force_release, is_locked, list, lookup, release};
 use self::wakeups::listen::Polling;
 use crate::backend::{Backend, Capabilities};
-use crate::batch::Batch;
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::key::Key;
 use crate::outcome::Outcome;
-use crate::request::{Operation, only};
+use crate::request::Operation;
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
@@ -165,9 +164,8 @@ impl Backend for SqliteBackend {
                 Outcome::Acquire(queue.run(effect, acquire).await?)
             }
             Operation::Release(lock_ids) => {
-                let release = move |store: &Store| release::release(store, only(&lock_ids)?);
-                let outcome = queue.run(Effect::Urgent, release).await?;
-                Outcome::Release(Batch::from([outcome]))
+                let release = move |store: &Store| release::release(store, &lock_ids);
+                Outcome::Release(queue.run(Effect::Urgent, release).await?)
             }
             Operation::Extend(extension) => {
                 let extend = move |store: &Store| extend::extend(store, &extension);
@@ -192,8 +190,12 @@ impl Backend for SqliteBackend {
     }
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
-        let lock_key = KEYS.lock_key(&claim.key).ok()?;
-        Some(self.wakeups.watch(&lock_key))
+        // The name of the last slot stands for any of them.
+        let lock_key = match claim.slots {
+            None => KEYS.lock_key(&claim.key),
+            Some(slots) => KEYS.lock_key(&claim.key.slot(slots.count())),
+        };
+        Some(self.wakeups.watch(&lock_key.ok()?))
     }
 
     async fn shut_down(&self) {

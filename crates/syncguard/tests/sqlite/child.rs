@@ -10,7 +10,7 @@ use crate::stage::backend;
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{is_from_the_clock, request};
 use crate::support::suite::block_on;
-use crate::{access, names, sharing, wakeups};
+use crate::{access, claims, names, sharing, wakeups};
 
 const SCENARIO: &str = "SYNCGUARD_SCENARIO";
 const PATH: &str = "SYNCGUARD_SCENARIO_PATH";
@@ -28,6 +28,8 @@ pub(crate) fn play() -> bool {
             "no descriptors" => names::run_out_of_descriptors(&path).await,
             "looks" => wakeups::until_nobody_looks(&path).await,
             "contend" => wakeups::contend(&path).await,
+            "forwards" => claims::take_turns(&path, ["a", "b", "c"]).await,
+            "backwards" => claims::take_turns(&path, ["d", "c", "b"]).await,
             "threads" => sharing::count_threads(&path).await,
             other => panic!("unknown scenario {other}"),
         }

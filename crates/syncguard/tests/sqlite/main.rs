@@ -13,6 +13,7 @@
 
 mod access;
 mod child;
+mod claims;
 mod cleanup;
 mod creation;
 mod names;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     }
     support::suite::run(&[
         ("access", access::TESTS),
+        ("claims", claims::TESTS),
         ("cleanup", cleanup::TESTS),
         ("creation", creation::TESTS),
         ("names", names::TESTS),

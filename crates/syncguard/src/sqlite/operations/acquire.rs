@@ -1,82 +1,154 @@
-use rusqlite::{Connection, params};
+use std::borrow::Cow;
+use std::time::Duration;
 
+use rusqlite::params;
+
+use super::slots::held_slots;
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::outcome::{AcquireOutcome, Grant};
+use crate::granting::{FoundLock, Granting, grant};
+use crate::key::Key;
+use crate::outcome::AcquireOutcome;
 use crate::request::AcquireRequest;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
-use crate::time::{TIME_TOLERANCE_MS, held_for, is_live};
+use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("acquire_read.sql");
 const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
 
-/// Takes the lock unless somebody holds it. Every check comes before the first write.
+/// A lock that a claim is to get, and its names.
+struct WantedLock<'a> {
+    key: Cow<'a, Key>,
+    lock_key: String,
+    fence_key: String,
+}
+
+/// Takes all the locks unless somebody holds one of them. Every check comes before the first write.
 pub(in crate::sqlite) fn acquire(
     store: &Store,
     request: &AcquireRequest,
 ) -> Result<AcquireOutcome, Error> {
-    let claim = request.only()?;
-    let lock_key = KEYS.lock_key(&claim.key)?;
-    let fence_key = KEYS.fence_key(&lock_key)?;
     // Read inside the transaction, so that the time does not include the wait for the write lock.
     let now_ms = store.now_ms();
-    let (expires_at_ms, counter) = read(store.connection(), &lock_key, &fence_key)?;
-    if let Some(expires_at_ms) = expires_at_ms
-        && is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS)
-    {
-        let free_in = Some(held_for(expires_at_ms, now_ms));
-        return Ok(AcquireOutcome::Locked { claim: 0, free_in });
+    let claims = request.claims.as_slice();
+    let mut wanted: Batch<WantedLock<'_>> = Batch::new();
+    for same in claims.chunk_by(|one, other| one.key == other.key) {
+        match keys_of(store, same, now_ms)? {
+            Ok(keys) => {
+                for key in keys {
+                    wanted.push(WantedLock::of(key)?);
+                }
+            }
+            Err((at, free_in)) => {
+                let claim = wanted.len() + at;
+                return Ok(AcquireOutcome::Locked { claim, free_in });
+            }
+        }
     }
-    let fence = Fence::after(counter.unwrap_or(0), now_ms)?;
-    let expires_at_ms = now_ms + request.ttl.as_millis();
+    let found = wanted.iter().zip(claims);
+    let found: Batch<FoundLock> = found
+        .map(|(lock, claim)| read(store, lock, claim, now_ms))
+        .collect::<Result<_, Error>>()?;
+    let grants = match grant(claims, &found, request.ttl, now_ms)? {
+        Granting::Answer(answer) => return Ok(answer),
+        Granting::Write(grants) => grants,
+    };
     store.whole(|connection| {
-        connection.prepare_cached(WRITE_LOCK)?.execute(params![
-            lock_key,
-            claim.lock_id.as_str(),
-            expires_at_ms,
-            now_ms,
-            fence.to_string(),
-            claim.key.as_str(),
-            request.owner.as_ref().map(|owner| owner.as_str()),
-        ])?;
-        connection.prepare_cached(WRITE_FENCE)?.execute(params![
-            fence_key,
-            fence.get().cast_signed(),
-            claim.key.as_str(),
-        ])
+        let mut write_lock = connection.prepare_cached(WRITE_LOCK)?;
+        let mut write_fence = connection.prepare_cached(WRITE_FENCE)?;
+        for (lock, grant) in wanted.iter().zip(&grants) {
+            write_lock.execute(params![
+                lock.lock_key,
+                grant.lock_id.as_str(),
+                grant.expires_at_ms,
+                now_ms,
+                grant.fence.to_string(),
+                lock.key.as_str(),
+                request.owner.as_ref().map(|owner| owner.as_str()),
+            ])?;
+            write_fence.execute(params![
+                lock.fence_key,
+                grant.fence.get().cast_signed(),
+                lock.key.as_str(),
+            ])?;
+        }
+        Ok(())
     })?;
-    Ok(AcquireOutcome::one(Grant {
-        lock_id: claim.lock_id.clone(),
-        slot: None,
-        fence,
-        expires_at_ms,
+    Ok(AcquireOutcome::Acquired(grants))
+}
+/// The keys of the locks that these claims of one key are to get. If they cannot all be had, the claim that gets none,
+/// and how long until somebody else's ends.
+type Keys<'a> = Result<Batch<Cow<'a, Key>>, (usize, Option<Duration>)>;
+
+fn keys_of<'a>(store: &Store, claims: &'a [Claim], now_ms: i64) -> Result<Keys<'a>, Error> {
+    let Some(Claim { key, slots, .. }) = claims.first() else {
+        return Ok(Ok(Batch::new()));
+    };
+    let Some(slots) = slots else {
+        return Ok(Ok(Batch::from([Cow::Borrowed(key)])));
+    };
+    let slots_key = KEYS.slots_key(key)?;
+    let held = held_slots(
+        store.connection(),
+        &slots_key,
+        slots.count(),
+        claims,
+        now_ms,
+    );
+    let chosen = held.map_err(from_sqlite)?.choose(slots.first()?);
+    Ok(chosen.map(|numbers| {
+        let numbers = numbers.into_iter();
+        numbers.map(|number| Cow::Owned(key.slot(number))).collect()
     }))
 }
 
+impl<'a> WantedLock<'a> {
+    fn of(key: Cow<'a, Key>) -> Result<Self, Error> {
+        let lock_key = KEYS.lock_key(&key)?;
+        Ok(Self {
+            fence_key: KEYS.fence_key(&lock_key)?,
+            lock_key,
+            key,
+        })
+    }
+}
+
 fn read(
-    connection: &Connection,
-    lock_key: &str,
-    fence_key: &str,
-) -> Result<(Option<i64>, Option<i64>), Error> {
-    connection
+    store: &Store,
+    wanted: &WantedLock<'_>,
+    claim: &Claim,
+    now_ms: i64,
+) -> Result<FoundLock, Error> {
+    let names = [&wanted.lock_key, &wanted.fence_key, claim.lock_id.as_str()];
+    let (expires_at_ms, own_fence, counter): (Option<i64>, Option<String>, Option<i64>) = store
+        .connection()
         .prepare_cached(READ)
         .and_then(|mut read| {
-            read.query_one([lock_key, fence_key], |row| Ok((row.get(0)?, row.get(1)?)))
+            read.query_one(names, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         })
-        .map_err(from_sqlite)
+        .map_err(from_sqlite)?;
+    let is_live = expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS));
+    let own_fence = own_fence.filter(|_| is_live);
+    Ok(FoundLock {
+        slot: wanted.key.slot_number(),
+        expires_at_ms,
+        own_fence: own_fence.map(|text| Fence::parse(&text)).transpose()?,
+        counter: counter.unwrap_or(0),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
     use crate::error::ErrorKind;
-    use crate::key::Key;
     use crate::sqlite::config::SqliteConfig;
     use crate::sqlite::connection::store::Durability;
     use crate::time::SystemClock;
@@ -97,15 +169,27 @@ mod tests {
         store
     }
 
-    fn attempt(store: &Store) -> Result<AcquireOutcome, Error> {
-        let request = AcquireRequest::new(Key::new("a")?, Ttl::DEFAULT)?;
-        acquire(store, &request)
+    /// Asks for all of these at once.
+    fn attempt(store: &Store, names: &[&str]) -> Result<AcquireOutcome, Error> {
+        let claims = names.iter().map(|name| Claim::new(Key::new(name).unwrap()));
+        let claims = claims.collect::<Result<Vec<_>, _>>()?;
+        acquire(store, &AcquireRequest::of(claims, Ttl::DEFAULT)?)
+    }
+
+    /// How many locks there are, and the counter of "a".
+    fn left(store: &Store) -> (i64, i64) {
+        let sql = "SELECT (SELECT count(*) FROM syncguard_locks), \
+             (SELECT fence FROM syncguard_fence_counters WHERE fence_key = 'fence:a')";
+        let row = store
+            .connection()
+            .query_one(sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        row.unwrap()
     }
 
     #[test]
     fn the_last_fence_is_given_in_memory_too() {
         let store = store_with_counter(LIMIT - 1);
-        let AcquireOutcome::Acquired(grants) = attempt(&store).unwrap() else {
+        let AcquireOutcome::Acquired(grants) = attempt(&store, &["a"]).unwrap() else {
             panic!("locked");
         };
         assert_eq!(grants[0].fence, Fence::MAX);
@@ -115,9 +199,11 @@ mod tests {
     fn at_the_limit_nothing_is_written_in_memory_either() {
         for counter in [LIMIT, i64::MAX, -1] {
             let store = store_with_counter(counter);
-            assert_eq!(attempt(&store).unwrap_err().kind(), ErrorKind::Internal);
-            let left = read(store.connection(), "a", "fence:a").unwrap();
-            assert_eq!(left, (None, Some(counter)));
+            for names in [&["a"][..], &["Z", "a"], &["a", "b"]] {
+                let error = attempt(&store, names).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Internal);
+                assert_eq!(left(&store), (0, counter));
+            }
         }
     }
 
@@ -131,10 +217,12 @@ mod tests {
                  BEGIN SELECT RAISE(ABORT, 'broken'); END",
             )
             .unwrap();
-        assert_eq!(attempt(&store).unwrap_err().kind(), ErrorKind::Internal);
-        // The transaction goes on, without the half that was written.
-        assert!(store.in_transaction());
-        let left = read(store.connection(), "a", "fence:a").unwrap();
-        assert_eq!(left, (None, Some(41)));
+        for names in [&["a"][..], &["Z", "a"]] {
+            let error = attempt(&store, names).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal);
+            // The transaction goes on, without the part that was written.
+            assert!(store.in_transaction());
+            assert_eq!(left(&store), (0, 41));
+        }
     }
 }

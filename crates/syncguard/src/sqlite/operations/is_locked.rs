@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::slots::held_slots;
 use crate::error::Error;
-use crate::key::Key;
+use crate::key::{Key, split_slot};
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -39,7 +40,8 @@ pub(in crate::sqlite) fn is_locked(store: &Store, key: &Key) -> Result<KeyState,
     })
 }
 
-/// Those of these storage keys that nobody holds, all at one moment.
+/// Those of these storage keys that nobody holds, all at one moment. That of a slot stands for it and all before it: it
+/// is given if one of them is free.
 pub(in crate::sqlite) fn free_among(
     store: &Store,
     lock_keys: &BTreeSet<Arc<str>>,
@@ -48,8 +50,16 @@ pub(in crate::sqlite) fn free_among(
     store.whole(|connection| {
         let mut free = Vec::new();
         for lock_key in lock_keys {
-            let expires_at_ms = expiry(connection, lock_key)?;
-            if !expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)) {
+            let is_free = match split_slot(lock_key) {
+                Some((slots_key, count)) => {
+                    held_slots(connection, slots_key, count, &[], now_ms)?.is_one_free()
+                }
+                None => {
+                    let end = expiry(connection, lock_key)?;
+                    !end.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS))
+                }
+            };
+            if is_free {
                 free.push(Arc::clone(lock_key));
             }
         }

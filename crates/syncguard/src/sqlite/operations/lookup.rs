@@ -64,7 +64,7 @@ impl Columns {
 
     pub(super) fn into_record(self, read_at_ms: i64) -> Result<LockRecord, Error> {
         Ok(LockRecord {
-            key: Key::new(&self.user_key).map_err(|_| malformed())?,
+            key: Key::stored(&self.user_key).map_err(|_| malformed())?,
             // Without the cause, which would show the text.
             lock_id: LockId::parse(&self.lock_id).map_err(|_| malformed())?,
             expires_at_ms: self.expires_at_ms,

@@ -9,3 +9,4 @@ pub(super) mod list;
 pub(super) mod lookup;
 mod owned;
 pub(super) mod release;
+mod slots;

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
+use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::pace::Pace;
 use crate::error::Error;
+use crate::key::{slot_range, split_slot};
 use crate::sqlite::connection::queue::{OperationQueue, answer};
 use crate::sqlite::connection::store::{Store, Version};
 use crate::sqlite::connection::worker::Effect;
@@ -44,7 +46,7 @@ impl Listen for Polling {
 struct Poller {
     queue: Weak<OperationQueue>,
     is_on_file: bool,
-    /// The storage keys for which somebody waits.
+    /// The storage keys for which somebody waits. That of a slot stands for it and all before it.
     names: Arc<BTreeSet<Arc<str>>>,
     /// What this backend has freed.
     freed_here: UnboundedReceiver<String>,
@@ -151,14 +153,16 @@ impl Poller {
     }
 
     fn was_freed_here(&mut self, name: &str) {
-        if !self.names.contains(name) {
+        let mut wanted = wanted(&self.names, name).peekable();
+        if wanted.peek().is_none() {
             return;
         }
         if self.is_on_file {
             self.is_owed = true;
             self.pace.poll_soon(Instant::now());
         } else {
-            self.heard.push_back(Heard::Freed(name.to_owned()));
+            self.heard
+                .extend(wanted.map(|name| Heard::Freed(name.as_ref().to_owned())));
         }
     }
 
@@ -178,6 +182,22 @@ impl Poller {
         self.heard
             .extend(names.map(|name| Heard::Listening(name.as_ref().to_owned())));
     }
+}
+
+/// Those of `names` for which it matters that the lock of that name was freed.
+fn wanted<'a>(
+    names: &'a BTreeSet<Arc<str>>,
+    name: &'a str,
+) -> impl Iterator<Item = &'a Arc<str>> + 'a {
+    let slot = split_slot(name);
+    let of_slot = slot.into_iter().flat_map(move |(slots_key, number)| {
+        let [from, before] = slot_range(slots_key);
+        names
+            .range::<str, _>((Bound::Included(&*from), Bound::Excluded(&*before)))
+            .filter(move |name| split_slot(name).is_some_and(|(_, count)| number <= count))
+    });
+    let same = names.get(name).filter(|_| slot.is_none());
+    of_slot.chain(same)
 }
 
 async fn asked(
@@ -267,6 +287,30 @@ mod tests {
         poller.has_looked(look);
         assert!(poller.is_owed && poller.heard.is_empty());
         assert_eq!(poller.next().await.unwrap(), freed("a"));
+    }
+
+    #[test]
+    fn a_slot_matters_to_those_who_would_take_it() {
+        let names = [
+            "a",
+            "a\u{37e}2",
+            "a\u{37e}10",
+            "a\u{37e}3",
+            "b\u{37e}9",
+            "a;1",
+        ];
+        let names: BTreeSet<Arc<str>> = names.into_iter().map(Arc::from).collect();
+        for (freed, wakes) in [
+            ("a", vec!["a"]),
+            ("a\u{37e}1", vec!["a\u{37e}10", "a\u{37e}2", "a\u{37e}3"]),
+            ("a\u{37e}3", vec!["a\u{37e}10", "a\u{37e}3"]),
+            ("a\u{37e}10", vec!["a\u{37e}10"]),
+            ("a\u{37e}11", vec![]),
+            ("c\u{37e}1", vec![]),
+        ] {
+            let woken: Vec<_> = wanted(&names, freed).map(|name| name.as_ref()).collect();
+            assert_eq!(woken, wakes, "{freed}");
+        }
     }
 
     #[tokio::test]
