@@ -11,9 +11,14 @@ import { openStore, type Store } from "../native/store.js";
 
 export type FirestoreRef = { collection: string; id: string };
 
-/** Documents by name, or all documents in which the field has the value. */
+/**
+ * Documents by name; all documents in which the field has one of the values, of which a query may name so many as stand
+ * together; or all whose ids are from `from` on, before `before`.
+ */
 export type FirestoreReads =
-  { documents: FirestoreRef[] } | { collection: string; field: string; equals: string };
+  | { documents: FirestoreRef[] }
+  | { collection: string; field: string; oneOf: string[][] }
+  | { collection: string; from: string; before: string };
 
 export type FirestoreWrite =
   | { set: FirestoreRef; fields: Record<string, string | number> }

@@ -11,11 +11,11 @@ import type { FirestoreClient } from "./types.js";
 
 type Fields = Record<string, string | number>;
 type Document = { id?: string; ref?: Reference; data: () => Record<string, unknown> | undefined };
-type Query = { get: () => Promise<{ docs: Document[] }> };
+type Query = { get: () => Promise<{ docs: Document[] }>; where: Collection["where"] };
 type Reference = { id?: string; get: () => Promise<Document> };
 type Collection = {
   doc: (id: string) => Reference;
-  where: (field: string, operator: "==", value: string) => Query;
+  where: (field: string, operator: string, value: string | readonly string[]) => Query;
 };
 type Transaction = {
   get(what: Reference): Promise<Document>;
@@ -171,8 +171,8 @@ async function readWithin(
   reads: FirestoreReads,
 ): Promise<Found> {
   if (!("documents" in reads)) {
-    const { docs } = await transaction.get(query(db, reads));
-    return ofQuery(docs, Date.now());
+    const found = await Promise.all(queries(db, reads).map((query) => transaction.get(query)));
+    return ofQueries(found, Date.now());
   }
   const references = reads.documents.map((ref) => reference(db, ref));
   // `getAll` takes one round trip. Several reads would take two, because the first has to start the transaction.
@@ -187,7 +187,9 @@ async function readWithin(
 async function readAlone(db: Database, reads: FirestoreReads): Promise<Found> {
   // Taken before the read: by the time of the answer, a lock that was extended in the meantime would look expired.
   const nowMs = Date.now();
-  if (!("documents" in reads)) return ofQuery((await query(db, reads).get()).docs, nowMs);
+  if (!("documents" in reads)) {
+    return ofQueries(await Promise.all(queries(db, reads).map((query) => query.get())), nowMs);
+  }
   const references = reads.documents.map((ref) => reference(db, ref));
   return byName(reads.documents, await Promise.all(references.map((ref) => ref.get())), nowMs);
 }
@@ -200,13 +202,15 @@ function byName(asked: readonly FirestoreRef[], found: Document[], nowMs: number
   return { answer: { nowMs, documents }, refs: new Map() };
 }
 
-function ofQuery(found: Document[], nowMs: number): Found {
+function ofQueries(found: readonly { docs: Document[] }[], nowMs: number): Found {
   const refs: Found["refs"] = new Map();
-  const documents = found.map((document, index) => {
-    const id = document.id ?? document.ref?.id ?? String(index);
-    if (document.ref !== undefined) refs.set(id, document.ref);
-    return { id, fields: plain(document.data() ?? {}) };
-  });
+  const documents = found
+    .flatMap(({ docs }) => docs)
+    .map((document, index) => {
+      const id = document.id ?? document.ref?.id ?? String(index);
+      if (document.ref !== undefined) refs.set(id, document.ref);
+      return { id, fields: plain(document.data() ?? {}) };
+    });
   return { answer: { nowMs, documents }, refs };
 }
 
@@ -239,6 +243,16 @@ function reference(db: Database, { collection, id }: FirestoreRef): Reference {
   return db.collection(collection).doc(id);
 }
 
-function query(db: Database, reads: Exclude<FirestoreReads, { documents: unknown }>): Query {
-  return db.collection(reads.collection).where(reads.field, "==", reads.equals);
+function queries(db: Database, reads: Exclude<FirestoreReads, { documents: unknown }>): Query[] {
+  const collection = db.collection(reads.collection);
+  if ("from" in reads) {
+    const { from, before } = reads;
+    return [collection.where("__name__", ">=", from).where("__name__", "<", before)];
+  }
+  return reads.oneOf.map((values) => {
+    const [first = "", ...others] = values;
+    return others.length === 0
+      ? collection.where(reads.field, "==", first)
+      : collection.where(reads.field, "in", values);
+  });
 }

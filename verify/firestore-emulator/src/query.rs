@@ -16,6 +16,9 @@ use crate::proto::{Document, DocumentMask, StructuredQuery, Value};
 use crate::values::{self, Fields, compare, rank};
 use crate::writes::Documents;
 
+/// How many values `IN` takes.
+const MOST_VALUES: usize = 30;
+
 /// A query below a parent, checked: running it cannot fail.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
@@ -69,7 +72,9 @@ impl Query {
         if order.is_empty() {
             // Ranges are answered in the order of their field.
             order.extend(filters.iter().find_map(|condition| match condition {
-                Condition::Compare(path, op, _) if *op != Compared::Equal => {
+                Condition::Compare(path, op, _)
+                    if !matches!(op, Compared::Equal | Compared::In) =>
+                {
                     Some((path.clone(), Direction::Ascending))
                 }
                 _ => None,
@@ -158,17 +163,16 @@ impl Query {
 impl Condition {
     fn holds(&self, document: &Document) -> bool {
         match self {
-            Self::Compare(path, op, wanted) => read(document, path).is_some_and(|value| {
-                let order = compare(&value, wanted);
-                rank(&value) == rank(wanted)
-                    && match op {
-                        Compared::LessThan => order.is_lt(),
-                        Compared::LessThanOrEqual => order.is_le(),
-                        Compared::GreaterThan => order.is_gt(),
-                        Compared::GreaterThanOrEqual => order.is_ge(),
-                        _ => order.is_eq(),
-                    }
-            }),
+            Self::Compare(path, Compared::In, wanted) => {
+                read(document, path).is_some_and(|value| {
+                    items(wanted)
+                        .iter()
+                        .any(|it| is(&value, Compared::Equal, it))
+                })
+            }
+            Self::Compare(path, op, wanted) => {
+                read(document, path).is_some_and(|value| is(&value, *op, wanted))
+            }
             Self::Is(path, op) => read(document, path).is_some_and(|value| {
                 matches!(
                     (op, &value.value_type),
@@ -179,6 +183,26 @@ impl Condition {
                 )
             }),
         }
+    }
+}
+
+fn is(value: &Value, op: Compared, wanted: &Value) -> bool {
+    let order = compare(value, wanted);
+    rank(value) == rank(wanted)
+        && match op {
+            Compared::LessThan => order.is_lt(),
+            Compared::LessThanOrEqual => order.is_le(),
+            Compared::GreaterThan => order.is_gt(),
+            Compared::GreaterThanOrEqual => order.is_ge(),
+            _ => order.is_eq(),
+        }
+}
+
+/// The items of an array; none of anything else.
+fn items(value: &Value) -> &[Value] {
+    match &value.value_type {
+        Some(ValueType::ArrayValue(array)) => &array.values,
+        _ => &[],
     }
 }
 
@@ -254,10 +278,16 @@ fn add_conditions(filter: &Filter, into: &mut Vec<Condition>) -> Result<(), Stat
                     | Compared::LessThanOrEqual
                     | Compared::GreaterThan
                     | Compared::GreaterThanOrEqual
+                    | Compared::In
             ) {
                 return Err(unimplemented("this comparison"));
             }
             let value = filter.value.clone().unwrap_or_default();
+            if op == Compared::In && !(1..=MOST_VALUES).contains(&items(&value).len()) {
+                return Err(Status::invalid_argument(format!(
+                    "'IN' requires an array of 1 to {MOST_VALUES} values"
+                )));
+            }
             into.push(Condition::Compare(path(filter.field.as_ref())?, op, value));
             Ok(())
         }

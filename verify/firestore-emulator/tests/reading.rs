@@ -92,6 +92,19 @@ fn compared(name: &str, op: Operator, value: i64) -> Option<Filter> {
     })
 }
 
+fn one_of(name: &str, values: impl Iterator<Item = i64>) -> Filter {
+    let values = values.map(number).collect();
+    Filter {
+        filter_type: Some(filter::FilterType::FieldFilter(FieldFilter {
+            field: field(name),
+            op: Operator::In.into(),
+            value: Some(Value {
+                value_type: Some(ValueType::ArrayValue(ArrayValue { values })),
+            }),
+        })),
+    }
+}
+
 fn id(document: &Document) -> &str {
     document.name.rsplit('/').next().unwrap()
 }
@@ -151,6 +164,20 @@ async fn queries_filter_order_cut_and_select() {
     let found = run(client, page).await.unwrap();
     assert_eq!(found.iter().map(id).collect::<Vec<_>>(), ["d", "b"]);
     assert_eq!(found[0].fields, [("m".to_owned(), number(1))].into());
+
+    for (values, found) in [(1..=2, Some("a b")), (3..=3, Some("d")), (1..=31, None)] {
+        let several = api::StructuredQuery {
+            r#where: Some(one_of("n", values)),
+            ..everything()
+        };
+        match found {
+            Some(found) => assert_eq!(ids(client, several).await, found),
+            None => {
+                let status = run(client, several).await.unwrap_err();
+                assert_eq!(status.code(), Code::InvalidArgument);
+            }
+        }
+    }
 
     let unsupported = api::StructuredQuery {
         r#where: compared("n", Operator::NotEqual, 1),

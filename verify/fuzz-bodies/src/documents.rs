@@ -84,14 +84,13 @@ fn firestore_documents_of(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn documents(input: &mut Unstructured<'_>) -> Result<Documents> {
-    let count = input.int_in_range(0..=3)?;
-    let locks = (0..count).map(|_| document(input));
+    let mut some = |most| {
+        let count = input.int_in_range(0..=most)?;
+        (0..count).map(|_| document(input)).collect::<Result<_>>()
+    };
     Ok(Documents {
-        locks: locks.collect::<Result<_>>()?,
-        counter: match bool::arbitrary(input)? {
-            true => Some(document(input)?),
-            false => None,
-        },
+        locks: some(3)?,
+        counters: some(2)?,
         read_at_ms: Option::arbitrary(input)?,
     })
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use syncguard::firestore::{
     Begun, CounterDocument, Document, Documents, EXPIRES_AT_FIELD, Failure, Field, FirestoreConfig,
-    LOCK_ID_FIELD, ReadSet, Transport, Write, code_from_name,
+    LOCK_ID_FIELD, MOST_VALUES, ReadSet, Transport, Write, code_from_name,
 };
 use syncguard::{Error, ErrorKind};
 
@@ -43,14 +43,19 @@ impl FirestoreClient {
     fn reads(&self, what: &ReadSet) -> Value {
         let lock = |id: &str| json!({ "collection": self.collection, "id": id });
         match what {
-            ReadSet::Lock { lock: id } => json!({ "documents": [lock(id)] }),
-            ReadSet::LockAndCounter { lock: id, counter } => {
-                let counter = json!({ "collection": self.fence_collection, "id": counter });
-                json!({ "documents": [lock(id), counter] })
+            ReadSet::Named { locks, counters } => {
+                let counter = |id| json!({ "collection": self.fence_collection, "id": id });
+                let locks = locks.iter().map(|id| lock(id));
+                let all: Vec<_> = locks.chain(counters.iter().map(counter)).collect();
+                json!({ "documents": all })
             }
-            ReadSet::Owned { lock_id } => json!({
-                "collection": self.collection, "field": LOCK_ID_FIELD, "equals": lock_id
-            }),
+            ReadSet::Owned { lock_ids } => {
+                let sets: Vec<_> = lock_ids.chunks(MOST_VALUES).collect();
+                json!({ "collection": self.collection, "field": LOCK_ID_FIELD, "oneOf": sets })
+            }
+            ReadSet::Between { from, before } => {
+                json!({ "collection": self.collection, "from": from, "before": before })
+            }
         }
     }
 
@@ -194,13 +199,16 @@ fn documents(what: &ReadSet, answer: Value) -> Result<Documents, Failure> {
         ..Documents::default()
     };
     match what {
-        ReadSet::Owned { .. } => documents.locks = found.flatten().collect(),
-        ReadSet::Lock { .. } | ReadSet::LockAndCounter { .. } => {
+        ReadSet::Owned { .. } | ReadSet::Between { .. } => {
+            documents.locks = found.flatten().collect();
+        }
+        ReadSet::Named { locks, counters } => {
             // A document that does not exist is null; a missing item makes the answer malformed.
-            documents.locks.extend(found.next().ok_or_else(malformed)?);
-            if matches!(what, ReadSet::LockAndCounter { .. }) {
-                documents.counter = found.next().ok_or_else(malformed)?;
+            if found.len() < locks.len() + counters.len() {
+                return Err(malformed());
             }
+            documents.locks = found.by_ref().take(locks.len()).flatten().collect();
+            documents.counters = found.take(counters.len()).flatten().collect();
         }
     }
     Ok(documents)
@@ -254,9 +262,9 @@ mod tests {
     use super::*;
 
     fn both() -> ReadSet {
-        ReadSet::LockAndCounter {
-            lock: "l".into(),
-            counter: "c".into(),
+        ReadSet::Named {
+            locks: vec!["l".into()],
+            counters: vec!["c".into()],
         }
     }
 
@@ -264,15 +272,18 @@ mod tests {
     fn answers_become_documents() {
         let counter = json!({ "id": "c", "fields": { "fence": "1", "at": 2.5, "odd": [] } });
         let answer = json!({ "nowMs": 17, "documents": [null, counter] });
-        let Ok(found) = documents(&both(), answer) else {
+        let Ok(mut found) = documents(&both(), answer) else {
             panic!("refused");
         };
         assert!(found.locks.is_empty());
         assert_eq!(found.read_at_ms, Some(17));
-        let mut fields = found.counter.unwrap().fields;
+        let [counter] = &mut found.counters[..] else {
+            panic!("no counter");
+        };
+        let fields = &mut counter.fields;
         fields.sort_by(|(a, _), (b, _)| a.cmp(b));
         assert_eq!(
-            fields,
+            *fields,
             [
                 ("at".to_owned(), Field::Number(2.5)),
                 ("fence".to_owned(), Field::Text("1".into())),

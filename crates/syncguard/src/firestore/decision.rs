@@ -39,22 +39,22 @@ pub enum Write {
 
 /// What an operation has decided from what was read, as data for the transport.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Decision<T> {
+pub(super) struct Decision<T> {
     /// The answer to the caller, once the writes are committed.
-    pub answer: T,
+    pub(super) answer: T,
     /// What to write in the transaction of the reads. If it is empty, there is nothing to commit.
-    pub writes: Vec<Write>,
-    /// A warning for the application.
-    pub warning: Option<Warning>,
+    pub(super) writes: Vec<Write>,
+    /// Warnings for the application.
+    pub(super) warnings: Vec<Warning>,
 }
 
 impl<T> Decision<T> {
     /// An answer without any writes.
-    pub fn answer(answer: T) -> Self {
+    pub(super) fn answer(answer: T) -> Self {
         Self {
             answer,
             writes: Vec::new(),
-            warning: None,
+            warnings: Vec::new(),
         }
     }
 }

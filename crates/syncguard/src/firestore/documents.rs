@@ -84,7 +84,7 @@ impl LockDocument {
             lock_id: LockId::parse(&text(&field, LOCK_ID_FIELD)?).map_err(|_| malformed())?,
             expires_at_ms: number(&field, EXPIRES_AT_FIELD)?,
             acquired_at_ms: number(&field, "acquiredAtMs")?,
-            key: Key::new(&text(&field, "key")?).map_err(|_| malformed())?,
+            key: Key::stored(&text(&field, "key")?).map_err(|_| malformed())?,
             fence: Fence::parse(&text(&field, "fence")?)?,
             owner: match field("owner") {
                 Some(Field::Text(label)) => Owner::new(label).ok(),

@@ -1,7 +1,7 @@
 //! The ids of a key's documents in Firestore.
 
 use crate::error::Error;
-use crate::key::{Key, KeySpace};
+use crate::key::{Key, KeySpace, split_slot};
 
 /// Document ids have up to 1500 bytes. No id is derived by appending to another, so nothing is reserved.
 pub const KEYS: KeySpace<'static> = KeySpace {
@@ -34,21 +34,44 @@ impl DocumentIds {
     }
 }
 
+/// The ids of the locks on all slots of `key` are from the first one on, before the second.
+///
+/// # Errors
+/// As [`DocumentIds::of`].
+pub(super) fn slot_ids(key: &Key) -> Result<[String; 2], Error> {
+    let slots_key = KEYS.slots_key(key)?.replace('/', SLASH);
+    Ok([MARK, AFTER_MARK].map(|mark| format!("{slots_key}{mark}")))
+}
+
+/// The number of the slot that the id of a lock stands for.
+pub(super) fn slot_number(id: &str) -> Option<u16> {
+    id.rsplit_once(MARK)?.1.parse().ok()
+}
+
+/// What stands for a `/`, which ids cannot contain.
+const SLASH: &str = "\u{37e}";
+/// What stands in front of names that Firestore reserves, and in front of the number of a slot.
+const MARK: char = '\u{387}';
+/// The next character in the order of bytes, in which Firestore has ids.
+const AFTER_MARK: char = '\u{388}';
+
 /// `id` if Firestore allows it, else another id that it allows and that no other key has.
 ///
-/// Each `/` becomes U+037E, and U+0387 is put in front of `.`, `..` and `__…__`. No other id contains these two
-/// characters: ids are in normalisation form C, which replaces the first by `;` and the second by `·`. Both are two
-/// bytes long, so a key of 512 bytes still fits.
+/// The mark before the number of a slot, U+037E, becomes U+0387. Each `/` becomes U+037E, and U+0387 is put in front of
+/// `.`, `..` and `__…__`. No other id contains these two characters: ids are in normalisation form C, which replaces the
+/// first by `;` and the second by `·`. Both are two bytes long, so a key of 512 bytes still fits.
 fn allowed(id: String) -> String {
-    const SLASH: &str = "\u{37e}";
-    const RESERVED: char = '\u{387}';
+    let id = match split_slot(&id) {
+        Some((slots_key, number)) => format!("{slots_key}{MARK}{number}"),
+        None => id,
+    };
     let id = if id.contains('/') {
         id.replace('/', SLASH)
     } else {
         id
     };
     if is_reserved(&id) {
-        return format!("{RESERVED}{id}");
+        return format!("{MARK}{id}");
     }
     id
 }
@@ -103,14 +126,38 @@ mod tests {
     }
 
     #[test]
+    fn slots_have_ids_of_their_own_side_by_side() {
+        let mut seen = HashSet::new();
+        for key in [
+            "a", "a/", "a/1", "a;1", "a·1", ".", "·.", "__a__", "·", "1", "/",
+        ] {
+            let key = Key::new(key).unwrap();
+            let [from, before] = slot_ids(&key).unwrap();
+            for number in [1, 2, 10, 999, 1000] {
+                let DocumentIds { lock, counter } = DocumentIds::of(&key.slot(number)).unwrap();
+                assert!(from < lock && lock < before, "{lock}");
+                assert_eq!(slot_number(&lock), Some(number));
+                assert!(!lock.contains('/') && !is_reserved(&lock), "{lock}");
+                assert!(seen.insert(lock) && seen.insert(counter));
+            }
+            let DocumentIds { lock, counter } = DocumentIds::of(&key).unwrap();
+            assert!(lock < from || lock >= before, "{lock}");
+            assert!(seen.insert(lock) && seen.insert(counter));
+        }
+    }
+
+    #[test]
     fn the_longest_keys_fit() {
         for key in [
             "/".repeat(512),
             "k".repeat(512),
             format!("__{}__", "/".repeat(508)),
         ] {
-            let DocumentIds { lock, counter } = ids(&key);
-            assert!(lock.len() <= 1500 && counter.len() <= 1500);
+            let key = Key::new(&key).unwrap();
+            for key in [key.slot(1000), key] {
+                let DocumentIds { lock, counter } = DocumentIds::of(&key).unwrap();
+                assert!(lock.len() <= 1500 && counter.len() <= 1500);
+            }
         }
     }
 }

@@ -54,6 +54,7 @@ mod transaction;
 mod transport;
 
 use std::fmt;
+use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -64,16 +65,17 @@ pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
 pub use self::connection::client::Channel;
 use self::connection::client::Client;
 pub use self::connection::shared::FirestoreConnection;
-pub use self::decision::{Decision, Warning, Write};
+use self::decision::Decision;
+pub use self::decision::{Warning, Write};
 pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
 };
 pub use self::error::{Failure, classify, code_from_name, without_token};
 pub use self::ids::{DocumentIds, KEYS};
-use self::operations::list;
-pub use self::operations::{acquire, extend, force_release, is_locked, lookup, release};
+use self::operations::acquire::WantedLock;
+use self::operations::{acquire, extend, force_release, is_locked, list, lookup, release};
 use self::transaction::{read, transact};
-pub use self::transport::{Begun, Document, Documents, Page, ReadSet, Transport};
+pub use self::transport::{Begun, Document, Documents, MOST_VALUES, Page, ReadSet, Transport};
 use crate::backend::{Backend, Capabilities};
 use crate::batch::Batch;
 use crate::claim::Claim;
@@ -83,7 +85,7 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Operation, only};
+use crate::request::{AcquireRequest, Extension, Operation};
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -99,6 +101,9 @@ pub struct FirestoreBackend {
 }
 
 const CLEANUPS_AT_ONCE: usize = 4;
+
+/// How often an acquisition chooses slots, if others take them before it does.
+const TRIES: usize = 8;
 
 enum TransportState {
     NotStarted(Arc<FirestoreConnection>),
@@ -234,34 +239,63 @@ impl FirestoreBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let claim = request.only()?;
-        let ids = DocumentIds::of(&claim.key)?;
-        let what = ReadSet::LockAndCounter {
-            lock: ids.lock.clone(),
-            counter: ids.counter.clone(),
-        };
-        self.transact(&what, |found, now_ms| {
-            let (lock, counter) = (found.lock()?, found.counter()?);
-            let complete = || found.lock_document_of(&ids.lock);
-            let (lock, counter) = (lock.as_ref(), counter.as_ref());
-            acquire::decide(&ids, claim, request, lock, complete, counter, now_ms)
-        })
-        .await
+        let mut tries = 0;
+        loop {
+            let wanted = match self.choose(&request.claims).await? {
+                Ok(wanted) => wanted,
+                Err(locked) => return Ok(locked),
+            };
+            let what = acquire::state_of(&wanted);
+            let decide =
+                |found: &Documents, now_ms| acquire::decide(request, &wanted, found, now_ms);
+            let outcome = self.transact(&what, decide).await?;
+            tries += 1;
+            // Somebody else may have taken a slot since it was chosen, and another one be free.
+            match outcome {
+                AcquireOutcome::Locked { claim, .. }
+                    if tries < TRIES && request.claims[claim].slots.is_some() => {}
+                outcome => return Ok(outcome),
+            }
+        }
     }
 
-    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
-        let what = owned_by(lock_id);
-        self.transact(&what, |found, now_ms| {
-            Ok(release::decide(lock_id, &found.locks()?, now_ms))
+    /// The locks that these claims are to get. For slots, it looks which are free, outside of any transaction: a
+    /// transaction that had read them all would conflict with each that takes or frees one.
+    async fn choose(
+        &self,
+        claims: &[Claim],
+    ) -> Result<Result<Batch<WantedLock>, AcquireOutcome>, Error> {
+        let mut wanted = Batch::new();
+        for same in claims.chunk_by(|one, other| one.key == other.key) {
+            let Some(Claim { key, slots, .. }) = same.first() else {
+                continue;
+            };
+            let Some(slots) = slots else {
+                wanted.push(WantedLock::of(key.clone())?);
+                continue;
+            };
+            let (found, now_ms) = self.read(&acquire::slots_of(key)?).await?;
+            match acquire::choose(same, *slots, &found, now_ms)? {
+                Ok(chosen) => wanted.extend(chosen),
+                Err((at, free_in)) => {
+                    let claim = wanted.len() + at;
+                    return Ok(Err(AcquireOutcome::Locked { claim, free_in }));
+                }
+            }
+        }
+        Ok(Ok(wanted))
+    }
+
+    async fn release(&self, lock_ids: &[LockId]) -> Result<Batch<ReleaseOutcome>, Error> {
+        self.transact(&owned_by(lock_ids), |found, now_ms| {
+            Ok(release::decide(lock_ids, &found.locks()?, now_ms))
         })
         .await
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
-        let (lock_id, ttl) = (extension.only()?, extension.ttl);
-        let what = owned_by(lock_id);
-        self.transact(&what, |found, now_ms| {
-            Ok(extend::decide(lock_id, ttl, &found.locks()?, now_ms))
+        self.transact(&owned_by(&extension.lock_ids), |found, now_ms| {
+            Ok(extend::decide(extension, &found.locks()?, now_ms))
         })
         .await
     }
@@ -283,13 +317,11 @@ impl FirestoreBackend {
                 Ok(lookup::decide_by_key(found.lock_document()?, now_ms))
             }
             Lookup::LockId(lock_id) => {
-                let (found, now_ms) = self.read(&owned_by(lock_id)).await?;
+                let (found, now_ms) = self.read(&owned_by(slice::from_ref(lock_id))).await?;
                 let document = |id: &str| found.lock_document_of(id);
                 let decision =
                     lookup::decide_by_lock_id(lock_id, &found.locks()?, document, now_ms)?;
-                if let Some(warning) = &decision.warning {
-                    self.warn(warning);
-                }
+                decision.warnings.iter().for_each(|it| self.warn(it));
                 Ok(decision.answer)
             }
         }
@@ -343,10 +375,7 @@ impl Backend for FirestoreBackend {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_ids) => {
-                let outcome = self.release(only(lock_ids)?).await?;
-                Outcome::Release(Batch::from([outcome]))
-            }
+            Operation::Release(lock_ids) => Outcome::Release(self.release(lock_ids).await?),
             Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
@@ -357,8 +386,11 @@ impl Backend for FirestoreBackend {
     }
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
-        let ids = DocumentIds::of(&claim.key).ok()?;
-        self.transport().ok()?.watch(&ids.lock)
+        let what = match claim.slots {
+            None => lock_on(&claim.key),
+            Some(_) => acquire::slots_of(&claim.key),
+        };
+        self.transport().ok()?.watch(&what.ok()?)
     }
 
     async fn shut_down(&self) {
@@ -373,13 +405,16 @@ fn now_ms(found: &Documents, clock: &dyn Clock) -> i64 {
 }
 
 fn lock_on(key: &Key) -> Result<ReadSet, Error> {
-    let lock = DocumentIds::of(key)?.lock;
-    Ok(ReadSet::Lock { lock })
+    Ok(ReadSet::Named {
+        locks: vec![DocumentIds::of(key)?.lock],
+        counters: Vec::new(),
+    })
 }
 
-fn owned_by(lock_id: &LockId) -> ReadSet {
+fn owned_by(lock_ids: &[LockId]) -> ReadSet {
+    let texts = lock_ids.iter().map(|lock_id| lock_id.as_str().to_owned());
     ReadSet::Owned {
-        lock_id: lock_id.as_str().to_owned(),
+        lock_ids: texts.collect(),
     }
 }
 

@@ -46,9 +46,7 @@ pub(super) async fn transact<T>(
         };
         let last_conflict = match outcome {
             Ok(decision) => {
-                if let Some(warning) = &decision.warning {
-                    warn(warning);
-                }
+                decision.warnings.iter().for_each(&warn);
                 return Ok(decision.answer);
             }
             Err(last_conflict) => last_conflict,

@@ -39,33 +39,39 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
         )))
     }
 
-    /// Hears when the lock with this document id may have been freed. `None`: this transport cannot tell of it.
-    fn watch(&self, lock: &str) -> Option<Watch> {
-        let _ = lock;
+    /// Hears when one of these locks may have been freed. `None`: this transport cannot tell of it.
+    fn watch(&self, what: &ReadSet) -> Option<Watch> {
+        let _ = what;
         None
     }
 }
 
+/// How many values Firestore lets a query compare one field with.
+pub const MOST_VALUES: usize = 30;
+
 /// What to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadSet {
-    /// A key's lock.
-    Lock {
-        /// The id of its document.
-        lock: String,
+    /// Locks and counters.
+    Named {
+        /// The ids of the locks' documents.
+        locks: Vec<String>,
+        /// The ids of the counters' documents.
+        counters: Vec<String>,
     },
-    /// A key's lock and its counter.
-    LockAndCounter {
-        /// The id of the lock's document.
-        lock: String,
-        /// The id of the counter's document.
-        counter: String,
-    },
-    /// All locks with a lock id, without a limit, to notice when there are several (docs/format.md, "Duplicate lock
-    /// ids").
+    /// All locks with these lock ids, without a limit, to notice when there are several of one (docs/format.md,
+    /// "Duplicate lock ids").
     Owned {
-        /// What [`LOCK_ID_FIELD`](super::LOCK_ID_FIELD) must be.
-        lock_id: String,
+        /// What [`LOCK_ID_FIELD`](super::LOCK_ID_FIELD) must be: one of these, of which there is at least one. A query
+        /// takes at most [`MOST_VALUES`].
+        lock_ids: Vec<String>,
+    },
+    /// The locks whose documents have ids from `from` on, before `before`.
+    Between {
+        /// The first id.
+        from: String,
+        /// The id after the last one.
+        before: String,
     },
 }
 
@@ -83,7 +89,7 @@ pub struct Documents {
     /// From the collection of locks.
     pub locks: Vec<Document>,
     /// From the collection of counters.
-    pub counter: Option<Document>,
+    pub counters: Vec<Document>,
     /// The time by which to decide, in milliseconds since the Unix epoch, if the transport has a clock of its own; else
     /// the backend's clock is used. Outside of a transaction it is the time before the read. Inside one it is the time
     /// after the read, because there the commit fails if something has changed in between.
@@ -129,11 +135,16 @@ impl Documents {
         found.ok_or_else(malformed)?.lock()
     }
 
-    pub(super) fn counter(&self) -> Result<Option<CounterDocument>, Error> {
-        let counter = self.counter.as_ref();
-        counter
-            .map(|found| CounterDocument::read(|name| found.field(name)))
-            .transpose()
+    /// The lock with this document id, if it exists.
+    pub(super) fn lock_of(&self, id: &str) -> Result<Option<LockState>, Error> {
+        let found = self.locks.iter().find(|found| found.id == id);
+        found.map(Document::state).transpose()
+    }
+
+    /// The counter with this document id, if it exists.
+    pub(super) fn counter_of(&self, id: &str) -> Result<Option<CounterDocument>, Error> {
+        let found = self.counters.iter().find(|found| found.id == id);
+        found.map(Document::counter).transpose()
     }
 }
 
@@ -149,5 +160,9 @@ impl Document {
 
     pub(super) fn lock(&self) -> Result<LockDocument, Error> {
         LockDocument::read(|name| self.field(name))
+    }
+
+    pub(super) fn counter(&self) -> Result<CounterDocument, Error> {
+        CounterDocument::read(|name| self.field(name))
     }
 }

@@ -26,7 +26,7 @@ use tonic::transport;
 use tonic::{Request, Streaming};
 
 use super::access::{Access, Pings};
-use super::listen::Listening;
+use super::listen::{Listening, topic};
 use super::wire::{ReadReply, ResourceNames};
 use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
@@ -182,22 +182,43 @@ impl<S: Channel> Client<S> {
     ) -> Result<(), Failure> {
         let layout = self.layout().await?;
         match what {
-            ReadSet::Owned { lock_id } => {
-                let mut parts = self.query(layout.by_lock_id(lock_id), options).await?;
-                while let Some(part) = parts.message().await? {
-                    reply.begun(part.transaction);
-                    if let Some(document) = part.document {
-                        reply.add(layout, document);
-                    }
+            ReadSet::Owned { lock_ids } => {
+                let mut from = options.map(QueryFrom::NewTransaction);
+                for query in layout.by_lock_ids(lock_ids) {
+                    self.fetch_query(query, from.take(), reply).await?;
+                    // The first has started the transaction.
+                    from = Some(reply.transaction.clone())
+                        .filter(|transaction| !transaction.is_empty())
+                        .map(QueryFrom::Transaction);
                 }
             }
-            ReadSet::Lock { lock } => {
-                let documents = vec![layout.lock(lock)];
+            ReadSet::Between { from, before } => {
+                let query = layout.between(from, before);
+                let options = options.map(QueryFrom::NewTransaction);
+                self.fetch_query(query, options, reply).await?;
+            }
+            ReadSet::Named { locks, counters } => {
+                let locks = locks.iter().map(|lock| layout.lock(lock));
+                let counters = counters.iter().map(|counter| layout.counter(counter));
+                let documents = locks.chain(counters).collect();
                 self.fetch_documents(documents, options, reply).await?;
             }
-            ReadSet::LockAndCounter { lock, counter } => {
-                let documents = vec![layout.lock(lock), layout.counter(counter)];
-                self.fetch_documents(documents, options, reply).await?;
+        }
+        Ok(())
+    }
+
+    async fn fetch_query(
+        &self,
+        query: QueryType,
+        from: Option<QueryFrom>,
+        reply: &mut ReadReply,
+    ) -> Result<(), Failure> {
+        let layout = self.layout().await?;
+        let mut parts = self.query(query, from).await?;
+        while let Some(part) = parts.message().await? {
+            reply.begun(part.transaction);
+            if let Some(document) = part.document {
+                reply.add(layout, document);
             }
         }
         Ok(())
@@ -206,12 +227,12 @@ impl<S: Channel> Client<S> {
     async fn query(
         &self,
         query: QueryType,
-        options: Option<TransactionOptions>,
+        from: Option<QueryFrom>,
     ) -> Result<Streaming<RunQueryResponse>, Failure> {
         let request = RunQueryRequest {
             parent: self.layout().await?.documents(),
             query_type: Some(query),
-            consistency_selector: options.map(QueryFrom::NewTransaction),
+            consistency_selector: from,
             explain_options: None,
         };
         let request = self.connection.request(request).await?;
@@ -381,9 +402,9 @@ impl<S: Channel> Transport for Client<S> {
         })
     }
 
-    fn watch(&self, lock: &str) -> Option<Watch> {
+    fn watch(&self, what: &ReadSet) -> Option<Watch> {
         let wakeups = self.connection.wakeups.as_ref()?;
-        Some(wakeups.watch(&format!("{}/{lock}", self.names.config.collection)))
+        Some(wakeups.watch(&topic(&self.names.config.collection, what)?))
     }
 }
 

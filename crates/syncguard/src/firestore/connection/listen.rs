@@ -11,8 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::listen_request::TargetChange as Asked;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::listen_response::ResponseType;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::target::query_target::QueryType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::target::{
-    DocumentsTarget, TargetType,
+    DocumentsTarget, QueryTarget, TargetType,
 };
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::target_change::TargetChangeType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
@@ -24,12 +25,23 @@ use tonic::codegen::tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, Streaming};
 
 use super::access::{Access, Pings};
-use super::wire::lock_state;
+use super::wire::{between, lock_state};
 use crate::error::{Error, ErrorKind};
 use crate::firestore::error::{Failure, TransactionStep, timed_out};
+use crate::firestore::transport::ReadSet;
 use crate::time::{Clock, SystemClock};
 use crate::waiting::listener::{Heard, Listen, Listener};
 use futures_core::future::BoxFuture;
+
+/// The name under which the stream tells of one lock, or of those between two ids: the names of the collection and of
+/// the documents, in none of which there is a `/`.
+pub(super) fn topic(collection: &str, what: &ReadSet) -> Option<String> {
+    match what {
+        ReadSet::Named { locks, .. } => Some(format!("{collection}/{}", locks.first()?)),
+        ReadSet::Between { from, before } => Some(format!("{collection}/{from}/{before}")),
+        ReadSet::Owned { .. } => None,
+    }
+}
 
 /// Opens such streams.
 pub(super) struct Listening(Arc<Access>);
@@ -169,7 +181,7 @@ impl Targets {
     }
 
     fn add(&mut self, name: &Arc<str>) -> Result<(), Error> {
-        let id = self.ask_for(name)?;
+        let id = self.ask_for(self.target_of(name))?;
         self.ids.insert(Arc::clone(name), id);
         let name = Arc::clone(name);
         let is_current = false;
@@ -177,28 +189,45 @@ impl Targets {
         Ok(())
     }
 
+    fn target_of(&self, name: &str) -> TargetType {
+        let root = format!("{}/documents", self.database);
+        match name.split('/').collect::<Vec<_>>()[..] {
+            [collection, from, before] => {
+                let document = |id| format!("{root}/{collection}/{id}");
+                let query = between(collection, document(from), document(before));
+                TargetType::Query(QueryTarget {
+                    parent: root,
+                    query_type: Some(QueryType::StructuredQuery(query)),
+                })
+            }
+            _ => TargetType::Documents(DocumentsTarget {
+                documents: vec![format!("{root}/{name}")],
+            }),
+        }
+    }
+
     /// Gives the id of a new target.
-    fn ask_for(&mut self, name: &Arc<str>) -> Result<i32, Error> {
+    fn ask_for(&mut self, what: TargetType) -> Result<i32, Error> {
         // Ids are not used twice, so that nothing that is told of an old target is taken for news of another.
         let id = self.last_id.checked_add(1).ok_or_else(too_many)?;
         self.last_id = id;
         self.send(Asked::AddTarget(Added {
             target_id: id,
-            target_type: Some(TargetType::Documents(DocumentsTarget {
-                documents: vec![format!("{}/documents/{name}", self.database)],
-            })),
+            target_type: Some(what),
             ..Added::default()
         }))?;
         Ok(id)
     }
 
-    /// Asks for one of the documents once more, which the server confirms; `None` if there is none. Pings are no way to find out soon that a
+    /// Asks for a document once more, which the server confirms; `None` if there is none. Pings are no way to find out soon that a
     /// connection was lost: servers refuse clients that ping more often than twice a minute or so.
     fn test(&mut self) -> Result<Option<i32>, Error> {
-        let Some(name) = self.ids.keys().next().cloned() else {
+        let Some(name) = self.ids.keys().next() else {
             return Ok(None);
         };
-        let id = self.ask_for(&name)?;
+        // One document, also of a range: its name is that of the first.
+        let first = name.split('/').take(2).collect::<Vec<_>>().join("/");
+        let id = self.ask_for(self.target_of(&first))?;
         self.test_id = Some(id);
         self.send(Asked::RemoveTarget(id))?;
         Ok(Some(id))

@@ -7,12 +7,13 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_reque
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::field_filter::Operator;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::filter::FilterType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::{
-    CollectionSelector, Direction, FieldFilter, FieldReference, Filter, Order,
+    CollectionSelector, CompositeFilter, Direction, FieldFilter, FieldReference, Filter, Order,
+    composite_filter,
 };
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::write::Operation;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
-    self as api, Document, DocumentMask, Precondition, StructuredQuery, Value,
+    self as api, ArrayValue, Document, DocumentMask, Precondition, StructuredQuery, Value,
 };
 
 use crate::error::Error;
@@ -21,7 +22,10 @@ use crate::firestore::decision::Write;
 use crate::firestore::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockState,
 };
-use crate::firestore::transport::{self, Documents};
+use crate::firestore::transport::{self, Documents, MOST_VALUES};
+
+/// What queries call a document's name.
+const NAME_FIELD: &str = "__name__";
 
 /// The resource names of the documents.
 pub(super) struct ResourceNames {
@@ -64,51 +68,33 @@ impl ResourceNames {
 
     /// The query for locks in the order of their ids, from after that id on.
     pub(super) fn page(&self, after: Option<&str>, limit: usize) -> QueryType {
-        let name = || FieldReference {
-            field_path: "__name__".to_owned(),
-        };
-        let filter = |id| Filter {
-            filter_type: Some(FilterType::FieldFilter(FieldFilter {
-                field: Some(name()),
-                op: Operator::GreaterThan.into(),
-                value: Some(Value {
-                    value_type: Some(ValueType::ReferenceValue(self.lock(id))),
-                }),
-            })),
-        };
+        let after = after.map(|id| compared(Operator::GreaterThan, self.lock(id)));
         QueryType::StructuredQuery(StructuredQuery {
-            from: vec![CollectionSelector {
-                collection_id: self.collection.clone(),
-                all_descendants: false,
-            }],
-            r#where: after.map(filter),
-            order_by: vec![Order {
-                field: Some(name()),
-                direction: Direction::Ascending.into(),
-            }],
             limit: Some(i32::try_from(limit).unwrap_or(i32::MAX)),
-            ..StructuredQuery::default()
+            ..in_order(&self.collection, after)
         })
     }
 
-    /// The query for all locks with a lock id, without a limit, to notice when there are several (docs/format.md,
-    /// "Duplicate lock ids").
-    pub(super) fn by_lock_id(&self, lock_id: &str) -> QueryType {
-        QueryType::StructuredQuery(StructuredQuery {
-            from: vec![CollectionSelector {
-                collection_id: self.collection.clone(),
-                all_descendants: false,
-            }],
-            r#where: Some(Filter {
-                filter_type: Some(FilterType::FieldFilter(FieldFilter {
-                    field: Some(FieldReference {
-                        field_path: LOCK_ID_FIELD.to_owned(),
-                    }),
-                    op: Operator::Equal.into(),
-                    value: Some(value(Field::Text(lock_id.to_owned()))),
-                })),
-            }),
-            ..StructuredQuery::default()
+    /// The query for the locks whose ids are from `from` on, before `before`.
+    pub(super) fn between(&self, from: &str, before: &str) -> QueryType {
+        let query = between(&self.collection, self.lock(from), self.lock(before));
+        QueryType::StructuredQuery(query)
+    }
+
+    /// The queries for all locks with these lock ids, without a limit, to notice when there are several of one
+    /// (docs/format.md, "Duplicate lock ids").
+    pub(super) fn by_lock_ids(&self, lock_ids: &[String]) -> impl Iterator<Item = QueryType> {
+        lock_ids.chunks(MOST_VALUES).map(|lock_ids| {
+            let text = |lock_id: &String| ValueType::StringValue(lock_id.clone());
+            let (op, wanted) = match lock_ids {
+                [only] => (Operator::Equal, text(only)),
+                several => {
+                    let values = several.iter().map(text).map(of_type).collect();
+                    (Operator::In, ValueType::ArrayValue(ArrayValue { values }))
+                }
+            };
+            let filter = filter(LOCK_ID_FIELD, op, wanted);
+            QueryType::StructuredQuery(query(&self.collection, Some(filter)))
         })
     }
 
@@ -149,6 +135,47 @@ impl ResourceNames {
     }
 }
 
+/// The query for the documents of a collection whose names are from `from` on, before `before`.
+pub(super) fn between(collection: &str, from: String, before: String) -> StructuredQuery {
+    let filters = vec![
+        compared(Operator::GreaterThanOrEqual, from),
+        compared(Operator::LessThan, before),
+    ];
+    let op = composite_filter::Operator::And.into();
+    let both = FilterType::CompositeFilter(CompositeFilter { op, filters });
+    let filter = Filter {
+        filter_type: Some(both),
+    };
+    in_order(collection, Some(filter))
+}
+
+/// In the order of their names, by which Firestore finds documents without an index of the user's.
+fn in_order(collection: &str, filter: Option<Filter>) -> StructuredQuery {
+    StructuredQuery {
+        order_by: vec![Order {
+            field: Some(field_named(NAME_FIELD)),
+            direction: Direction::Ascending.into(),
+        }],
+        ..query(collection, filter)
+    }
+}
+
+fn query(collection: &str, filter: Option<Filter>) -> StructuredQuery {
+    StructuredQuery {
+        from: vec![CollectionSelector {
+            collection_id: collection.to_owned(),
+            all_descendants: false,
+        }],
+        r#where: filter,
+        ..StructuredQuery::default()
+    }
+}
+
+/// What compares the names of documents with that one.
+fn compared(op: Operator, name: String) -> Filter {
+    filter(NAME_FIELD, op, ValueType::ReferenceValue(name))
+}
+
 /// The documents that a read has found, and the transaction that it has started.
 #[derive(Default)]
 pub(super) struct ReadReply {
@@ -171,7 +198,7 @@ impl ReadReply {
             self.found.locks.push(transport::Document { id, fields });
         } else if let Some(id) = found.name.strip_prefix(&layout.counters) {
             let id = id.to_owned();
-            self.found.counter = Some(transport::Document { id, fields });
+            self.found.counters.push(transport::Document { id, fields });
         }
     }
 }
@@ -201,11 +228,31 @@ fn field(value: Value) -> Option<Field> {
 }
 
 fn value(field: Field) -> Value {
+    of_type(match field {
+        Field::Text(text) => ValueType::StringValue(text),
+        Field::Number(number) => ValueType::IntegerValue(number as i64),
+    })
+}
+
+fn of_type(value: ValueType) -> Value {
     Value {
-        value_type: Some(match field {
-            Field::Text(text) => ValueType::StringValue(text),
-            Field::Number(number) => ValueType::IntegerValue(number as i64),
-        }),
+        value_type: Some(value),
+    }
+}
+
+fn filter(field: &str, op: Operator, value: ValueType) -> Filter {
+    Filter {
+        filter_type: Some(FilterType::FieldFilter(FieldFilter {
+            field: Some(field_named(field)),
+            op: op.into(),
+            value: Some(of_type(value)),
+        })),
+    }
+}
+
+fn field_named(name: &str) -> FieldReference {
+    FieldReference {
+        field_path: name.to_owned(),
     }
 }
 
@@ -254,10 +301,10 @@ pub(super) mod tests {
         let ids = |found: &[transport::Document]| found.iter().map(|it| it.id.clone()).collect();
         let locks: Vec<String> = ids(&reply.found.locks);
         assert_eq!(locks, ["k"]);
-        let counter = reply.found.counter.unwrap();
-        assert_eq!(counter.id, "fence:k");
+        let counters: Vec<String> = ids(&reply.found.counters);
+        assert_eq!(counters, ["fence:k"]);
         assert_eq!(
-            counter.fields,
+            reply.found.counters[0].fields,
             [("fence".to_owned(), Field::Text("1".into()))]
         );
     }

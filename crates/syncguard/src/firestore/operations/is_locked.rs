@@ -11,7 +11,7 @@ const GUARD_MS: i64 = 1000;
 
 /// What a key's document shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DocumentState {
+pub(in crate::firestore) enum DocumentState {
     /// Somebody holds the key.
     Locked,
     /// Nobody does.
@@ -21,7 +21,7 @@ pub enum DocumentState {
 }
 
 /// Whether somebody holds the key. `lock` is the lock's document, `now_ms` the time before it was read.
-pub fn decide(lock: Option<&LockState>, now_ms: i64) -> DocumentState {
+pub(in crate::firestore) fn decide(lock: Option<&LockState>, now_ms: i64) -> DocumentState {
     match lock {
         None => DocumentState::Free,
         Some(lock) if lock.is_live(now_ms) => DocumentState::Locked,
@@ -41,7 +41,7 @@ pub(in crate::firestore) fn decide_cleanup(lock: Option<&LockState>, now_ms: i64
     Decision {
         answer: (),
         writes,
-        warning: None,
+        warnings: Vec::new(),
     }
 }
 

@@ -8,7 +8,10 @@ use crate::inspection::LockRecord;
 use crate::lock_id::LockId;
 
 /// The live lock on a key. `lock` is its document, if there is one, `now_ms` the time before it was read.
-pub fn decide_by_key(lock: Option<LockDocument>, now_ms: i64) -> Option<LockRecord> {
+pub(in crate::firestore) fn decide_by_key(
+    lock: Option<LockDocument>,
+    now_ms: i64,
+) -> Option<LockRecord> {
     let record = lock?.into_record(now_ms);
     record.is_live().then_some(record)
 }
@@ -18,7 +21,7 @@ pub fn decide_by_key(lock: Option<LockDocument>, now_ms: i64) -> Option<LockReco
 ///
 /// # Errors
 /// As `document`.
-pub fn decide_by_lock_id(
+pub(in crate::firestore) fn decide_by_lock_id(
     lock_id: &LockId,
     found: &[LockState],
     document: impl FnOnce(&str) -> Result<LockDocument, Error>,
@@ -32,6 +35,6 @@ pub fn decide_by_lock_id(
     Ok(Decision {
         answer: record,
         writes: Vec::new(),
-        warning: owned.warning,
+        warnings: owned.warning.into_iter().collect(),
     })
 }

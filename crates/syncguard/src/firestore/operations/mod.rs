@@ -1,10 +1,10 @@
 //! The operations, a file each: from the documents that were read and the time, the answer and the writes.
 
-pub mod acquire;
-pub mod extend;
-pub mod force_release;
-pub mod is_locked;
+pub(super) mod acquire;
+pub(super) mod extend;
+pub(super) mod force_release;
+pub(super) mod is_locked;
 pub(super) mod list;
-pub mod lookup;
+pub(super) mod lookup;
 mod owned;
-pub mod release;
+pub(super) mod release;

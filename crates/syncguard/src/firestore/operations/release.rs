@@ -1,38 +1,46 @@
-//! Releases a lock.
+//! Releases locks.
 
 use super::owned::{Owned, delete, owned};
+use crate::batch::Batch;
 use crate::firestore::decision::Decision;
 use crate::firestore::documents::LockState;
 use crate::lock_id::LockId;
-use crate::outcome::ReleaseOutcome;
+use crate::outcome::{Absence, ReleaseOutcome};
 
-/// Releases the lock that `lock_id` owns. `found` are all documents with this `lockId`, `now_ms` is the time of the
-/// attempt.
-pub fn decide(lock_id: &LockId, found: &[LockState], now_ms: i64) -> Decision<ReleaseOutcome> {
-    let Owned {
-        lock,
-        mut cleanup,
-        warning,
-    } = owned(lock_id, found, now_ms);
-    let answer = match lock {
-        Ok(lock) => {
-            cleanup.push(delete(lock));
-            ReleaseOutcome::Released
-        }
-        Err(absence) => ReleaseOutcome::Absent(absence),
-    };
-    Decision {
-        answer,
-        writes: cleanup,
-        warning,
+/// Releases the locks that these lock ids own, each for itself. `found` are all documents with these `lockId`s, `now_ms` is
+/// the time of the attempt.
+pub(in crate::firestore) fn decide(
+    lock_ids: &[LockId],
+    found: &[LockState],
+    now_ms: i64,
+) -> Decision<Batch<ReleaseOutcome>> {
+    let mut decision = Decision::answer(Batch::new());
+    for (at, lock_id) in lock_ids.iter().enumerate() {
+        let Owned {
+            lock,
+            cleanup,
+            warning,
+        } = owned(lock_id, found, now_ms);
+        decision.answer.push(match lock {
+            _ if lock_ids[..at].contains(lock_id) => ReleaseOutcome::Absent(Absence::NotFound),
+            Ok(lock) => {
+                decision.writes.push(delete(lock));
+                ReleaseOutcome::Released
+            }
+            Err(absence) => ReleaseOutcome::Absent(absence),
+        });
+        decision.writes.extend(cleanup);
+        decision.warnings.extend(warning);
     }
+    decision
 }
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::firestore::decision::{Warning, Write};
-    use crate::outcome::Absence;
 
     const NOW: i64 = 1_700_000_000_000;
     const LIVE: i64 = NOW + 1;
@@ -50,7 +58,7 @@ mod tests {
                 expires_at_ms: *expires_at_ms,
             })
             .collect();
-        let decision = decide(&lock_id, &found, NOW);
+        let mut decision = decide(slice::from_ref(&lock_id), &found, NOW);
         let mut deleted: Vec<_> = decision
             .writes
             .iter()
@@ -60,7 +68,7 @@ mod tests {
             })
             .collect();
         deleted.sort_unstable();
-        let warning = decision.warning.map(|warning| {
+        let warning = decision.warnings.pop().map(|warning| {
             let Warning::DuplicateLockId {
                 lock_id_hash,
                 live,
@@ -69,7 +77,7 @@ mod tests {
             assert_eq!(lock_id_hash, crate::hash_key(lock_id.as_str()));
             (live, expired)
         });
-        (decision.answer, deleted, warning)
+        (decision.answer[0], deleted, warning)
     }
 
     #[test]
@@ -101,8 +109,40 @@ mod tests {
             lock_id: LockId::generate().unwrap().as_str().to_owned(),
             expires_at_ms: LIVE,
         };
-        let decision = decide(&LockId::generate().unwrap(), &[another], NOW);
-        assert_eq!(decision.answer, ReleaseOutcome::Absent(Absence::NotFound));
-        assert!(decision.writes.is_empty() && decision.warning.is_none());
+        let lock_id = LockId::generate().unwrap();
+        let decision = decide(slice::from_ref(&lock_id), &[another], NOW);
+        let absent = ReleaseOutcome::Absent(Absence::NotFound);
+        assert_eq!(decision.answer[..], [absent]);
+        assert!(decision.writes.is_empty() && decision.warnings.is_empty());
+    }
+
+    #[test]
+    fn each_is_released_for_itself_and_once() {
+        let lock_ids = [(); 3].map(|()| LockId::generate().unwrap());
+        let [first, second, _] = &lock_ids;
+        let found = |lock_id: &LockId, expires_at_ms| LockState {
+            document_id: lock_id.as_str().to_owned(),
+            lock_id: lock_id.as_str().to_owned(),
+            expires_at_ms,
+        };
+        let found = [found(second, EXPIRED), found(first, LIVE)];
+        let asked = [&lock_ids[..], slice::from_ref(first)].concat();
+        let decision = decide(&asked, &found, NOW);
+        let absent = ReleaseOutcome::Absent;
+        assert_eq!(
+            decision.answer[..],
+            [
+                ReleaseOutcome::Released,
+                absent(Absence::Expired),
+                absent(Absence::NotFound),
+                absent(Absence::NotFound),
+            ]
+        );
+        let deleted = decision.writes.iter().map(|write| match write {
+            Write::DeleteLock { document_id } => document_id.as_str(),
+            _ => panic!("release only deletes"),
+        });
+        let ids = [first, second].map(LockId::as_str);
+        assert_eq!(deleted.collect::<Vec<_>>(), ids);
     }
 }
