@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! Every operation is one script that the server runs atomically, by its own clock: a file `.lua`. Beside
-//! it, in Rust, is the pure half of the operation: what to send ([`plan`](acquire::plan)) and what the reply
+//! Every operation is one script that the server runs atomically, by its own clock, made of files `.lua`. Beside
+//! them, in Rust, is the pure half of the operation: what to send ([`plan`](acquire::plan)) and what the reply
 //! means ([`outcome`](acquire::outcome)). [`RedisBackend::new`] makes a connection of its own,
 //! [`RedisBackend::on`] shares one with other backends, and [`RedisBackend::over`] takes any [`Transport`]. The crate
 //! `syncguard-clients` has those over fred and redis-rs.
@@ -27,7 +27,16 @@
 //! entry that leads from its lock id to it, and its fence counter, which stays. The store is one server, with or
 //! without replicas, or a Redis Cluster ([`RedisServer::Cluster`]).
 //!
-//! In a cluster, what belongs to a lock is in one slot, and scripts touch only the keys that they are given. So a
+//! Several locks are taken, extended or freed by one script, too, however many they are. A slot of a key is a lock under a
+//! name of its own, which the script makes of the key's: it finds the free ones where they are.
+//!
+//! In a cluster, what belongs to a lock is in one hash slot, and so are all slots of a key. Locks in several shards take a script
+//! for each shard. An acquisition takes the shards one after the other, in the same order in every process, and frees again
+//! what it has taken when it finds a lock that is held: others may see locks held for a moment that are not granted then. An
+//! extension extends the locks of each shard for themselves: if one is gone, those of other shards may last longer all the
+//! same. With a hash tag in the key prefix, all locks are in one place, and everything is one step.
+//!
+//! In a cluster, scripts touch only the keys that they are given, and slots of these. So a
 //! release or an extension of a lock that another backend took begins with a look at where the lock is, and a lock
 //! id must fit its key ([`Backend::prepare`]). Calls follow slots that move, and are sent again only when a node has
 //! said that it has not run them. Replication is asynchronous: a primary that fails may take locks with
@@ -99,12 +108,11 @@ pub use transport::Transport;
 pub use transport::shared::RedisConnection;
 
 use crate::backend::{Backend, Capabilities};
-use crate::batch::Batch;
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::event_loop::Lane;
 use crate::outcome::Outcome;
-use crate::request::{AcquireRequest, Operation, only};
+use crate::request::{AcquireRequest, Operation};
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -212,14 +220,14 @@ impl Backend for RedisBackend {
     }
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
-        let name = self.runner.names.stored_lock_key(&claim.key).ok()?;
-        self.runner.transport.get().ok()?.watch(&name)
+        let channel = self.runner.names.channel(claim).ok()?;
+        self.runner.transport.get().ok()?.watch(&channel)
     }
 
     fn prepare(&self, request: &mut AcquireRequest) {
         // A key that has no name is refused later.
         for claim in &mut request.claims {
-            if let Ok(Some(shard)) = self.runner.names.shard(&claim.key) {
+            if let Ok(Some(shard)) = self.runner.names.claimed_shard(claim) {
                 claim.lock_id = claim.lock_id.clone().with_first_byte(shard);
             }
         }
@@ -229,10 +237,7 @@ impl Backend for RedisBackend {
         let runner = &self.runner;
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(runner.acquire(request).await?),
-            Operation::Release(lock_ids) => {
-                let outcome = runner.release(only(lock_ids)?).await?;
-                Outcome::Release(Batch::from([outcome]))
-            }
+            Operation::Release(lock_ids) => Outcome::Release(runner.release(lock_ids).await?),
             Operation::Extend(extension) => Outcome::Extend(runner.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(runner.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),

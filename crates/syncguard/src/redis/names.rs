@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use sha2::{Digest, Sha256};
 
 use super::slots;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::key::{Key, KeySpace, nfc};
 use crate::lock_id::LockId;
+use crate::outcome::Grant;
 
 /// The longest name of a Redis key, and how much of it is left free (docs/format.md, "Storage keys").
 /// Each backend has its own prefix.
@@ -111,14 +113,19 @@ impl Names {
         self.layout == Layout::Sharded
     }
 
-    /// The shard of a lock: the first byte of SHA-256 over the name that it has on a standalone server. `None`
-    /// where there are no shards.
-    pub(super) fn shard(&self, key: &Key) -> Result<Option<u8>, Error> {
+    /// The shard of a lock: the first byte of SHA-256 over the name that it has on a standalone server. That of a slot is
+    /// without its number there, so that all slots of a key are in one shard. `None` where there are no shards.
+    fn shard(&self, key: &Key) -> Result<Option<u8>, Error> {
         if !self.is_sharded() {
             return Ok(None);
         }
-        let name = space(&self.key_prefix).lock_key(key)?;
+        let name = unnumbered(&space(&self.key_prefix), key)?;
         Ok(Some(Sha256::digest(name.as_bytes())[0]))
+    }
+
+    /// The shard of what is claimed.
+    pub(super) fn claimed_shard(&self, claim: &Claim) -> Result<Option<u8>, Error> {
+        self.shard(&one_of(claim))
     }
 
     /// Whether a lock with that name can have that lock id.
@@ -164,6 +171,41 @@ impl Names {
             ));
         }
         Ok(name)
+    }
+
+    /// The names of the lock and of the fence counter that are claimed, without the client's prefix, and the lock's key. Of
+    /// slots, what these three begin with for all of them: only the number is missing.
+    pub(super) fn claimed(&self, claim: &Claim) -> Result<[String; 3], Error> {
+        let key = one_of(claim);
+        let lock_key = self.lock_key(&key)?;
+        if !self.fits(&lock_key, &claim.lock_id) {
+            return Err(Error::invalid(
+                "lockId is of another shard than the key: in a redis cluster, Backend::prepare makes it fit",
+            ));
+        }
+        let fence_key = self.fence_key(&lock_key)?;
+        let mut texts = [lock_key, fence_key, key.as_str().to_owned()];
+        if claim.slots.is_some() {
+            for text in &mut texts {
+                text.pop();
+            }
+        }
+        Ok(texts)
+    }
+
+    /// The name of the lock that was granted, without the client's prefix.
+    pub(super) fn granted_lock_key(&self, claim: &Claim, grant: &Grant) -> Result<String, Error> {
+        match grant.slot {
+            Some(slot) => self.lock_key(&claim.key.slot(slot)),
+            None => self.lock_key(&claim.key),
+        }
+    }
+
+    /// The channel on which the server tells that what is claimed was freed: of a slot, that of all slots of the key.
+    pub(super) fn channel(&self, claim: &Claim) -> Result<String, Error> {
+        let key = one_of(claim);
+        let start = self.start(self.shard(&key)?.unwrap_or_default());
+        Ok(self.before(&unnumbered(&space(&start), &key)?))
     }
 
     /// The name of a lock as the server knows it, unless only the client knows its prefix.
@@ -217,177 +259,25 @@ fn after<'a>(start: &str, name: &'a str) -> Option<&'a str> {
     }
 }
 
+/// The key of a lock that would do: of slots, that of the first.
+fn one_of(claim: &Claim) -> Cow<'_, Key> {
+    match claim.slots {
+        Some(_) => Cow::Owned(claim.key.slot(1)),
+        None => Cow::Borrowed(&claim.key),
+    }
+}
+
+/// The name of a lock, of a slot without its number and what stands before that.
+fn unnumbered(space: &KeySpace<'_>, key: &Key) -> Result<String, Error> {
+    match key.slot_number() {
+        Some(_) => space.slots_key(key),
+        None => space.lock_key(key),
+    }
+}
+
 fn space(prefix: &str) -> KeySpace<'_> {
     KeySpace { prefix, ..KEYS }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-
-    #[test]
-    fn prefixes_that_meet_fence_counters_are_refused() {
-        for bad in [
-            "fence:",
-            "a:fence",
-            "a:fence::",
-            "fence",
-            "fence:a",
-            "offence",
-        ] {
-            let error = Names::new(bad, ClientPrefix::None).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            assert!(error.message().starts_with("keyPrefix"), "{error}");
-        }
-        for good in ["syncguard", "", "fences", "a:b:", "défense"] {
-            assert!(Names::new(good, ClientPrefix::None).is_ok(), "{good}");
-        }
-        assert!(Names::new(&"p".repeat(980), ClientPrefix::None).is_err());
-    }
-
-    /// Lock, index and fence of `key` in a cluster, with the client's prefix.
-    fn in_cluster(key_prefix: &str, client_prefix: &str, key: &str) -> Result<[String; 3], Error> {
-        let client_prefix = match client_prefix {
-            "" => ClientPrefix::None,
-            prefix => ClientPrefix::Ours(prefix.to_owned()),
-        };
-        let names = Names::in_cluster(key_prefix, client_prefix)?;
-        let key = Key::new(key)?;
-        let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA")?;
-        let id = id.with_first_byte(names.shard(&key)?.unwrap_or(0xff));
-        let lock = names.lock_key(&key)?;
-        assert!(names.fits(&lock, &id));
-        let (index, fence) = (names.index_key(&id)?, names.fence_key(&lock)?);
-        let beside = names.index_key_beside(&lock, Some(id.as_str()))?;
-        assert_eq!(beside.as_ref(), Some(&index));
-        Ok([lock, index, fence].map(|name| names.before(&name)))
-    }
-
-    #[test]
-    fn keys_with_the_names_of_counters_and_index_entries_are_refused() {
-        let id = "AAAAAAAAAAAAAAAAAAAAAA";
-        let index = format!("id:{id}");
-        let lock_key = |names: &Names, key: &str| names.lock_key(&Key::new(key).unwrap());
-        for (prefix, bad) in [
-            ("syncguard", "fence:syncguard:a"),
-            ("syncguard::", "fence:syncguard:fence:syncguard:a"),
-            ("syncguard", &index),
-            ("", "fence:a"),
-            ("", &index),
-            // Of the name inside a counter's name, the prefix is in NFC too.
-            ("cafe\u{301}", "fence:caf\u{e9}:a"),
-        ] {
-            let names = Names::new(prefix, ClientPrefix::None).unwrap();
-            let error = lock_key(&names, bad).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{prefix} {bad}");
-            assert!(!error.to_string().contains(bad), "{error}");
-        }
-        for (prefix, good) in [
-            ("syncguard", "fence:a"),
-            ("syncguard", "fence:syncguardian:a"),
-            ("syncguard", "fence:syncguard:"),
-            ("syncguard", "id:a"),
-            ("syncguard", id),
-            ("", "id:a"),
-            ("", "fence:"),
-            ("", "fences:a"),
-        ] {
-            let names = Names::new(prefix, ClientPrefix::None).unwrap();
-            assert!(lock_key(&names, good).is_ok(), "{prefix} {good}");
-        }
-    }
-
-    #[test]
-    fn in_a_cluster_only_what_is_in_the_same_shard_is_refused() {
-        let names = Names::in_cluster("s", ClientPrefix::None).unwrap();
-        let refused = (0..=255_u8).filter(|shard| {
-            let key = Key::new(&format!("fence:{{s:{shard:02x}}}:job")).unwrap();
-            let own = names.shard(&key).unwrap().unwrap();
-            let is_refused = names.lock_key(&key).is_err();
-            assert_eq!(is_refused, own == *shard, "{shard:02x}");
-            is_refused
-        });
-        let refused = refused.count();
-        let id = LockId::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
-        let key = Key::new(&format!("id:{}", id.as_str())).unwrap();
-        assert!(names.lock_key(&key).is_err());
-        let one_slot = Names::in_cluster("{t}", ClientPrefix::None).unwrap();
-        let key = Key::new("fence:{t}:a").unwrap();
-        assert!(one_slot.lock_key(&key).is_err() && refused < 8);
-    }
-
-    #[test]
-    fn all_names_of_a_lock_share_a_slot() {
-        let long = "k".repeat(512);
-        for key_prefix in [
-            "syncguard",
-            "a:b::",
-            "",
-            "{t}",
-            "a{t}b",
-            "a{b",
-            "{",
-            "x{{t}}",
-        ] {
-            for client_prefix in ["", "c:", "{c}", "c{", "c{x}{"] {
-                for key in ["job", "}", "{x}", &long] {
-                    let names = in_cluster(key_prefix, client_prefix, key).unwrap();
-                    let slots = names.each_ref().map(|name| slots::key_slot(name));
-                    assert!(slots.iter().all(|slot| *slot == slots[0]), "{names:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_lock_is_in_a_shard_unless_a_prefix_has_a_hash_tag() {
-        for (key_prefix, client_prefix, lock) in [
-            ("syncguard", "", "{syncguard:26}:job"),
-            ("syncguard::", "c:", "c:{syncguard:26}:job"),
-            ("{locks}", "", "{locks}:job"),
-            ("a{locks}", "c:", "c:a{locks}:job"),
-            ("syncguard", "{c}", "{c}syncguard:job"),
-            // The first { counts, also where it is not ours.
-            ("syncguard", "c{", "c{{syncguard:26}:job"),
-        ] {
-            assert_eq!(
-                in_cluster(key_prefix, client_prefix, "job").unwrap()[0],
-                lock
-            );
-        }
-        let spread: std::collections::HashSet<_> = (0..2000)
-            .map(|number| in_cluster("s", "", &number.to_string()).unwrap()[0][..6].to_owned())
-            .collect();
-        assert!(spread.len() > 250, "{}", spread.len());
-    }
-
-    #[test]
-    fn braces_that_tear_a_lock_apart_are_refused() {
-        for (key_prefix, client_prefix) in [
-            ("a}b", ""),
-            ("}", ""),
-            ("{}", ""),
-            ("{}{t}", ""),
-            ("s", "{}"),
-            ("s", "c{}{x}"),
-        ] {
-            let error = in_cluster(key_prefix, client_prefix, "k").unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            assert!(error.message().starts_with("keyPrefix"), "{error}");
-        }
-        assert!(in_cluster("s", "}", "k").is_ok(), "before the first {{");
-        assert!(in_cluster(&"p".repeat(945), "", "k").is_err());
-        assert!(in_cluster(&"p".repeat(940), "", "k").is_ok());
-    }
-
-    #[test]
-    fn a_lock_id_of_another_shard_does_not_fit() {
-        let names = Names::in_cluster("s", ClientPrefix::None).unwrap();
-        let id = LockId::parse("f4-_AAAAAAAAAAAAAAAAAA").unwrap();
-        assert!(names.fits("{s:7f}:k", &id));
-        assert!(!names.fits("{s:80}:k", &id));
-        let standalone = Names::new("s", ClientPrefix::None).unwrap();
-        assert!(standalone.fits("s:k", &id));
-    }
-}
+mod tests;

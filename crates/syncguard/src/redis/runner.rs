@@ -17,7 +17,7 @@ use crate::lock_id::LockId;
 use crate::shared::Lease;
 
 /// How often a lock may change hands during one operation.
-const TRIES: usize = 16;
+pub(super) const TRIES: usize = 16;
 
 /// Runs scripts.
 ///
@@ -37,6 +37,14 @@ pub(super) struct Runner {
     pub(super) transport: Lease<dyn Transport>,
 }
 
+/// What a lock id of a batch owns.
+pub(super) struct Owned<'a> {
+    pub(super) place: usize,
+    pub(super) lock_id: &'a LockId,
+    /// The name of the lock, where a script must be told: in a cluster.
+    pub(super) lock_key: Option<Arc<str>>,
+}
+
 impl Runner {
     pub(super) fn new(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         Self {
@@ -54,6 +62,12 @@ impl Runner {
         self.transport.get()?.run(plan).await
     }
 
+    /// How long a fence counter stays, if not for ever.
+    pub(super) fn fence_ttl_ms(&self) -> Option<i64> {
+        let ttl = self.fence_ttl?;
+        Some(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
+    }
+
     /// What a lock id owned is no longer known: it owns nothing any more.
     pub(super) fn forget(&self, lock_id: &LockId) {
         if self.names.is_in_cluster() {
@@ -67,29 +81,57 @@ impl Runner {
         lock_id: &LockId,
         plan: impl Fn(Option<&str>) -> Result<Plan, Error> + Send + Sync,
     ) -> Result<Option<Reply>, Error> {
-        let (names, known) = (&self.names, &self.known);
-        if !names.is_in_cluster() {
+        if !self.names.is_in_cluster() {
             return self.run(plan(None)?).await.map(Some);
         }
         for _ in 0..TRIES {
-            let lock_key = match known.get(lock_id) {
-                Some(lock_key) => lock_key,
-                None => {
-                    let reply = self.run(locate::plan(names, lock_id)?).await?;
-                    let Some(lock_key) = locate::outcome(names, lock_id, reply)? else {
-                        return Ok(None);
-                    };
-                    known.learn(lock_id, &lock_key);
-                    lock_key.into()
-                }
+            let Some(lock_key) = self.located(lock_id).await? else {
+                return Ok(None);
             };
             let reply = self.run(plan(Some(&lock_key))?).await?;
             if !is_elsewhere(&reply) {
                 return Ok(Some(reply));
             }
-            known.forget(lock_id);
+            self.forget(lock_id);
         }
         Err(keeps_moving())
+    }
+
+    /// In a cluster, the name of the lock that `lock_id` owns, if it owns one.
+    async fn located(&self, lock_id: &LockId) -> Result<Option<Arc<str>>, Error> {
+        if let Some(lock_key) = self.known.get(lock_id) {
+            return Ok(Some(lock_key));
+        }
+        let reply = self.run(locate::plan(&self.names, lock_id)?).await?;
+        let Some(lock_key) = locate::outcome(&self.names, lock_id, reply)? else {
+            return Ok(None);
+        };
+        self.known.learn(lock_id, &lock_key);
+        Ok(Some(lock_key.into()))
+    }
+
+    /// What these lock ids own, as far as that must be known before a script can be sent for it: in a cluster, those that own
+    /// nothing are left out. Each comes with its place in the batch.
+    pub(super) async fn owned<'a>(
+        &self,
+        lock_ids: Vec<(usize, &'a LockId)>,
+    ) -> Result<Vec<Owned<'a>>, Error> {
+        let mut all = Vec::new();
+        for (place, lock_id) in lock_ids {
+            let lock_key = match self.names.is_in_cluster() {
+                false => None,
+                true => match self.located(lock_id).await? {
+                    Some(lock_key) => Some(lock_key),
+                    None => continue,
+                },
+            };
+            all.push(Owned {
+                place,
+                lock_id,
+                lock_key,
+            });
+        }
+        Ok(all)
     }
 
     /// Runs the script that `plan` gives for the lock id of the lock on `key`. `None`: there is no lock.
@@ -115,7 +157,7 @@ impl Runner {
     }
 }
 
-fn keeps_moving() -> Error {
+pub(super) fn keeps_moving() -> Error {
     Error::new(
         ErrorKind::ServiceUnavailable,
         format!("the lock changed hands {TRIES} times while it was looked for"),

@@ -10,6 +10,7 @@
 )]
 
 mod bursts;
+mod claims;
 mod clients;
 mod connecting;
 mod fake;
@@ -34,6 +35,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     support::suite::run(&[
         ("bursts", bursts::TESTS),
+        ("claims", claims::TESTS),
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("faults", faults::TESTS),

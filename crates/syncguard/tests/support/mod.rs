@@ -10,6 +10,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod certificates;
+pub(crate) mod claims;
 pub(crate) mod clients;
 #[cfg(all(unix, feature = "redis"))]
 pub(crate) mod event_loop;

@@ -31,13 +31,7 @@ script!(
 /// `InvalidArgument` when the prefix leaves no room for the key, and in a cluster for a lock id that does not fit.
 pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
     let claim = request.only()?;
-    let lock_key = names.lock_key(&claim.key)?;
-    if !names.fits(&lock_key, &claim.lock_id) {
-        return Err(Error::invalid(
-            "lockId is of another shard than the key: in a redis cluster, Backend::prepare makes it fit",
-        ));
-    }
-    let fence_key = names.fence_key(&lock_key)?;
+    let [lock_key, fence_key, key] = names.claimed(claim)?;
     let index_key = names.index_key(&claim.lock_id)?;
     let ttl_ms = request.ttl.as_millis();
     Ok(Plan::new(&SCRIPT)
@@ -48,8 +42,8 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
         .number(ttl_ms)
         .number(TIME_TOLERANCE_MS)
         .arg(&lock_key)
-        .arg(claim.key.as_str())
-        .arg(&record::tail(&claim.key, request.owner.as_ref()))
+        .arg(&key)
+        .arg(&record::tail(&key, request.owner.as_ref()))
         .number(lifetime_ms(ttl_ms)))
 }
 
@@ -59,13 +53,14 @@ fn lock_key(plan: &Plan) -> Option<&str> {
 }
 
 impl Runner {
-    pub(in crate::redis) async fn acquire(
+    /// Takes the lock on the one key that is claimed.
+    pub(super) async fn acquire_one(
         &self,
         request: &AcquireRequest,
     ) -> Result<AcquireOutcome, Error> {
         let mut plan = plan(&self.names, request)?.replicated(self.replication);
-        if let Some(ttl) = self.fence_ttl {
-            plan = plan.number(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
+        if let Some(ttl_ms) = self.fence_ttl_ms() {
+            plan = plan.number(ttl_ms);
         }
         // From now on it is known which lock the lock id owns if it owns one.
         if self.names.is_in_cluster()
@@ -118,11 +113,16 @@ fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
     let [code, wait_ms] = items else {
         return None;
     };
-    let wait_ms = wait_ms.integer().filter(|ms| *ms > 0)?;
     (code.integer()? == 0).then_some(AcquireOutcome::Locked {
         claim: 0,
-        free_in: Some(Duration::from_millis(wait_ms.unsigned_abs())),
+        free_in: Some(wait(wait_ms)?),
     })
+}
+
+/// How long somebody else holds a lock.
+pub(super) fn wait(wait_ms: &Reply) -> Option<Duration> {
+    let wait_ms = wait_ms.integer().filter(|ms| *ms > 0)?;
+    Some(Duration::from_millis(wait_ms.unsigned_abs()))
 }
 
 fn granted(request: &AcquireRequest, items: &[Reply]) -> Option<AcquireOutcome> {
@@ -143,6 +143,10 @@ fn grant(items: &[Reply]) -> Option<(Fence, i64)> {
     if code.integer()? != 1 {
         return None;
     }
+    fence_and_end(fence, expires_at_ms)
+}
+
+pub(super) fn fence_and_end(fence: &Reply, expires_at_ms: &Reply) -> Option<(Fence, i64)> {
     let fence = Fence::from_counter(fence.integer()?).ok()?;
     Some((fence, expires_at_ms.integer().filter(|ms| *ms > 0)?))
 }

@@ -7,7 +7,6 @@ use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
 use crate::redis::runner::Runner;
-use crate::request::Extension;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 
@@ -72,11 +71,12 @@ fn extended(items: &[Reply]) -> Option<ExtendOutcome> {
 }
 
 impl Runner {
-    pub(in crate::redis) async fn extend(
+    /// Makes what one lock id owns end later.
+    pub(super) async fn extend_one(
         &self,
-        extension: &Extension,
+        lock_id: &LockId,
+        ttl: Ttl,
     ) -> Result<ExtendOutcome, Error> {
-        let (lock_id, ttl) = (extension.only()?, extension.ttl);
         let plan = |lock: Option<&str>| plan(&self.names, lock_id, lock, ttl);
         match self.by_lock_id(lock_id, plan).await? {
             Some(reply) => outcome(&reply),

@@ -1,7 +1,10 @@
 //! The operations, a file each beside its script: what to send for it, and what the reply means.
 
 pub mod acquire;
+mod acquire_all;
+mod batches;
 pub mod extend;
+mod extend_all;
 pub(super) mod facts;
 pub mod force_release;
 pub mod holder;
@@ -12,3 +15,4 @@ pub mod lookup;
 mod primaries;
 pub mod record;
 pub mod release;
+mod release_all;

@@ -14,13 +14,23 @@ use crate::time::{Clock as _, SystemClock, TIME_TOLERANCE_MS, is_live};
 
 /// The end of the object that acquire writes. What users choose, the key and the owner, comes after everything
 /// that the scripts' patterns look for, so it cannot imitate that.
-pub(super) fn tail(key: &Key, owner: Option<&Owner>) -> String {
-    let mut json = format!("\"key\":{}", Value::from(key.as_str()));
-    if let Some(owner) = owner {
-        json.push_str(&format!(",\"owner\":{}", Value::from(owner.as_str())));
-    }
-    json.push('}');
+pub(super) fn tail(key: &str, owner: Option<&Owner>) -> String {
+    tail_start(key) + &tail_end(owner)
+}
+
+/// Its first part, which ends with the text of the key.
+pub(super) fn tail_start(key: &str) -> String {
+    let mut json = format!("\"key\":{}", Value::from(key));
+    json.pop();
     json
+}
+
+/// What follows the text of the key.
+pub(super) fn tail_end(owner: Option<&Owner>) -> String {
+    match owner {
+        Some(owner) => format!("\",\"owner\":{}}}", Value::from(owner.as_str())),
+        None => "\"}".to_owned(),
+    }
 }
 
 /// Whether a script that looks a lock up can give that reply, whatever is stored.
@@ -56,7 +66,7 @@ fn read(json: &[u8], now_ms: Option<i64>) -> Option<LockRecord> {
     let text = |name: &str| object.get(name)?.as_str();
     let expires_at_ms = whole(object.get("expiresAtMs")?)?;
     Some(LockRecord {
-        key: Key::new(text("key")?).ok()?,
+        key: Key::stored(text("key")?).ok()?,
         lock_id: LockId::parse(text("lockId")?).ok()?,
         expires_at_ms,
         acquired_at_ms: whole(object.get("acquiredAtMs")?)?,
@@ -129,7 +139,7 @@ mod tests {
     fn the_tail_is_json_whatever_users_name() {
         let name = "\"\\{}\u{1}\u{7f}é\u{2028}😀\"expiresAtMs\":1";
         let key = Key::new(name).unwrap();
-        let tail = tail(&key, Some(&Owner::new(name).unwrap()));
+        let tail = tail(key.as_str(), Some(&Owner::new(name).unwrap()));
         let object: Value = serde_json::from_str(&format!("{{{tail}")).unwrap();
         assert_eq!(object["key"], name);
         assert_eq!(object["owner"], name);

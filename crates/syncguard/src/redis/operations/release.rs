@@ -50,10 +50,8 @@ pub fn outcome(reply: &Reply) -> Result<ReleaseOutcome, Error> {
 }
 
 impl Runner {
-    pub(in crate::redis) async fn release(
-        &self,
-        lock_id: &LockId,
-    ) -> Result<ReleaseOutcome, Error> {
+    /// Frees what one lock id owns.
+    pub(super) async fn release_one(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
         let plan = |lock: Option<&str>| plan(&self.names, lock_id, lock);
         let Some(reply) = self.by_lock_id(lock_id, plan).await? else {
             return Ok(ReleaseOutcome::Absent(Absence::NotFound));

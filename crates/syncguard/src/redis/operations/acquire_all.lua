@@ -1,0 +1,108 @@
+-- Takes all the locks that are asked for, or none. After `ends`, which is read.lua, and `one`, which is acquire.lua and gives
+-- grant.lua when the lock can be taken.
+-- KEYS  for each lock: lock, index, fence; of a slot, lock and fence without its number
+-- ARGV  ttlMs, toleranceMs, lifetimeMs, fenceTtlMs or nothing, end,
+--       for each lock: lockId, tail, how many slots or 0, the slot to begin with
+--       Those that ask for slots of one key stand side by side. Behind a tail come the slot's number and `end`.
+-- reply {1, how many, for each lock: slot or 0, fence, expiresAtMs}, also when the lock ids hold all of them already: so many;
+--       {0, which, waitMs} when that one, counted from 0, is held for that much longer (of slots: until the first of them
+--       ends); -3 when a fence counter is at its limit or negative
+local ttl, tolerance, lifetime, tail_end = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local fence_ttl = ARGV[4] ~= '' and ARGV[4] or nil
+
+-- Up to so many slots that are free. If there are not so many, also how long it takes until another one is.
+local function free_slots(lock, slots, start, wanted)
+  local free, used, values, soonest = {}, {}, {}, nil
+  for step = 1, slots do
+    local slot = (start + step - 2) % slots + 1
+    local stored = call('GET', lock .. slot)
+    if not stored then
+      free[#free + 1] = slot
+      if #free == wanted then
+        return free
+      end
+    end
+    used[step], values[step] = slot, stored
+  end
+  -- A lock that has ended may be stored still.
+  for step, stored in ipairs(values) do
+    local expires = stored and ends(stored)
+    if type(expires) == 'table' then
+      return expires
+    end
+    local wait = expires and expires + tolerance - now
+    if wait and wait <= 0 then
+      free[#free + 1] = used[step]
+      if #free == wanted then
+        return free
+      end
+    elseif wait and (not soonest or wait < soonest) then
+      soonest = wait
+    end
+  end
+  return free, soonest
+end
+
+-- The slot that lockId holds, from a call that a client repeats because its answer was lost.
+local function own_slot(lock, index, lock_id)
+  local name = call('GET', index)
+  local slot = name and string.sub(name, 1, #lock) == lock and string.match(name, '^%d+$', #lock + 1)
+  local stored = slot and call('GET', name)
+  return stored and string.find(stored, lock_id, 1, true) and tonumber(slot)
+end
+
+-- First all are looked at. What is to be done with those that are free is kept where their fences come in the reply.
+local count = #KEYS / 3
+local reply, held = { 1, 0 }, nil
+local key, free, soonest
+for place = 0, count - 1 do
+  local lock, index, fence = KEYS[3 * place + 1], KEYS[3 * place + 2], KEYS[3 * place + 3]
+  local lock_id, tail = ARGV[4 * place + 6], ARGV[4 * place + 7]
+  local slots, start = tonumber(ARGV[4 * place + 8]), tonumber(ARGV[4 * place + 9])
+  local slot
+  if slots > 0 then
+    slot = own_slot(lock, index, lock_id)
+    if not slot then
+      if lock ~= key then
+        local wanted = 1
+        while KEYS[3 * (place + wanted) + 1] == lock do
+          wanted = wanted + 1
+        end
+        key = lock
+        free, soonest = free_slots(lock, slots, start, wanted)
+        if free.err then
+          return free
+        end
+      end
+      slot = table.remove(free, 1)
+      if not slot then
+        return { 0, place, soonest }
+      end
+    end
+  end
+  local number = slot or ''
+  local outcome = one({ lock .. number, index, fence .. number },
+    { lock_id, ttl, tolerance, nil, nil, tail .. number .. tail_end, lifetime, fence_ttl })
+  if type(outcome) == 'number' or type(outcome) == 'table' and outcome.err then
+    return outcome
+  elseif type(outcome) == 'table' and outcome[1] == 0 then
+    return { 0, place, outcome[2] }
+  elseif type(outcome) == 'table' then
+    reply[2] = reply[2] + 1
+    held = held or { 0, place, outcome[3] + tolerance - now }
+  end
+  reply[3 * place + 3], reply[3 * place + 4] = slot or 0, outcome
+end
+-- Of an acquisition that was granted once, some may be there still. They do not stand for the whole.
+if held and reply[2] < count then
+  return held
+end
+
+for place = 0, count - 1 do
+  local outcome = reply[3 * place + 4]
+  if type(outcome) == 'function' then
+    outcome = outcome()
+  end
+  reply[3 * place + 4], reply[3 * place + 5] = outcome[2], outcome[3]
+end
+return reply

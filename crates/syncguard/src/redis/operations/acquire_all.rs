@@ -1,0 +1,315 @@
+//! Takes several locks, or slots of keys, if nobody holds any of them. Repeated with the lock ids that hold them, it answers
+//! as before.
+
+use std::time::Duration;
+
+use super::acquire::{fence_and_end, wait};
+use super::record;
+use crate::claim::{Claim, Slots};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::outcome::Grant;
+use crate::redis::names::Names;
+use crate::redis::plan::{Plan, lifetime_ms, script};
+use crate::redis::reply::{Reply, malformed};
+use crate::request::AcquireRequest;
+use crate::time::TIME_TOLERANCE_MS;
+
+script!(
+    SCRIPT,
+    [
+        "clock.lua",
+        ("local function ends(stored)"),
+        "read.lua",
+        ("return expires end local function one(KEYS, ARGV)"),
+        "get.lua",
+        "read.lua",
+        "acquire.lua",
+        ("return function()"),
+        "grant.lua",
+        ("end end"),
+        "acquire_all.lua"
+    ],
+    fits
+);
+
+/// What to send for those of a request's claims that are in one place.
+pub(super) fn plan(
+    names: &Names,
+    request: &AcquireRequest,
+    claims: &[&Claim],
+    fence_ttl_ms: Option<i64>,
+) -> Result<Plan, Error> {
+    let (mut keys, mut args) = (Plan::new(&SCRIPT), Vec::new());
+    for claim in claims {
+        let [lock_key, fence_key, key] = names.claimed(claim)?;
+        keys = keys
+            .key(names, &lock_key)
+            .key(names, &names.index_key(&claim.lock_id)?)
+            .key(names, &fence_key);
+        args.push((claim, key));
+    }
+    let ttl_ms = request.ttl.as_millis();
+    let mut plan = keys
+        .number(ttl_ms)
+        .number(TIME_TOLERANCE_MS)
+        .number(lifetime_ms(ttl_ms));
+    plan = match fence_ttl_ms {
+        Some(ttl_ms) => plan.number(ttl_ms),
+        None => plan.arg(""),
+    };
+    plan = plan.arg(&record::tail_end(request.owner.as_ref()));
+    for (claim, key) in args {
+        let (slots, first) = match claim.slots {
+            Some(slots) => (slots.count(), slots.first()?),
+            None => (0, 0),
+        };
+        plan = plan
+            .arg(claim.lock_id.as_str())
+            .arg(&record::tail_start(&key))
+            .number(slots.into())
+            .number(first.into());
+    }
+    Ok(plan)
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Granted {
+        grants: Vec<Grant>,
+        /// Whether the lock ids held them before: they have been granted once.
+        is_repeated: bool,
+    },
+    /// Which of the claims stands in the way, and for how long.
+    Locked(usize, Duration),
+}
+
+/// What the reply to those claims means.
+pub(super) fn outcome(claims: &[&Claim], reply: &Reply) -> Result<Step, Error> {
+    match reply {
+        Reply::Array(items) => locked(claims, items)
+            .or_else(|| granted(claims, items))
+            .ok_or_else(|| malformed("acquire")),
+        other => match other.integer() {
+            Some(-3) => Err(Fence::overflow()),
+            _ => Err(malformed("acquire")),
+        },
+    }
+}
+
+/// Whether the script can have given that reply.
+fn fits(reply: &Reply) -> bool {
+    let Reply::Array(items) = reply else {
+        return reply.integer() == Some(-3);
+    };
+    match items.as_slice() {
+        [code, which, wait_ms] if code.integer() == Some(0) => {
+            which.integer().is_some() && wait_ms.integer().is_some()
+        }
+        [code, held, grants @ ..] if code.integer() == Some(1) && held.integer().is_some() => {
+            let (grants, rest) = grants.as_chunks::<3>();
+            let is_grant = |[slot, fence, expires_at_ms]: &[Reply; 3]| {
+                slot.integer().is_some() && fence_and_end(fence, expires_at_ms).is_some()
+            };
+            !grants.is_empty() && rest.is_empty() && grants.iter().all(is_grant)
+        }
+        _ => false,
+    }
+}
+
+fn locked(claims: &[&Claim], items: &[Reply]) -> Option<Step> {
+    let [code, which, wait_ms] = items else {
+        return None;
+    };
+    let which = usize::try_from(which.integer()?).ok()?;
+    (code.integer()? == 0 && which < claims.len()).then_some(Step::Locked(which, wait(wait_ms)?))
+}
+
+fn granted(claims: &[&Claim], items: &[Reply]) -> Option<Step> {
+    let [code, held, grants @ ..] = items else {
+        return None;
+    };
+    let (grants, rest) = grants.as_chunks::<3>();
+    if code.integer()? != 1 || grants.len() != claims.len() || !rest.is_empty() {
+        return None;
+    }
+    let grant = |(claim, [slot, fence, expires_at_ms]): (&&Claim, &[Reply; 3])| {
+        let (fence, expires_at_ms) = fence_and_end(fence, expires_at_ms)?;
+        Some(Grant {
+            lock_id: claim.lock_id.clone(),
+            slot: slot_of(claim.slots, slot.integer()?)?,
+            fence,
+            expires_at_ms,
+        })
+    };
+    let grants: Option<_> = claims.iter().zip(grants).map(grant).collect();
+    Some(Step::Granted {
+        grants: grants?,
+        is_repeated: held.integer()? > 0,
+    })
+}
+
+/// The slot that was granted. The outer `None`: it is none that was asked for.
+fn slot_of(slots: Option<Slots>, number: i64) -> Option<Option<u16>> {
+    let number = u16::try_from(number).ok()?;
+    match slots {
+        None => (number == 0).then_some(None),
+        Some(slots) => (1..=slots.count())
+            .contains(&number)
+            .then_some(Some(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::key::Key;
+    use crate::lock_id::LockId;
+    use crate::owner::Owner;
+    use crate::redis::names::ClientPrefix;
+    use crate::ttl::Ttl;
+
+    const IDS: [&str; 3] = [
+        "AAAAAAAAAAAAAAAAAAAAAA",
+        "BBBBBBBBBBBBBBBBBBBBBA",
+        "CCCCCCCCCCCCCCCCCCCCCA",
+    ];
+
+    /// Of a key, and of two slots of another.
+    fn request() -> AcquireRequest {
+        let key = |name| Key::new(name).unwrap();
+        let slots = Slots::new(5).unwrap();
+        let claims = [
+            Claim::new(key("a\"")).unwrap(),
+            Claim::slot(key("p"), slots).unwrap(),
+            Claim::slot(key("p"), slots).unwrap(),
+        ];
+        let mut request = AcquireRequest::of(claims, Ttl::from_millis(5000).unwrap()).unwrap();
+        for (claim, id) in request.claims.iter_mut().zip(IDS) {
+            claim.lock_id = LockId::parse(id).unwrap();
+        }
+        request
+    }
+
+    fn claims(request: &AcquireRequest) -> Vec<&Claim> {
+        request.claims.iter().collect()
+    }
+
+    fn ints(items: &[i64]) -> Reply {
+        Reply::Array(items.iter().copied().map(Reply::Int).collect())
+    }
+
+    #[test]
+    fn keys_and_arguments_stand_in_the_agreed_order() {
+        let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
+        let mut request = request();
+        request.owner = Some(Owner::new("me").unwrap());
+        let plan = plan(&names, &request, &claims(&request), Some(9)).unwrap();
+        let expected = [
+            "app:s:a\"",
+            &format!("app:s:id:{}", IDS[0]),
+            "app:s:fence:s:a\"",
+            "app:s:p\u{37e}",
+            &format!("app:s:id:{}", IDS[1]),
+            "app:s:fence:s:p\u{37e}",
+            "app:s:p\u{37e}",
+            &format!("app:s:id:{}", IDS[2]),
+            "app:s:fence:s:p\u{37e}",
+        ];
+        assert!(plan.keys().eq(expected));
+        let args: Vec<_> = plan.args().collect();
+        let common = ["5000", "1000", "6000", "9", "\",\"owner\":\"me\"}"];
+        assert_eq!(args[..5], common);
+        assert_eq!(args[5..9], [IDS[0], r#""key":"a\""#, "0", "0"]);
+        assert_eq!(args[9..12], [IDS[1], "\"key\":\"p\u{37e}", "5"]);
+        assert!((1..=5).contains(&args[12].parse::<u16>().unwrap()));
+        assert_eq!(args[13], IDS[2]);
+        assert_eq!(args.len(), 17);
+    }
+
+    #[test]
+    fn a_counter_that_stays_has_no_time() {
+        let names = Names::new("s", ClientPrefix::None).unwrap();
+        let request = request();
+        let plan = plan(&names, &request, &claims(&request), None).unwrap();
+        assert!(plan.args().skip(3).take(2).eq(["", "\"}"]));
+    }
+
+    #[test]
+    fn replies_are_grants_locks_or_errors() {
+        let request = request();
+        let claims = claims(&request);
+        let [new, repeated] = [0, 3].map(|held| ints(&[1, held, 0, 7, 99, 3, 8, 99, 5, 9, 98]));
+        let granted = |reply: &Reply| {
+            assert!(fits(reply));
+            match outcome(&claims, reply).unwrap() {
+                Step::Granted {
+                    grants,
+                    is_repeated,
+                } => (grants, is_repeated),
+                Step::Locked(..) => panic!("locked"),
+            }
+        };
+        assert!(granted(&repeated).1);
+        let (grants, is_repeated) = granted(&new);
+        assert!(!is_repeated);
+        let grants: Vec<_> = grants
+            .iter()
+            .map(|grant| (grant.lock_id.as_str(), grant.slot, grant.fence.get()))
+            .collect();
+        assert_eq!(
+            grants,
+            [
+                (IDS[0], None, 7),
+                (IDS[1], Some(3), 8),
+                (IDS[2], Some(5), 9)
+            ]
+        );
+        let reply = ints(&[0, 2, 700]);
+        assert!(fits(&reply));
+        let locked = Step::Locked(2, Duration::from_millis(700));
+        assert_eq!(outcome(&claims, &reply).unwrap(), locked);
+        let error = outcome(&claims, &Reply::Int(-3)).unwrap_err();
+        assert!(error.message().contains("limit") && !error.is_outcome_unknown());
+        assert!(fits(&Reply::Int(-3)));
+    }
+
+    #[test]
+    fn other_replies_are_malformed_and_may_hide_a_grant() {
+        let request = request();
+        let claims = claims(&request);
+        for reply in [
+            Reply::Int(0),
+            Reply::Int(1),
+            Reply::Nil,
+            ints(&[]),
+            ints(&[1]),
+            ints(&[0, 3, 700]),
+            ints(&[0, -1, 700]),
+            ints(&[0, 0, 0]),
+            ints(&[0, 700]),
+            // One too few, a slot that nobody asked for, one that is not there, and no time.
+            ints(&[1, 0, 0, 7, 99, 3, 8, 99]),
+            ints(&[1, 0, 1, 7, 99, 3, 8, 99, 5, 9, 98]),
+            ints(&[1, 0, 0, 7, 99, 6, 8, 99, 5, 9, 98]),
+            ints(&[1, 0, 0, 7, 99, 0, 8, 99, 5, 9, 98]),
+            ints(&[1, 0, 0, 7, 99, 3, 8, 0, 5, 9, 98]),
+            ints(&[1, 0, 0, 7, 99, 3, 8, 99, 5, 9, 98, 1]),
+        ] {
+            let error = outcome(&claims, &reply).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal, "{reply:?}");
+            assert!(error.is_outcome_unknown());
+        }
+        for reply in [
+            Reply::Nil,
+            Reply::Int(0),
+            ints(&[1]),
+            ints(&[1, 0]),
+            ints(&[1, 0, 0, 0, 5]),
+        ] {
+            assert!(!fits(&reply), "{reply:?}");
+        }
+    }
+}

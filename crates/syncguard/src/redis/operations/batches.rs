@@ -1,0 +1,213 @@
+//! Operations on any number of locks: on one, on several in one place, which take one script, or on several in a cluster.
+//!
+//! There, those of one shard are in one place. The shards of an acquisition are taken one after the other, in the same order
+//! by all. If a lock in one of them is held, what was taken before is freed again before the answer is given.
+
+use std::collections::BTreeMap;
+
+use super::acquire_all::{self, Step};
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::lock_id::LockId;
+use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
+use crate::race::Race;
+use crate::redis::names::Names;
+use crate::redis::plan::Plan;
+use crate::redis::runner::{Owned, Runner};
+use crate::request::{AcquireRequest, Extension};
+
+impl Runner {
+    pub(in crate::redis) async fn acquire(
+        &self,
+        request: &AcquireRequest,
+    ) -> Result<AcquireOutcome, Error> {
+        if request.only().is_ok() {
+            return self.acquire_one(request).await;
+        }
+        let claims: Vec<_> = request.claims.iter().collect();
+        let mut steps = Vec::new();
+        // Whatever is refused is refused before anything is taken.
+        for places in self.places(claims.iter().map(|claim| &claim.lock_id)) {
+            let claims = chosen(&claims, &places);
+            let plan = acquire_all::plan(&self.names, request, &claims, self.fence_ttl_ms())?;
+            steps.push((places, claims, plan.replicated(self.replication)));
+        }
+        let (mut new, mut held) = (Vec::new(), Vec::new());
+        for (places, claims, plan) in steps {
+            let reply = self.run(plan).await;
+            match reply.and_then(|reply| acquire_all::outcome(&claims, &reply)) {
+                Ok(Step::Granted {
+                    grants,
+                    is_repeated,
+                }) => {
+                    let taken = if is_repeated { &mut held } else { &mut new };
+                    taken.extend(places.into_iter().zip(grants));
+                }
+                Ok(Step::Locked(which, free_in)) => {
+                    let claim = places.get(which).copied().unwrap_or_default();
+                    let free_in = Some(free_in);
+                    let locked = AcquireOutcome::Locked { claim, free_in };
+                    return self.given_back(&new, Ok(locked)).await;
+                }
+                Err(error) => return self.given_back(&new, Err(error)).await,
+            }
+        }
+        if let Some((claim, _)) = held.first().filter(|_| !new.is_empty()) {
+            // What is still there of an acquisition that was granted once does not stand for the whole.
+            let (claim, free_in) = (*claim, None);
+            let locked = AcquireOutcome::Locked { claim, free_in };
+            return self.given_back(&new, Ok(locked)).await;
+        }
+        let mut taken = if held.is_empty() { new } else { held };
+        taken.sort_by_key(|(place, _)| *place);
+        let grants: Batch<_> = taken.into_iter().map(|(_, grant)| grant).collect();
+        if self.names.is_in_cluster() {
+            for (claim, grant) in claims.iter().zip(&grants) {
+                let lock_key = self.names.granted_lock_key(claim, grant)?;
+                self.known.learn(&grant.lock_id, &lock_key);
+            }
+        }
+        Ok(AcquireOutcome::Acquired(grants))
+    }
+
+    /// The answer to an acquisition that was granted only these locks. If they cannot be freed now, it is unknown what came
+    /// of it, and whoever has made the attempt undoes it.
+    async fn given_back(
+        &self,
+        taken: &[(usize, Grant)],
+        answer: Result<AcquireOutcome, Error>,
+    ) -> Result<AcquireOutcome, Error> {
+        if taken.is_empty() {
+            return answer;
+        }
+        let lock_ids: Vec<_> = taken
+            .iter()
+            .map(|(_, grant)| grant.lock_id.clone())
+            .collect();
+        match self.release(&lock_ids).await {
+            Ok(_) => answer,
+            Err(failure) => Err(answer.err().unwrap_or(failure).with_unknown_outcome()),
+        }
+    }
+
+    pub(in crate::redis) async fn release(
+        &self,
+        lock_ids: &[LockId],
+    ) -> Result<Batch<ReleaseOutcome>, Error> {
+        if let [lock_id] = lock_ids {
+            return Ok(Batch::from([self.release_one(lock_id).await?]));
+        }
+        let all: Vec<_> = lock_ids.iter().collect();
+        let mut race = Race::new();
+        for places in self.places(lock_ids) {
+            let lock_ids = chosen(&all, &places);
+            race.start(async move { (places, self.release_all(&lock_ids).await) });
+        }
+        let absent = ReleaseOutcome::Absent(Absence::NotFound);
+        let mut outcomes = Batch::from_elem(absent, lock_ids.len());
+        let (mut failure, mut is_any_done) = (None, false);
+        while let Some((places, answer)) = race.next().await {
+            match answer {
+                Ok(answers) => {
+                    is_any_done = true;
+                    for (place, outcome) in places.into_iter().zip(answers) {
+                        if let Some(at) = outcomes.get_mut(place) {
+                            *at = outcome;
+                        }
+                    }
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            None => Ok(outcomes),
+            // Some may have been freed, and are not there any more when all are released again.
+            Some(error) if is_any_done => Err(error.with_unknown_outcome()),
+            Some(error) => Err(error),
+        }
+    }
+
+    pub(in crate::redis) async fn extend(
+        &self,
+        extension: &Extension,
+    ) -> Result<ExtendOutcome, Error> {
+        let ttl = extension.ttl;
+        if let [lock_id] = extension.lock_ids.as_slice() {
+            return self.extend_one(lock_id, ttl).await;
+        }
+        let all: Vec<_> = extension.lock_ids.iter().collect();
+        let mut race = Race::new();
+        for places in self.places(&extension.lock_ids) {
+            let lock_ids = chosen(&all, &places);
+            race.start(async move { (places, self.extend_all(&lock_ids, ttl).await) });
+        }
+        let (mut first_end, mut first_absent) = (i64::MAX, None);
+        let mut failure = None;
+        while let Some((places, answer)) = race.next().await {
+            match answer {
+                Ok(ExtendOutcome::Extended { expires_at_ms }) => {
+                    first_end = first_end.min(expires_at_ms);
+                }
+                Ok(ExtendOutcome::Absent { lock, absence }) => {
+                    let lock = places.get(lock).copied().unwrap_or_default();
+                    if first_absent.is_none_or(|(first, _)| lock < first) {
+                        first_absent = Some((lock, absence));
+                    }
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        match (first_absent, failure) {
+            // Whatever became of the others: they do not hold all of them any more.
+            (Some((lock, absence)), _) => Ok(ExtendOutcome::Absent { lock, absence }),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(ExtendOutcome::Extended {
+                expires_at_ms: first_end,
+            }),
+        }
+    }
+
+    /// The places in a batch of those whose locks are together: in a cluster by shards, in their order; else all.
+    fn places<'a>(&self, lock_ids: impl IntoIterator<Item = &'a LockId>) -> Vec<Vec<usize>> {
+        let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (place, lock_id) in lock_ids.into_iter().enumerate() {
+            let shard = self.names.is_sharded().then(|| lock_id.first_byte());
+            places.entry(shard).or_default().push(place);
+        }
+        places.into_values().collect()
+    }
+}
+
+/// Those of `all` at these places.
+fn chosen<'a, T>(all: &[&'a T], places: &[usize]) -> Vec<&'a T> {
+    let at = |place: &usize| all.get(*place).copied();
+    places.iter().filter_map(at).collect()
+}
+
+/// Adds the keys of what lock ids own.
+pub(super) fn owned_keys(
+    mut plan: Plan,
+    names: &Names,
+    locks: &[Owned<'_>],
+) -> Result<Plan, Error> {
+    for lock in locks {
+        plan = plan
+            .key(names, &names.index_key(lock.lock_id)?)
+            .keys_of(names, lock.lock_key.as_deref());
+    }
+    Ok(plan)
+}
+
+/// Adds how many they are, and what scripts are to know of each.
+pub(super) fn owned_args(plan: Plan, names: &Names, locks: &[Owned<'_>]) -> Result<Plan, Error> {
+    let mut plan = plan.arg(&locks.len().to_string());
+    for lock in locks {
+        plan = plan
+            .arg(lock.lock_id.as_str())
+            .bare(names, &names.index_key(lock.lock_id)?);
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests;

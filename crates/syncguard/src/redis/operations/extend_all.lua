@@ -1,0 +1,23 @@
+-- Makes locks end ttlMs from now, all or none. After `one`, which is extend.lua and gives prolong.lua when the lock is there.
+-- KEYS  for each lock: index, (in a cluster: lock)
+-- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
+-- reply {1, expiresAtMs}, or {0, which, reply of extend.lua to it}, counted from 0
+local count = tonumber(ARGV[4])
+local keys, args = #KEYS / count, (#ARGV - 4) / count
+local found = {}
+for place = 0, count - 1 do
+  local key, arg = keys * place + 1, args * place + 5
+  local reply = one({ KEYS[key], keys > 1 and KEYS[key + 1] or nil },
+    { ARGV[arg], ARGV[1], ARGV[2], ARGV[3], args > 1 and ARGV[arg + 1] or nil })
+  if type(reply) == 'number' then
+    return { 0, place, reply }
+  elseif type(reply) == 'table' then
+    return reply
+  end
+  found[place + 1] = reply
+end
+local reply
+for _, prolong in ipairs(found) do
+  reply = prolong()
+end
+return reply

@@ -1,0 +1,155 @@
+//! Makes the locks that lock ids own end later, all or none.
+
+use super::batches::{owned_args, owned_keys};
+use super::extend;
+use crate::error::Error;
+use crate::lock_id::LockId;
+use crate::outcome::{Absence, ExtendOutcome};
+use crate::redis::names::Names;
+use crate::redis::plan::{Plan, lifetime_ms, script};
+use crate::redis::reply::{Reply, is_elsewhere, malformed};
+use crate::redis::runner::{Owned, Runner, TRIES, keeps_moving};
+use crate::time::TIME_TOLERANCE_MS;
+use crate::ttl::Ttl;
+
+script!(
+    SCRIPT,
+    [
+        "clock.lua",
+        ("local function one(KEYS, ARGV) local bare = ARGV[5]"),
+        "find.lua",
+        "read.lua",
+        "extend.lua",
+        ("return function()"),
+        "prolong.lua",
+        ("end end"),
+        "extend_all.lua"
+    ],
+    |reply| outcome(reply).is_ok()
+);
+
+/// What to send for locks that are in one place.
+fn plan(names: &Names, locks: &[Owned<'_>], ttl: Ttl) -> Result<Plan, Error> {
+    let plan = owned_keys(Plan::new(&SCRIPT), names, locks)?
+        .number(TIME_TOLERANCE_MS)
+        .number(ttl.as_millis())
+        .number(lifetime_ms(ttl.as_millis()));
+    owned_args(plan, names, locks)
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+enum Extended {
+    /// All were extended, or none because one was not there.
+    Done(ExtendOutcome),
+    /// None was, because this one is another lock than the one that was given.
+    Elsewhere(usize),
+}
+
+/// What the reply means.
+fn outcome(reply: &Reply) -> Result<Extended, Error> {
+    let which = match reply {
+        Reply::Array(items) => match items.as_slice() {
+            [code, which, of_it] if code.integer() == Some(0) => which
+                .integer()
+                .and_then(|which| usize::try_from(which).ok())
+                .map(|which| (which, of_it)),
+            [_, _] => return extend::outcome(reply).map(Extended::Done),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (lock, of_it) = which.ok_or_else(|| malformed("extend"))?;
+    if is_elsewhere(of_it) {
+        return Ok(Extended::Elsewhere(lock));
+    }
+    match extend::outcome(of_it)? {
+        ExtendOutcome::Absent { absence, .. } => {
+            Ok(Extended::Done(ExtendOutcome::Absent { lock, absence }))
+        }
+        ExtendOutcome::Extended { .. } => Err(malformed("extend")),
+    }
+}
+
+impl Runner {
+    /// Makes what lock ids of one place own end later.
+    pub(super) async fn extend_all(
+        &self,
+        lock_ids: &[&LockId],
+        ttl: Ttl,
+    ) -> Result<ExtendOutcome, Error> {
+        for _ in 0..TRIES {
+            let all = lock_ids.iter().copied().enumerate();
+            let locks = self.owned(all.collect()).await?;
+            if locks.len() < lock_ids.len() {
+                let mut places = (0..).zip(&locks);
+                let missing = places.find(|(place, lock)| *place != lock.place);
+                let lock = missing.map_or(locks.len(), |(place, _)| place);
+                let absence = Absence::NotFound;
+                return Ok(ExtendOutcome::Absent { lock, absence });
+            }
+            match outcome(&self.run(plan(&self.names, &locks, ttl)?).await?)? {
+                Extended::Done(outcome) => return Ok(outcome),
+                Extended::Elsewhere(lock) => match lock_ids.get(lock) {
+                    Some(lock_id) => self.forget(lock_id),
+                    None => return Err(malformed("extend")),
+                },
+            }
+        }
+        Err(keeps_moving())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::names::ClientPrefix;
+
+    #[test]
+    fn keys_and_arguments_stand_in_the_agreed_order() {
+        let ids = ["AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBA"];
+        let lock_ids = ids.map(|id| LockId::parse(id).unwrap());
+        let owned = lock_ids.iter().enumerate().map(|(place, lock_id)| Owned {
+            place,
+            lock_id,
+            lock_key: None,
+        });
+        let names = Names::new("s", ClientPrefix::None).unwrap();
+        let locks: Vec<_> = owned.collect();
+        let plan = plan(&names, &locks, Ttl::from_millis(500).unwrap()).unwrap();
+        assert!(plan.keys().eq(ids.map(|id| format!("s:id:{id}"))));
+        let args = ["1000", "500", "1500", "2", ids[0], ids[1]];
+        assert!(plan.args().eq(args));
+    }
+
+    #[test]
+    fn replies_have_one_meaning_each() {
+        let array = |items: &[i64]| Reply::Array(items.iter().copied().map(Reply::Int).collect());
+        let absent = |lock, absence| Extended::Done(ExtendOutcome::Absent { lock, absence });
+        let expires_at_ms = 99;
+        for (reply, expected) in [
+            (
+                array(&[1, 99]),
+                Extended::Done(ExtendOutcome::Extended { expires_at_ms }),
+            ),
+            (array(&[0, 3, -2]), absent(3, Absence::Expired)),
+            (array(&[0, 1, -1]), absent(1, Absence::NotFound)),
+            (array(&[0, 0, 0]), absent(0, Absence::NotFound)),
+            (array(&[0, 2, -4]), Extended::Elsewhere(2)),
+        ] {
+            assert_eq!(outcome(&reply).unwrap(), expected);
+        }
+        for reply in [
+            Reply::Int(-1),
+            Reply::Nil,
+            array(&[]),
+            array(&[1, 0]),
+            array(&[0, 99]),
+            array(&[0, 1, 1]),
+            array(&[0, -1, -1]),
+            array(&[1, 1, -1]),
+        ] {
+            assert!(outcome(&reply).is_err(), "{reply:?}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+-- Frees locks, each for itself. After `one`, which is release.lua and what goes with it.
+-- KEYS  for each lock: index, (in a cluster: lock)
+-- ARGV  toleranceMs, how many locks, for each: lockId, (index key without the client's own prefix)
+-- reply for each lock that of release.lua
+local count = tonumber(ARGV[2])
+local keys, args = #KEYS / count, (#ARGV - 2) / count
+local replies, failure = {}, nil
+for place = 0, count - 1 do
+  local key, arg = keys * place + 1, args * place + 3
+  local reply = one({ KEYS[key], keys > 1 and KEYS[key + 1] or nil },
+    { ARGV[arg], ARGV[1], args > 1 and ARGV[arg + 1] or nil })
+  -- What is stored there is no lock. The others are freed all the same.
+  failure = type(reply) == 'table' and reply or failure
+  replies[place + 1] = reply
+end
+return failure or replies

@@ -1,0 +1,416 @@
+//! Several locks at once, and slots: what is stored, what stands in the way, and what it costs the server.
+
+use std::collections::BTreeSet;
+
+use syncguard::{
+    AcquireOutcome, ErrorKind, ExtendOutcome, Key, LockId, Lookup, Operation, Owner, PageRequest,
+    ReleaseOutcome,
+};
+
+use crate::stage::{FOREIGN, Stage, hostile_names, json};
+use crate::support::attempts::Attempts as _;
+use crate::support::claims::{asking, extend, ids, plain, release, slot, take, try_take};
+use crate::support::locks::{AHEAD, key, ttl};
+use crate::support::resp::{Answer, Resp};
+use crate::support::suite::tests;
+
+tests![
+    each_lock_is_stored_as_if_it_were_alone,
+    hostile_names_can_be_claimed,
+    several_keys_take_one_script,
+    a_counter_at_its_limit_leaves_nothing,
+    what_is_not_a_lock_leaves_nothing,
+    what_others_write_stands_in_the_way,
+    fences_of_slots_are_counted_each_for_itself,
+    a_server_that_lost_its_scripts_gets_them_again,
+    one_value_that_is_no_lock_keeps_no_other_from_being_freed,
+    a_clients_own_prefix_stands_before_all_keys,
+    freed_slots_are_told_of_under_the_name_of_their_key,
+    slots_are_listed,
+    the_search_begins_anywhere,
+    a_slot_that_has_ended_is_found_among_a_thousand,
+    a_thousand_slots_take_the_server_little_time,
+];
+
+/// The names in the database.
+fn names(raw: &mut Resp) -> BTreeSet<String> {
+    let found = raw.call(&["KEYS", "*"]);
+    found
+        .list()
+        .iter()
+        .map(|name| name.text().to_owned())
+        .collect()
+}
+
+async fn each_lock_is_stored_as_if_it_were_alone() {
+    let mut t = Stage::new();
+    let before = t.now();
+    let mut request = asking(&t.backend, [plain("k"), slot("p", 2), slot("p", 2)]);
+    request.owner = Some(Owner::new("me").unwrap());
+    let AcquireOutcome::Acquired(grants) = t.backend.acquire(&request).await.unwrap() else {
+        panic!("locked");
+    };
+    let ttl_ms = request.ttl.as_millis();
+    let slots: BTreeSet<_> = grants.iter().map(|grant| grant.slot).collect();
+    assert_eq!(slots, [None, Some(1), Some(2)].into());
+    let mut expected = BTreeSet::new();
+    for grant in &grants {
+        let key = match grant.slot {
+            None => "k".to_owned(),
+            Some(slot) => format!("p\u{37e}{slot}"),
+        };
+        let lock = format!("syncguard:{key}");
+        let acquired = grant.expires_at_ms - ttl_ms;
+        assert!((before..=t.now()).contains(&acquired));
+        assert_eq!(
+            json(&t.get(&lock)),
+            serde_json::json!({
+                "lockId": grant.lock_id.as_str(),
+                "expiresAtMs": grant.expires_at_ms,
+                "acquiredAtMs": acquired,
+                "fence": grant.fence.to_string(),
+                "key": key,
+                "owner": "me",
+            })
+        );
+        let index = format!("syncguard:id:{}", grant.lock_id.as_str());
+        let fence = format!("syncguard:fence:{lock}");
+        assert_eq!(t.get(&index), lock);
+        assert_eq!(t.get(&fence), grant.fence.get().to_string());
+        for name in [&lock, &index] {
+            let expires = t.raw.call(&["PEXPIRETIME", name]).int();
+            let late = expires - (grant.expires_at_ms + 1000);
+            assert!((0..100).contains(&late), "{late}");
+        }
+        assert_eq!(t.raw.call(&["TTL", &fence]), Answer::Int(-1));
+        expected.extend([lock, index, fence]);
+    }
+    assert_eq!(names(&mut t.raw), expected);
+    release(&t.backend, ids(&grants)).await;
+    let left = names(&mut t.raw);
+    assert!(left.len() == 3 && left.iter().all(|name| name.contains(":fence:")));
+}
+
+async fn hostile_names_can_be_claimed() {
+    let t = Stage::new();
+    let claims = || hostile_names().into_iter().enumerate();
+    let claims = || {
+        claims().map(|(at, name)| {
+            if at % 2 == 0 {
+                plain(&name)
+            } else {
+                slot(&name, 3)
+            }
+        })
+    };
+    let request = asking(&t.backend, claims());
+    let outcome = t.backend.acquire(&request).await.unwrap();
+    let AcquireOutcome::Acquired(grants) = &outcome else {
+        panic!("locked");
+    };
+    for (grant, claim) in grants.iter().zip(&request.claims) {
+        let lookup = Lookup::LockId(grant.lock_id.clone());
+        let record = t.backend.lookup(&lookup).await.unwrap().unwrap();
+        let key = grant
+            .slot
+            .map_or(claim.key.clone(), |slot| claim.key.slot(slot));
+        assert_eq!(record.key, key);
+        assert_eq!(record.fence, grant.fence);
+        assert!(t.backend.is_locked(&key).await.unwrap());
+    }
+    assert_eq!(t.backend.acquire(&request).await.unwrap(), outcome);
+    let extended = extend(&t.backend, ids(grants), ttl(60_000)).await;
+    assert!(matches!(extended, ExtendOutcome::Extended { .. }));
+    let released = release(&t.backend, ids(grants)).await;
+    assert!(
+        released
+            .iter()
+            .all(|outcome| *outcome == ReleaseOutcome::Released)
+    );
+}
+
+/// How many scripts the server has run since the last time, and the microseconds that it has taken for them.
+fn scripts(raw: &mut Resp) -> (u64, u64) {
+    let stats = raw.call(&["INFO", "commandstats"]).text().to_owned();
+    raw.call(&["CONFIG", "RESETSTAT"]);
+    let lines = stats
+        .lines()
+        .filter(|line| line.starts_with("cmdstat_eval"));
+    let number = |line: &str, name: &str| {
+        let (_, rest) = line.split_once(name)?;
+        rest.split(',').next()?.parse::<u64>().ok()
+    };
+    lines.fold((0, 0), |(calls, micros), line| {
+        (
+            calls + number(line, "calls=").unwrap(),
+            micros + number(line, "usec=").unwrap(),
+        )
+    })
+}
+
+async fn several_keys_take_one_script() {
+    let mut t = Stage::new();
+    let claims = || ["a", "b", "c", "d"].map(plain);
+    // The server gets to know the scripts.
+    let grants = take(&t.backend, claims()).await;
+    extend(&t.backend, ids(&grants), ttl(60_000)).await;
+    release(&t.backend, ids(&grants)).await;
+    scripts(&mut t.raw);
+    let grants = take(&t.backend, claims()).await;
+    assert_eq!(scripts(&mut t.raw).0, 1);
+    assert!(try_take(&t.backend, claims()).await.unwrap().is_locked());
+    assert_eq!(scripts(&mut t.raw).0, 1);
+    extend(&t.backend, ids(&grants), ttl(60_000)).await;
+    assert_eq!(scripts(&mut t.raw).0, 1);
+    release(&t.backend, ids(&grants)).await;
+    assert_eq!(scripts(&mut t.raw).0, 1);
+}
+
+async fn a_counter_at_its_limit_leaves_nothing() {
+    let mut t = Stage::new();
+    for name in ["full", "p\u{37e}1"] {
+        let counter = format!("syncguard:fence:syncguard:{name}");
+        t.raw.call(&["FLUSHALL"]);
+        t.raw.call(&["SET", &counter, "900000000000000"]);
+        let claims = [plain("a"), plain("full"), slot("p", 1), plain("z")];
+        let error = try_take(&t.backend, claims).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.message().contains("limit") && !error.is_outcome_unknown());
+        assert_eq!(names(&mut t.raw), [counter].into());
+    }
+}
+
+async fn what_is_not_a_lock_leaves_nothing() {
+    let mut t = Stage::new();
+    for name in ["k", "p\u{37e}1"] {
+        let name = format!("syncguard:{name}");
+        for value in ["", "hello", "[]", "{}", r#"{"expiresAtMs":"1"}"#] {
+            t.raw.call(&["FLUSHALL"]);
+            t.raw.call(&["SET", &name, value]);
+            let claims = [plain("a"), plain("k"), slot("p", 1)];
+            let error = try_take(&t.backend, claims).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal, "{value}");
+            assert_eq!(names(&mut t.raw), [name.clone()].into());
+            assert_eq!(t.get(&name), value);
+        }
+        t.raw.call(&["FLUSHALL"]);
+        t.raw.call(&["LPUSH", &name, "x"]);
+        let claims = [plain("a"), plain("k"), slot("p", 1)];
+        let error = try_take(&t.backend, claims).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(names(&mut t.raw), [name].into());
+    }
+}
+
+async fn what_others_write_stands_in_the_way() {
+    let mut t = Stage::new();
+    for form in FOREIGN {
+        for name in ["k", "p\u{37e}1"] {
+            t.raw.call(&["FLUSHALL"]);
+            let claims = || [plain("a"), plain("k"), slot("p", 1), plain("z")];
+            let id = LockId::generate().unwrap();
+            t.write(form, name, &id, 30_000);
+            let outcome = try_take(&t.backend, claims()).await.unwrap();
+            let AcquireOutcome::Locked { claim, free_in } = outcome else {
+                panic!("nothing was in the way");
+            };
+            assert_eq!(claim, if name == "k" { 1 } else { 2 });
+            let free_in_ms = free_in.unwrap().as_millis();
+            assert!((29_000..=31_000).contains(&free_in_ms), "{free_in_ms}");
+            assert_eq!(names(&mut t.raw).len(), 2, "what was written before");
+            // It is extended and freed with others.
+            let ours = take(&t.backend, [plain("a"), plain("z")]).await;
+            let mut all = ids(&ours);
+            all.push(id);
+            let extended = extend(&t.backend, all.clone(), ttl(60_000)).await;
+            assert!(matches!(extended, ExtendOutcome::Extended { .. }));
+            assert_eq!(
+                release(&t.backend, all).await[..],
+                [ReleaseOutcome::Released; 3]
+            );
+            // One that has ended is in nobody's way.
+            t.write(form, name, &LockId::generate().unwrap(), -1500);
+            take(&t.backend, claims()).await;
+        }
+    }
+}
+
+async fn fences_of_slots_are_counted_each_for_itself() {
+    let mut t = Stage::new();
+    for slot in 1..=2_u64 {
+        let counter = format!("syncguard:fence:syncguard:p\u{37e}{slot}");
+        t.raw
+            .call(&["SET", &counter, &(AHEAD + 100 * slot).to_string()]);
+    }
+    for round in 1..=3 {
+        let grants = take(&t.backend, [slot("p", 2), slot("p", 2)]).await;
+        for grant in &grants {
+            let slot = u64::from(grant.slot.unwrap());
+            assert_eq!(grant.fence.get(), AHEAD + 100 * slot + round);
+        }
+        release(&t.backend, ids(&grants)).await;
+    }
+}
+
+async fn a_server_that_lost_its_scripts_gets_them_again() {
+    let mut t = Stage::new();
+    for _ in 0..2 {
+        t.raw.call(&["SCRIPT", "FLUSH"]);
+        let grants = take(&t.backend, [plain("k"), slot("p", 2)]).await;
+        t.raw.call(&["SCRIPT", "FLUSH"]);
+        extend(&t.backend, ids(&grants), ttl(60_000)).await;
+        t.raw.call(&["SCRIPT", "FLUSH"]);
+        let released = release(&t.backend, ids(&grants)).await;
+        assert_eq!(released[..], [ReleaseOutcome::Released; 2]);
+    }
+}
+
+async fn one_value_that_is_no_lock_keeps_no_other_from_being_freed() {
+    let mut t = Stage::new();
+    let grants = take(&t.backend, ["a", "b", "c"].map(plain)).await;
+    t.raw.call(&["SET", "syncguard:b", "hello"]);
+    let error = t
+        .backend
+        .ask::<ReleaseOutcome>(Operation::Release(ids(&grants)))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert!(!t.exists("syncguard:a") && !t.exists("syncguard:c"));
+    assert_eq!(t.get("syncguard:b"), "hello");
+}
+
+async fn a_clients_own_prefix_stands_before_all_keys() {
+    let mut t = Stage::with(|config| config.client_key_prefix = "app:".to_owned());
+    let request = asking(&t.backend, [plain("k"), slot("p", 1)]);
+    let outcome = t.backend.acquire(&request).await.unwrap();
+    let AcquireOutcome::Acquired(grants) = &outcome else {
+        panic!("locked");
+    };
+    let locks = ["syncguard:k", "syncguard:p\u{37e}1"];
+    let index = |at: usize| format!("app:syncguard:id:{}", grants[at].lock_id.as_str());
+    for (at, lock) in locks.into_iter().enumerate() {
+        assert_eq!(t.get(&index(at)), format!("app:{lock}"));
+        assert!(t.exists(&format!("app:syncguard:fence:{lock}")));
+        assert!(!t.exists(lock));
+    }
+    assert_eq!(t.backend.acquire(&request).await.unwrap(), outcome);
+    // As a client writes it that prefixes keys and not arguments.
+    for (at, lock) in locks.into_iter().enumerate() {
+        t.raw.call(&["SET", &index(at), lock]);
+    }
+    let extended = extend(&t.backend, ids(grants), ttl(60_000)).await;
+    assert!(matches!(extended, ExtendOutcome::Extended { .. }));
+    for (at, lock) in locks.into_iter().enumerate() {
+        assert_eq!(t.get(&index(at)), format!("app:{lock}"));
+        t.raw.call(&["SET", &index(at), lock]);
+    }
+    let released = release(&t.backend, ids(grants)).await;
+    assert_eq!(released[..], [ReleaseOutcome::Released; 2]);
+    assert_eq!(names(&mut t.raw).len(), 2, "the counters");
+}
+
+async fn freed_slots_are_told_of_under_the_name_of_their_key() {
+    let mut t = Stage::with(|config| config.locks.cleanup_in_is_locked = true);
+    let mut listener = t.server.connect();
+    listener.call(&["PSUBSCRIBE", "*"]);
+    let mut told = || listener.read().list()[2].text().to_owned();
+    let own = slot("p", 2);
+    let grants = take(&t.backend, [plain("k"), own.clone(), slot("p", 2)]).await;
+    release(&t.backend, ids(&grants[..2])).await;
+    assert_eq!([told(), told()], ["syncguard:k", "syncguard:p"]);
+    t.backend.release(&grants[2].lock_id).await.unwrap();
+    assert_eq!(told(), "syncguard:p");
+    let grants = take(&t.backend, [own]).await;
+    let number = grants[0].slot.unwrap();
+    let key = key("p").slot(number);
+    assert!(t.backend.force_release(&key).await.unwrap());
+    assert_eq!(told(), "syncguard:p");
+    let name = format!("p\u{37e}{number}");
+    t.write(FOREIGN[0], &name, &grants[0].lock_id, -2500);
+    assert!(!t.backend.is_locked(&key).await.unwrap());
+    assert_eq!(told(), "syncguard:p");
+}
+
+async fn slots_are_listed() {
+    let t = Stage::new();
+    let grants = take(&t.backend, [plain("k"), slot("p", 3), slot("p", 3)]).await;
+    let all = PageRequest {
+        limit: 100,
+        ..PageRequest::default()
+    };
+    let page = t.backend.list(&all).await.unwrap();
+    let number = |key: &Key| (key.base().to_owned(), key.slot_number());
+    let mut found: Vec<_> = page.locks.iter().map(|lock| number(&lock.key)).collect();
+    found.sort();
+    let base = |grant: &syncguard::Grant| match grant.slot {
+        None => ("k".to_owned(), None),
+        slot => ("p".to_owned(), slot),
+    };
+    let mut expected: Vec<_> = grants.iter().map(base).collect();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+async fn the_search_begins_anywhere() {
+    let t = Stage::new();
+    let mut seen = BTreeSet::new();
+    for _ in 0..200 {
+        let grants = take(&t.backend, [slot("p", 4)]).await;
+        seen.insert(grants[0].slot.unwrap());
+        release(&t.backend, ids(&grants)).await;
+    }
+    assert_eq!(seen, (1..=4).collect());
+}
+
+/// Takes a thousand slots but those.
+async fn fill(t: &mut Stage, but: &[u16]) {
+    for _ in 0..10 {
+        let claims = std::iter::repeat_with(|| slot("p", 1000)).take(100);
+        take(&t.backend, claims).await;
+    }
+    for number in but {
+        assert!(
+            t.backend
+                .force_release(&key("p").slot(*number))
+                .await
+                .unwrap()
+        );
+    }
+    scripts(&mut t.raw);
+}
+
+async fn a_slot_that_has_ended_is_found_among_a_thousand() {
+    let mut t = Stage::new();
+    fill(&mut t, &[500, 501]).await;
+    // Written by somebody who does not let it expire.
+    t.write(
+        FOREIGN[1],
+        "p\u{37e}500",
+        &LockId::generate().unwrap(),
+        -1500,
+    );
+    let two = || [slot("p", 1000), slot("p", 1000)];
+    let grants = take(&t.backend, two()).await;
+    let numbers: BTreeSet<_> = grants.iter().map(|grant| grant.slot).collect();
+    assert_eq!(numbers, [Some(500), Some(501)].into());
+    t.backend.release(&grants[0].lock_id).await.unwrap();
+    let outcome = try_take(&t.backend, two()).await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Locked { claim: 1, .. }));
+}
+
+async fn a_thousand_slots_take_the_server_little_time() {
+    const ROUNDS: u64 = 20;
+    let mut t = Stage::new();
+    fill(&mut t, &[1000]).await;
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS {
+        let grants = take(&t.backend, [slot("p", 1000)]).await;
+        took.push(scripts(&mut t.raw).1);
+        assert_eq!(grants[0].slot, Some(1000));
+        release(&t.backend, ids(&grants)).await;
+        scripts(&mut t.raw);
+    }
+    took.sort_unstable();
+    // On a machine that does something else as well; alone, it is a third of a millisecond.
+    assert!(took[took.len() / 2] < 3000, "{took:?} µs");
+}
