@@ -17,6 +17,7 @@ use syncguard::{
 };
 use tokio::time::sleep;
 
+mod together;
 mod trials;
 
 use crate::history::{Call, Outcome};
@@ -50,6 +51,7 @@ pub async fn work(task: Task) -> Result<(), Failed> {
             random: fastrand::Rng::with_seed(task.seed.wrapping_add(number << 32)),
             keys: task.keys,
             waits: task.waits,
+            is_spread: task.url.contains("cluster"),
             is_patient: task.waits && number < 2,
             until,
             cancelled: VecDeque::new(),
@@ -73,6 +75,8 @@ struct Loop {
     random: fastrand::Rng,
     keys: usize,
     waits: bool,
+    /// Whether keys are on different servers: then several of them are not one step.
+    is_spread: bool,
     /// Whether it is one of the few who wait for the same locks again and again.
     is_patient: bool,
     until: Instant,
@@ -114,6 +118,7 @@ impl Loop {
             match self.random.u8(..100) {
                 0..8 => self.look(&key).await?,
                 8 => self.force(&key).await?,
+                13..28 => self.work_together(&mut register).await?,
                 9..13 if self.waits => {
                     let options = self.impatience()?;
                     if let Some(grant) = self.wait(&key, options).await? {
