@@ -876,9 +876,9 @@ interface ReleaseAllOptions {
 }
 /** What `releaseAll()` has done. */
 interface ReleaseAllResult {
-    /** How many locks were released. */
+    /** How many locks were released; several that were granted together count as one. */
     released: number;
-    /** How many were gone already. */
+    /** How many were gone already, also one of several. */
     gone: number;
     /**
      * An error for each lock whose release has failed or was not answered in time; such a lock ends with its TTL. Another call
@@ -894,7 +894,7 @@ type LockEvent = {
     result: "ok" | "fail";
     /** `hashKey(key)`, when the operation has a key. */
     keyHash?: HashId;
-    /** How many keys were claimed, when the operation has several. */
+    /** How many keys the operation is about, when it has several; how many lock ids, where only those are known. */
     claims?: number;
     /** `hashKey(key)` of each of them. */
     keyHashes?: HashId[];

@@ -42,7 +42,9 @@ onEveryStore("errors", (connect) => {
         () => call(lock, backend, () => 1, { key }),
       ]) {
         const error = await refuses(start);
-        expect(error.message).toMatch(/^(Key must be a string|lookup needs|keys must not be empty)/);
+        expect(error.message).toMatch(
+          /^(Key must be a string|lookup needs|keys must not be empty)/,
+        );
       }
     },
   );

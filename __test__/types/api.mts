@@ -13,6 +13,8 @@ import {
   BACKEND_LIMITS,
   type BackendCapabilities,
   type BoundLock,
+  type Claim,
+  type Claims,
   type ClosableLock,
   createFirestoreBackend,
   createPostgresBackend,
@@ -29,7 +31,10 @@ import {
   getByKeyRaw,
   hasFence,
   type HashId,
+  type GrantedLock,
   type HeldLock,
+  type HeldLocks,
+  type HeldSlot,
   type KeyLookup,
   type KeyOp,
   lock,
@@ -44,6 +49,8 @@ import {
   type LockInfo,
   type LockInfoDebug,
   type LockOp,
+  type LocksHandle,
+  type LocksOp,
   type OnLost,
   type OnReleaseError,
   MAX_KEY_LENGTH_BYTES,
@@ -297,6 +304,52 @@ expectTypeOf(withTelemetry(own, telemetry)).toEqualTypeOf<LockBackend<Fencing>>(
 expectTypeOf(
   decorateAcquireResult(own, plainResult, "k", onReleaseError, 5),
 ).toExtend<DisposableLockHandle>();
+
+// Several keys, and slots.
+declare const ids: LocksOp;
+expectTypeOf(
+  sqlite.lock(["a", { key: "b", slots: 5, take: 2 }]),
+).resolves.toEqualTypeOf<HeldLocks>();
+expectTypeOf(sqlite.lock({ key: "b", slots: 5, take: 2 })).resolves.toEqualTypeOf<HeldLocks>();
+expectTypeOf(sqlite.lock({ key: "b", slots: 5 }, { minHoldMs: 5 })).resolves.toEqualTypeOf<
+  HeldSlot<SqliteCapabilities>
+>();
+expectTypeOf<HeldSlot>().toExtend<HeldLock>();
+expectTypeOf<HeldSlot["slot"]>().toBeNumber();
+expectTypeOf<HeldLocks>().toExtend<DisposableLockHandle>();
+expectTypeOf<HeldLocks["fences"]>().toEqualTypeOf<ReadonlyMap<string, Fence>>();
+expectTypeOf<HeldLocks["locks"]>().toEqualTypeOf<readonly GrantedLock[]>();
+expectTypeOf<HeldLocks["signal"]>().toEqualTypeOf<AbortSignal>();
+// @ts-expect-error several locks have several fences
+expectTypeOf<HeldLocks["fence"]>().toBeString();
+// @ts-expect-error and several lock ids
+expectTypeOf<HeldLocks["lockId"]>().toBeString();
+expectTypeOf<Claims>().toEqualTypeOf<readonly (string | Claim)[]>();
+const attempted = await sqlite.acquire({ claims: ["a", "b"], ttlMs: 1, autoExtend: true });
+if (attempted.ok) expectTypeOf(attempted).toEqualTypeOf<HeldLocks>();
+else expectTypeOf(attempted.key).toEqualTypeOf<string | undefined>();
+expectTypeOf(sqlite.release(ids)).resolves.toEqualTypeOf<ReleaseResult>();
+expectTypeOf(sqlite.extend({ ...ids, ttlMs: 1 })).resolves.toEqualTypeOf<ExtendResult>();
+await lock(
+  sqlite,
+  (handle) => {
+    expectTypeOf(handle).toEqualTypeOf<LocksHandle>();
+    // @ts-expect-error which of them?
+    return handle.fence as unknown;
+  },
+  { key: ["a", "b"] },
+);
+await lock(({ slot, fence }) => expectTypeOf([slot, fence]).toEqualTypeOf<(number | Fence)[]>(), {
+  key: { key: "a", slots: 5 },
+  minHoldMs: 5,
+});
+await createLock()(({ fences }) => fences.get("a"), { key: { key: "a", slots: 5, take: 2 } });
+// @ts-expect-error a claim needs a key
+await sqlite.lock([{ slots: 5 }]);
+// @ts-expect-error no number
+await sqlite.lock({ key: "a", slots: "5" });
+// @ts-expect-error one lock id or several
+await sqlite.release({});
 
 // Diagnostics.
 expectTypeOf(getByKey(own, "k")).resolves.toEqualTypeOf<LockInfo<Fencing> | null>();

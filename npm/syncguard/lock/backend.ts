@@ -26,12 +26,12 @@ import { observe } from "./events.js";
 import { Grants } from "./grants.js";
 import { createHandle, noLock, readDisposal } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
-import { Lease, watchedBy } from "./lease.js";
+import { GONE, Lease, watchedBy } from "./lease.js";
 import { type AcquireArguments, type Direct, type Operations, setInternals } from "./internals.js";
 import { type Asked, readAsked } from "./claims.js";
 import { constants } from "../native/constants.js";
 import { createLockMethod } from "./lock.js";
-import { failure } from "./mutation.js";
+import { failure, goneLock } from "./mutation.js";
 import { releaseInBackground } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
@@ -133,7 +133,10 @@ export function createBackendOn<C extends BackendCapabilities>(
   /** Extends a lock that was checked; for its holder and for heartbeats. */
   const extend: Operations<C>["extend"] = async ({ ttlMs, signal, ...ids }) => {
     const outcome = settle(await store.extend(joinedIds(ids), ttlMs, signal));
-    return typeof outcome === "number" ? { ok: true, expiresAtMs: outcome } : failure(outcome);
+    if (typeof outcome === "number") return { ok: true, expiresAtMs: outcome };
+    return typeof outcome === "object"
+      ? failure(outcome.absence, outcome.lock)
+      : failure(outcome, 0);
   };
 
   const giveBack = ({ key, ids }: Lease): void =>
@@ -263,8 +266,9 @@ export function createBackendOn<C extends BackendCapabilities>(
             (own ?? watched)?.released();
             return { ok: true };
           }
-          own?.gone();
-          return failure(typeof outcome === "object" ? "not-found" : outcome);
+          const which = typeof outcome === "object" ? outcome.indexOf(false) : 0;
+          own?.gone(which);
+          return failure(typeof outcome === "object" ? "not-found" : outcome, which);
         } catch (error) {
           if (own !== undefined) {
             own.released();
@@ -292,7 +296,7 @@ export function createBackendOn<C extends BackendCapabilities>(
         if (result.ok) {
           (grants.get(lockId) ?? watchedBy(lockId))?.moved(startedMs + ttlMs, ttlMs);
         } else {
-          watchedBy(lockId)?.moved(undefined);
+          watchedBy(lockId)?.lose(GONE, undefined, goneLock(result));
         }
         return result;
       } catch (error) {
@@ -403,6 +407,7 @@ export function createBackendOn<C extends BackendCapabilities>(
 function askedOf(opts: AcquireArguments): Asked {
   if (opts.asked !== undefined) return opts.asked;
   if (opts.claims === undefined || opts.claims === null) return { key: opts.key };
+  if ((opts.key ?? undefined) !== undefined) throw invalid("key cannot be given beside claims");
   if (!Array.isArray(opts.claims)) throw invalid("claims must be an array");
   return readAsked(opts.claims);
 }

@@ -53,10 +53,11 @@ export function readAsked(given: string | Claim | readonly (string | Claim)[]): 
 function readClaim(given: Claim): ClaimSettings {
   checkObject(given, "a claim");
   refuseUnknown(given, CLAIM_OPTIONS);
-  const { key, slots, take } = given;
+  const { key } = given;
+  const [slots, take] = [given.slots ?? undefined, given.take ?? undefined];
   normalizeAndValidateKey(key);
   const claim: ClaimSettings = { key };
-  if (slots === undefined || slots === null) {
+  if (slots === undefined) {
     if (take !== undefined) throw invalid("take needs slots");
     return claim;
   }

@@ -5,7 +5,7 @@ import type { Wait } from "../native/wait.js";
 import type { Asked } from "./claims.js";
 import type { Clock } from "./clock.js";
 import type { Operations } from "./internals.js";
-import { failureReason } from "./mutation.js";
+import { failureReason, goneLock } from "./mutation.js";
 import type { BackendCapabilities, ExtendResult, LockEvent, ReleaseResult } from "./types.js";
 
 /** One operation, the loss of a lock, or the end of a wait for a lock. It has raw identifiers. */
@@ -23,7 +23,10 @@ export type Observation = {
   durationMs?: number | undefined;
   /** How many attempts have found the lock held, where this tells of several. */
   contended?: number;
-} & Pick<LockEvent, "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost">;
+} & Pick<
+  LockEvent,
+  "claims" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost"
+>;
 
 /** How a lock was held, when it is released by its handle, or lost. */
 export type LeaseReport = { heldMs: number; extensions?: number; lost?: true };
@@ -60,20 +63,31 @@ type Ids = {
   readonly asked?: Asked | undefined;
   readonly claims?: unknown;
   readonly lockId?: string | undefined;
+  readonly lockIds?: unknown;
   readonly signal?: unknown;
 };
 
+/** What something is about. */
+type Subject = Pick<Observation, "key" | "keys" | "claims">;
+
 /** What an acquisition is about. */
-export function subject({ key, claims }: Asked): Pick<Observation, "key" | "keys"> {
-  return claims === undefined ? { key } : { keys: claims.map((claim) => claim.key) };
+export function subject({ key, claims }: Asked): Subject {
+  return claims === undefined ? { key } : subjectOfKeys(claims.map((claim) => claim.key));
+}
+
+/** One key is told of as such, however it was asked for. */
+export function subjectOfKeys(keys: readonly string[]): Subject {
+  const all = [...new Set(keys)];
+  return all.length === 1 ? { key: all[0] } : { keys: all };
 }
 
 /** The same of what a caller has given, which may be anything. */
-function subjectOf({ key, asked, claims }: Ids): Pick<Observation, "key" | "keys"> {
+function subjectOf({ key, asked, claims, lockIds }: Ids): Subject {
   if (asked !== undefined) return subject(asked);
+  if (Array.isArray(lockIds)) return { claims: lockIds.length };
   if (!Array.isArray(claims)) return { key };
   const name = (claim: unknown): unknown => (claim as { key?: unknown } | null)?.key ?? claim;
-  return { keys: claims.map(name).filter((one) => typeof one === "string") };
+  return subjectOfKeys(claims.map(name).filter((one) => typeof one === "string"));
 }
 
 /**
@@ -122,8 +136,13 @@ export function observe<C extends BackendCapabilities>(
     const before = lease?.report();
     const released = (result: ReleaseResult): Report => {
       // Its loss is told of first.
-      if ((result?.ok as unknown) === false) lease?.gone();
-      return { ...mutated(result), ...before, ...(lease?.loss && { lost: true }) };
+      if ((result?.ok as unknown) === false) lease?.gone(goneLock(result));
+      return {
+        ...mutated(result),
+        ...before,
+        ...(lease?.loss && { lost: true }),
+        ...(lease?.isSet === true && subjectOfKeys(lease.keys)),
+      };
     };
     return observing("release", opts as Ids, () => operations.release(opts, lease), released);
   };

@@ -7,9 +7,9 @@ import { onAbort } from "../native/signal.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
-import type { LeaseReport, Stream } from "./events.js";
-import { type Extending, extendOn, type Releasing, releaseOn } from "./internals.js";
-import { failure } from "./mutation.js";
+import { type LeaseReport, type Stream, subjectOfKeys } from "./events.js";
+import { type Extending, extendOn, internalsOf, type Releasing, releaseOn } from "./internals.js";
+import { failure, goneLock } from "./mutation.js";
 import { reportLoss, reportReleaseError, warnOfForgotten } from "./reports.js";
 import { callAt, LONGEST_TIMER_MS } from "./timers.js";
 import type { ExtendResult, LockOp, LocksOp, OnLost, ReleaseResult } from "./types.js";
@@ -87,10 +87,15 @@ export class Lease {
     return this.locks?.map((lock) => lock.key) ?? [this.key];
   }
 
+  /** Whether these are several. */
+  get isSet(): boolean {
+    return this.locks !== undefined && this.locks.length > 1;
+  }
+
   /** Names what is held for `release` and `extend`. */
   get ids(): LockOp | LocksOp {
     const { lockId } = this;
-    return lockId.includes(",") ? { lockIds: lockId.split(",") } : { lockId };
+    return this.isSet ? { lockIds: lockId.split(",") } : { lockId };
   }
 
   /** Aborted when the lock is lost. Without heartbeats that is at its end. */
@@ -169,15 +174,11 @@ export class Lease {
   }
 
   /**
-   * The lock was extended until `endMs`, whoever has done it; `undefined` if it turned out to be gone.
+   * The lock was extended until `endMs`, whoever has done it.
    *
    * @param ttlMs - for how long it was extended
    */
-  moved(endMs: number | undefined, ttlMs = 0): void {
-    if (endMs === undefined) {
-      this.lose(GONE);
-      return;
-    }
+  moved(endMs: number, ttlMs = 0): void {
     this.endMs = endMs;
     if (ttlMs > this.lastsMs) this.lastsMs = ttlMs;
     if (this.isOver) return;
@@ -190,17 +191,21 @@ export class Lease {
     return (this.isOver || this.extended === undefined) && this.endMs <= nowMs;
   }
 
-  /** The lock is lost. */
-  lose(message: string, cause?: unknown): void {
-    const { key, lockId } = this;
-    this.loseWith(new LockError("LockLost", message, { key, lockId, cause }));
+  /** The lock is lost, or `which` of several. */
+  lose(message: string, cause?: unknown, which?: number): void {
+    this.loseWith(new LockError("LockLost", message, { ...this.named(which), cause }));
   }
 
-  /** Of several locks, that one is lost. */
+  /** As {@link lose}, for what the core says. */
   loseOne(failure: Failure, which: number | undefined): void {
-    const one = which === undefined ? undefined : this.locks?.[which];
-    const { key, lockId } = one ?? this;
+    const { key, lockId } = this.named(which);
     this.loseWith(addContext(failure.toError(), key, lockId) as LockError);
+  }
+
+  /** Names one of several locks for errors; all of them if it is not known which. */
+  private named(which: number | undefined): { key: string; lockId: string } {
+    const { key, lockId } = (which === undefined ? undefined : this.locks?.[which]) ?? this;
+    return { key, lockId };
   }
 
   /** The lock is lost for this reason. */
@@ -220,14 +225,13 @@ export class Lease {
   }
 
   /** Its release has found it gone: the work went on without it, whether somebody has put it out or its time was over. */
-  gone(): void {
+  gone(which?: number): void {
     if (this.found === "freed" || this.loss !== undefined) return;
     this.found = "gone";
-    const { key, lockId } = this;
     const isLate = this.extended === undefined && this.clock.elapsed() >= this.endMs;
     const why = isLate ? "its time was over" : "it was gone";
     const message = `the lock was lost: ${why} when it was released`;
-    this.setLoss(new LockError("LockLost", message, { key, lockId }));
+    this.setLoss(new LockError("LockLost", message, this.named(isLate ? undefined : which)));
   }
 
   /**
@@ -279,7 +283,8 @@ export class Lease {
     // It was lost meanwhile, and whoever works under it has been told.
     if (result?.ok && this.isLost()) return failure("expired");
     if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
-    this.moved(result?.ok ? endMs : undefined);
+    if (result?.ok) this.moved(endMs);
+    else this.lose(GONE, undefined, goneLock(result));
     return result;
   }
 
@@ -290,7 +295,7 @@ export class Lease {
     const args = signal === undefined ? this.ids : { ...this.ids, signal };
     const result = await this.giveBack(backend, args, wasLost);
     // Anyone may have written the backend.
-    if ((result?.ok as unknown) === false) this.gone();
+    if ((result?.ok as unknown) === false) this.gone(goneLock(result));
     return wasLost ? failure("expired") : result;
   }
 
@@ -303,8 +308,16 @@ export class Lease {
     const leftMs = Math.ceil(this.grantedMs + this.minHoldMs - this.clock.elapsed());
     if (leftMs <= 0 || wasLost) return await releaseOn(backend, args, this);
     this.extended?.heartbeats.forget?.();
-    const { ok } = await extendOn(backend as Releasing & Extending, { ...args, ttlMs: leftMs });
-    return ok ? { ok } : failure("expired");
+    const ended = await extendOn(backend as Releasing & Extending, { ...args, ttlMs: leftMs });
+    // It ends by itself: nobody has to give it back any more, and `releaseAll()` must not do so sooner.
+    internalsOf(backend)?.grants?.take(this.lockId);
+    if (!ended.ok) return ended;
+    this.released();
+    const about = this.isSet ? subjectOfKeys(this.keys) : { lockId: this.lockId };
+    if (this.stream?.hears("release") === true) {
+      this.stream.tell({ type: "release", result: "ok", ...about, ...this.report() });
+    }
+    return { ok: true };
   }
 
   /** Releases the lock at the end of a block or of `lock()`. Never rejects. */
@@ -328,7 +341,7 @@ export class Lease {
     this.loss = error;
     if (!this.isOver) this.stop();
     if (stream?.hears("lost") === true) {
-      const about = this.locks === undefined ? { key, lockId } : { keys: this.keys };
+      const about = this.isSet ? subjectOfKeys(this.keys) : { key, lockId };
       stream.tell({ type: "lost", result: "fail", ...about, ...this.report() });
     }
     this.controller?.abort(error);

@@ -120,13 +120,27 @@ export function mapToMutationResult(condition: MutationCondition): MutationResul
   return { ok: false, reason: condition === "observable-expired" ? "expired" : "not-found" };
 }
 
-/** `{ ok: false }` with a reason that only telemetry sees. */
-export function failure(reason: MutationReason): { ok: false } {
-  return Object.defineProperty({ ok: false as const }, FAILURE_REASON, { value: { reason } });
+/**
+ * `{ ok: false }` with a reason that only telemetry sees.
+ *
+ * @param lock - which of several locks is gone
+ */
+export function failure(reason: MutationReason, lock?: number): { ok: false } {
+  return Object.defineProperty({ ok: false as const }, FAILURE_REASON, { value: { reason, lock } });
 }
 
 /** The reason that a failed result carries, if any. */
 export function failureReason(result: ReleaseResult | ExtendResult): MutationReason | undefined {
-  const carrier = result as { [FAILURE_REASON]?: { reason?: MutationReason } };
-  return carrier[FAILURE_REASON]?.reason;
+  return carriedBy(result)?.reason;
+}
+
+/** Which of several locks is gone, as a failed result says; of those that were asked for. */
+export function goneLock(result: ReleaseResult | ExtendResult): number | undefined {
+  return carriedBy(result)?.lock;
+}
+
+function carriedBy(result: object): { reason?: MutationReason; lock?: number } | undefined {
+  return (
+    result as { [FAILURE_REASON]?: { reason?: MutationReason; lock?: number } } | undefined
+  )?.[FAILURE_REASON];
 }

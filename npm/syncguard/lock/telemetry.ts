@@ -24,6 +24,7 @@ import type {
   LockBackendLike,
   LockEvent,
   LockOp,
+  LocksOp,
   SyncGuardBackend,
   TelemetryOptions,
 } from "./types.js";
@@ -89,10 +90,17 @@ export function observeBackend<C extends BackendCapabilities>(
 ): LockBackend<C> & Partial<Extras<C>> {
   const internals = internalsOf(backend);
   const { clock = systemClock, origin = backend, grants } = internals ?? {};
+  const isUsers = internals === undefined;
+  /** A user's backend knows nothing of several locks, and would do something else than what is asked. */
+  const refusalOf = (several: unknown): Promise<never> | undefined =>
+    isUsers && (several ?? undefined) !== undefined
+      ? Promise.reject(invalid(ONE_AT_A_TIME))
+      : undefined;
   const operations: Operations<C> = {
-    take: (opts, wait) => takeOf(backend)?.(opts, wait) ?? backend.acquire(opts),
-    release: (opts, lease) => releaseOn(backend, opts, lease),
-    extend: (opts) => extendOn(backend, opts),
+    take: (opts, wait) =>
+      refusalOf(opts?.claims) ?? takeOf(backend)?.(opts, wait) ?? backend.acquire(opts),
+    release: (opts, lease) => refusalOf(lockIdsOf(opts)) ?? releaseOn(backend, opts, lease),
+    extend: (opts) => refusalOf(lockIdsOf(opts)) ?? extendOn(backend, opts),
     isLocked: (opts) => backend.isLocked(opts),
     lookup: (opts) => backend.lookup(opts),
     forceRelease: (key, options) => (backend as SyncGuardBackend<C>).forceRelease(key, options),
@@ -102,10 +110,8 @@ export function observeBackend<C extends BackendCapabilities>(
   const take: Operations<C>["take"] = async (opts, wait) => {
     const startedMs = clock.elapsed();
     const { key, ttlMs } = opts ?? {};
-    if (internals === undefined && opts?.claims !== undefined) throw invalid(ONE_AT_A_TIME);
     // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
     // and are counted instead of reported.
-    const isUsers = internals === undefined;
     const autoExtend = isUsers ? readAutoExtend(opts?.autoExtend, ttlMs) : undefined;
     const result = await told.take(isUsers ? withoutAutoExtend(opts) : opts, wait);
     // Bound to this wrapper, so that the operations of the handle are reported too.
@@ -139,6 +145,11 @@ export function observeBackend<C extends BackendCapabilities>(
   const everybody = joined(internals?.stream, stream);
   setInternals(observed, { origin, clock, operations: all, stream: everybody, grants });
   return observed;
+}
+
+/** Callers may pass anything. */
+function lockIdsOf(opts: LockOp | LocksOp | null): unknown {
+  return (opts as Partial<LocksOp> | null)?.lockIds;
 }
 
 /** What a backend that does not extend locks itself is given. */

@@ -16,6 +16,7 @@ import {
   type AcquiredLock,
   type Effort,
   Failure,
+  type Gone,
   type Locked,
   type RawRecord,
   type Text,
@@ -37,6 +38,7 @@ type Result =
   | RawRecord
   | Failure
   | Absence
+  | Gone
   | number
   | boolean
   | readonly boolean[]
@@ -131,10 +133,10 @@ function onReady(): void {
           result = first;
           break;
         case Tag.Expired:
-          result = "expired";
+          result = first === 0 ? "expired" : { absence: "expired", lock: first };
           break;
         case Tag.NotFound:
-          result = "not-found";
+          result = first === 0 ? "not-found" : { absence: "not-found", lock: first };
           break;
         case Tag.Found: {
           result = {

@@ -39,6 +39,9 @@ export type Effort = {
 
 export type Absence = "expired" | "not-found";
 
+/** That one of several locks that were to be extended is gone. */
+export type Gone = { readonly absence: Absence; readonly lock: number };
+
 export type RawRecord = {
   key: string;
   lockId: string;

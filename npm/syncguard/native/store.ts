@@ -14,6 +14,7 @@ import {
   type Absence,
   type Acquired,
   type Failure,
+  type Gone,
   type Locked,
   type RawRecord,
   settle,
@@ -80,8 +81,12 @@ export class AddonStore {
   }
 
   /** When it ends now, in milliseconds since the Unix epoch. Of several lock ids, with commas between, all or none are extended. */
-  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<number | Absence | Failure> {
-    return run<number | Absence>(signal, (operation, cancellable) =>
+  extend(
+    lockId: string,
+    ttlMs: number,
+    signal?: AbortSignal,
+  ): Promise<number | Absence | Gone | Failure> {
+    return run<number | Absence | Gone>(signal, (operation, cancellable) =>
       this.handle.extend(operation, cancellable, lockId, ttlMs),
     );
   }

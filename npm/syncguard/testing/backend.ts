@@ -88,11 +88,15 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
     expire: (key) => table.expire(normalizeAndValidateKey(key)),
     lose: (key) => {
       const row = table.find(normalizeAndValidateKey(key));
-      const lease = row && internalsOf(backend)?.grants?.get(row.lockId);
-      if (row === undefined || lease === undefined) return false;
-      table.release(row.lockId);
-      lease.lose(GONE);
-      return true;
+      if (row === undefined) return false;
+      for (const lease of internalsOf(backend)?.grants?.held() ?? []) {
+        const which = lease.lockId.split(",").indexOf(row.lockId);
+        if (which === -1) continue;
+        table.release(row.lockId);
+        lease.lose(GONE, undefined, which);
+        return true;
+      }
+      return false;
     },
     cameUp: () => table.tellAll(),
   };

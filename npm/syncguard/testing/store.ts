@@ -9,6 +9,7 @@ import {
   type Absence,
   type Acquired,
   Failure,
+  type Gone,
   type Locked,
   type RawRecord,
   settle,
@@ -164,7 +165,7 @@ export class TestStore implements LockStore {
     return this.#perform({ name: "release", signal, run });
   }
 
-  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<Answer<number | Absence>> {
+  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<Answer<number | Gone>> {
     return this.#perform({
       name: "extend",
       signal,

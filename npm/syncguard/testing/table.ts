@@ -4,7 +4,7 @@ import type { Clock } from "../lock/clock.js";
 import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../lock/polling.js";
-import type { Absence, RawRecord } from "../native/outcome.js";
+import type { Absence, Gone, RawRecord } from "../native/outcome.js";
 import type { ClaimSettings } from "../native/exports.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../lock/values.js";
 
@@ -42,7 +42,7 @@ export class Table {
     for (const claim of wanted) {
       const free = this.#free(claim);
       if (!Array.isArray(free)) return { key: claim.key, freeInMs: free };
-      keys.push(...(free));
+      keys.push(...free);
     }
     // Counters that have come to their end leave nothing behind.
     const fences = keys.map((key) => this.#nextFence(key));
@@ -84,10 +84,11 @@ export class Table {
   }
 
   /** All or none. */
-  extend(lockIds: readonly string[], ttlMs: number): number | Absence {
+  extend(lockIds: readonly string[], ttlMs: number): number | Gone {
     const rows = lockIds.map((lockId) => this.#owned(lockId));
-    const absence = rows.find((row) => typeof row === "string");
-    if (absence !== undefined) return absence;
+    for (const [lock, row] of rows.entries()) {
+      if (typeof row === "string") return { absence: row, lock };
+    }
     const expiresAtMs = this.clock.now() + ttlMs;
     for (const row of rows as Row[]) row.expiresAtMs = expiresAtMs;
     return expiresAtMs;

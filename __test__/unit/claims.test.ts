@@ -1,0 +1,211 @@
+/** Several keys, and slots: what may be asked for, and what is said of anything else. */
+
+import { expect, describe, test } from "vitest";
+import { lock, type LockBackendLike, withTelemetry } from "syncguard";
+import { createAutoLock } from "syncguard/common";
+import { createTestBackend } from "syncguard/testing";
+import { lockError } from "../support/errors";
+import { fakeBackend } from "../support/fake-backend";
+
+const ttlMs = 30_000;
+const many = (count: number) => Array.from({ length: count }, (_, at) => `account:${at}`);
+
+/** What lock(), backend.lock() and acquire() refuse, and how. */
+const WRONG_CLAIMS: [what: string, claims: unknown, message: RegExp][] = [
+  ["no key", [], /^keys must not be empty$/],
+  ["a key twice", ["a", "b", "a"], /^keys must not contain a key twice$/],
+  ["a key in two forms", ["caf\u00e9", "cafe\u0301"], /^keys must not contain a key twice$/],
+  ["a key and slots of it", ["a", { key: "a", slots: 2 }], /^keys must not contain a key twice$/],
+  ["101 keys", many(101), /^keys must not ask for more than 100 locks/],
+  [
+    "101 locks of fewer keys",
+    [
+      { key: "a", slots: 100, take: 60 },
+      { key: "b", slots: 100, take: 41 },
+    ],
+    /^keys must not ask for more than 100 locks/,
+  ],
+  ["an empty key", ["a", ""], /^Key must not be empty/],
+  ["a key that is too long", ["a", "b".repeat(513)], /^Key exceeds maximum length of 512 bytes/],
+  ["a number as a key", ["a", 5], /^a claim must be an object$/],
+  ["nothing as a claim", ["a", null], /^a claim must be an object$/],
+  ["a claim without a key", [{ slots: 5 }], /^Key must be a string/],
+  ["a member that is none", [{ key: "a", slot: 5 }], /slot.*slots/s],
+];
+
+const WRONG_CLAIM: [what: string, claim: unknown, message: RegExp][] = [
+  ...[0, -1, 1.5, 1_001, NaN, Infinity, "5", true, {}].map((slots): [string, unknown, RegExp] => [
+    `slots: ${JSON.stringify(slots)}`,
+    { key: "a", slots },
+    /^slots must be a whole number from 1 to 1000$/,
+  ]),
+  ...[0, 1.5, 101, "2"].map((take): [string, unknown, RegExp] => [
+    `take: ${JSON.stringify(take)}`,
+    { key: "a", slots: 1_000, take },
+    /^take must be a whole number from 1 to 100$/,
+  ]),
+  ["more than there are", { key: "a", slots: 2, take: 3 }, /^take must not be larger than slots$/],
+  ["take without slots", { key: "a", take: 1 }, /^take needs slots$/],
+  ["a member that is none", { key: "a", slots: 2, takes: 1 }, /takes.*take/s],
+  ["a claim without a key", { slots: 2 }, /^Key must be a string/],
+];
+
+describe("what is asked for", () => {
+  test.each([...WRONG_CLAIMS, ...WRONG_CLAIM])("is refused: %s", async (_, asked, message) => {
+    const backend = createTestBackend();
+    for (const refused of [
+      backend.lock(asked as string[]),
+      lock(backend, () => 1, { key: asked as string[] }),
+      createAutoLock(backend)(() => 1, { key: asked as string[] }),
+      withTelemetry(backend, { onEvent: () => undefined }).lock(asked as string[]),
+    ]) {
+      expect(await lockError(refused)).toMatchObject({
+        code: "InvalidArgument",
+        message: expect.stringMatching(message) as string,
+      });
+    }
+  });
+
+  test.each(WRONG_CLAIMS)("is refused by acquire(): %s", async (_, claims, message) => {
+    const backend = createTestBackend();
+    expect(await lockError(backend.acquire({ claims: claims as string[], ttlMs }))).toMatchObject({
+      code: "InvalidArgument",
+      message: expect.stringMatching(message) as string,
+    });
+  });
+
+  test("is an array in acquire()", async () => {
+    const backend = createTestBackend();
+    for (const claims of ["a", { key: "a" }, 5]) {
+      expect(await lockError(backend.acquire({ claims: claims as never, ttlMs }))).toMatchObject({
+        code: "InvalidArgument",
+        message: "claims must be an array",
+      });
+    }
+  });
+
+  test("is a key or claims, and not both", async () => {
+    const backend = createTestBackend();
+    const both = { key: "a", claims: ["b"], ttlMs };
+    expect(await lockError(backend.acquire(both))).toMatchObject({
+      code: "InvalidArgument",
+      message: "key cannot be given beside claims",
+    });
+  });
+
+  test("may have null where a member is left out", async () => {
+    const backend = createTestBackend();
+    const claim = { key: "a", slots: null, take: null } as never;
+    await using one = await backend.lock(claim);
+    expect(one).toMatchObject({ key: "a" });
+    const slot = { key: "b", slots: 2, take: null } as never;
+    await using permit = await backend.lock(slot);
+    expect(permit).toMatchObject({ key: "b", slot: 1 });
+  });
+
+  test("may be as much as allowed", async () => {
+    const backend = createTestBackend();
+    await using all = await backend.lock(many(100));
+    expect(all.locks).toHaveLength(100);
+    await using permits = await backend.lock({ key: "a", slots: 1_000, take: 100 });
+    expect(new Set(permits.locks.map(({ slot }) => slot)).size).toBe(100);
+    await using one = await backend.lock({ key: "b", slots: 1 });
+    expect(one.slot).toBe(1);
+  });
+
+  test("shows no key in a message", async () => {
+    const backend = createTestBackend();
+    const secret = "secret:key";
+    for (const claims of [
+      [secret, secret],
+      [{ key: secret, slots: 0 }],
+      [{ key: secret, take: 1 }],
+    ]) {
+      const { message } = await lockError(backend.lock(claims));
+      expect(message).not.toContain("secret");
+    }
+  });
+});
+
+describe("lock ids", () => {
+  const WRONG: [what: string, ids: unknown, message: RegExp][] = [
+    ["none", { lockIds: [] }, /^lockIds must be an array that is not empty$/],
+    ["a text", { lockIds: "a" }, /^lockIds must be an array that is not empty$/],
+    ["no lock id", { lockIds: ["short"] }, /^Invalid lockId/],
+    [
+      "beside one",
+      { lockId: "A".repeat(22), lockIds: ["B".repeat(22)] },
+      /^lockId cannot be given/,
+    ],
+    [
+      "twice",
+      { lockIds: ["A".repeat(22), "A".repeat(22)] },
+      /^lockIds must not contain a lock id twice$/,
+    ],
+    [
+      "too many",
+      { lockIds: Array.from({ length: 101 }, (_, at) => String(at).padStart(22, "A")) },
+      /^lockIds must not name more than 100 locks$/,
+    ],
+    // What stands between them on the way to the addon.
+    ["two in one", { lockId: `${"A".repeat(22)},${"B".repeat(22)}` }, /^Invalid lockId/],
+    [
+      "two in one of several",
+      { lockIds: [`${"A".repeat(22)},${"B".repeat(22)}`] },
+      /^Invalid lockId/,
+    ],
+  ];
+
+  test.each(WRONG)("are refused: %s", async (_, ids, message) => {
+    const backend = createTestBackend();
+    for (const refused of [
+      backend.release(ids as { lockIds: string[] }),
+      backend.extend({ ...(ids as { lockIds: string[] }), ttlMs }),
+    ]) {
+      expect(await lockError(refused)).toMatchObject({
+        code: "InvalidArgument",
+        message: expect.stringMatching(message) as string,
+      });
+    }
+  });
+});
+
+describe("a backend of users' own", () => {
+  const ASKED = [["a", "b"], ["a"], { key: "a", slots: 5 }, { key: "a", slots: 5, take: 2 }];
+  const OWN: [what: string, wrap: (mine: LockBackendLike) => LockBackendLike][] = [
+    ["itself", (mine) => mine],
+    ["behind withTelemetry()", (mine) => withTelemetry(mine, { onEvent: () => undefined })],
+  ];
+
+  test.each(OWN)("says that it takes one key at a time: %s", async (_, wrap) => {
+    const mine = fakeBackend();
+    const backend = wrap(mine);
+    for (const key of ASKED) {
+      expect(await lockError(lock(backend, () => 1, { key: key as string[] }))).toMatchObject({
+        code: "InvalidArgument",
+        message:
+          "this backend takes one key at a time: several keys, and slots, need a backend of this package",
+      });
+    }
+    expect(mine.acquired).toEqual([]);
+    // A claim of the key alone is nothing else than the key.
+    expect(await lock(backend, ({ key }) => key, { key: { key: "a" } as never })).toBe("a");
+  });
+
+  test("says so to acquire(), release() and extend() behind withTelemetry()", async () => {
+    const mine = fakeBackend();
+    const backend = withTelemetry(mine, { onEvent: () => undefined });
+    const lockIds = ["A".repeat(22), "B".repeat(22)];
+    for (const refused of [
+      backend.acquire({ claims: ["a", "b"], ttlMs } as never),
+      backend.release({ lockIds } as never),
+      backend.extend({ lockIds, ttlMs } as never),
+    ]) {
+      expect(await lockError(refused)).toMatchObject({
+        code: "InvalidArgument",
+        message: expect.stringMatching(/^this backend takes one key at a time/) as string,
+      });
+    }
+    expect([mine.acquired, mine.released]).toEqual([[], []]);
+  });
+});
