@@ -1,16 +1,21 @@
 //! Several locks at once, and slots: what is stored, what stands in the way, and what it costs the server.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
+use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    AcquireOutcome, ErrorKind, ExtendOutcome, Key, LockId, Lookup, Operation, Owner, PageRequest,
-    ReleaseOutcome,
+    AcquireOutcome, Backend as _, ErrorKind, ExtendOutcome, Extension, Key, LockId, Lookup,
+    Operation, Owner, PageRequest, ReleaseOutcome,
 };
 
 use crate::stage::{FOREIGN, Stage, hostile_names, json};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{asking, extend, ids, plain, release, slot, take, try_take};
+use crate::support::link::Link;
 use crate::support::locks::{AHEAD, key, ttl};
+use crate::support::redis_server::RedisServer;
 use crate::support::resp::{Answer, Resp};
 use crate::support::suite::tests;
 
@@ -18,6 +23,7 @@ tests![
     each_lock_is_stored_as_if_it_were_alone,
     hostile_names_can_be_claimed,
     several_keys_take_one_script,
+    several_keys_take_one_round_trip,
     a_counter_at_its_limit_leaves_nothing,
     what_is_not_a_lock_leaves_nothing,
     what_others_write_stands_in_the_way,
@@ -164,6 +170,30 @@ async fn several_keys_take_one_script() {
     assert_eq!(scripts(&mut t.raw).0, 1);
     release(&t.backend, ids(&grants)).await;
     assert_eq!(scripts(&mut t.raw).0, 1);
+}
+
+async fn several_keys_take_one_round_trip() {
+    const ONE_WAY: Duration = Duration::from_millis(100);
+    let server = RedisServer::start();
+    let link = Link::slow(SocketAddr::from(([127, 0, 0, 1], server.port())), ONE_WAY).await;
+    let url = format!("redis://{}", link.address);
+    let backend = RedisBackend::new(RedisConfig::from_url(&url).unwrap()).unwrap();
+    let claims = || ["a", "b", "c", "d"].map(plain);
+    // The connection is there, and the server knows the scripts.
+    let grants = take(&backend, claims()).await;
+    extend(&backend, ids(&grants), ttl(60_000)).await;
+    release(&backend, ids(&grants)).await;
+    let request = asking(&backend, claims());
+    for operation in [
+        Operation::Acquire(request.clone()),
+        Operation::Extend(Extension::new(request.lock_ids(), ttl(60_000))),
+        Operation::Release(request.lock_ids()),
+    ] {
+        let start = Instant::now();
+        backend.run(&operation).await.unwrap();
+        let took = start.elapsed();
+        assert!(took >= 2 * ONE_WAY && took < 4 * ONE_WAY, "{took:?}");
+    }
 }
 
 async fn a_counter_at_its_limit_leaves_nothing() {

@@ -16,6 +16,7 @@ use syncguard::{
 use crate::fake;
 use crate::load::until_it_works;
 use crate::support::attempts::Attempts as _;
+use crate::support::claims::{ids, plain, release, slot, take};
 use crate::support::clients::{fred, fred_builder, fred_pool, manager};
 use crate::support::locks::{AHEAD, acquire, eventually, key, request, ttl};
 use crate::support::redis_server::RedisServer;
@@ -24,6 +25,7 @@ use crate::support::suite::tests;
 
 tests![
     an_acquisition_that_fred_repeats_is_the_same_lock,
+    several_locks_that_fred_repeats_are_the_same,
     a_release_that_fred_repeats_finds_nothing,
     an_extension_that_fred_repeats_is_an_extension,
     a_fred_that_repeats_nothing_says_that_the_outcome_is_unknown,
@@ -132,6 +134,24 @@ async fn an_acquisition_that_fred_repeats_is_the_same_lock() {
         let released = backend.release(&grant.lock_id).await.unwrap();
         assert_eq!(released, ReleaseOutcome::Released);
         assert!(!scene.beside.is_locked(&key(name)).await.unwrap());
+    }
+}
+
+async fn several_locks_that_fred_repeats_are_the_same() {
+    let mut scene = Scene::new().await;
+    // The server gets to know the script.
+    take(&scene.beside, [plain("x"), plain("y")]).await;
+    for (name, backend) in scene.freds().await {
+        scene.count(name);
+        scene.lose_one();
+        let grants = take(backend.as_ref(), [plain(name), slot("slots", 9)]).await;
+        assert!(scene.all_are_lost());
+        assert_eq!(grants[0].fence.get(), AHEAD + 1);
+        assert_eq!(scene.fences(name), 1, "no second fence is spent");
+        let slots = scene.raw.call(&["KEYS", "syncguard:slots\u{37e}*"]);
+        assert_eq!(slots.list().len(), 1, "no second slot is taken");
+        let released = release(backend.as_ref(), ids(&grants)).await;
+        assert_eq!(released[..], [ReleaseOutcome::Released; 2]);
     }
 }
 

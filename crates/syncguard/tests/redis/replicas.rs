@@ -10,6 +10,7 @@ use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, Operation};
 
 use crate::load::until_it_works;
 use crate::support::attempts::Attempts as _;
+use crate::support::claims::{asking, ids, plain, release, slot, try_take};
 use crate::support::locks::{acquire, eventually, key, request, ttl};
 use crate::support::redis_server::{ADMIN, RedisServer};
 use crate::support::resp::{Answer, Resp};
@@ -17,6 +18,7 @@ use crate::support::suite::tests;
 
 tests![
     a_lock_is_on_the_replica_when_it_is_granted,
+    several_locks_are_on_the_replica_when_they_are_granted,
     a_lock_that_too_few_replicas_have_is_released,
     acquisitions_that_wait_for_replicas_hold_nobody_else_up,
     who_may_not_ask_for_replicas_gets_no_lock,
@@ -80,6 +82,38 @@ async fn a_lock_is_on_the_replica_when_it_is_granted() {
         assert!(attempt(&backend, &name).await.unwrap().is_locked());
         backend.release(&grant.lock_id).await.unwrap();
     }
+}
+
+async fn several_locks_are_on_the_replica_when_they_are_granted() {
+    let (primary, replica) = pair().await;
+    let backend = replicated(&primary.url(), 1);
+    let mut raw = replica.connect();
+    for number in 0..50 {
+        let (one, other) = (format!("a{number}"), format!("b{number}"));
+        let claims = [plain(&one), plain(&other), slot("p", 3)];
+        let request = asking(backend.as_ref(), claims);
+        let outcome = backend.acquire(&request).await.unwrap();
+        let AcquireOutcome::Acquired(grants) = &outcome else {
+            panic!("locked");
+        };
+        let of_slot = format!("p\u{37e}{}", grants[2].slot.unwrap());
+        for name in [&one, &other, &of_slot] {
+            assert!(has(&mut raw, name), "{number}");
+        }
+        assert_eq!(backend.acquire(&request).await.unwrap(), outcome);
+        release(backend.as_ref(), ids(grants)).await;
+    }
+    // None counts that too few have.
+    replica.signal("STOP");
+    let hasty = self::backend(&primary.url(), |locks| {
+        locks.replicas = 1;
+        locks.operation_timeout = Duration::from_secs(2);
+    });
+    let error = try_take(hasty.as_ref(), [plain("a"), slot("p", 3)]).await;
+    let error = error.unwrap_err();
+    assert!(error.message().contains("replicas"), "{error}");
+    assert!(error.is_outcome_unknown());
+    replica.signal("CONT");
 }
 
 async fn a_lock_that_too_few_replicas_have_is_released() {

@@ -33,14 +33,14 @@ tests![
 ];
 
 /// The connections to the three primaries.
-fn primaries(cluster: &RedisCluster) -> Vec<Resp> {
+pub(crate) fn primaries(cluster: &RedisCluster) -> Vec<Resp> {
     cluster.nodes[..3]
         .iter()
         .map(|node| node.connect())
         .collect()
 }
 
-fn at<'a>(primaries: &'a mut [Resp], name: &str) -> &'a mut Resp {
+pub(crate) fn at<'a>(primaries: &'a mut [Resp], name: &str) -> &'a mut Resp {
     &mut primaries[RedisCluster::first_owner(key_slot(name))]
 }
 
@@ -49,7 +49,7 @@ fn exists(primaries: &mut [Resp], name: &str) -> bool {
 }
 
 /// How many scripts have run since the last time.
-fn scripts(primaries: &mut [Resp]) -> u64 {
+pub(crate) fn scripts(primaries: &mut [Resp]) -> u64 {
     let count = |raw: &mut Resp| {
         let stats = raw.call(&["INFO", "commandstats"]).text().to_owned();
         raw.call(&["CONFIG", "RESETSTAT"]);

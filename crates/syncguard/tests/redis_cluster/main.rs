@@ -10,6 +10,7 @@
 )]
 
 mod answers;
+mod claims;
 mod connecting;
 mod failover;
 #[allow(dead_code, reason = "this suite uses its part")]
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     support::suite::run(&[
         ("answers", answers::TESTS),
+        ("claims", claims::TESTS),
         ("connecting", connecting::TESTS),
         ("failover", failover::TESTS),
         ("layout", layout::TESTS),
