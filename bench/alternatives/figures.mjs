@@ -4,9 +4,15 @@ import { median } from "../lib/table.mjs";
 import { contenders, storeOf } from "./contenders.mjs";
 
 /** Rows that are measured at several levels, and of what. */
-export const VARIED = { pairs: "in flight", http: "connections" };
+export const VARIED = {
+  pairs: "in flight",
+  http: "connections",
+  sets: "keys",
+  slots: "slots (+ in flight / 1000)",
+};
 
-const levelOf = ({ inFlight, connections }) => inFlight ?? connections;
+const levelOf = ({ inFlight, connections, keys, slots }) =>
+  keys ?? (slots === undefined ? (inFlight ?? connections) : slots + (inFlight ?? 0) / 1_000);
 
 /** The median of a field of a contender's samples, the smallest and the largest; at one level if it is given. */
 export function figure(report, row, contender, field, level) {

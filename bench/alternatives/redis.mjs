@@ -1,9 +1,9 @@
 // Who takes part on Redis: this package, scripts sent by hand, and what npm has.
 
 import { Redis } from "ioredis";
-import { Mutex } from "redis-semaphore";
+import { Mutex, Semaphore } from "redis-semaphore";
 import Redlock from "redlock";
-import { createLock, IoredisAdapter, LockAcquisitionError } from "redlock-universal";
+import { createLock, IoredisAdapter, LockAcquisitionError, LockManager } from "redlock-universal";
 import { createRedisBackend } from "syncguard/redis";
 import { handWrittenLibrary } from "../redis/contenders.mjs";
 import { ours } from "./ours.mjs";
@@ -28,6 +28,11 @@ export const open = {
     const redis = new Redis(port);
     const adapter = new IoredisAdapter(redis);
     const kept = new Map();
+    const manager = new LockManager({
+      nodes: [adapter],
+      defaultTTL: TTL_MS,
+      defaultRetryAttempts: 0,
+    });
     const lockOf = (name, retryAttempts, ttl) => {
       const id = `${name}/${retryAttempts}`;
       let lock = kept.get(id);
@@ -47,6 +52,11 @@ export const open = {
     };
     return {
       pair: (index) => within(lockOf(`key:${index}`, 0, TTL_MS), () => undefined),
+      async pairOfSet(keys) {
+        const handles = await manager.acquireBatch(keys.map((key) => `universal:${key}`));
+        const released = await manager.releaseBatch(handles);
+        if (!released.every(Boolean)) throw new Error("the locks were not released");
+      },
       attempt: (key) =>
         lockOf(key, 0, TTL_MS)
           .acquire()
@@ -84,6 +94,15 @@ export const open = {
     };
     return {
       pair: (index) => within(mutexOf(`key:${index}`), () => undefined),
+      async withinSlot(key, slots, work) {
+        const semaphore = new Semaphore(redis, `semaphore:${key}:${slots}`, slots, {
+          lockTimeout: TTL_MS,
+          acquireTimeout: 60_000,
+          retryInterval: RETRY_MS,
+        });
+        await semaphore.acquire();
+        return await under(() => semaphore.release(), work);
+      },
       attempt: (key) => mutexOf(key, { acquireAttemptsLimit: 1, retryInterval: 0 }).tryAcquire(),
       async take(key) {
         const mutex = mutexOf(key, { lockTimeout: 600_000 });

@@ -3,7 +3,7 @@
 import autocannon from "autocannon";
 import { startMember as start } from "../lib/members.mjs";
 import { contenders, on } from "./contenders.mjs";
-import { CONNECTIONS, CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, IN_FLIGHT, KEYS, PROCESSES, secondsOf, WAITERS, WARM_MS } from "./settings.mjs"; // prettier-ignore
+import { CONNECTIONS, CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, IN_FLIGHT, KEYS, PROCESSES, secondsOf, SET_SIZES, SLOTS, SLOTS_IN_FLIGHT, WAITERS, WARM_MS } from "./settings.mjs"; // prettier-ignore
 
 const TASKS = new URL("tasks.mjs", import.meta.url);
 
@@ -23,6 +23,29 @@ export const rows = {
       member.ask("pairs", { inFlight, ms: seconds * 1_000, warmMs: WARM_MS }),
   },
 
+  sets: {
+    who: ["redis/syncguard", "redis/redlock-universal"],
+    variants: SET_SIZES.map((keys) => ({ keys })),
+    start: alone,
+    sample: (member, { keys }, { seconds }) =>
+      member.ask("sets", { keys, inFlight: 16, ms: seconds * 1_000, warmMs: WARM_MS }),
+  },
+
+  slots: {
+    who: ["redis/syncguard", "redis/redis-semaphore"],
+    variants: SLOTS.flatMap((slots) => SLOTS_IN_FLIGHT.map((inFlight) => ({ slots, inFlight }))),
+    start: alone,
+    sample: (member, { slots, inFlight }, { seconds }) =>
+      member.ask("slots", { slots, inFlight, ms: seconds * 1_000, warmMs: WARM_MS }),
+  },
+
+  handOffSlots: {
+    who: ["redis/syncguard", "redis/redis-semaphore"],
+    variants: [{ waiters: WAITERS, slots: 4 }],
+    start: crowd,
+    sample: takingTurns,
+  },
+
   contended: {
     who: on("redis", "postgres", "firestore"),
     variants: [{ inFlight: CONTENDED_IN_FLIGHT }],
@@ -34,19 +57,8 @@ export const rows = {
   handOff: {
     who: on("redis", "postgres", "firestore"),
     variants: [{ waiters: WAITERS }],
-    async start(id, place) {
-      const members = Array.from({ length: PROCESSES }, () => startMember(id, place));
-      await Promise.all(members.map((member) => member.ask("warm")));
-      return { members, stop: () => Promise.all(members.map((member) => member.stop())) };
-    },
-    async sample({ members }, { waiters }, { seconds }) {
-      const ms = secondsOf("handOff", seconds) * 1_000;
-      const task = { waiters: waiters / PROCESSES, holdMs: HOLD_MS, ms };
-      return handedOver(
-        await Promise.all(members.map((member) => member.ask("waiters", task))),
-        ms,
-      );
-    },
+    start: crowd,
+    sample: takingTurns,
   },
 
   holding: {
@@ -109,16 +121,35 @@ async function alone(id, place) {
   return member;
 }
 
-/** For how much of the time somebody held the lock, and how long they waited for it. */
-export function handedOver(reports, ms) {
+/** Several processes. */
+async function crowd(id, place) {
+  const members = Array.from({ length: PROCESSES }, () => startMember(id, place));
+  await Promise.all(members.map((member) => member.ask("warm")));
+  return { members, stop: () => Promise.all(members.map((member) => member.stop())) };
+}
+
+async function takingTurns({ members }, { waiters, slots }, { seconds }) {
+  const ms = secondsOf("handOff", seconds) * 1_000;
+  const task = { waiters: waiters / PROCESSES, holdMs: HOLD_MS, ms, slots };
+  const reports = await Promise.all(members.map((member) => member.ask("waiters", task)));
+  return handedOver(reports, ms, slots);
+}
+
+/** For how much of the time somebody held the lock, or each of its slots, and how long they waited for it. */
+export function handedOver(reports, ms, slots = 1) {
   const holds = reports.flatMap((report) => report.holds).sort(([a], [b]) => a - b);
-  if (holds.some(([from], index) => index > 0 && from < holds[index - 1][1])) {
-    throw new Error("two held one lock");
+  /** When those end that hold it now. */
+  let ends = [];
+  for (const [from, to] of holds) {
+    ends = ends.filter((end) => end > from);
+    if (ends.push(to) > slots) {
+      throw new Error(slots === 1 ? "two held one lock" : `more than ${slots} held a slot`);
+    }
   }
   const waits = reports.flatMap((report) => report.waits).sort((a, b) => a - b);
   const elapsed = Math.max(ms, holds.at(-1)[1] - holds[0][0]);
   return {
-    share: holds.reduce((sum, [from, to]) => sum + to - from, 0) / elapsed,
+    share: holds.reduce((sum, [from, to]) => sum + to - from, 0) / elapsed / slots,
     rate: (holds.length * 1_000) / elapsed,
     p50: waits[waits.length >> 1],
     p99: waits[Math.floor(waits.length * 0.99)],

@@ -2,6 +2,10 @@
 
 export const IN_FLIGHT = [1, 4, 16, 64, 256];
 export const CONTENDED_IN_FLIGHT = 16;
+/** Several keys at once, and slots of one. */
+export const SET_SIZES = [2, 4, 16];
+export const SLOTS = [1, 10, 100];
+export const SLOTS_IN_FLIGHT = [16, 64];
 /** Hand-off. */
 export const WAITERS = 16;
 export const PROCESSES = 4;

@@ -18,6 +18,9 @@ import { rows } from "./rows.mjs";
 /** The numbers of a row that are printed. */
 const SHOWN = {
   pairs: { rate: "pairs/s", p99: "p99, µs", mainCpu: "main thread CPU, µs/pair" },
+  sets: { rate: "pairs/s", p99: "p99, µs", mainCpu: "main thread CPU, µs/pair" },
+  slots: { rate: "pairs/s", p99: "p99, µs", mainCpu: "main thread CPU, µs/pair" },
+  handOffSlots: { share: "held, of the time", p99: "p99 wait, ms" },
   contended: { rate: "attempts/s", mainCpu: "main thread CPU, µs/attempt" },
   handOff: { share: "held, of the time", p99: "p99 wait, ms" },
   holding: { mainCpu: "main thread CPU", loopP99: "loop late p99, ms", lost: "lost" },

@@ -22,6 +22,14 @@ export async function tasksOf(id, place) {
   return {
     pairs: (sample) => samplePairs(contender, sample),
 
+    /** Pairs of so many keys at once, which nobody else wants. */
+    sets: ({ keys, ...sample }) =>
+      samplePairs({ pair: (index) => contender.pairOfSet(namesOf(index, keys)) }, sample),
+
+    /** Pairs of one of so many slots, which all want. */
+    slots: ({ slots, ...sample }) =>
+      samplePairs({ pair: () => contender.withinSlot("slots", slots, () => undefined) }, sample),
+
     /** Attempts at one lock, which another client holds. */
     async contended({ inFlight, ms, warmMs }) {
       const other = await open(id, place);
@@ -41,14 +49,18 @@ export async function tasksOf(id, place) {
     /** Opens the connection. Several processes do so at a time. */
     warm: () => contender.pair(`of ${process.pid}`),
 
-    /** Waiters that want one lock for `ms`, each time for `holdMs`. Times are the system's, in milliseconds. */
-    async waiters({ waiters, holdMs, ms }) {
+    /** Waiters that want one lock, or one of so many slots, for `ms`, each time for `holdMs`. Times are the system's, in milliseconds. */
+    async waiters({ waiters, holdMs, ms, slots }) {
+      const within = (work) =>
+        slots === undefined
+          ? contender.within("hand-off", work)
+          : contender.withinSlot("hand-off", slots, work);
       const [waits, holds] = [[], []];
       const end = now() + ms;
       const waiter = async () => {
         do {
           const asked = now();
-          await contender.within("hand-off", async () => {
+          await within(async () => {
             const entered = now();
             waits.push(entered - asked);
             await sleep(holdMs);
@@ -125,6 +137,8 @@ export async function tasksOf(id, place) {
     close: () => contender.close(),
   };
 }
+
+const namesOf = (index, keys) => Array.from({ length: keys }, (_, at) => `set:${index}:${at}`);
 
 /** Milliseconds on a clock that all processes share. */
 const now = () => Number(process.hrtime.bigint() / 1_000n) / 1_000;

@@ -32,9 +32,9 @@ const REDIS_WITHOUT_TIME = [
   "counter + 1",
 ];
 const SQLITE_WITHOUT_TIME = [
-  "sqlite/operations/acquire.rs",
-  "Fence::after(counter.unwrap_or(0), now_ms)",
-  "Fence::after(counter.unwrap_or(0), 0)",
+  "granting.rs",
+  "Fence::after(one.1.counter, now_ms)",
+  "Fence::after(one.1.counter, 0)",
 ];
 
 const redis = [
@@ -284,9 +284,9 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
 const sqlite = [
   mutation("sqlite-tolerance", "sqlite", "A lock counts as free as soon as its TTL is over.", [
     [
-      "sqlite/operations/acquire.rs",
-      "&& is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS)",
-      "&& is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS - TIME_TOLERANCE_MS)",
+      "granting.rs",
+      "end.filter(|at| is_live(*at, now_ms, TIME_TOLERANCE_MS))",
+      "end.filter(|at| is_live(*at, now_ms, 0))",
     ],
   ]),
   mutation("sqlite-expiry", "sqlite", "Release and extension ignore the expiry of the row.", [
@@ -338,11 +338,64 @@ const sqlite = [
     [
       [
         "sqlite/operations/is_locked.rs",
-        "if !expires_at_ms.is_some_and",
-        "if expires_at_ms.is_some_and",
+        "!end.is_some_and(|at| is_live",
+        "end.is_some_and(|at| is_live",
       ],
     ],
   ),
+];
+
+const together = [
+  mutation("together-without-last", "sqlite", "Of several keys, the last one is not locked.", [
+    [
+      "sqlite/operations/acquire.rs",
+      "for (lock, grant) in wanted.iter().zip(&grants) {",
+      "for (lock, grant) in wanted.iter().zip(&grants).take(grants.len().max(2) - 1) {",
+    ],
+  ]),
+  mutation(
+    "together-in-part",
+    "redis",
+    "Several keys are granted though one of them is held: those that are free.",
+    [
+      [
+        "redis/operations/acquire_all.lua",
+        "    return { 0, place, outcome[2] }",
+        "    outcome = function() return { 1, 1, now + ttl } end",
+      ],
+    ],
+  ),
+  mutation("slot-too-many", "redis", "There is a slot more than was asked for.", [
+    [
+      "redis/operations/acquire_all.lua",
+      "    local slot = (start + step - 2) % slots + 1",
+      "    local slot = (start + step - 1) % (slots + 1) + 1",
+    ],
+  ]),
+  mutation("slot-held", "sqlite", "A slot that is held counts as free.", [
+    ["granting.rs", "        *is_held = true;", "        *is_held = number != 1;"],
+  ]),
+  mutation("release-in-part", "sqlite", "Of several locks, a release frees all but the last.", [
+    [
+      "sqlite/operations/release.rs",
+      "delete(store, &lock_key, lock_id)?;",
+      "if lock_ids.len() == 1 || lock_ids.last() != Some(lock_id) { delete(store, &lock_key, lock_id)?; }",
+    ],
+  ]),
+  mutation("extend-in-part", "sqlite", "Of several locks, an extension makes one end later.", [
+    [
+      "sqlite/operations/extend.rs",
+      "for (lock_key, lock_id) in lock_keys.iter().zip(&extension.lock_ids) {",
+      "for (lock_key, lock_id) in lock_keys.iter().zip(&extension.lock_ids).take(1) {",
+    ],
+  ]),
+  mutation("undo-in-part", "redis", "Of several locks, one that was granted in vain is released.", [
+    [
+      "operation.rs",
+      "undo::release_in_background(&self.backend, &self.lock_ids, self.ttl, lock);",
+      "undo::release_in_background(&self.backend, &self.lock_ids[..1], self.ttl, lock);",
+    ],
+  ]),
 ];
 
 const firestore = [
@@ -371,9 +424,9 @@ const firestore = [
     "An acquisition gives a fence before it counts it.",
     [
       [
-        "firestore/operations/acquire.rs",
-        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence), now_ms)?;",
-        "let fence = Fence::after(counter.map_or(0, |counter| counter.fence - 1), 0)?;",
+        "granting.rs",
+        "Fence::after(one.1.counter, now_ms)",
+        "Fence::after((one.1.counter - 1).max(0), 0)",
       ],
     ],
   ),
@@ -451,7 +504,15 @@ const shared = [
   ),
 ];
 
-export const mutations = [...redis, ...cluster, ...postgres, ...sqlite, ...firestore, ...shared];
+export const mutations = [
+  ...redis,
+  ...cluster,
+  ...postgres,
+  ...sqlite,
+  ...together,
+  ...firestore,
+  ...shared,
+];
 
 /** `text` with that edit. Its text must occur exactly once. */
 export function edited(text, { file, find, replace }) {

@@ -6,13 +6,14 @@
 
 use std::future::pending;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncguard::operation;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Batch, Claim, ExtendOutcome, Extension, Grant, Key, LockId,
-    Operation, ReleaseOutcome, Slots,
+    AcquireOutcome, AcquireRequest, Batch, Claim, ErrorKind, ExtendOutcome, Extension, Grant, Key,
+    LockId, Operation, ReleaseOutcome, Slots, Ttl,
 };
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::{CALL, Failed, Loop, absent, acquired, number, outcome};
@@ -28,7 +29,23 @@ type Granted = Vec<(Key, Grant)>;
 impl Loop {
     /// Takes several locks, works under them, and lets go of them.
     pub(super) async fn work_together(&mut self, register: &mut Writer) -> Result<(), Failed> {
-        let Some(granted) = self.acquire_together().await? else {
+        let granted = match self.waits && self.random.u8(..20) == 0 {
+            true => {
+                let turns = self.random.u32(..20);
+                let cancelled = async move {
+                    for _ in 0..turns {
+                        yield_now().await;
+                    }
+                };
+                self.acquire_together(Ttl::from_millis(20_000)?, cancelled)
+                    .await?
+            }
+            false => {
+                let ttl = self.ttl()?;
+                self.acquire_together(ttl, pending()).await?
+            }
+        };
+        let Some(granted) = granted else {
             sleep(Duration::from_millis(self.random.u64(0..3))).await;
             return Ok(());
         };
@@ -79,8 +96,11 @@ impl Loop {
         Ok(claims)
     }
 
-    async fn acquire_together(&mut self) -> Result<Option<Granted>, Failed> {
-        let ttl = self.ttl()?;
+    async fn acquire_together(
+        &mut self,
+        ttl: Ttl,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Option<Granted>, Failed> {
         let mut request = AcquireRequest::of(self.claims()?, ttl)?;
         self.backend.prepare(&mut request);
         let claims = request.claims.clone();
@@ -101,7 +121,7 @@ impl Loop {
             &self.backend,
             Operation::Acquire(request),
             CALL,
-            pending(),
+            cancelled,
         )
         .await;
         let mut granted = Vec::new();
@@ -109,8 +129,7 @@ impl Loop {
             for (running, key) in each {
                 let outcome = match &answer {
                     Ok(AcquireOutcome::Acquired(grants)) => {
-                        let is_it =
-                            claims[at].slots.is_none() || grants[at].slot == key.slot_number();
+                        let is_it = in_range(&claims[at], grants[at].slot) == key.slot_number();
                         if is_it {
                             granted.push((key, grants[at].clone()));
                         }
@@ -126,6 +145,14 @@ impl Loop {
                     Err(error) => super::after_error(error),
                 };
                 self.end(running, &answer, outcome)?;
+            }
+        }
+        if matches!(&answer, Err(error) if error.kind() == ErrorKind::Aborted) {
+            let now = Instant::now();
+            for claim in &claims {
+                let known = keys_of(claim).into_iter();
+                let known = known.map(|key| (now, key, claim.lock_id.clone()));
+                self.cancelled.extend(known);
             }
         }
         Ok((!granted.is_empty()).then_some(granted))
@@ -186,6 +213,11 @@ impl Loop {
         }
         Ok(())
     }
+}
+
+/// The slot that was granted. One that there is not stands for one that somebody else may have.
+fn in_range(claim: &Claim, number: Option<u16>) -> Option<u16> {
+    Some((number? - 1) % claim.slots?.count() + 1)
 }
 
 fn keys_of(claim: &Claim) -> Vec<Key> {
