@@ -14,6 +14,7 @@ use super::transport::Transport;
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::race::Race;
 use crate::shared::Lease;
 
 /// How often a lock may change hands during one operation.
@@ -116,21 +117,31 @@ impl Runner {
         &self,
         lock_ids: Vec<(usize, &'a LockId)>,
     ) -> Result<Vec<Owned<'a>>, Error> {
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(lock_ids.len());
+        let mut race = Race::new();
         for (place, lock_id) in lock_ids {
-            let lock_key = match self.names.is_in_cluster() {
-                false => None,
-                true => match self.located(lock_id).await? {
-                    Some(lock_key) => Some(lock_key),
-                    None => continue,
-                },
-            };
+            let lock_key = self.known.get(lock_id);
+            if self.names.is_in_cluster() && lock_key.is_none() {
+                race.start(async move { (place, lock_id, self.located(lock_id).await) });
+                continue;
+            }
             all.push(Owned {
                 place,
                 lock_id,
                 lock_key,
             });
         }
+        while let Some((place, lock_id, located)) = race.next().await {
+            let lock_key = located?;
+            if lock_key.is_some() {
+                all.push(Owned {
+                    place,
+                    lock_id,
+                    lock_key,
+                });
+            }
+        }
+        all.sort_by_key(|owned| owned.place);
         Ok(all)
     }
 
@@ -155,6 +166,31 @@ impl Runner {
         }
         Err(keeps_moving())
     }
+}
+
+/// Adds the keys of what lock ids own.
+pub(super) fn owned_keys(
+    mut plan: Plan,
+    names: &Names,
+    locks: &[Owned<'_>],
+) -> Result<Plan, Error> {
+    for lock in locks {
+        plan = plan
+            .key(names, &names.index_key(lock.lock_id)?)
+            .keys_of(names, lock.lock_key.as_deref());
+    }
+    Ok(plan)
+}
+
+/// Adds how many they are, and what scripts are to know of each.
+pub(super) fn owned_args(plan: Plan, names: &Names, locks: &[Owned<'_>]) -> Result<Plan, Error> {
+    let mut plan = plan.arg(&locks.len().to_string());
+    for lock in locks {
+        plan = plan
+            .arg(lock.lock_id.as_str())
+            .bare(names, &names.index_key(lock.lock_id)?);
+    }
+    Ok(plan)
 }
 
 pub(super) fn keeps_moving() -> Error {

@@ -11,9 +11,7 @@ use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
 use crate::race::Race;
-use crate::redis::names::Names;
-use crate::redis::plan::Plan;
-use crate::redis::runner::{Owned, Runner};
+use crate::redis::runner::Runner;
 use crate::request::{AcquireRequest, Extension};
 
 impl Runner {
@@ -182,31 +180,6 @@ impl Runner {
 fn chosen<'a, T>(all: &[&'a T], places: &[usize]) -> Vec<&'a T> {
     let at = |place: &usize| all.get(*place).copied();
     places.iter().filter_map(at).collect()
-}
-
-/// Adds the keys of what lock ids own.
-pub(super) fn owned_keys(
-    mut plan: Plan,
-    names: &Names,
-    locks: &[Owned<'_>],
-) -> Result<Plan, Error> {
-    for lock in locks {
-        plan = plan
-            .key(names, &names.index_key(lock.lock_id)?)
-            .keys_of(names, lock.lock_key.as_deref());
-    }
-    Ok(plan)
-}
-
-/// Adds how many they are, and what scripts are to know of each.
-pub(super) fn owned_args(plan: Plan, names: &Names, locks: &[Owned<'_>]) -> Result<Plan, Error> {
-    let mut plan = plan.arg(&locks.len().to_string());
-    for lock in locks {
-        plan = plan
-            .arg(lock.lock_id.as_str())
-            .bare(names, &names.index_key(lock.lock_id)?);
-    }
-    Ok(plan)
 }
 
 #[cfg(test)]

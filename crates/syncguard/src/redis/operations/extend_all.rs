@@ -1,6 +1,5 @@
 //! Makes the locks that lock ids own end later, all or none.
 
-use super::batches::{owned_args, owned_keys};
 use super::extend;
 use crate::error::Error;
 use crate::lock_id::LockId;
@@ -8,7 +7,7 @@ use crate::outcome::{Absence, ExtendOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::{Owned, Runner, TRIES, keeps_moving};
+use crate::redis::runner::{Owned, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 

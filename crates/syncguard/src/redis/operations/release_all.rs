@@ -2,14 +2,13 @@
 
 use std::mem;
 
-use super::batches::{owned_args, owned_keys};
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::{Owned, Runner, TRIES, keeps_moving};
+use crate::redis::runner::{Owned, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(

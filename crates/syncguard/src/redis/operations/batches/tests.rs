@@ -15,6 +15,7 @@ use crate::outcome::{FromOutcome, Outcome};
 use crate::redis::RedisBackend;
 use crate::redis::config::RedisLocks;
 use crate::redis::names::ClientPrefix;
+use crate::redis::plan::Plan;
 use crate::redis::reply::Reply;
 use crate::redis::transport::Transport;
 use crate::request::Operation;
