@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use super::slots::held_slots;
 use crate::batch::Batch;
@@ -18,6 +18,7 @@ use crate::sqlite::error::from_sqlite;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("acquire_read.sql");
+const READ_OWN: &str = include_str!("acquire_own.sql");
 const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
 
@@ -124,16 +125,26 @@ fn read(
     claim: &Claim,
     now_ms: i64,
 ) -> Result<FoundLock, Error> {
-    let names = [&wanted.lock_key, &wanted.fence_key, claim.lock_id.as_str()];
-    let (expires_at_ms, own_fence, counter): (Option<i64>, Option<String>, Option<i64>) = store
-        .connection()
+    let connection = store.connection();
+    let (expires_at_ms, counter): (Option<i64>, Option<i64>) = connection
         .prepare_cached(READ)
         .and_then(|mut read| {
-            read.query_one(names, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            let names = [&wanted.lock_key, &wanted.fence_key];
+            read.query_one(names, |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .map_err(from_sqlite)?;
     let is_live = expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS));
-    let own_fence = own_fence.filter(|_| is_live);
+    // Only then: a key is free most of the time.
+    let own_fence: Option<String> = match is_live {
+        true => connection
+            .prepare_cached(READ_OWN)
+            .and_then(|mut read| {
+                let names = [&wanted.lock_key, claim.lock_id.as_str()];
+                read.query_one(names, |row| row.get(0)).optional()
+            })
+            .map_err(from_sqlite)?,
+        false => None,
+    };
     Ok(FoundLock {
         slot: wanted.key.slot_number(),
         expires_at_ms,
