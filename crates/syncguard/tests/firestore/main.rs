@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod claims;
 mod clients;
 mod documents;
 mod faults;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::suite::run(&[
+        ("claims", claims::TESTS),
         ("clients", clients::TESTS),
         ("documents", documents::TESTS),
         ("faults", faults::TESTS),
