@@ -135,24 +135,11 @@ pub struct Extension {
     pub is_heartbeat: bool,
 }
 
-/// The one lock id, for stores that free one lock at a time.
-pub(crate) fn only(lock_ids: &[LockId]) -> Result<&LockId, Error> {
-    match lock_ids {
-        [lock_id] => Ok(lock_id),
-        _ => Err(one_at_a_time()),
-    }
-}
-
 fn one_at_a_time() -> Error {
     Error::invalid("this store takes one key at a time and has no slots")
 }
 
 impl Extension {
-    /// The one lock id, for stores that extend one lock at a time.
-    pub(crate) fn only(&self) -> Result<&LockId, Error> {
-        only(&self.lock_ids)
-    }
-
     /// One that the holder asks for.
     pub fn new(lock_ids: Batch<LockId>, ttl: Ttl) -> Self {
         Self {

@@ -7,8 +7,8 @@ use arbitrary::{Arbitrary as _, Result, Unstructured};
 use async_trait::async_trait;
 use syncguard::Backend as _;
 use syncguard::postgres::operations::{
-    acquire_outcome, extend_outcome, force_release_outcome, is_locked_outcome, lookup_outcome,
-    release_outcome,
+    acquire_all_outcome, acquire_outcome, extend_outcome, force_release_outcome, is_locked_outcome,
+    lookup_outcome, release_outcome, release_outcomes,
 };
 use syncguard::postgres::{
     Failure, Fault, Plan, PostgresBackend, PostgresOptions, Row, Transport, classify,
@@ -79,8 +79,9 @@ fn row(input: &mut Unstructured<'_>) -> Result<Row> {
 }
 
 fn column(input: &mut Unstructured<'_>) -> Result<Option<String>> {
-    const WORDS: [&str; 10] = [
+    const WORDS: [&str; 11] = [
         "acquired",
+        "again",
         "locked",
         "exhausted",
         "released",
@@ -118,7 +119,9 @@ fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
 fn outcomes(row: Option<&Row>) {
     checked(acquire_outcome(&request().claims[0], row));
     checked(release_outcome(&lock_id(), row));
-    checked(extend_outcome(&lock_id(), row));
+    checked(acquire_all_outcome(&request().claims, row));
+    checked(release_outcomes(&[lock_id()], row));
+    checked(extend_outcome(&[lock_id()], row));
     checked(is_locked_outcome(row));
     checked(force_release_outcome(row));
     for owner in [None, Some(lock_id())] {

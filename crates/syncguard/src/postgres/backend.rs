@@ -5,35 +5,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::blocked::Blocked;
 use super::config::PostgresConfig;
-use super::connection::quota::Subject;
+use super::connection::quota::{self, Subject};
 use super::connection::shared::{PostgresConnection, TransportInUse};
+use super::error::Failure;
 use super::group::Groups;
-use super::names::{PrimaryKeys, lock_name};
+use super::names::{PrimaryKeys, lock_name, told_name};
 use super::operations::acquire::{Acquire, Acquisitions, NamedRequest};
-use super::operations::extend::{Extend, Extensions};
+use super::operations::acquire_all::{AcquireAll, Claimed};
+use super::operations::extend::{Extend, Extensions, Sets};
 use super::operations::force_release::ForceRelease;
 use super::operations::is_locked::IsLocked;
 use super::operations::release::{Release, Releases};
 use super::operations::{
-    acquire, extend, facts, force_release, is_locked, list, lookup, owner, release,
+    acquire, acquire_all, extend, facts, force_release, is_locked, list, lookup, owner, release,
 };
+use super::reply;
 use super::runner::StatementRunner;
 use super::schema;
-use super::statement::Transport;
+use super::statement::{Plan, Row, Transport};
 use super::tables::Tables;
 use super::wakeups::notify::watched_name;
 use crate::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::batch::Batch;
 use crate::claim::Claim;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Limit, Operation, only};
+use crate::request::{AcquireRequest, Extension, Limit, Operation};
 use crate::shared::Lease;
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
@@ -71,6 +75,7 @@ impl Default for PostgresOptions {
 #[derive(Debug)]
 struct Operations {
     acquire: Acquire,
+    acquire_all: AcquireAll,
     release: Release,
     extend: Extend,
     is_locked: IsLocked,
@@ -84,6 +89,7 @@ impl Operations {
         let tables = &options.tables;
         Self {
             acquire: Acquire::new(tables),
+            acquire_all: AcquireAll::new(tables),
             release: Release::new(tables),
             extend: Extend::new(tables),
             is_locked: IsLocked::new(tables, options.cleanup_in_is_locked),
@@ -183,76 +189,164 @@ impl PostgresBackend {
         Ok(())
     }
 
-    async fn try_to_acquire(
+    /// What the statement that stores the label gives; `None` if the table of locks is older than labels. Then the lock is
+    /// taken without one, which is better than no lock.
+    async fn labelled(
+        &self,
+        executor: &Executor,
+        subjects: &[Subject<'_>],
+        plan: &Plan<'_>,
+    ) -> Option<Result<Option<Row>, Failure>> {
+        if self.unlabelled.load(Ordering::Relaxed) {
+            return None;
+        }
+        match executor.runner.try_run(subjects, plan).await {
+            Err(failure) if failure.state() == Some("42703") => {
+                self.unlabelled.store(true, Ordering::Relaxed);
+                None
+            }
+            answer => Some(answer),
+        }
+    }
+
+    /// Tries to take one lock; `None` if somebody else came between.
+    async fn try_one(
         &self,
         executor: &Executor,
         request: &AcquireRequest,
+        claim: &Claim,
         names: &PrimaryKeys,
-    ) -> Result<AcquireOutcome, Error> {
-        let claim = request.only()?;
-        let subject = Some(Subject::Key(&names.lock));
-        if let Some(owner) = &request.owner
-            && !self.unlabelled.load(Ordering::Relaxed)
-        {
+    ) -> Result<Option<AcquireOutcome>, Error> {
+        let (acquire, ttl) = (&self.operations.acquire, request.ttl);
+        let subjects = [Subject::Key(&names.lock)];
+        if let Some(owner) = &request.owner {
             let label = owner::stored(&claim.lock_id, owner);
-            let plan = self
-                .operations
-                .acquire
-                .plan(claim, request.ttl, names, Some(&label));
-            match executor.runner.try_run(subject, &plan).await {
-                // The table is older than labels: take the lock without one, which is better than no lock.
-                Err(failure) if failure.state() == Some("42703") => {
-                    self.unlabelled.store(true, Ordering::Relaxed);
-                }
-                answer => return acquire::outcome(claim, answer?.as_ref()),
+            let plan = acquire.plan(claim, ttl, names, Some(&label));
+            if let Some(answer) = self.labelled(executor, &subjects, &plan).await {
+                return acquire::outcome(claim, answer?.as_ref());
             }
         }
-        let named = || NamedRequest::new(claim, request.ttl, names);
+        let named = || NamedRequest::new(claim, ttl, names);
         if let Some(outcome) = executor.acquisitions.join(named).await? {
-            return Ok(outcome);
+            return Ok(Some(outcome));
         }
-        let plan = self
-            .operations
-            .acquire
-            .plan(claim, request.ttl, names, None);
-        acquire::outcome(claim, executor.runner.run(subject, &plan).await?.as_ref())
+        let plan = acquire.plan(claim, ttl, names, None);
+        acquire::outcome(claim, executor.runner.run(&subjects, &plan).await?.as_ref())
+    }
+
+    /// Tries to take all that is claimed; `None` if somebody else came between.
+    async fn try_all(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+    ) -> Result<Option<AcquireOutcome>, Error> {
+        let (acquire, ttl) = (&self.operations.acquire_all, request.ttl);
+        let claims = &request.claims;
+        let claimed = Claimed::new(claims)?;
+        let subjects = claims.iter().map(|claim| Subject::Key(claim.key.as_str()));
+        let subjects = subjects.collect::<Vec<_>>();
+        let mut answer = None;
+        if let Some(owner) = &request.owner {
+            let label = owner::after_id(owner);
+            let plan = acquire.plan(&claimed, ttl, Some(&label));
+            answer = self.labelled(executor, &subjects, &plan).await;
+        }
+        let answer = match answer {
+            Some(answer) => answer,
+            None => {
+                let plan = acquire.plan(&claimed, ttl, None);
+                executor.runner.try_run(&subjects, &plan).await
+            }
+        };
+        match answer {
+            // The statement has found, while it wrote, a lock that was written beside its counter.
+            Err(failure) if failure.state() == Some("22P02") => Ok(None),
+            answer => acquire_all::outcome(claims, answer?.as_ref()),
+        }
+    }
+
+    /// Tries until nobody comes between. Each time, somebody else was granted one of the locks.
+    async fn attempt(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+        limit: &Limit,
+    ) -> Result<AcquireOutcome, Error> {
+        let one = match request.claims.as_slice() {
+            [claim] if claim.slots.is_none() => Some((claim, PrimaryKeys::new(&claim.key)?)),
+            _ => None,
+        };
+        loop {
+            let outcome = match &one {
+                Some((claim, names)) => self.try_one(executor, request, claim, names).await?,
+                None => Box::pin(self.try_all(executor, request)).await?,
+            };
+            match outcome {
+                Some(outcome) => return Ok(outcome),
+                None if Instant::now() < limit.at => {}
+                None => return Err(overtaken()),
+            }
+        }
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let executor = self.executor.get()?;
-        let names = PrimaryKeys::new(&request.only()?.key)?;
         let own = || Arc::new(Limit::after(self.options.operation_timeout));
         let limit = request.limit.clone().unwrap_or_else(own);
-        let attempt = self.try_to_acquire(&executor, request, &names);
+        let attempt = self.attempt(&executor, request, &limit);
         let blocked = &self.operations.blocked;
         blocked
-            .watch(&executor.runner, &names.lock, &limit, attempt)
+            .watch(&executor.runner, &request.claims, &limit, attempt)
             .await
     }
 
-    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+    async fn release(&self, lock_ids: &Batch<LockId>) -> Result<Batch<ReleaseOutcome>, Error> {
         let executor = self.executor.get()?;
-        if let Some(outcome) = executor.releases.join(|| lock_id.clone()).await? {
-            return Ok(outcome);
+        let joined = executor.releases.join(|| lock_ids.clone()).await?;
+        let mut found = joined.unwrap_or_else(|| lock_ids.iter().map(|_| None).collect());
+        let left = lock_ids.iter().zip(&found);
+        let left = left.filter(|(_, outcome)| outcome.is_none());
+        let left: Batch<LockId> = left.map(|(lock_id, _)| lock_id.clone()).collect();
+        if !left.is_empty() {
+            let mut outcomes = self.release_alone(&executor, &left).await?.into_iter();
+            for outcome in found.iter_mut().filter(|outcome| outcome.is_none()) {
+                *outcome = outcomes.next();
+            }
         }
-        let durable = self.options.durable_releases;
-        let plan = self.operations.release.plan(lock_id, durable);
-        let subject = Some(Subject::Row(lock_id.as_str()));
-        release::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn release_alone(
+        &self,
+        executor: &Executor,
+        lock_ids: &[LockId],
+    ) -> Result<Batch<ReleaseOutcome>, Error> {
+        let (release, durable) = (&self.operations.release, self.options.durable_releases);
+        let subjects = quota::rows(lock_ids);
+        if let [lock_id] = lock_ids {
+            let plan = release.plan(lock_id, durable);
+            let row = executor.runner.run(&subjects, &plan).await?;
+            return Ok(Batch::from([release::outcome(lock_id, row.as_ref())?]));
+        }
+        let listed = reply::joined(lock_ids);
+        let plan = release.plan_several(&listed, durable);
+        let row = executor.runner.run(&subjects, &plan).await?;
+        release::outcomes(lock_ids, row.as_ref())
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
         let executor = self.executor.get()?;
-        let (lock_id, ttl) = (extension.only()?, extension.ttl);
+        let (lock_ids, ttl) = (&extension.lock_ids, extension.ttl);
         if extension.is_heartbeat {
-            let asked = || (lock_id.clone(), ttl);
+            let asked = || (lock_ids.clone(), ttl);
             if let Some(outcome) = executor.extensions.join(asked).await? {
                 return Ok(outcome);
             }
         }
-        let plan = self.operations.extend.plan(lock_id, ttl);
-        let subject = Some(Subject::Row(lock_id.as_str()));
-        extend::outcome(lock_id, executor.runner.run(subject, &plan).await?.as_ref())
+        let sets = Sets::new([(lock_ids.as_slice(), ttl)]);
+        let plan = self.operations.extend.plan(&sets);
+        let row = executor.runner.run(&quota::rows(lock_ids), &plan).await?;
+        extend::outcome(lock_ids, row.as_ref())
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -260,7 +354,7 @@ impl PostgresBackend {
         let name = lock_name(key)?;
         let plan = self.operations.is_locked.plan(&name);
         // Without a subject: a statement that only reads waits for no row lock.
-        is_locked::outcome(executor.runner.run(None, &plan).await?.as_ref())
+        is_locked::outcome(executor.runner.run(&[], &plan).await?.as_ref())
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
@@ -269,12 +363,12 @@ impl PostgresBackend {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
                 let plan = self.operations.lookup.plan_by_key(&name);
-                let row = executor.runner.run(None, &plan).await?;
+                let row = executor.runner.run(&[], &plan).await?;
                 lookup::outcome(row.as_ref(), None)
             }
             Lookup::LockId(lock_id) => {
                 let plan = self.operations.lookup.plan_by_lock_id(lock_id);
-                let row = executor.runner.run(None, &plan).await?;
+                let row = executor.runner.run(&[], &plan).await?;
                 lookup::outcome(row.as_ref(), Some(lock_id))
             }
         }
@@ -284,10 +378,7 @@ impl PostgresBackend {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
         let plan = self.operations.force_release.plan(&name);
-        let row = executor
-            .runner
-            .run(Some(Subject::Row(&name)), &plan)
-            .await?;
+        let row = executor.runner.run(&[Subject::Row(&name)], &plan).await?;
         force_release::outcome(row.as_ref())
     }
 
@@ -295,7 +386,7 @@ impl PostgresBackend {
         let executor = self.executor.get()?;
         let statement = list::statement(&self.options.tables);
         let plan = list::plan(&statement, page)?;
-        list::outcome(executor.runner.run(None, &plan).await?.as_ref(), page.limit)
+        list::outcome(executor.runner.run(&[], &plan).await?.as_ref(), page.limit)
     }
 
     async fn facts(&self) -> Result<Vec<Facts>, Error> {
@@ -303,6 +394,13 @@ impl PostgresBackend {
         let transport = executor.runner.connections.transport.as_ref();
         Ok(vec![facts::facts(transport, &self.options.tables).await?])
     }
+}
+
+fn overtaken() -> Error {
+    Error::new(
+        ErrorKind::NetworkTimeout,
+        "others were granted one of the locks each time that this call was about to get them",
+    )
 }
 
 #[async_trait]
@@ -326,10 +424,7 @@ impl Backend for PostgresBackend {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_ids) => {
-                let outcome = self.release(only(lock_ids)?).await?;
-                Outcome::Release(Batch::from([outcome]))
-            }
+            Operation::Release(lock_ids) => Outcome::Release(self.release(lock_ids).await?),
             Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
@@ -342,7 +437,7 @@ impl Backend for PostgresBackend {
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         let executor = self.executor.get().ok()?;
         let wakeups = executor.runner.connections.wakeups.as_ref()?;
-        let name = watched_name(&self.options.tables, &lock_name(&claim.key).ok()?);
+        let name = watched_name(&self.options.tables, &told_name(&claim.key).ok()?);
         Some(wakeups.watch(&name))
     }
 

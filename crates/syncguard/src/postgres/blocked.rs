@@ -1,15 +1,18 @@
-//! Finds out which session keeps an acquisition waiting for the advisory lock of its key.
+//! Finds out which session keeps an acquisition waiting for the advisory lock of a key.
 
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::names;
 use super::runner::StatementRunner;
 use super::statement::{Param, Statement};
 use super::tables::Tables;
+use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
 use crate::request::Limit;
 use crate::sending::Sending;
@@ -33,12 +36,12 @@ impl Blocked {
         }
     }
 
-    /// The answer of `attempt` to take the lock `lock`. When most of its time is over, or the server has ended it, a look
+    /// The answer of `attempt` to take what is claimed. When most of its time is over, or the server has ended it, a look
     /// is taken at what it waits for: see [`Limit::waits_for`]. The look changes nothing but the words of an error.
     pub(super) async fn watch<T>(
         &self,
         runner: &StatementRunner,
-        lock: &str,
+        claims: &[Claim],
         limit: &Limit,
         attempt: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
@@ -46,7 +49,7 @@ impl Blocked {
         let patience = limit.at.saturating_duration_since(Instant::now()) * 3 / 4;
         // Boxed because they are rare: otherwise the future of every acquisition would be as large. What a look sends is not
         // the acquisition, which the server may carry out while the look waits for a connection.
-        let look = || Box::pin(Sending::default().of(self.look(runner, lock, limit)));
+        let look = || Box::pin(Sending::default().of(self.look(runner, claims, limit)));
         let answer = match timeout(patience, &mut attempt).await {
             Ok(answer) => answer,
             Err(_) => tokio::select! {
@@ -68,11 +71,13 @@ impl Blocked {
         }
     }
 
-    async fn look(&self, runner: &StatementRunner, lock: &str, limit: &Limit) {
+    async fn look(&self, runner: &StatementRunner, claims: &[Claim], limit: &Limit) {
         let Ok(_permit) = self.looking.try_acquire() else {
             return;
         };
-        let plan = self.statement.bind(vec![Param::Text(lock)]);
+        let locks = claims.iter().flat_map(names::all_of).collect::<Vec<_>>();
+        let locks = Value::from(locks).to_string();
+        let plan = self.statement.bind(vec![Param::Text(&locks)]);
         let until = limit.at.min(Instant::now() + LONGEST_LOOK);
         let found = timeout_at(until, runner.connections.transport.run(&plan)).await;
         if let Ok(Ok(Some(row))) = found

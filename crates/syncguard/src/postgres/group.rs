@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::connection::quota::Subject;
+use super::connection::quota::rows;
 use super::runner::StatementRunner;
 use super::statement::{Plan, Row};
+use crate::batch::Batch;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::mutex::lock;
@@ -31,26 +32,34 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// One kind of operation that can run in groups.
 pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     type Item: Send + Sync + 'static;
+    /// The parameters of the statement.
+    type Params: Send + Sync + 'static;
+    /// What the statement tells of one lock.
+    type Told: Send;
     type Outcome: Send + Sync + 'static;
 
     /// Whether its statement [is urgent](super::statement::Statement::is_urgent).
     const IS_URGENT: bool;
 
-    /// Identifies an item of a group.
-    fn lock_id(item: &Self::Item) -> &LockId;
+    /// The locks of an item.
+    fn lock_ids(item: &Self::Item) -> &[LockId];
 
-    /// Whether both can be in one group.
-    fn agree(_one: &Self::Item, _other: &Self::Item) -> bool {
-        true
+    /// Whether both can be in one group: it can change each row only once, and tells of each lock once.
+    fn agree(one: &Self::Item, other: &Self::Item) -> bool {
+        let others = Self::lock_ids(other);
+        !Self::lock_ids(one).iter().any(|own| others.contains(own))
     }
 
-    /// The items as a parameter of the statement.
-    fn text<'a>(items: impl Iterator<Item = &'a Self::Item>) -> String;
+    /// The items as parameters of the statement.
+    fn params<'a>(items: impl Iterator<Item = &'a Self::Item>) -> Self::Params;
 
-    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a>;
+    fn plan<'a>(&'a self, params: &'a Self::Params) -> Plan<'a>;
 
-    /// What the row says about each item, by its lock id. An item that is missing has to run alone.
-    fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, Self::Outcome>, Error>;
+    /// What the row says about each lock, by its lock id.
+    fn told(row: Option<&Row>) -> Result<HashMap<&str, Self::Told>, Error>;
+
+    /// The outcome for an item, by what is told of its locks; `None` if it has to run alone.
+    fn outcome(found: Batch<Option<Self::Told>>) -> Result<Option<Self::Outcome>, Error>;
 
     /// What to send to undo an outcome whose caller no longer waits, if anything.
     fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Plan<'a>> {
@@ -148,8 +157,8 @@ impl<W: Grouped> Groups<W> {
     async fn run(self: Arc<Self>, group: Arc<Group<W>>) {
         let begun = OnceLock::new();
         let plan = || {
-            let (_, text) = begun.get_or_init(|| group.begin());
-            let plan = self.work.plan(text);
+            let (_, params) = begun.get_or_init(|| group.begin());
+            let plan = self.work.plan(params);
             self.runner.silenced(&plan).unwrap_or(plan)
         };
         // Waiting for the group before lets members gather; the limit keeps one that hangs from blocking all.
@@ -162,16 +171,16 @@ impl<W: Grouped> Groups<W> {
             .run_late(W::IS_URGENT, &plan);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
-        let outcomes = match &row {
-            Ok(Ok(row)) => W::outcomes(row.as_ref()).map_err(Error::with_unknown_outcome),
+        let told = match &row {
+            Ok(Ok(row)) => W::told(row.as_ref()).map_err(Error::with_unknown_outcome),
             // Nothing was committed, and a single member may be the cause. So each runs alone and gets its own
             // error.
             Ok(Err(failure)) if failure.is_refusal() => Ok(HashMap::new()),
             Ok(Err(failure)) => Err(failure.error().clone()),
             Err(_) => Err(timed_out()),
         };
-        match outcomes {
-            Ok(outcomes) => self.tell(members, outcomes).await,
+        match told {
+            Ok(told) => self.tell(members, told).await,
             Err(error) => {
                 for member in members {
                     let _ = member.answer.send(Err(error.clone()));
@@ -180,20 +189,21 @@ impl<W: Grouped> Groups<W> {
         }
     }
 
-    /// Tells each member its outcome. Of two members with the same lock id, one runs alone.
-    async fn tell(&self, members: Vec<Member<W>>, mut outcomes: HashMap<&str, W::Outcome>) {
+    /// Tells each member its outcome.
+    async fn tell(&self, members: Vec<Member<W>>, mut told: HashMap<&str, W::Told>) {
         let mut unheard = Vec::new();
         for Member { item, answer } in members {
-            let outcome = outcomes.remove(W::lock_id(&item).as_str());
-            if let Err(Ok(Some(outcome))) = answer.send(Ok(outcome)) {
+            let locks = W::lock_ids(&item).iter();
+            let found = locks.map(|lock_id| told.remove(lock_id.as_str()));
+            let outcome = W::outcome(found.collect()).map_err(Error::with_unknown_outcome);
+            if let Err(Ok(Some(outcome))) = answer.send(outcome) {
                 unheard.push((item, outcome));
             }
         }
         for (item, outcome) in &unheard {
             if let Some(plan) = self.work.undo(item, outcome) {
                 // If this fails, the lock ends with its TTL.
-                let subject = Some(Subject::Row(W::lock_id(item).as_str()));
-                let _ = self.runner.run(subject, &plan).await;
+                let _ = self.runner.run(&rows(W::lock_ids(item)), &plan).await;
             }
         }
     }
@@ -218,12 +228,12 @@ impl<W: Grouped> Group<W> {
         members.len() < MOST && self.since.elapsed() < limit / 10
     }
 
-    /// Closes the group. Gives the members that still wait, and the parameter of the statement for them.
-    fn begin(&self) -> (Vec<Member<W>>, String) {
+    /// Closes the group. Gives the members that still wait, and the parameters of the statement for them.
+    fn begin(&self) -> (Vec<Member<W>>, W::Params) {
         let mut members = self.lock().take().unwrap_or_default();
         members.retain(|member| !member.answer.is_closed());
-        let text = W::text(members.iter().map(|member| &member.item));
-        (members, text)
+        let params = W::params(members.iter().map(|member| &member.item));
+        (members, params)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<Member<W>>>> {
@@ -242,10 +252,9 @@ impl<W: Grouped> fmt::Debug for Group<W> {
 #[cfg(test)]
 mod tests {
     use super::super::operations::acquire::Acquisitions;
-    use super::super::operations::extend::Extensions;
     use super::super::operations::release::Releases;
     use super::*;
-    use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, ReleaseOutcome};
+    use crate::outcome::{Absence, AcquireOutcome, ReleaseOutcome};
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
@@ -256,33 +265,23 @@ mod tests {
     #[test]
     fn each_outcome_is_found_by_its_lock_id() {
         let one = row(&format!("{ID} 000000000000007 1234"));
-        let found = Acquisitions::outcomes(Some(&one)).unwrap();
+        let found = Acquisitions::told(Some(&one)).unwrap();
         let AcquireOutcome::Acquired(grants) = &found[ID] else {
             panic!("locked");
         };
         let grant = &grants[0];
         assert_eq!((grant.fence.get(), grant.expires_at_ms), (7, 1234));
         let two = row(&format!("{ID} locked 1500,BBBBBBBBBBBBBBBBBBBBBB locked 1"));
-        let found = Acquisitions::outcomes(Some(&two)).unwrap();
+        let found = Acquisitions::told(Some(&two)).unwrap();
         let free_in = Some(Duration::from_millis(1500));
         assert_eq!(found[ID], AcquireOutcome::Locked { claim: 0, free_in });
         assert!(found.len() == 2 && found["BBBBBBBBBBBBBBBBBBBBBB"].is_locked());
         let two = row(&format!("{ID} released,BBBBBBBBBBBBBBBBBBBBBB expired"));
-        let found = Releases::outcomes(Some(&two)).unwrap();
+        let found = Releases::told(Some(&two)).unwrap();
         assert_eq!(found[ID], ReleaseOutcome::Released);
         let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
         assert_eq!(*other, ReleaseOutcome::Absent(Absence::Expired));
-        let two = row(&format!("{ID} 1234,BBBBBBBBBBBBBBBBBBBBBB expired"));
-        let found = Extensions::outcomes(Some(&two)).unwrap();
-        let expires_at_ms = 1234;
-        assert_eq!(found[ID], ExtendOutcome::Extended { expires_at_ms });
-        let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
-        assert_eq!(*other, ExtendOutcome::absent(Absence::Expired));
-        assert!(
-            Releases::outcomes(Some(&vec![None, None]))
-                .unwrap()
-                .is_empty()
-        );
+        assert!(Releases::told(Some(&vec![None, None])).unwrap().is_empty());
     }
 
     #[test]
@@ -299,19 +298,9 @@ mod tests {
             "short 000000000000007 1234",
         ] {
             let malformed = row(outcomes);
-            assert!(
-                Acquisitions::outcomes(Some(&malformed)).is_err(),
-                "{outcomes}"
-            );
-            assert!(Releases::outcomes(Some(&malformed)).is_err(), "{outcomes}");
+            assert!(Acquisitions::told(Some(&malformed)).is_err(), "{outcomes}");
+            assert!(Releases::told(Some(&malformed)).is_err(), "{outcomes}");
         }
-        for outcomes in ["", ID, &format!("{ID} "), &format!("{ID} soon")] {
-            let malformed = row(outcomes);
-            assert!(
-                Extensions::outcomes(Some(&malformed)).is_err(),
-                "{outcomes}"
-            );
-        }
-        assert!(Acquisitions::outcomes(None).is_err());
+        assert!(Acquisitions::told(None).is_err());
     }
 }

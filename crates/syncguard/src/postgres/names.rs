@@ -1,5 +1,6 @@
 //! The names under which a key is stored.
 
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::key::{Key, KeySpace};
 
@@ -30,6 +31,34 @@ impl PrimaryKeys {
         let fence = KEYS.fence_key(&lock)?;
         Ok(Self { lock, fence })
     }
+}
+
+/// The names of the slots of `key`, and their keys, without the numbers at their ends.
+pub(super) fn of_slots(key: &Key) -> Result<(PrimaryKeys, String), Error> {
+    let first = key.slot(1);
+    let names = PrimaryKeys::new(&first)?;
+    let [lock, fence, key] =
+        [names.lock, names.fence, first.as_str().to_owned()].map(|mut name| {
+            name.pop();
+            name
+        });
+    Ok((PrimaryKeys { lock, fence }, key))
+}
+
+/// The primary keys of all locks that may be granted for `claim`.
+pub(super) fn all_of(claim: &Claim) -> Vec<String> {
+    let names = match claim.slots {
+        None => vec![lock_name(&claim.key)],
+        Some(slots) => (1..=slots.count())
+            .map(|number| lock_name(&claim.key.slot(number)))
+            .collect(),
+    };
+    names.into_iter().flatten().collect()
+}
+
+/// The name under which the releases of a lock are told: that of its key, also for a slot.
+pub(super) fn told_name(key: &Key) -> Result<String, Error> {
+    KEYS.slots_key(key)
 }
 
 /// The primary key of a lock alone.

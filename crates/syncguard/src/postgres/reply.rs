@@ -1,6 +1,9 @@
-//! Reads rows.
+//! Reads rows, and lists with commas, of which lock ids have none.
+
+use std::collections::HashMap;
 
 use super::statement::Row;
+use crate::batch::Batch;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 
@@ -20,11 +23,43 @@ pub(super) fn number(row: Option<&Row>, column: usize) -> Result<i64, Error> {
     text(row, column)?.parse().map_err(|_| malformed())
 }
 
-/// The parts of the comma-separated text in the first column; none if it is NULL.
-pub(super) fn list(row: Option<&Row>) -> Result<impl Iterator<Item = &str>, Error> {
-    Ok(optional(row, 0)?
-        .into_iter()
-        .flat_map(|text| text.split(',')))
+/// The parts of the comma-separated text in `column`; none if it is NULL.
+pub(super) fn list(row: Option<&Row>, column: usize) -> Result<impl Iterator<Item = &str>, Error> {
+    let text = optional(row, column)?.into_iter();
+    Ok(text.flat_map(|text| text.split(',')))
+}
+
+/// What was told of each of these locks, in their order.
+///
+/// # Errors
+/// `Internal` when other locks are told of.
+pub(super) fn of_each<T>(
+    lock_ids: &[LockId],
+    mut told: HashMap<&str, T>,
+) -> Result<Batch<Option<T>>, Error> {
+    let each = lock_ids.iter().map(|lock_id| told.remove(lock_id.as_str()));
+    let each = each.collect();
+    match told.is_empty() {
+        true => Ok(each),
+        false => Err(malformed()),
+    }
+}
+
+/// These lock ids with commas between.
+pub(super) fn joined<'a>(lock_ids: impl IntoIterator<Item = &'a LockId>) -> String {
+    let mut list = String::new();
+    for lock_id in lock_ids {
+        append(&mut list, lock_id.as_str());
+    }
+    list
+}
+
+/// Appends to such a list.
+pub(super) fn append(list: &mut String, item: &str) {
+    if !list.is_empty() {
+        list.push(',');
+    }
+    list.push_str(item);
 }
 
 /// The error for a row that none of our statements gives.

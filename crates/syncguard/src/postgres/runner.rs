@@ -46,23 +46,23 @@ impl StatementRunner {
         is_silent.then(|| plan.silent()).flatten()
     }
 
-    /// Runs a statement; `subject` is what it may have to wait for in the server.
+    /// Runs a statement; `subjects` are what it may have to wait for in the server.
     pub(super) async fn run(
         &self,
-        subject: Option<Subject<'_>>,
+        subjects: &[Subject<'_>],
         plan: &Plan<'_>,
     ) -> Result<Option<Row>, Error> {
-        self.try_run(subject, plan).await.map_err(Error::from)
+        self.try_run(subjects, plan).await.map_err(Error::from)
     }
 
     pub(super) async fn try_run(
         &self,
-        subject: Option<Subject<'_>>,
+        subjects: &[Subject<'_>],
         plan: &Plan<'_>,
     ) -> Result<Option<Row>, Failure> {
-        let _permit = match (&self.connections.quotas, subject) {
-            (Some(quotas), Some(subject)) => Some(before_sending(quotas.acquire(subject)).await),
-            _ => None,
+        let _permits = match &self.connections.quotas {
+            Some(quotas) => Some(before_sending(quotas.acquire(subjects)).await),
+            None => None,
         };
         // A statement that waits for its key's permit does not count as one that uses a connection.
         let _under_way = self.connections.begin();
@@ -201,7 +201,7 @@ mod tests {
         let mut succeeds = true;
         for _ in 0..3 {
             let plan = release.plan(&lock_id, false);
-            succeeds &= runner.run(None, &plan).await.is_ok();
+            succeeds &= runner.run(&[], &plan).await.is_ok();
         }
         let told = server.told.lock().unwrap().clone();
         (told, succeeds)

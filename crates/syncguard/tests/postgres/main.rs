@@ -10,6 +10,7 @@
 )]
 
 mod canonical;
+mod claims;
 mod clients;
 mod connecting;
 mod extensions;
@@ -31,6 +32,7 @@ mod rows;
 mod scene;
 mod schema;
 mod silence;
+mod slots;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
@@ -43,6 +45,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let outcome = support::suite::run(&[
+        ("claims", claims::TESTS),
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
         ("extensions", extensions::TESTS),
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         ("rows", rows::TESTS),
         ("schema", schema::TESTS),
         ("silence", silence::TESTS),
+        ("slots", slots::TESTS),
         ("texts", texts::TESTS),
         ("waits", waits::TESTS),
         ("wakeups", wakeups::TESTS),

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::batch::Batch;
+use crate::lock_id::LockId;
 use crate::mutex::lock;
 
 /// What a statement may have to wait for in the server. Statements on different subjects do not wait for
@@ -22,6 +24,14 @@ pub(in crate::postgres) enum Subject<'a> {
     /// Changing an existing lock, named by its lock id or storage key. An acquisition of the key may wait
     /// for the same row, so one row can use up both quotas.
     Row(&'a str),
+}
+
+/// The rows of these locks.
+pub(in crate::postgres) fn rows(lock_ids: &[LockId]) -> Batch<Subject<'_>> {
+    let rows = lock_ids
+        .iter()
+        .map(|lock_id| Subject::Row(lock_id.as_str()));
+    rows.collect()
 }
 
 /// The quotas of one pool: one for each subject in use.
@@ -61,13 +71,28 @@ impl Quotas {
         }
     }
 
-    /// Waits for a permit.
-    pub(in crate::postgres) async fn acquire(&self, subject: Subject<'_>) -> QuotaPermit<'_> {
-        let hash = self.hasher.hash_one(subject);
-        let most = match subject {
+    /// Waits for a permit for each of these subjects. All who need several take them in one order, and none twice.
+    pub(in crate::postgres) async fn acquire(
+        &self,
+        subjects: &[Subject<'_>],
+    ) -> Batch<QuotaPermit<'_>> {
+        let most = |subject: &Subject<'_>| match subject {
             Subject::Key(_) => self.per_key,
             Subject::Row(_) => self.per_row,
         };
+        let wanted = subjects.iter();
+        let wanted = wanted.map(|subject| (self.hasher.hash_one(subject), most(subject)));
+        let mut wanted: Batch<_> = wanted.collect();
+        wanted.sort_unstable();
+        wanted.dedup_by_key(|(hash, _)| *hash);
+        let mut permits = Batch::new();
+        for (hash, most) in wanted {
+            permits.push(self.acquire_one(hash, most).await);
+        }
+        permits
+    }
+
+    async fn acquire_one(&self, hash: u64, most: usize) -> QuotaPermit<'_> {
         let permits = {
             let mut in_use = self.lock();
             let quota = in_use.entry(hash).or_insert_with(|| Quota {
@@ -110,20 +135,22 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    async fn waits(future: &mut std::pin::Pin<&mut impl Future<Output = QuotaPermit<'_>>>) -> bool {
+    async fn waits(
+        future: &mut std::pin::Pin<&mut impl Future<Output = Batch<QuotaPermit<'_>>>>,
+    ) -> bool {
         poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
     }
 
     #[tokio::test]
     async fn one_key_gets_its_quota_and_leaves_the_rest() {
         let quotas = Quotas::new(4);
-        let first = quotas.acquire(Subject::Key("a")).await;
-        let _second = quotas.acquire(Subject::Key("a")).await;
-        let mut third = pin!(quotas.acquire(Subject::Key("a")));
+        let first = quotas.acquire(&[Subject::Key("a")]).await;
+        let _second = quotas.acquire(&[Subject::Key("a")]).await;
+        let mut third = pin!(quotas.acquire(&[Subject::Key("a")]));
         assert!(waits(&mut third).await);
-        let _other = quotas.acquire(Subject::Key("b")).await;
-        let _row = quotas.acquire(Subject::Row("a")).await;
-        let mut second_per_row = pin!(quotas.acquire(Subject::Row("a")));
+        let _other = quotas.acquire(&[Subject::Key("b")]).await;
+        let _row = quotas.acquire(&[Subject::Row("a")]).await;
+        let mut second_per_row = pin!(quotas.acquire(&[Subject::Row("a")]));
         assert!(waits(&mut second_per_row).await);
         drop(first);
         third.await;
@@ -132,14 +159,30 @@ mod tests {
     #[tokio::test]
     async fn no_quota_is_kept_that_nobody_uses_or_waits_for() {
         let quotas = Quotas::new(1);
-        let first = quotas.acquire(Subject::Key("a")).await;
+        let first = quotas.acquire(&[Subject::Key("a")]).await;
         {
-            let mut second = pin!(quotas.acquire(Subject::Key("a")));
+            let mut second = pin!(quotas.acquire(&[Subject::Key("a")]));
             assert!(waits(&mut second).await);
         }
         drop(first);
         assert!(quotas.lock().is_empty());
-        drop(quotas.acquire(Subject::Key("a")).await);
+        drop(quotas.acquire(&[Subject::Key("a")]).await);
+        assert!(quotas.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn several_take_their_permits_in_one_order_and_none_twice() {
+        let quotas = Quotas::new(1);
+        let [a, b] = ["a", "b"].map(Subject::Key);
+        let reversed = [b, a];
+        for _ in 0..10 {
+            let both = quotas.acquire(&[a, b, a]).await;
+            assert_eq!(both.len(), 2);
+            let mut others = pin!(quotas.acquire(&reversed));
+            assert!(waits(&mut others).await);
+            drop(both);
+            others.await;
+        }
         assert!(quotas.lock().is_empty());
     }
 }

@@ -1,11 +1,13 @@
-//! Acquires a lock, or several at once.
+//! Acquires a lock, or those of several callers.
 
 use std::collections::HashMap;
+use std::slice;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::release::Release;
+use crate::batch::Batch;
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::fence::Fence;
@@ -30,27 +32,11 @@ pub struct Acquire {
 impl Acquire {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
-        let statement = |[param, column, value, set]: [&str; 4]| {
-            let sql = include_str!("acquire.sql")
-                .replace("{owner_param}", param)
-                .replace("{owner_column}", column)
-                .replace("{owner_value}", value)
-                .replace("{owner_set}", set);
-            Statement::new(
-                &sql,
-                tables,
-                &["outcome", "fence", "expires_at_ms", "free_in_ms"],
-            )
-        };
-        Self {
-            plain: statement([""; 4]),
-            labelled: statement([
-                "$7 owner label",
-                ", owner",
-                ", $7",
-                ", owner = excluded.owner",
-            ]),
-        }
+        let columns = &["outcome", "fence", "expires_at_ms", "free_in_ms"];
+        let [labelled, plain] =
+            labelled_and_plain(include_str!("acquire.sql"), ["$7 owner label", "$7"])
+                .map(|sql| Statement::new(&sql, tables, columns));
+        Self { plain, labelled }
     }
 
     /// The statement that tries to take the lock. With `label`, it stores the owner label too, for which the
@@ -80,33 +66,50 @@ impl Acquire {
     }
 }
 
-/// What its row says.
+/// The statement that stores an owner label, described and written like this, and the one that does not.
+pub(super) fn labelled_and_plain(sql: &str, [param, value]: [&str; 2]) -> [String; 2] {
+    let with = |[param, column, value, set]: [&str; 4]| {
+        sql.replace("{owner_param}", param)
+            .replace("{owner_column}", column)
+            .replace("{owner_value}", value)
+            .replace("{owner_set}", set)
+    };
+    let value = format!(", {value}");
+    let set = ", owner = excluded.owner";
+    [with([param, ", owner", &value, set]), with([""; 4])]
+}
+
+/// What its row says; `None` if it has to be asked again, because somebody else came between.
 ///
 /// # Errors
 /// `Internal` when the fence counter has no number left, and for a row that makes no sense.
-pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<AcquireOutcome, Error> {
-    match reply::text(row, 0)? {
-        "acquired" => Ok(AcquireOutcome::one(Grant {
+pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Option<AcquireOutcome>, Error> {
+    Ok(Some(match reply::text(row, 0)? {
+        "acquired" => AcquireOutcome::one(Grant {
             lock_id: claim.lock_id.clone(),
             slot: None,
             fence: Fence::parse(reply::text(row, 1)?)?,
             expires_at_ms: reply::number(row, 2)?,
-        })),
-        "locked" => Ok(AcquireOutcome::Locked {
+        }),
+        "locked" => AcquireOutcome::Locked {
             claim: 0,
             free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
-        }),
-        "exhausted" => Err(
-            match Fence::from_counter(reply::number(row, 1)?.saturating_add(1)) {
-                Err(error) => error,
-                Ok(_) => reply::malformed(),
-            },
-        ),
-        _ => Err(reply::malformed()),
+        },
+        "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
+        "again" => return Ok(None),
+        _ => return Err(reply::malformed()),
+    }))
+}
+
+/// The error for a fence counter that has no number left.
+pub(super) fn exhausted(counter: i64) -> Error {
+    match Fence::from_counter(counter.saturating_add(1)) {
+        Err(error) => error,
+        Ok(_) => reply::malformed(),
     }
 }
 
-fn free_in(ms: &str) -> Result<Duration, Error> {
+pub(super) fn free_in(ms: &str) -> Result<Duration, Error> {
     let ms: i64 = ms.parse().map_err(|_| reply::malformed())?;
     // The clock was read once more since the lock was found to be live.
     Ok(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
@@ -150,10 +153,12 @@ impl Grouped for Acquisitions {
     const IS_URGENT: bool = false;
 
     type Item = NamedRequest;
+    type Params = String;
+    type Told = AcquireOutcome;
     type Outcome = AcquireOutcome;
 
-    fn lock_id(named: &NamedRequest) -> &LockId {
-        &named.claim.lock_id
+    fn lock_ids(named: &NamedRequest) -> &[LockId] {
+        slice::from_ref(&named.claim.lock_id)
     }
 
     /// One statement can take each key only once.
@@ -161,7 +166,7 @@ impl Grouped for Acquisitions {
         one.names.lock != other.names.lock
     }
 
-    fn text<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> String {
+    fn params<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> String {
         let requests = requests.map(|NamedRequest { claim, ttl, names }| {
             json!({
                 "lock": names.lock,
@@ -174,13 +179,13 @@ impl Grouped for Acquisitions {
         Value::Array(requests.collect()).to_string()
     }
 
-    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
+    fn plan<'a>(&'a self, text: &'a String) -> Plan<'a> {
         let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
         self.statement.bind(params)
     }
 
-    fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
-        let each = reply::list(row)?.map(|text| {
+    fn told(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
+        let each = reply::list(row, 0)?.map(|text| {
             let mut parts = text.split(' ');
             let mut part = || parts.next().ok_or_else(reply::malformed);
             let lock_id = part()?;
@@ -200,6 +205,10 @@ impl Grouped for Acquisitions {
             Ok((lock_id, outcome))
         });
         each.collect()
+    }
+
+    fn outcome(mut found: Batch<Option<AcquireOutcome>>) -> Result<Option<AcquireOutcome>, Error> {
+        Ok(found.pop().flatten())
     }
 
     /// A lock that was granted to a caller who no longer waits would never be released.

@@ -66,6 +66,8 @@ granted AS (
 SELECT
   CASE
     WHEN granted.fence IS NOT NULL OR held NOT LIKE ' %' THEN 'acquired'
+    -- A key that was never held before may have been counted for nothing, by who wanted several (acquire_all.sql).
+    WHEN has_turn AND call.fence = 0 THEN 'again'
     WHEN held IS NOT NULL OR has_turn THEN 'locked'
     ELSE 'exhausted'
   END AS outcome,

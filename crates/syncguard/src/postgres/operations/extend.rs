@@ -1,9 +1,8 @@
-//! Extends a lock, or several at once.
+//! Extends locks: one, several at once, or several sets of them.
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
+use crate::batch::Batch;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ExtendOutcome};
@@ -14,92 +13,220 @@ use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 
-/// Extends an owner's lock.
+/// Extends an owner's locks.
 #[derive(Debug)]
 pub struct Extend(Statement);
 
 impl Extend {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
-        let columns = &["lock_id", "outcome", "expires_at_ms"];
-        Self(Statement::new(include_str!("extend.sql"), tables, columns).urgent())
+        Self::with(tables, "")
     }
 
-    /// The statement that makes the lock of `lock_id` end `ttl` from now, and removes it if it is expired.
-    pub fn plan<'a>(&'a self, lock_id: &'a LockId, ttl: Ttl) -> Plan<'a> {
+    fn with(tables: &Tables, skip: &str) -> Self {
+        let sql = include_str!("extend.sql").replace("{skip}", skip);
+        Self(Statement::new(&sql, tables, &["outcomes", "commit"]).urgent())
+    }
+
+    /// The statement that extends these sets, and removes what is expired.
+    pub fn plan<'a>(&'a self, sets: &'a Sets) -> Plan<'a> {
         self.0.bind(vec![
-            Param::Text(lock_id.as_str()),
+            Param::Text(&sets.lock_ids),
+            Param::Text(&sets.numbers),
+            Param::Text(&sets.ttls),
             Param::BigInt(TIME_TOLERANCE_MS),
-            Param::BigInt(ttl.as_millis()),
         ])
     }
 }
 
-/// What its row says.
+/// Sets of locks, each to be extended as a whole, as parameters of the statement: lists with commas.
+#[derive(Debug, Default)]
+pub struct Sets {
+    lock_ids: String,
+    numbers: String,
+    ttls: String,
+}
+
+impl Sets {
+    /// Lists the locks of each set, which are to end so long from now.
+    pub fn new<'a>(sets: impl IntoIterator<Item = (&'a [LockId], Ttl)>) -> Self {
+        let mut lists = Self::default();
+        for (number, (lock_ids, ttl)) in sets.into_iter().enumerate() {
+            for lock_id in lock_ids {
+                reply::append(&mut lists.lock_ids, lock_id.as_str());
+                reply::append(&mut lists.numbers, &number.to_string());
+                reply::append(&mut lists.ttls, &ttl.as_millis().to_string());
+            }
+        }
+        lists
+    }
+}
+
+/// What a row says of the locks of one set.
 ///
 /// # Errors
-/// `Internal` for a row that makes no sense or is another owner's.
-pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ExtendOutcome, Error> {
-    if row.is_none() {
-        return Ok(ExtendOutcome::absent(Absence::NotFound));
+/// `Internal` for a row that makes no sense or tells of other locks.
+pub fn outcome(lock_ids: &[LockId], row: Option<&Row>) -> Result<ExtendOutcome, Error> {
+    let found = reply::of_each(lock_ids, told(row)?)?;
+    judge(&found)
+}
+
+/// What became of a lock that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::postgres) enum Told {
+    Extended {
+        expires_at_ms: i64,
+    },
+    /// It is live. Another one of its set is not.
+    Left,
+    Expired,
+}
+
+fn told(row: Option<&Row>) -> Result<HashMap<&str, Told>, Error> {
+    let each = reply::list(row, 0)?.map(|text| {
+        let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
+        let outcome = match outcome {
+            "expired" => Told::Expired,
+            "live" => Told::Left,
+            ms => Told::Extended {
+                expires_at_ms: ms.parse().map_err(|_| reply::malformed())?,
+            },
+        };
+        Ok((lock_id, outcome))
+    });
+    each.collect()
+}
+
+/// The outcome for a set of which each lock was looked for.
+fn judge(found: &[Option<Told>]) -> Result<ExtendOutcome, Error> {
+    let mut ends = Vec::with_capacity(found.len());
+    for (lock, told) in found.iter().enumerate() {
+        let absence = match told {
+            Some(Told::Extended { expires_at_ms }) => {
+                ends.push(*expires_at_ms);
+                continue;
+            }
+            Some(Told::Left) => continue,
+            Some(Told::Expired) => Absence::Expired,
+            None => Absence::NotFound,
+        };
+        // Then none may be extended.
+        return match ends.is_empty() && !found[lock..].iter().any(is_extended) {
+            true => Ok(ExtendOutcome::Absent { lock, absence }),
+            false => Err(reply::malformed()),
+        };
     }
-    reply::check_owner(row, lock_id)?;
-    match reply::text(row, 1)? {
-        "extended" => Ok(ExtendOutcome::Extended {
-            expires_at_ms: reply::number(row, 2)?,
-        }),
-        "expired" => Ok(ExtendOutcome::absent(Absence::Expired)),
+    match ends.iter().min() {
+        Some(&expires_at_ms) if ends.len() == found.len() => {
+            Ok(ExtendOutcome::Extended { expires_at_ms })
+        }
         _ => Err(reply::malformed()),
     }
 }
 
-/// A group of extensions, as one statement.
+fn is_extended(told: &Option<Told>) -> bool {
+    matches!(told, Some(Told::Extended { .. }))
+}
+
+/// A group of extensions, as one statement. A row that somebody else has locked is left out of it.
 #[derive(Debug)]
-pub(in crate::postgres) struct Extensions(Statement);
+pub(in crate::postgres) struct Extensions(Extend);
 
 impl Extensions {
     pub(in crate::postgres) fn new(tables: &Tables) -> Self {
-        let sql = include_str!("extend_group.sql");
-        Self(Statement::new(sql, tables, &["outcomes", "commit"]).urgent())
+        Self(Extend::with(tables, " SKIP LOCKED"))
     }
 }
 
 impl Grouped for Extensions {
     const IS_URGENT: bool = true;
 
-    type Item = (LockId, Ttl);
+    type Item = (Batch<LockId>, Ttl);
+    type Params = Sets;
+    type Told = Told;
     type Outcome = ExtendOutcome;
 
-    fn lock_id((lock_id, _): &(LockId, Ttl)) -> &LockId {
-        lock_id
+    fn lock_ids((lock_ids, _): &Self::Item) -> &[LockId] {
+        lock_ids
     }
 
-    /// One statement can change each row only once.
-    fn agree((one, _): &(LockId, Ttl), (other, _): &(LockId, Ttl)) -> bool {
-        one != other
+    fn params<'a>(items: impl Iterator<Item = &'a Self::Item>) -> Sets {
+        Sets::new(items.map(|(lock_ids, ttl)| (lock_ids.as_slice(), *ttl)))
     }
 
-    fn text<'a>(items: impl Iterator<Item = &'a (LockId, Ttl)>) -> String {
-        let asked = items.map(|(id, ttl)| json!({"id": id.as_str(), "ttl": ttl.as_millis()}));
-        Value::Array(asked.collect()).to_string()
+    fn plan<'a>(&'a self, sets: &'a Sets) -> Plan<'a> {
+        self.0.plan(sets)
     }
 
-    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
-        let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
-        self.0.bind(params)
+    fn told(row: Option<&Row>) -> Result<HashMap<&str, Told>, Error> {
+        told(row)
     }
 
-    fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, ExtendOutcome>, Error> {
-        let each = reply::list(row)?.map(|text| {
-            let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
-            let outcome = match outcome {
-                "expired" => ExtendOutcome::absent(Absence::Expired),
-                ms => ExtendOutcome::Extended {
-                    expires_at_ms: ms.parse().map_err(|_| reply::malformed())?,
-                },
-            };
-            Ok((lock_id, outcome))
-        });
-        each.collect()
+    /// Of a lock that was not found, nobody knows whether it is gone.
+    fn outcome(found: Batch<Option<Told>>) -> Result<Option<ExtendOutcome>, Error> {
+        match found.iter().all(Option::is_some) {
+            true => judge(&found).map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    const IDS: [&str; 2] = ["AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"];
+
+    fn told_of(each: [Option<&str>; 2]) -> Result<ExtendOutcome, Error> {
+        let each = IDS.iter().zip(each);
+        let each = each.filter_map(|(id, told)| Some(format!("{id} {}", told?)));
+        let text = each.collect::<Vec<_>>().join(",");
+        let row = vec![(!text.is_empty()).then_some(text), None];
+        let ids = IDS.map(|id| LockId::parse(id).unwrap());
+        outcome(&ids, Some(&row))
+    }
+
+    #[test]
+    fn a_set_is_extended_or_says_which_lock_is_gone() {
+        let extended = told_of([Some("9"), Some("8")]).unwrap();
+        assert_eq!(extended, ExtendOutcome::Extended { expires_at_ms: 8 });
+        for (each, lock, absence) in [
+            ([Some("live"), Some("expired")], 1, Absence::Expired),
+            ([Some("live"), None], 1, Absence::NotFound),
+            ([Some("expired"), Some("expired")], 0, Absence::Expired),
+            ([None, None], 0, Absence::NotFound),
+        ] {
+            let gone = ExtendOutcome::Absent { lock, absence };
+            assert_eq!(told_of(each).unwrap(), gone);
+        }
+    }
+
+    #[test]
+    fn a_row_that_makes_no_sense_extends_nothing() {
+        for each in [
+            [Some("9"), None],
+            [Some("9"), Some("expired")],
+            [Some("expired"), Some("9")],
+            [Some("9"), Some("live")],
+            [Some("live"), Some("live")],
+            [Some("soon"), Some("9")],
+        ] {
+            assert_eq!(told_of(each).unwrap_err().kind(), ErrorKind::Internal);
+        }
+        let row = vec![Some(format!("{} 9", IDS[0])), None];
+        assert!(outcome(&[LockId::parse(IDS[1]).unwrap()], Some(&row)).is_err());
+    }
+
+    #[test]
+    fn sets_are_listed_lock_by_lock() {
+        let ids = IDS.map(|id| LockId::parse(id).unwrap());
+        let ttl = |ms| Ttl::from_millis(ms).unwrap();
+        let sets = Sets::new([(&ids[..], ttl(5)), (&ids[..1], ttl(6))]);
+        assert_eq!(sets.lock_ids.split(',').count(), 3);
+        assert_eq!(
+            (sets.numbers.as_str(), sets.ttls.as_str()),
+            ("0,0,1", "5,5,6")
+        );
     }
 }

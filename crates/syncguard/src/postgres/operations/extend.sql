@@ -1,36 +1,58 @@
--- $1 lock id   $2 tolerance ms   $3 ttl ms
+-- $1 lock ids with commas between; of each, in the same way:   $2 the number of the set that it belongs to   $3 ttl ms
+-- $4 tolerance ms
 --
--- The row is locked first, and only then is the clock read: an UPDATE alone would use the time from
--- before its wait for another's row lock. If a crash lost the extension, somebody else would get the
--- lock early, so this transaction is durable even if the session's transactions are not.
+-- Extends each set, all of its locks or none. The rows are locked first, in one order, and only then is the clock read: an
+-- UPDATE alone would use the time from before its wait for another's row lock. If a crash lost the extension, somebody
+-- else would get the lock early, so this transaction is durable even if the session's transactions are not.
 WITH
+asked AS MATERIALIZED (
+  SELECT * FROM unnest(
+    string_to_array($1, ','),
+    string_to_array($2::text, ',')::integer[],
+    string_to_array($3::text, ',')::bigint[]
+  ) AS asked (id, part, ttl)
+),
 held AS MATERIALIZED (
-  SELECT key, expires_at_ms FROM {locks} WHERE lock_id = $1 FOR UPDATE
+  SELECT key, lock_id, expires_at_ms FROM {locks}
+  WHERE lock_id = ANY (string_to_array($1, ','))
+  ORDER BY key
+  FOR UPDATE{skip}
 ),
 judged AS MATERIALIZED (
-  SELECT
-    key,
-    now_ms,
-    expires_at_ms > now_ms - $2::bigint AS is_live,
-    CASE current_setting('synchronous_commit')
-      WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
-    END AS durable
+  SELECT timed.*, bool_and(is_live IS TRUE) OVER (PARTITION BY part) AS is_whole
   FROM (
-    SELECT key, expires_at_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
-    FROM held
+    SELECT
+      id,
+      key,
+      part,
+      now_ms + ttl AS extended_until,
+      expires_at_ms > now_ms - $4::bigint AS is_live
+    FROM asked LEFT JOIN held ON lock_id = id,
+      (
+        SELECT count(*), floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms FROM held
+      ) clock
   ) timed
 ),
 extended AS (
-  UPDATE {locks} AS lock SET expires_at_ms = judged.now_ms + $3::bigint
+  UPDATE {locks} AS lock SET expires_at_ms = extended_until
   FROM judged
-  WHERE judged.is_live AND lock.key = judged.key AND lock.lock_id = $1
+  WHERE is_whole AND lock.key = judged.key AND lock.lock_id = judged.id
   RETURNING lock.lock_id, lock.expires_at_ms
 ),
 removed AS (
   DELETE FROM {locks} AS lock USING judged
-  WHERE NOT judged.is_live AND lock.key = judged.key AND lock.lock_id = $1
+  WHERE NOT is_live AND lock.key = judged.key AND lock.lock_id = judged.id
   RETURNING lock.lock_id
 )
-SELECT lock_id, 'extended' AS outcome, expires_at_ms::text FROM extended
-UNION ALL
-SELECT lock_id, 'expired', NULL FROM removed
+SELECT
+  string_agg(lock_id || ' ' || outcome, ',') AS outcomes,
+  CASE current_setting('synchronous_commit')
+    WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
+  END AS commit
+FROM (
+  SELECT lock_id, expires_at_ms::text AS outcome FROM extended
+  UNION ALL
+  SELECT lock_id, 'expired' FROM removed
+  UNION ALL
+  SELECT id, 'live' FROM judged WHERE is_live AND NOT is_whole
+) outcomes

@@ -59,7 +59,7 @@ pub(in crate::postgres) fn outcome(row: Option<&Row>, limit: usize) -> Result<Lo
 fn record(row: &Value, read_at_ms: i64) -> Option<LockRecord> {
     let lock_id = LockId::parse(row["lock_id"].as_str()?).ok()?;
     Some(LockRecord {
-        key: Key::new(row["user_key"].as_str()?).ok()?,
+        key: Key::stored(row["user_key"].as_str()?).ok()?,
         expires_at_ms: row["expires_at_ms"].as_i64()?,
         acquired_at_ms: row["acquired_at_ms"].as_i64()?,
         fence: Fence::parse(row["fence"].as_str()?).ok()?,

@@ -64,7 +64,7 @@ pub fn outcome(row: Option<&Row>, lock_id: Option<&LockId>) -> Result<Option<Loc
         return Ok(None);
     }
     let record = LockRecord {
-        key: Key::new(reply::text(row, 0)?).map_err(|_| reply::malformed())?,
+        key: Key::stored(reply::text(row, 0)?).map_err(|_| reply::malformed())?,
         expires_at_ms: reply::number(row, 2)?,
         acquired_at_ms: reply::number(row, 3)?,
         fence: Fence::parse(reply::text(row, 4)?)?,

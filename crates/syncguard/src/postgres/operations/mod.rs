@@ -2,6 +2,7 @@
 //! send) and its outcome (what the row means).
 
 pub(super) mod acquire;
+pub(super) mod acquire_all;
 pub(super) mod extend;
 pub(super) mod facts;
 pub(super) mod force_release;
@@ -13,8 +14,9 @@ pub(super) mod release;
 
 pub use super::names::PrimaryKeys;
 pub use acquire::{Acquire, outcome as acquire_outcome};
-pub use extend::{Extend, outcome as extend_outcome};
+pub use acquire_all::{AcquireAll, Claimed, outcome as acquire_all_outcome};
+pub use extend::{Extend, Sets, outcome as extend_outcome};
 pub use force_release::{ForceRelease, outcome as force_release_outcome};
 pub use is_locked::{IsLocked, outcome as is_locked_outcome};
 pub use lookup::{Lookup, outcome as lookup_outcome};
-pub use release::{Release, outcome as release_outcome};
+pub use release::{Release, outcome as release_outcome, outcomes as release_outcomes};

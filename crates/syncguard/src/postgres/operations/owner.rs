@@ -10,12 +10,17 @@ use crate::owner::Owner;
 /// shows whether a label belongs to the current lock or is such a left-over. PostgreSQL's texts cannot hold
 /// U+0000: a label that contains it is escaped, and then has a `%` in place of the `:`.
 pub(in crate::postgres) fn stored(lock_id: &LockId, owner: &Owner) -> String {
-    let (lock_id, label) = (lock_id.as_str(), owner.as_str());
+    format!("{}{}", lock_id.as_str(), after_id(owner))
+}
+
+/// What of it stands behind the lock id.
+pub(in crate::postgres) fn after_id(owner: &Owner) -> String {
+    let label = owner.as_str();
     if label.contains('\0') {
         let escaped = label.replace('%', "%25").replace('\0', "%00");
-        return format!("{lock_id}%{escaped}");
+        return format!("%{escaped}");
     }
-    format!("{lock_id}:{label}")
+    format!(":{label}")
 }
 
 /// The label in the stored value, if it belongs to `lock_id`.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::batch::Batch;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
@@ -11,23 +12,40 @@ use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 
-/// Releases the lock with a lock id.
+/// Releases the locks with given lock ids.
 #[derive(Debug)]
-pub struct Release(Statement);
+pub struct Release {
+    /// What most releases are, in the least time.
+    one: Statement,
+    several: Statement,
+}
 
 impl Release {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
         let columns = &["lock_id", "outcome", "commit", "told"];
-        let sql = include_str!("release.sql");
-        Self(Statement::telling(sql, tables, columns).urgent())
+        let one = Statement::telling(include_str!("release.sql"), tables, columns);
+        Self {
+            one: one.urgent(),
+            several: several(tables, ""),
+        }
     }
 
     /// The statement that releases the lock with `lock_id`. Unless `durable`, the server answers before the
     /// change is on its disk.
     pub fn plan<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Plan<'a> {
-        self.0.bind(params(lock_id.as_str(), durable))
+        self.one.bind(params(lock_id.as_str(), durable))
     }
+
+    /// The statement that releases the locks whose ids `lock_ids` lists, with commas between.
+    pub fn plan_several<'a>(&'a self, lock_ids: &'a str, durable: bool) -> Plan<'a> {
+        self.several.bind(params(lock_ids, durable))
+    }
+}
+
+fn several(tables: &Tables, skip: &str) -> Statement {
+    let sql = include_str!("release_all.sql").replace("{skip}", skip);
+    Statement::telling(&sql, tables, &["outcomes", "commit"]).urgent()
 }
 
 fn params(lock_ids: &str, durable: bool) -> Vec<Param<'_>> {
@@ -38,7 +56,7 @@ fn params(lock_ids: &str, durable: bool) -> Vec<Param<'_>> {
     ]
 }
 
-/// What its row says.
+/// What the row of one release says.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense or is another owner's.
@@ -50,6 +68,24 @@ pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ReleaseOutcome, Er
     outcome_of(reply::text(row, 1)?)
 }
 
+/// What the row of a release of several says of each.
+///
+/// # Errors
+/// As [`outcome`].
+pub fn outcomes(lock_ids: &[LockId], row: Option<&Row>) -> Result<Batch<ReleaseOutcome>, Error> {
+    let found = reply::of_each(lock_ids, told(row)?)?.into_iter();
+    let gone = ReleaseOutcome::Absent(Absence::NotFound);
+    Ok(found.map(|outcome| outcome.unwrap_or(gone)).collect())
+}
+
+fn told(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
+    let each = reply::list(row, 0)?.map(|text| {
+        let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
+        Ok((lock_id, outcome_of(outcome)?))
+    });
+    each.collect()
+}
+
 fn outcome_of(text: &str) -> Result<ReleaseOutcome, Error> {
     match text {
         "released" => Ok(ReleaseOutcome::Released),
@@ -58,7 +94,7 @@ fn outcome_of(text: &str) -> Result<ReleaseOutcome, Error> {
     }
 }
 
-/// A group of releases, as one statement.
+/// A group of releases, as one statement. A row that somebody else has locked is left out of it.
 #[derive(Debug)]
 pub(in crate::postgres) struct Releases {
     statement: Statement,
@@ -67,9 +103,8 @@ pub(in crate::postgres) struct Releases {
 
 impl Releases {
     pub(in crate::postgres) fn new(tables: &Tables, durable: bool) -> Self {
-        let sql = include_str!("release_group.sql");
         Self {
-            statement: Statement::telling(sql, tables, &["outcomes", "commit"]).urgent(),
+            statement: several(tables, " SKIP LOCKED"),
             durable,
         }
     }
@@ -78,27 +113,29 @@ impl Releases {
 impl Grouped for Releases {
     const IS_URGENT: bool = true;
 
-    type Item = LockId;
-    type Outcome = ReleaseOutcome;
+    type Item = Batch<LockId>;
+    type Params = String;
+    type Told = ReleaseOutcome;
+    /// What became of each lock; `None` for one that was not found or left out.
+    type Outcome = Batch<Option<ReleaseOutcome>>;
 
-    fn lock_id(lock_id: &LockId) -> &LockId {
-        lock_id
+    fn lock_ids(lock_ids: &Batch<LockId>) -> &[LockId] {
+        lock_ids
     }
 
-    fn text<'a>(lock_ids: impl Iterator<Item = &'a LockId>) -> String {
-        let ids: Vec<_> = lock_ids.map(LockId::as_str).collect();
-        ids.join(",")
+    fn params<'a>(items: impl Iterator<Item = &'a Batch<LockId>>) -> String {
+        reply::joined(items.flatten())
     }
 
-    fn plan<'a>(&'a self, text: &'a str) -> Plan<'a> {
-        self.statement.bind(params(text, self.durable))
+    fn plan<'a>(&'a self, lock_ids: &'a String) -> Plan<'a> {
+        self.statement.bind(params(lock_ids, self.durable))
     }
 
-    fn outcomes(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
-        let each = reply::list(row)?.map(|text| {
-            let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
-            Ok((lock_id, outcome_of(outcome)?))
-        });
-        each.collect()
+    fn told(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
+        told(row)
+    }
+
+    fn outcome(found: Batch<Option<ReleaseOutcome>>) -> Result<Option<Self::Outcome>, Error> {
+        Ok(Some(found))
     }
 }

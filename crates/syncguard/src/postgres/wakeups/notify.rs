@@ -12,8 +12,10 @@ const CLASS: &str = "1937337955";
 /// makes transactions commit one after the other, so it is sent only where somebody may hear it.
 const TELL: &str = "CASE WHEN NOT pg_try_advisory_xact_lock({class}, ({hash} & 63)::integer) \
                     THEN pg_notify('syncguard_' || to_hex({hash}), '')::text END";
-/// What stands for a lock in this database. Only the server computes it.
-const HASH: &str = "hashtextextended(lock.key, {table}::oid::bigint)";
+/// What stands for a lock in this database, and for all slots of a key, whose names end with U+037E and their number. Only
+/// the server computes it. (Its regular expressions have the character also where its encoding does not.)
+const HASH: &str = "hashtextextended(\
+                    regexp_replace(lock.key, E'\\\\u037E[0-9]+$', ''), {table}::oid::bigint)";
 
 /// `sql` of a statement that frees locks, with what wakes those who wait in place of `{tell}`.
 pub(in crate::postgres) fn telling(sql: &str) -> String {

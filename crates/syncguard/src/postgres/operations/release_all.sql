@@ -1,12 +1,12 @@
 -- $1 lock ids with commas between   $2 tolerance ms   $3 'on' if no release may be forgotten in a crash
 --
--- A row that somebody else has locked is left out, so that no release waits for another's row, and two
--- groups cannot wait for each other. A lock that is left out is then released alone.
+-- Each lock for itself. The rows are locked in one order for all, so that no two releases wait for each other.
 WITH
 free AS MATERIALIZED (
   SELECT key, lock_id FROM {locks}
   WHERE lock_id = ANY (string_to_array($1, ','))
-  FOR UPDATE SKIP LOCKED
+  ORDER BY key
+  FOR UPDATE{skip}
 ),
 removed AS (
   DELETE FROM {locks} AS lock USING free

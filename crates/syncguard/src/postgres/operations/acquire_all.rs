@@ -1,0 +1,272 @@
+//! Acquires several locks at once, and slots: all that is claimed, or nothing.
+
+use serde_json::{Value, json};
+
+use super::acquire::{exhausted, free_in, labelled_and_plain};
+use crate::batch::Batch;
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::lock_id::LockId;
+use crate::outcome::{AcquireOutcome, Grant};
+use crate::postgres::names::{self, PrimaryKeys};
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
+use crate::time::TIME_TOLERANCE_MS;
+use crate::ttl::Ttl;
+
+/// Takes all locks of an acquisition.
+#[derive(Debug)]
+pub struct AcquireAll {
+    plain: Statement,
+    labelled: Statement,
+}
+
+impl AcquireAll {
+    /// For the locks in `tables`.
+    pub fn new(tables: &Tables) -> Self {
+        let sql = include_str!("acquire_all.sql");
+        let [labelled, plain] = labelled_and_plain(
+            sql,
+            ["$5 what follows the lock id in an owner label", "id || $5"],
+        )
+        .map(|sql| Statement::new(&sql, tables, &["outcome", "detail"]));
+        Self { plain, labelled }
+    }
+
+    /// The statement that tries to take the locks. With `label`, it stores an owner label too, of which this is what
+    /// stands behind the lock id.
+    pub fn plan<'a>(&'a self, claimed: &'a Claimed, ttl: Ttl, label: Option<&'a str>) -> Plan<'a> {
+        let mut params = vec![
+            Param::Text(&claimed.keys),
+            Param::Text(&claimed.lock_ids),
+            Param::BigInt(ttl.as_millis()),
+            Param::BigInt(TIME_TOLERANCE_MS),
+        ];
+        match label {
+            None => self.plain.bind(params),
+            Some(label) => {
+                params.push(Param::Text(label));
+                self.labelled.bind(params)
+            }
+        }
+    }
+}
+
+/// Claims as parameters of the statement.
+#[derive(Debug)]
+pub struct Claimed {
+    keys: String,
+    lock_ids: String,
+}
+
+impl Claimed {
+    /// For claims in the order of an [`AcquireRequest`](crate::AcquireRequest). The search for a free slot begins anywhere,
+    /// and so elsewhere for each attempt.
+    ///
+    /// # Errors
+    /// As [`PrimaryKeys::new`] and [`Slots::first`](crate::Slots::first).
+    pub fn new(claims: &[Claim]) -> Result<Self, Error> {
+        let mut keys = Vec::new();
+        let mut first_claim = 0;
+        for same in claims.chunk_by(|one, other| one.key == other.key) {
+            let [claim, ..] = same else { continue };
+            let mut item = match claim.slots {
+                None => named(&PrimaryKeys::new(&claim.key)?, claim.key.as_str()),
+                Some(slots) => {
+                    let (names, key) = names::of_slots(&claim.key)?;
+                    let mut item = named(&names, &key);
+                    item["slots"] = slots.count().into();
+                    item["first"] = (slots.first()? - 1).into();
+                    item
+                }
+            };
+            item["claim"] = first_claim.into();
+            item["take"] = same.len().into();
+            first_claim += same.len();
+            keys.push(item);
+        }
+        Ok(Self {
+            keys: Value::Array(keys).to_string(),
+            lock_ids: reply::joined(claims.iter().map(|claim| &claim.lock_id)),
+        })
+    }
+}
+
+fn named(names: &PrimaryKeys, key: &str) -> Value {
+    json!({"lock": names.lock, "fence": names.fence, "key": key})
+}
+
+/// What its row says; `None` if it has to be asked again, because somebody else came between.
+///
+/// # Errors
+/// `Internal` when a fence counter has no number left, and for a row that makes no sense.
+pub fn outcome(claims: &[Claim], row: Option<&Row>) -> Result<Option<AcquireOutcome>, Error> {
+    Ok(Some(match reply::text(row, 0)? {
+        "acquired" => AcquireOutcome::Acquired(grants(claims, row)?),
+        "locked" => {
+            let (claim, ms) = reply::text(row, 1)?
+                .split_once(' ')
+                .ok_or_else(reply::malformed)?;
+            let claim = claim.parse().map_err(|_| reply::malformed())?;
+            if claim >= claims.len() {
+                return Err(reply::malformed());
+            }
+            AcquireOutcome::Locked {
+                claim,
+                free_in: (!ms.is_empty()).then(|| free_in(ms)).transpose()?,
+            }
+        }
+        "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
+        "again" => return Ok(None),
+        _ => return Err(reply::malformed()),
+    }))
+}
+
+fn grants(claims: &[Claim], row: Option<&Row>) -> Result<Batch<Grant>, Error> {
+    let each = reply::list(row, 1)?.map(|text| text.split_once(' ').ok_or_else(reply::malformed));
+    let lock_ids: Batch<LockId> = claims.iter().map(|claim| claim.lock_id.clone()).collect();
+    let told = reply::of_each(&lock_ids, each.collect::<Result<_, _>>()?)?;
+    let grants = claims.iter().zip(told).map(|(claim, told)| {
+        let grant = told.and_then(|told| grant(claim, told));
+        grant.ok_or_else(reply::malformed)
+    });
+    grants.collect()
+}
+
+fn grant(claim: &Claim, told: &str) -> Option<Grant> {
+    let mut parts = told.split(' ');
+    let (fence, end, number) = (parts.next()?, parts.next()?, parts.next()?);
+    let slot = match claim.slots {
+        // The digits at the end of a user's key.
+        None => None,
+        Some(slots) => {
+            let number = number.parse().ok()?;
+            Some(number).filter(|number| (1..=slots.count()).contains(number))
+        }
+    };
+    (slot.is_some() == claim.slots.is_some()).then_some(())?;
+    Some(Grant {
+        lock_id: claim.lock_id.clone(),
+        slot,
+        fence: Fence::parse(fence).ok()?,
+        expires_at_ms: end.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Slots;
+    use crate::error::ErrorKind;
+    use crate::key::Key;
+
+    /// A key, and two of five slots of another.
+    fn claims() -> Vec<Claim> {
+        let key = |name| Key::new(name).unwrap();
+        let slot = || Claim::slot(key("s"), Slots::new(5).unwrap()).unwrap();
+        vec![Claim::new(key("k7")).unwrap(), slot(), slot()]
+    }
+
+    fn read(
+        claims: &[Claim],
+        outcome: &str,
+        detail: &str,
+    ) -> Result<Option<AcquireOutcome>, Error> {
+        let row = vec![Some(outcome.to_owned()), Some(detail.to_owned())];
+        super::outcome(claims, Some(&row))
+    }
+
+    #[test]
+    fn only_the_statement_with_a_label_names_its_column() {
+        let acquire = AcquireAll::new(&Tables::default());
+        for (statement, names) in [(&acquire.plain, false), (&acquire.labelled, true)] {
+            let sql = statement.sql();
+            assert_eq!(sql.contains(", owner = excluded.owner"), names);
+            assert_eq!(sql.contains("owner"), names);
+            assert!(!sql.contains('{') && !sql.contains('}'), "{sql}");
+        }
+    }
+
+    #[test]
+    fn claims_of_a_key_are_one_item() {
+        let claims = claims();
+        let claimed = Claimed::new(&claims).unwrap();
+        let items: Value = serde_json::from_str(&claimed.keys).unwrap();
+        let first = items[1]["first"].as_u64().unwrap();
+        assert!(first < 5);
+        let expected = json!([
+            {"claim": 0, "take": 1, "lock": "k7", "fence": "fence:k7", "key": "k7"},
+            {"claim": 1, "take": 2, "lock": "s\u{37e}", "fence": "fence:s\u{37e}", "key": "s\u{37e}", "slots": 5,
+             "first": first},
+        ]);
+        assert_eq!(items, expected);
+        assert_eq!(claimed.lock_ids.split(',').count(), 3);
+    }
+
+    #[test]
+    fn grants_are_in_the_order_of_the_claims() {
+        let claims = claims();
+        let [a, b, c] = [0, 1, 2].map(|at: usize| claims[at].lock_id.as_str());
+        let detail =
+            format!("{c} 000000000000003 9 1,{a} 000000000000001 9 7,{b} 000000000000002 9 5");
+        let Some(AcquireOutcome::Acquired(grants)) = read(&claims, "acquired", &detail).unwrap()
+        else {
+            panic!("locked");
+        };
+        let seen: Vec<_> = grants
+            .iter()
+            .map(|grant| (grant.lock_id.as_str(), grant.slot, grant.fence.get()))
+            .collect();
+        assert_eq!(seen, [(a, None, 1), (b, Some(5), 2), (c, Some(1), 3)]);
+    }
+
+    #[test]
+    fn what_is_not_granted_says_why() {
+        let claims = claims();
+        let locked = AcquireOutcome::Locked {
+            claim: 2,
+            free_in: Some(std::time::Duration::from_millis(15)),
+        };
+        assert_eq!(read(&claims, "locked", "2 15").unwrap(), Some(locked));
+        assert_eq!(read(&claims, "again", "").unwrap(), None);
+        let error = read(&claims, "exhausted", "900000000000000").unwrap_err();
+        assert!(error.message().contains("ence"), "{error}");
+    }
+
+    #[test]
+    fn a_row_that_makes_no_sense_grants_nothing() {
+        let claims = claims();
+        let [a, b, c] = [0, 1, 2].map(|at: usize| claims[at].lock_id.as_str());
+        let fence = "000000000000001";
+        for (outcome, detail) in [
+            ("", String::new()),
+            ("locked", "3 15".to_owned()),
+            ("locked", "15".to_owned()),
+            ("locked", "0 soon".to_owned()),
+            ("exhausted", "7".to_owned()),
+            ("acquired", String::new()),
+            ("acquired", format!("{a} {fence} 9 ,{b} {fence} 9 1")),
+            (
+                "acquired",
+                format!("{a} {fence} 9 ,{b} {fence} 9 1,{c} {fence} 9 6"),
+            ),
+            (
+                "acquired",
+                format!("{a} {fence} 9 ,{b} {fence} 9 1,{c} {fence} 9 "),
+            ),
+            (
+                "acquired",
+                format!("{a} {fence} 9 ,{b} {fence} 9 1,{c} 1 9 2"),
+            ),
+            (
+                "acquired",
+                format!("{a} {fence} 9 ,{b} {fence} 9 1,{c} {fence} 9 2,x {fence} 9 3"),
+            ),
+        ] {
+            let error = read(&claims, outcome, &detail).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal, "{outcome} {detail}");
+        }
+    }
+}
