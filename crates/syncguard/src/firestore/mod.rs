@@ -28,14 +28,16 @@
 //!
 //! # How it works
 //!
-//! Acquire, release and extend are two round trips: a read that opens the transaction, and the commit.
+//! Acquire, release and extend are two round trips: a read that opens the transaction, and the commit. That is so for
+//! any number of keys, but locks are found by their lock ids with one query for each thirty. Slots take one round trip
+//! more, before: it looks which are held. If none is free, it is the only one.
 //! After a conflict with another transaction they start again, within the operation's time limit.
 //! `is_locked` and `lookup` are one round trip. The pure half of an operation is the function `decide` in the
 //! module of its name: from the documents that were read and the time, it makes the answer and the writes.
 //! Every transport shares it.
 //!
 //! While somebody waits for a lock, Firestore tells of changes to its document, on one stream (`Listen`) for all locks
-//! of a connection. docs/firestore.md, "Waiting", says what that costs.
+//! of a connection. The slots of a key are one query on that stream, whatever their number. docs/firestore.md, "Waiting", says what that costs.
 //!
 //! [`FirestoreBackend::over_channel`] goes over a channel of the application's own; the crate `syncguard-clients` does that
 //! with a client of the crate `firestore`.
