@@ -9,6 +9,7 @@ import {
   type OnLost,
   type SyncGuardBackend,
 } from "syncguard";
+import { createSqliteBackend } from "syncguard/sqlite";
 import { createTestBackend, TestClock } from "syncguard/testing";
 import { lockError } from "../support/errors";
 import { until } from "../support/until";
@@ -16,6 +17,7 @@ import { until } from "../support/until";
 /** What every store of this package does. */
 const STORES: Readonly<Record<string, (onLost: OnLost) => SyncGuardBackend>> = {
   test: (onLost) => createTestBackend({ onLost }),
+  sqlite: (onLost) => createSqliteBackend({ onLost }),
 };
 
 const ttlMs = 60_000;

@@ -21,7 +21,7 @@ export type Values = Readonly<Record<string, string | boolean | undefined>>;
 
 export type Invocation = {
   readonly values: Values;
-  /** As many as the command has names for. */
+  /** As many as the command has names for; more where the last of them ends with an ellipsis. */
   readonly operands: readonly string[];
   /** What follows `--`, of a command that runs another. */
   readonly rest: readonly string[];
@@ -32,7 +32,7 @@ export type Command = {
   readonly name: string;
   /** One line. */
   readonly summary: string;
-  /** What the operands are called, such as `<key>`. */
+  /** What the operands are called, such as `<key>`, or `<key>…` of one that may be repeated. */
   readonly operands: readonly string[];
   /** What follows `--`, if anything may. */
   readonly rest?: string;
@@ -147,7 +147,8 @@ export function readArguments(command: Command, given: readonly string[]): Argum
   const { values, positionals } = parseKnown(withLockIds(own, options), types);
   if (values.help !== true) {
     const { length } = command.operands;
-    if (positionals.length !== length) {
+    const isMore = command.operands.at(-1)?.endsWith("…") === true && positionals.length > length;
+    if (positionals.length !== length && !isMore) {
       const expected = length === 0 ? "no argument" : command.operands.join(" ");
       throw usage(
         `${command.name} takes ${expected}, but got ${positionals.length}`,
@@ -206,4 +207,13 @@ function explain(args: string[], options: Types): Error {
 export function text(values: Values, name: string): string | undefined {
   const value = values[name];
   return typeof value === "string" ? value : undefined;
+}
+
+/** The whole number that an option has. */
+export function readCount(values: Values, name: string, max: number): number | undefined {
+  const given = text(values, name);
+  if (given === undefined) return undefined;
+  const count = /^\d{1,9}$/.test(given) ? Number(given) : 0;
+  if (count < 1 || count > max) throw usage(`--${name} must be a whole number from 1 to ${max}`);
+  return count;
 }

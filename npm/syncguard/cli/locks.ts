@@ -6,10 +6,13 @@ import type { FencingCapabilities, LockInfo } from "../lock/types.js";
 import type { RawRecord } from "../native/outcome.js";
 import { hashKey } from "../lock/values.js";
 import { formatDuration } from "./duration.js";
+import type { Output } from "./output.js";
 
 /** A lock in JSON. */
 export type ShownLock = {
   key: string;
+  /** The number of the slot, of one. */
+  slot?: number;
   owner: string | null;
   fence: string;
   acquiredAtMs: number;
@@ -32,9 +35,11 @@ export function ofLookup(info: LockInfo<FencingCapabilities>): Raw {
 }
 
 export function shownLock(lock: Raw, showsLockId: boolean): ShownLock {
-  const { key, lockId, owner, fence, acquiredAtMs, expiresAtMs, readAtMs } = lock;
+  const { lockId, owner, fence, acquiredAtMs, expiresAtMs, readAtMs } = lock;
+  const { key, slot } = parted(lock.key);
   const shown: ShownLock = {
     key,
+    ...(slot === undefined ? {} : { slot }),
     owner: owner ?? null,
     fence,
     acquiredAtMs,
@@ -45,6 +50,37 @@ export function shownLock(lock: Raw, showsLockId: boolean): ShownLock {
   };
   if (showsLockId) shown.lockId = lockId;
   return shown;
+}
+
+/** Stands between a key and the number of a slot: docs/format.md, "Slots". */
+const SLOT_MARK = "\u037e";
+
+/** The key and the number of the slot, of what a store has as a key. */
+export function parted(stored: string): { key: string; slot: number | undefined } {
+  const at = stored.lastIndexOf(SLOT_MARK);
+  if (at === -1) return { key: stored, slot: undefined };
+  return { key: stored.slice(0, at), slot: Number(stored.slice(at + 1)) };
+}
+
+/** The key for people. */
+export function keyOf({ key, slot }: ShownLock): string {
+  return slot === undefined ? key : `${key}, slot ${slot}`;
+}
+
+/** A table of locks for people. */
+export function tableOf(locks: readonly ShownLock[], showsLockId: boolean, out: Output): string {
+  const head = ["KEY", "FENCE", "ACQUIRED", "EXPIRES IN", "OWNER", "LOCK ID HASH"];
+  if (showsLockId) head.push("LOCK ID");
+  const rows = locks.map((lock) => [
+    keyOf(lock),
+    lock.fence,
+    age(lock),
+    formatDuration(lock.expiresInMs),
+    lock.owner ?? "-",
+    lock.lockIdHash,
+    ...(lock.lockId === undefined ? [] : [lock.lockId]),
+  ]);
+  return out.table(head, rows);
 }
 
 /** When a lock ends, for people. */

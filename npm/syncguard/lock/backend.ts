@@ -173,7 +173,9 @@ export function createBackendOn<C extends BackendCapabilities>(
       // It was asked for the lock then, after it had waited.
       if (wait?.lastMs !== undefined) startedMs = nowMs - wait.lastMs;
       const { lockId, fence, fenceNearLimit } = grant;
-      const locks = grant.locks?.map((one) => ({
+      // The addon answers one claim of a key as it answers the key.
+      const only = { key, stored: key.normalize(), slot: null, lockId, fence };
+      const locks = (grant.locks ?? (isSet === true ? [only] : undefined))?.map((one) => ({
         ...one,
         key: givenKey(asked, one.key) ?? one.key,
       }));

@@ -1,10 +1,11 @@
 import { hostname } from "node:os";
 import { BACKEND_DEFAULTS } from "../../lock/defaults.js";
 import { leaseOf } from "../../lock/handle.js";
-import type { HeldLock } from "../../lock/types.js";
+import type { GrantedLock, HeldLock, HeldLocks } from "../../lock/types.js";
+import { constants } from "../../native/constants.js";
 import { LockError } from "../../native/errors.js";
 import { Child } from "../child.js";
-import { type Command, type Invocation, text, type Values } from "../command.js";
+import { type Command, type Invocation, readCount, text, type Values } from "../command.js";
 import { readDuration, readPositiveDuration } from "../duration.js";
 import { CliError, Exit, exitCodeOfSignal, toCliError, usage } from "../exit.js";
 import type { Output } from "../output.js";
@@ -23,18 +24,31 @@ const DEFAULT_KILL_AFTER_MS = 10_000;
 export const exec: Command = {
   name: "exec",
   summary: "run a command while holding a lock",
-  operands: ["<key>"],
+  operands: ["<key>…"],
   rest: "command [argument…]",
   description:
     "Takes the lock, runs the command, and releases the lock when the command ends: flock for a fleet. If somebody else holds the\n" +
     "lock, the command is not run and the exit code is 75. The lock extends itself while the command runs. If it is lost\n" +
     "nevertheless, the command gets SIGTERM, and SIGKILL after --kill-after.\n" +
-    "The command has SYNCGUARD_KEY and SYNCGUARD_FENCE in its environment. No shell is involved: use sh -c for one.",
+    "Several keys are taken all or nothing. With --slots, at most so many commands run at a time, on all machines.\n" +
+    "The command has SYNCGUARD_KEY and SYNCGUARD_FENCE in its environment, of a slot SYNCGUARD_SLOT as well; of several locks\n" +
+    "SYNCGUARD_KEY_1, SYNCGUARD_FENCE_1 and so on, in the order of the keys. No shell is involved: use sh -c for one.",
   options: {
     ttl: {
       type: "string",
       value: "DURATION",
       help: "after which the lock ends by itself if this machine dies; default 30s",
+    },
+    slots: {
+      type: "string",
+      value: "N",
+      help: "take one of N slots of the key, in place of the lock on it",
+    },
+    take: { type: "string", value: "K", help: "with --slots: take K of them, or none" },
+    "min-hold": {
+      type: "string",
+      value: "DURATION",
+      help: "keep the lock for so long, also if the command ends sooner; at most --ttl",
     },
     wait: {
       type: "string",
@@ -62,6 +76,11 @@ export const exec: Command = {
       "syncguard exec job:nightly-report -- node report.mjs",
       "on every machine's cron: one runs it",
     ],
+    [
+      "syncguard exec account:1 account:2 --wait 10s -- ./transfer",
+      "under both locks, or not at all",
+    ],
+    ["syncguard exec api:partner --slots 5 --wait 1m -- ./call-partner", "at most five at a time"],
     ["syncguard exec migrate --wait 5m -- npm run migrate", "one after the other"],
     ['syncguard exec backup --ttl 2m -- sh -c "pg_dump app | gzip > app.gz"', "with a shell"],
   ],
@@ -83,9 +102,15 @@ export const exec: Command = {
   },
 };
 
+type Held = HeldLock | HeldLocks;
+
 type Settings = {
-  readonly key: string;
+  /** As given; they stand in this order in the environment of the command. */
+  readonly keys: readonly string[];
+  readonly slots: number | undefined;
+  readonly take: number | undefined;
   readonly ttlMs: number;
+  readonly minHoldMs: number;
   readonly waitMs: number;
   readonly killAfterMs: number;
   readonly autoExtend: boolean;
@@ -100,9 +125,18 @@ function read({ values, operands }: Invocation): Settings {
     const given = text(values, name);
     return given === undefined ? otherwise : from(given, name);
   };
+  const slots = readCount(values, "slots", constants.maxSlots);
+  const take = readCount(values, "take", constants.maxClaims);
+  if (slots !== undefined && operands.length > 1) throw usage("--slots is for one key");
+  if (take !== undefined && slots === undefined) throw usage("--take needs --slots");
+  if (slots !== undefined && take !== undefined && take > slots) {
+    throw usage("--take must not be larger than --slots");
+  }
+  const ttlMs = duration("ttl", BACKEND_DEFAULTS.ttlMs, readPositiveDuration);
+  const minHoldMs = duration("min-hold", 0, readDuration);
+  if (minHoldMs > ttlMs) throw usage("--min-hold must not be longer than --ttl");
   return {
-    key: operands[0] as string,
-    ttlMs: duration("ttl", BACKEND_DEFAULTS.ttlMs, readPositiveDuration),
+    ...{ keys: operands, slots, take, ttlMs, minHoldMs },
     waitMs: duration("wait", 0, readDuration),
     killAfterMs: duration("kill-after", DEFAULT_KILL_AFTER_MS, readDuration),
     autoExtend: values["no-auto-extend"] !== true,
@@ -132,7 +166,7 @@ async function runUnderLock(
       throw new CliError(
         "Locked",
         Exit.LOCKED,
-        "somebody else holds the lock: the command was not run",
+        `${whyNot(settings)}: the command was not run`,
         waitMs > 0 ? undefined : "--wait 5m waits for it; `syncguard status` shows who holds it",
       );
     }
@@ -145,16 +179,28 @@ async function runUnderLock(
   }
 }
 
+function whyNot({ keys, slots, take = 1 }: Settings): string {
+  if (keys.length > 1) return "somebody else holds one of the locks";
+  if (slots === undefined) return "somebody else holds the lock";
+  return take === 1 ? "all slots are in use" : "too few slots are free";
+}
+
 /** The lock; `undefined` if somebody else holds it, or if a signal ended the waiting. */
 async function acquire(
   backend: Backend,
-  { key, ttlMs, waitMs, autoExtend, owner }: Settings,
+  { keys, slots, take, ttlMs, waitMs, autoExtend, owner }: Settings,
   { told }: Signals,
-): Promise<HeldLock | undefined> {
+): Promise<Held | undefined> {
+  const [key = ""] = keys;
+  const claims = slots === undefined ? keys : [{ key, slots, take }];
+  const isOne = keys.length === 1 && slots === undefined;
+
   const options = { ttlMs, owner, signal: told, autoExtend: autoExtend || undefined };
   try {
     if (waitMs === 0) {
-      const attempt = await backend.acquire({ key, ...options });
+      const attempt = await (isOne
+        ? backend.acquire({ key, ...options })
+        : backend.acquire({ claims, ...options }));
       return attempt.ok ? attempt : undefined;
     }
     const acquisition = {
@@ -163,7 +209,8 @@ async function acquire(
       retryDelayMs: ASK_AGAIN_MS,
       backoff: "fixed",
     } as const;
-    return await backend.lock(key, { ...options, acquisition });
+    const how = { ...options, acquisition };
+    return await (isOne ? backend.lock(key, how) : backend.lock(claims, how));
   } catch (error) {
     const code = error instanceof LockError ? error.code : undefined;
     if (code === "AcquisitionTimeout" || (code === "Aborted" && told.aborted)) return undefined;
@@ -171,15 +218,41 @@ async function acquire(
   }
 }
 
+/** What the command is told of the locks. */
+function environment(held: Held, { keys }: Settings): NodeJS.ProcessEnv {
+  // Not those of an exec around this one, whose fence could be taken for ours.
+  const isOuter = (name: string): boolean => /^SYNCGUARD_(KEY|FENCE|SLOT)(_\d+)?$/.test(name);
+  const env: NodeJS.ProcessEnv = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !isOuter(name)),
+  );
+  const locks = locksOf(held);
+  const inOrder = keys.flatMap((key) => locks.filter((lock) => lock.key === key));
+  for (const [at, { key, slot, fence }] of inOrder.entries()) {
+    const number = inOrder.length === 1 ? "" : `_${at + 1}`;
+    env[`SYNCGUARD_KEY${number}`] = key;
+    env[`SYNCGUARD_FENCE${number}`] = fence;
+    if (slot !== undefined) env[`SYNCGUARD_SLOT${number}`] = String(slot);
+  }
+  return env;
+}
+
+function locksOf(held: Held): readonly Omit<GrantedLock, "lockId">[] {
+  return "locks" in held ? held.locks : [held];
+}
+
 async function runCommand(
-  held: HeldLock,
-  { key, ttlMs, killAfterMs }: Settings,
+  held: Held,
+  settings: Settings,
   [command = "", ...args]: readonly string[],
   signals: Signals,
   out: Output,
 ): Promise<number> {
-  const env = { ...process.env, SYNCGUARD_KEY: key, SYNCGUARD_FENCE: held.fence };
-  out.detail(`the lock is held under fence ${held.fence}`);
+  const { ttlMs, minHoldMs, killAfterMs } = settings;
+  const env = environment(held, settings);
+  for (const { fence, slot } of locksOf(held)) {
+    const what = slot === undefined ? "the lock" : `slot ${slot}`;
+    out.detail(`${what} is held under fence ${fence}`);
+  }
   let child: Child;
   try {
     // It may have taken long until we heard of the grant.
@@ -191,6 +264,8 @@ async function runCommand(
     throw error;
   }
   out.detail("the command runs");
+  const lease = leaseOf(held);
+  if (lease !== undefined) lease.minHoldMs = minHoldMs;
   signals.pass((signal) => {
     child.forward(signal);
   });
@@ -205,6 +280,7 @@ async function runCommand(
   try {
     const code = await child.ended.catch(async (error: unknown) => {
       // Not started: nothing was done under the lock.
+      if (lease !== undefined) lease.minHoldMs = 0;
       await release(held, out);
       throw error;
     });
@@ -212,6 +288,8 @@ async function runCommand(
     held.signal.removeEventListener("abort", onLost);
     if (stopped === undefined && (await release(held, out))) return code;
     await stopped;
+    // Of several locks, the others are still there.
+    if (stopped !== undefined && locksOf(held).length > 1) await release(held, out);
     const what =
       stopped === undefined
         ? `the lock was gone when the command ended with ${code}`
@@ -224,13 +302,13 @@ async function runCommand(
   }
 }
 
-function lossOf({ signal }: HeldLock): string {
+function lossOf({ signal }: Held): string {
   const reason: unknown = signal.reason;
   return reason instanceof Error ? reason.message : "the lock was lost";
 }
 
 /** Gives whether the lock was ours until now, as far as we know. */
-async function release(held: HeldLock, out: Output): Promise<boolean> {
+async function release(held: Held, out: Output): Promise<boolean> {
   try {
     return (await held.release()).ok;
   } catch (error) {

@@ -1,8 +1,12 @@
 import { validateLockId } from "../../lock/values.js";
 import type { FencingCapabilities, LockInfo } from "../../lock/types.js";
+import { LockError } from "../../native/errors.js";
+import type { RawRecord } from "../../native/outcome.js";
 import type { Command } from "../command.js";
 import { Exit } from "../exit.js";
-import { age, expiry, ofLookup, shownLock, time } from "../locks.js";
+import { slotsInUse } from "../listing.js";
+import { age, expiry, keyOf, ofLookup, shownLock, tableOf, time } from "../locks.js";
+import type { Output } from "../output.js";
 import { type Backend, withBackend } from "../store.js";
 
 export const status: Command = {
@@ -10,7 +14,8 @@ export const status: Command = {
   summary: "show who holds a lock",
   operands: ["<key|lockId>"],
   description:
-    "Shows the lock on a key. If nobody holds that key and the argument has the form of a lock id, the lock with that id is shown.\n" +
+    "Shows the lock on a key. If nobody holds that key and the argument has the form of a lock id, the lock with that id is shown;\n" +
+    "else the slots of the key that are in use, for which all locks are looked through, as list does.\n" +
     "The answer may be out of date when it arrives: do not decide by it whether to do what the lock protects. Use exec for that.",
   options: {
     "show-lock-id": {
@@ -20,6 +25,7 @@ export const status: Command = {
   },
   examples: [
     ["syncguard status job:nightly-report", "who holds it, under which fence, until when"],
+    ["syncguard status api:partner", "of a key with slots: which are in use, and by whom"],
     ["syncguard status job:nightly-report --json | jq .expiresInMs", "for scripts"],
     ["if syncguard status deploy >/dev/null; then echo busy; fi", "by exit code"],
   ],
@@ -28,15 +34,25 @@ export const status: Command = {
     await withBackend(values, out, async (backend) => {
       const wanted = operands[0] as string;
       const info = await find(backend, wanted);
+      const showsLockId = values["show-lock-id"] === true;
       if (info === null) {
-        out.result({ locked: false }, () => out.style("green", "free"));
-        return Exit.NO;
+        const slots = (await findSlots(backend, wanted, out)).map((slot) =>
+          shownLock(slot, showsLockId),
+        );
+        const [first] = slots;
+        if (first === undefined) {
+          out.result({ locked: false }, () => out.style("green", "free"));
+          return Exit.NO;
+        }
+        const { key, keyHash } = first;
+        out.result({ locked: true, key, keyHash, slots }, () => tableOf(slots, showsLockId, out));
+        return Exit.OK;
       }
-      const lock = shownLock(ofLookup(info), values["show-lock-id"] === true);
+      const lock = shownLock(ofLookup(info), showsLockId);
       out.result({ locked: true, ...lock }, () =>
         out.pairs([
           ["state", "held"],
-          ["key", lock.key],
+          ["key", keyOf(lock)],
           ["owner", lock.owner ?? "-"],
           ["fence", lock.fence],
           ["acquired", `${time(lock.acquiredAtMs)} (${age(lock)})`],
@@ -57,6 +73,17 @@ async function find(
   const byKey = await backend.lookup({ key: wanted });
   if (byKey !== null || !isLockId(wanted)) return byKey;
   return await backend.lookup({ lockId: wanted });
+}
+
+/** The slots of a key that are in use. Of a user who may not list locks, none are known. */
+async function findSlots(backend: Backend, key: string, out: Output): Promise<RawRecord[]> {
+  try {
+    return await slotsInUse(backend, key);
+  } catch (error) {
+    if (!(error instanceof LockError) || error.code !== "AuthFailed") throw error;
+    out.note("slots were not looked for: the user may not list locks");
+    return [];
+  }
 }
 
 function isLockId(text: string): boolean {
