@@ -31,6 +31,8 @@ const sections: { text: string; items: { text: string; link: string }[] }[] = [
       { text: "The API by example", link: "/api" },
       { text: "Waiting for a lock", link: "/waiting" },
       { text: "Holding a lock", link: "/holding" },
+      { text: "Several keys", link: "/several-keys" },
+      { text: "At most N at a time", link: "/slots" },
       { text: "Errors", link: "/errors" },
       { text: "Testing", link: "/testing" },
       { text: "Bundlers", link: "/bundlers" },

@@ -39,7 +39,7 @@ export type Stream = {
   tell(seen: Observation): void;
   /** Runs the work of `lock()`, and its release, so that one can see what the lock is held for. */
   runHeld?:
-    | (<T>(key: string, work: () => Promise<T>, loss: () => LockError | undefined) => Promise<T>)
+    | (<T>(about: Subject, work: () => Promise<T>, loss: () => LockError | undefined) => Promise<T>)
     | undefined;
 };
 
@@ -67,8 +67,8 @@ type Ids = {
   readonly signal?: unknown;
 };
 
-/** What something is about. */
-type Subject = Pick<Observation, "key" | "keys" | "claims">;
+/** What something is about: a key, or several, or so many lock ids. */
+export type Subject = Pick<Observation, "key" | "keys" | "claims">;
 
 /** What an acquisition is about. */
 export function subject({ key, claims }: Asked): Subject {

@@ -8,6 +8,7 @@ import { checkBackend, readMinHold, readOwner, resolveTtl } from "./arguments.js
 import { readAutoExtend } from "./auto-extend.js";
 import { runInside } from "./chain.js";
 import { exclusiveKeys, readAsked } from "./claims.js";
+import { subject } from "./events.js";
 import { disposalOf, handleOver, membersOfSet, readDisposal } from "./handle.js";
 import type { Lease } from "./lease.js";
 import { type Extending, internalsOf } from "./internals.js";
@@ -124,7 +125,9 @@ export async function runLocked<T, C extends BackendCapabilities>(
     }
   };
   const runHeld = stream?.runHeld;
-  const result = await (runHeld === undefined ? run() : runHeld(key, run, () => lease.loss));
+  const result = await (runHeld === undefined
+    ? run()
+    : runHeld(subject(asked), run, () => lease.loss));
   if (throwIfLost && lease.loss !== undefined) throw lease.loss;
   return result;
 }

@@ -35,15 +35,32 @@ function countLocks(
     const options = { description: "Locks that this process holds now", unit: "{lock}" };
     meter.createObservableUpDownCounter("syncguard.locks", options).addCallback((result) => {
       for (const [name, those] of backends) {
-        const count = [...those].reduce((sum, one) => sum + one.held().length, 0);
+        const held = [...those].flatMap((one) => one.held());
+        const count = held.reduce((sum, { keys }) => sum + keys.length, 0);
         result.observe(count, attributesOfBackend(name));
       }
     });
+    countSlots(meter, backends);
   }
   const those = all.get(backend) ?? new Set();
   all.set(backend, those.add(grants));
   // The name stays: an SDK would go on to report the last count of what nobody tells of any more.
   return () => those.delete(grants);
+}
+
+/** Counts the slots among those locks, of backends that have held one. */
+function countSlots(meter: Meter, backends: Counted): void {
+  const options = { description: "Slots of keys that this process holds now", unit: "{slot}" };
+  const told = new Set<string>();
+  meter.createObservableUpDownCounter("syncguard.slots", options).addCallback((result) => {
+    for (const [name, those] of backends) {
+      const locks = [...those].flatMap((one) => one.held()).flatMap((lease) => lease.locks ?? []);
+      const count = locks.filter(({ slot }) => slot !== null).length;
+      if (count > 0) told.add(name);
+      // Who uses none is not told of any; who has used one is told of 0.
+      if (told.has(name)) result.observe(count, attributesOfBackend(name));
+    }
+  });
 }
 
 /**

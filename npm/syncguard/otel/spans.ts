@@ -7,7 +7,7 @@ import {
   trace,
   type Tracer,
 } from "@opentelemetry/api";
-import type { Observation, Stream } from "../lock/events.js";
+import type { Observation, Stream, Subject } from "../lock/events.js";
 import { callQuietly } from "../lock/reports.js";
 import { hashKey } from "../lock/values.js";
 import type { LockError } from "../native/errors.js";
@@ -37,7 +37,7 @@ export function createSpans({ tracer, backend, keyHashes }: SpanSettings): Strea
       attributes["syncguard.wakeups"] = seen.wakeups;
     }
     if (seen.heldMs !== undefined) attributes["syncguard.hold.seconds"] = seen.heldMs / 1_000;
-    if (keyHashes) addKeyHash(attributes, seen.key);
+    addSubject(attributes, seen, keyHashes);
     const span = tracer.startSpan(name, { kind: SpanKind.CLIENT, startTime, attributes });
     const error = errorOf(seen);
     if (error !== undefined) fail(span, error, endMs);
@@ -48,13 +48,13 @@ export function createSpans({ tracer, backend, keyHashes }: SpanSettings): Strea
 /** A span from the grant to the release of a lock that `lock()` holds, which is active while its function runs. */
 export function createHoldSpans(settings: SpanSettings): NonNullable<Stream["runHeld"]> {
   const { tracer, backend, keyHashes } = settings;
-  const start = (key: string): Span => {
+  const start = (about: Subject): Span => {
     const attributes = attributesOfBackend(backend);
-    if (keyHashes) addKeyHash(attributes, key);
+    addSubject(attributes, about, keyHashes);
     return tracer.startSpan("syncguard.hold", { kind: SpanKind.INTERNAL, attributes });
   };
-  return async (key, work, loss) => {
-    const span = start(key);
+  return async (about, work, loss) => {
+    const span = start(about);
     try {
       return await context.with(trace.setSpan(context.active(), span), work);
     } finally {
@@ -68,8 +68,17 @@ export function createHoldSpans(settings: SpanSettings): NonNullable<Stream["run
   };
 }
 
-function addKeyHash(attributes: Attributes, key: unknown): void {
+function addSubject(
+  attributes: Attributes,
+  { key, keys, claims }: Subject,
+  keyHashes: boolean,
+): void {
+  const count = keys?.length ?? claims;
+  if (count !== undefined) attributes["syncguard.claims"] = count;
+  if (!keyHashes) return;
+  // Callers may pass anything as a key.
   if (typeof key === "string") attributes["syncguard.key.hash"] = hashKey(key);
+  if (keys !== undefined) attributes["syncguard.key.hashes"] = keys.map((one) => hashKey(one));
 }
 
 function fail(span: Span, { code, message }: LockError, timeMs?: number): void {
