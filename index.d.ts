@@ -181,6 +181,7 @@ type SlotClaim = Readonly<{
     key: string;
     /** At most so many hold a slot of the key at a time; 1 to 1000. */
     slots: number;
+    /** With it, several are asked for: {@link Claim}. */
     take?: undefined;
 }>;
 /** Several claims, all or nothing: at most 100 locks, and no key twice. */
@@ -625,6 +626,7 @@ type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
  *   `InvalidArgument` that names the option; `LockLost` with `throwIfLost`; or the backend's error
  */
 type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
+    /** Under the lock on a key. */
     <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
     /** Under one slot of a key. */
     <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
@@ -709,6 +711,7 @@ type AcquireOptions = {
 };
 /** `acquire()` of a backend of this package. */
 type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
+    /** The lock on a key. */
     (opts: KeyOp & AcquireOptions): Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, {
         ok: false;
     }>>;
@@ -721,11 +724,13 @@ type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
     }): Promise<HeldLocks | (Extract<DecoratedAcquireResult<C>, {
         ok: false;
     }> & {
+        /** What stood in the way. */
         readonly key?: string;
     })>;
 };
 /** `lock()` of a backend of this package. */
 type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
+    /** The lock on a key. */
     (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
     /** One slot of a key. */
     (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
@@ -1000,9 +1005,32 @@ declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities>
  * ```
  */
 declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
-/** Under one slot of a key, on a backend of this package. */
+/**
+ * Under one slot of a key, on a backend of this package.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(backend, ({ slot, fence }) => console.log("one of five: number", slot, "under fence", fence), {
+ *   key: { key: "api:partner", slots: 5 },
+ * });
+ * ```
+ */
 declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
-/** Under several locks, all or nothing, on a backend of this package. */
+/**
+ * Under several locks, all or nothing, on a backend of this package.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(backend, ({ fences }) => console.log("both accounts, under fences", [...fences.values()]), {
+ *   key: ["account:1", "account:2"],
+ *   ttlMs: 30_000,
+ * });
+ * ```
+ */
 declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: LocksHandle) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
 /**
  * Waits for the lock on the default backend, runs `fn` while it is held, and frees it whatever `fn` did. The default backend is
@@ -1024,9 +1052,31 @@ declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(ba
  * ```
  */
 declare function lock<T>(fn: (handle: LockHandle) => Promise<T> | T, config: LockConfig): Promise<T>;
-/** Under one slot of a key, on the default backend. */
+/**
+ * Under one slot of a key, on the default backend.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(({ slot }) => console.log("one of five: number", slot), {
+ *   key: { key: "api:partner", slots: 5 },
+ * });
+ * ```
+ */
 declare function lock<T>(fn: (handle: SlotHandle) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
-/** Under several locks, all or nothing, on the default backend. */
+/**
+ * Under several locks, all or nothing, on the default backend.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(({ fences }) => console.log("both accounts, under fences", [...fences.values()]), {
+ *   key: ["account:1", "account:2"],
+ * });
+ * ```
+ */
 declare function lock<T>(fn: (handle: LocksHandle) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
 
 /** The public types of the Firestore backend. */

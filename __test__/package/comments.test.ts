@@ -31,7 +31,7 @@ describe("the comments on the public API", () => {
       expect.arrayContaining([
         ...["lock", "LOCK_DEFAULTS", "LockConfig.key", "AcquireOk.fence", "TestClock.advance"],
         // Reached through an alias, and through the parameter of a method.
-        ...["Faults.steal", "SyncGuardBackend.acquire.owner", "LockError.new"],
+        ...["Faults.steal", "SyncGuardBackend.extend.ttlMs", "LockError.new"],
       ]),
     );
     expect(shown.map(({ name }) => name).filter((name) => name.includes("#"))).toEqual([]);

@@ -45,13 +45,36 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   fn: (handle: LockHandle<C>) => Promise<T> | T,
   config: LockConfig,
 ): Promise<T>;
-/** Under one slot of a key, on a backend of this package. */
+/**
+ * Under one slot of a key, on a backend of this package.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(backend, ({ slot, fence }) => console.log("one of five: number", slot, "under fence", fence), {
+ *   key: { key: "api:partner", slots: 5 },
+ * });
+ * ```
+ */
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
   fn: (handle: SlotHandle<C>) => Promise<T> | T,
   config: LockConfigOf<SlotClaim>,
 ): Promise<T>;
-/** Under several locks, all or nothing, on a backend of this package. */
+/**
+ * Under several locks, all or nothing, on a backend of this package.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(backend, ({ fences }) => console.log("both accounts, under fences", [...fences.values()]), {
+ *   key: ["account:1", "account:2"],
+ *   ttlMs: 30_000,
+ * });
+ * ```
+ */
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
   fn: (handle: LocksHandle) => Promise<T> | T,
@@ -77,12 +100,34 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
  * ```
  */
 export function lock<T>(fn: (handle: LockHandle) => Promise<T> | T, config: LockConfig): Promise<T>;
-/** Under one slot of a key, on the default backend. */
+/**
+ * Under one slot of a key, on the default backend.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(({ slot }) => console.log("one of five: number", slot), {
+ *   key: { key: "api:partner", slots: 5 },
+ * });
+ * ```
+ */
 export function lock<T>(
   fn: (handle: SlotHandle) => Promise<T> | T,
   config: LockConfigOf<SlotClaim>,
 ): Promise<T>;
-/** Under several locks, all or nothing, on the default backend. */
+/**
+ * Under several locks, all or nothing, on the default backend.
+ *
+ * @example
+ * ```ts
+ * import { lock } from "syncguard";
+ *
+ * await lock(({ fences }) => console.log("both accounts, under fences", [...fences.values()]), {
+ *   key: ["account:1", "account:2"],
+ * });
+ * ```
+ */
 export function lock<T>(
   fn: (handle: LocksHandle) => Promise<T> | T,
   config: LockConfigOf<Claims | Required<Claim>>,

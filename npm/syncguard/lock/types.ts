@@ -68,6 +68,7 @@ export type SlotClaim = Readonly<{
   key: string;
   /** At most so many hold a slot of the key at a time; 1 to 1000. */
   slots: number;
+  /** With it, several are asked for: {@link Claim}. */
   take?: undefined;
 }>;
 
@@ -572,6 +573,7 @@ export type LockHandleMembers<C extends BackendCapabilities = FencingCapabilitie
  *   `InvalidArgument` that names the option; `LockLost` with `throwIfLost`; or the backend's error
  */
 export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
+  /** Under the lock on a key. */
   <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
   /** Under one slot of a key. */
   <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
@@ -667,6 +669,7 @@ export type AcquireOptions = {
 
 /** `acquire()` of a backend of this package. */
 export type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
+  /** The lock on a key. */
   (
     opts: KeyOp & AcquireOptions,
   ): Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>>;
@@ -679,12 +682,17 @@ export type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> =
       signal?: AbortSignal | undefined;
     },
   ): Promise<
-    HeldLocks | (Extract<DecoratedAcquireResult<C>, { ok: false }> & { readonly key?: string })
+    | HeldLocks
+    | (Extract<DecoratedAcquireResult<C>, { ok: false }> & {
+        /** What stood in the way. */
+        readonly key?: string;
+      })
   >;
 };
 
 /** `lock()` of a backend of this package. */
 export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
+  /** The lock on a key. */
   (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
   /** One slot of a key. */
   (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
