@@ -36,3 +36,21 @@ test.concurrent("queue-worker: what a killed worker leaves is done, each job onc
   expect(finished.sort()).toEqual(["job-1", "job-2", "job-3", "job-4"]);
   expect(example.lines).toContainEqual(expect.stringMatching(/^second: \S+ put back$/));
 });
+
+test.concurrent("transfer: both accounts or neither, also when a teller is killed", async () => {
+  const example = startExample("transfer");
+  expect(await example.ended).toEqual({ code: 0, stderr: "" });
+  expect(example.lines.at(-1)).toMatch(/^\d+ transfers, 400 in the accounts, no rule broken$/);
+  expect(example.lines).toContain("first gets SIGKILL");
+  for (const name of ["second", "third"]) expect(example.lines).toContain(`${name}: done`);
+});
+
+test.concurrent("api-client: never more than five calls at a time", async () => {
+  const example = startExample("api-client");
+  expect(await example.ended).toEqual({ code: 0, stderr: "" });
+  expect(example.lines.at(-1)).toMatch(/^\d+ calls, at most [1-5] at a time, 0 refused$/);
+  expect(example.lines).toContain("first gets SIGKILL");
+  for (const name of ["second", "third"]) {
+    expect(example.lines).toContain(`${name}: 20 of 20 calls answered`);
+  }
+});

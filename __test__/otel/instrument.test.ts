@@ -420,3 +420,41 @@ test("the dashboard asks for what Prometheus gets", async () => {
   expect(grouped.length).toBeGreaterThan(5);
   expect(grouped.filter((label) => label !== "le" && !labels.has(label))).toEqual([]);
 });
+
+test("several keys, and slots", async () => {
+  const { options, points, spans } = sdk();
+  const clock = new TestClock();
+  const backend = instrument(createTestBackend({ clock }), { ...options, keyHashes: true });
+  const of = { "syncguard.backend": "test" };
+  expect(await points("syncguard.slots")).toEqual([]);
+  const held = await backend.lock(["a", "b", { key: "slots", slots: 5 }]);
+  const permit = await backend.lock({ key: "slots", slots: 5 });
+  expect(await points("syncguard.locks")).toMatchObject([{ ...of, count: 4 }]);
+  expect(await points("syncguard.slots")).toMatchObject([{ ...of, count: 2 }]);
+  await held.extend(60_000);
+  await held.release();
+  await permit.release();
+  expect(await points("syncguard.locks")).toMatchObject([{ ...of, count: 0 }]);
+  expect(await points("syncguard.slots")).toMatchObject([{ ...of, count: 0 }]);
+  await lock(backend, () => undefined, { key: ["a", "b"] });
+  const hashes = ["a", "b"].map((key) => hashKey(key));
+  const named = spans().map(({ name, attributes }) => ({
+    name,
+    claims: attributes["syncguard.claims"],
+    hash: attributes["syncguard.key.hash"],
+    hashes: attributes["syncguard.key.hashes"],
+  }));
+  const three = { claims: 3, hash: undefined, hashes: [...hashes, hashKey("slots")] };
+  const one = { claims: undefined, hashes: undefined };
+  const two = { claims: 2, hash: undefined, hashes };
+  expect(named).toEqual([
+    { name: "syncguard.lock", ...three },
+    { name: "syncguard.lock", ...one, hash: hashKey("slots") },
+    { name: "syncguard.extend", claims: 3, hash: undefined, hashes: undefined },
+    { name: "syncguard.release", ...three },
+    { name: "syncguard.release", ...one, hash: undefined },
+    { name: "syncguard.lock", ...two },
+    { name: "syncguard.release", ...two },
+    { name: "syncguard.hold", ...two },
+  ]);
+});
