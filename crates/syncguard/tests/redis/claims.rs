@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    AcquireOutcome, Backend as _, ErrorKind, ExtendOutcome, Extension, Key, LockId, Lookup,
-    Operation, Owner, PageRequest, ReleaseOutcome,
+    Absence, AcquireOutcome, Backend as _, Claim, ErrorKind, ExtendOutcome, Extension, Key, LockId,
+    Lookup, Operation, Outcome, Owner, PageRequest, ReleaseOutcome,
 };
 
 use crate::stage::{FOREIGN, Stage, hostile_names, json};
@@ -27,6 +27,7 @@ tests![
     a_counter_at_its_limit_leaves_nothing,
     what_is_not_a_lock_leaves_nothing,
     what_others_write_stands_in_the_way,
+    several_do_to_each_what_one_does,
     fences_of_slots_are_counted_each_for_itself,
     a_server_that_lost_its_scripts_gets_them_again,
     one_value_that_is_no_lock_keeps_no_other_from_being_freed,
@@ -263,6 +264,133 @@ async fn what_others_write_stands_in_the_way() {
             take(&t.backend, claims()).await;
         }
     }
+}
+
+/// What is stored under the names of a key and of a lock id. What the clock says is left out.
+fn about(raw: &mut Resp, id: &LockId) -> Vec<String> {
+    let names = ["k", "fence:syncguard:k", &format!("id:{}", id.as_str())];
+    let read = |name: &str| {
+        let name = format!("syncguard:{name}");
+        let lasts = raw.call(&["PTTL", &name]).int() / 10_000;
+        let stored = match raw.call(&["GET", &name]) {
+            Answer::Text(text) => text,
+            other => format!("{other:?}"),
+        };
+        let digits =
+            |text: &str| text.len() >= 13 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let words = stored.split_inclusive(|character: char| !character.is_ascii_digit());
+        let words =
+            words.map(
+                |word| match word.trim_end_matches(|last: char| !last.is_ascii_digit()) {
+                    number if digits(number) => word.replace(number, "time"),
+                    _ => word.to_owned(),
+                },
+            );
+        format!("{} for {lasts}", words.collect::<String>())
+    };
+    names.map(read).to_vec()
+}
+
+/// Writes what stands under the names of the key "k" before an operation with that lock id.
+fn place(t: &mut Stage, id: &LockId, [lock, index, counter]: [&str; 3]) {
+    t.raw.call(&["FLUSHALL"]);
+    match lock.strip_prefix('-') {
+        _ if lock.is_empty() => {}
+        Some(form) => drop(t.write(form, "k", id, -1500)),
+        None => drop(t.write(lock, "k", id, 30_000)),
+    }
+    let name = format!("syncguard:id:{}", id.as_str());
+    match index {
+        "" => t.raw.call(&["DEL", &name]),
+        index => t.raw.call(&["SET", &name, index]),
+    };
+    if !counter.is_empty() {
+        let name = "syncguard:fence:syncguard:k";
+        t.raw.call(&["SET", name, counter]);
+    }
+}
+
+/// What comes of an operation, and what is stored afterwards.
+type Done = (Result<Outcome, ErrorKind>, Vec<String>);
+
+async fn done(t: &mut Stage, id: &LockId, scene: [&str; 3], operation: Operation) -> Done {
+    place(t, id, scene);
+    let outcome = t.backend.run(&operation).await;
+    (outcome.map_err(|error| error.kind()), about(&mut t.raw, id))
+}
+
+async fn several_do_to_each_what_one_does() {
+    let mut t = Stage::new();
+    let (one, both) = ([plain("k")], [plain("k"), plain("z")]);
+    let id = one[0].lock_id.clone();
+    let nobodys = LockId::generate().unwrap();
+    let theirs = FOREIGN[0].replace("$ID", nobodys.as_str());
+    let ended = FOREIGN.map(|form| format!("-{form}"));
+    let more = ["", "no lock", "{}", &theirs];
+    let locks = FOREIGN.into_iter().chain(ended.iter().map(String::as_str));
+    let mut granted = [0, 0];
+    for lock in locks.chain(more) {
+        for index in ["", "syncguard:k", "syncguard:elsewhere"] {
+            for counter in ["", "7", "900000000000000", "x"] {
+                let scene = [lock, index, counter];
+                place(&mut t, &id, scene);
+                let before = about(&mut t.raw, &id);
+
+                let acquire = |claims: &[Claim]| {
+                    let mut request = asking(&t.backend, claims.to_vec());
+                    request.claims[0].lock_id = id.clone();
+                    Operation::Acquire(request)
+                };
+                let [alone, together] = [acquire(&one), acquire(&both)];
+                let (alone, expected) = done(&mut t, &id, scene, alone).await;
+                let (together, found) = done(&mut t, &id, scene, together).await;
+                let is_granted = [&alone, &together].map(|outcome| {
+                    matches!(outcome, Ok(Outcome::Acquire(AcquireOutcome::Acquired(_))))
+                });
+                for (count, is_granted) in granted.iter_mut().zip(is_granted) {
+                    *count += usize::from(is_granted);
+                }
+                assert_eq!(alone.as_ref().err(), together.as_ref().err(), "{scene:?}");
+                assert_eq!(t.exists("syncguard:z"), is_granted[1], "{scene:?}");
+                match is_granted {
+                    // The lock was granted once, and does not stand for the whole.
+                    [true, false] => assert!(expected == before && found == before, "{scene:?}"),
+                    _ => assert_eq!(found, expected, "{scene:?}"),
+                }
+
+                let lock_ids = [[id.clone()].to_vec(), vec![id.clone(), nobodys.clone()]];
+                let [alone, together] = lock_ids.clone().map(|ids| Operation::Release(ids.into()));
+                let (alone, expected) = done(&mut t, &id, scene, alone).await;
+                let (together, found) = done(&mut t, &id, scene, together).await;
+                assert_eq!(found, expected, "{scene:?}");
+                match (alone, together) {
+                    (Ok(Outcome::Release(alone)), Ok(Outcome::Release(together))) => {
+                        assert_eq!(alone[0], together[0], "{scene:?}");
+                    }
+                    (alone, together) => assert_eq!(alone, together, "{scene:?}"),
+                }
+
+                let extend =
+                    |ids: Vec<LockId>| Operation::Extend(Extension::new(ids.into(), ttl(60_000)));
+                let [alone, together] = lock_ids.map(extend);
+                let (alone, expected) = done(&mut t, &id, scene, alone).await;
+                let (together, found) = done(&mut t, &id, scene, together).await;
+                match alone {
+                    Ok(Outcome::Extend(ExtendOutcome::Extended { .. })) => {
+                        let (lock, absence) = (1, Absence::NotFound);
+                        let absent = ExtendOutcome::Absent { lock, absence };
+                        assert_eq!(together, Ok(Outcome::Extend(absent)), "{scene:?}");
+                        assert_eq!(found, before, "{scene:?}");
+                    }
+                    alone => {
+                        assert_eq!(together, alone, "{scene:?}");
+                        assert_eq!(found, expected, "{scene:?}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(granted[1] > 20 && granted[0] > granted[1], "{granted:?}");
 }
 
 async fn fences_of_slots_are_counted_each_for_itself() {
