@@ -1,4 +1,4 @@
-//! Several locks at once, and slots: what is stored, what stands in the way, and what it costs the server.
+//! Several locks at once: what is stored, what stands in the way, and what is sent.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    Absence, AcquireOutcome, Backend as _, Claim, ErrorKind, ExtendOutcome, Extension, Key, LockId,
-    Lookup, Operation, Outcome, Owner, PageRequest, ReleaseOutcome,
+    Absence, AcquireOutcome, Backend as _, Claim, ErrorKind, ExtendOutcome, Extension, LockId,
+    Lookup, Operation, Outcome, Owner, ReleaseOutcome,
 };
 
-use crate::stage::{FOREIGN, Stage, hostile_names, json};
+use crate::stage::{FOREIGN, Stage, hostile_names, json, scripts};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{asking, extend, ids, plain, release, slot, take, try_take};
 use crate::support::link::Link;
-use crate::support::locks::{AHEAD, key, ttl};
+use crate::support::locks::ttl;
 use crate::support::redis_server::RedisServer;
 use crate::support::resp::{Answer, Resp};
 use crate::support::suite::tests;
@@ -28,15 +28,9 @@ tests![
     what_is_not_a_lock_leaves_nothing,
     what_others_write_stands_in_the_way,
     several_do_to_each_what_one_does,
-    fences_of_slots_are_counted_each_for_itself,
     a_server_that_lost_its_scripts_gets_them_again,
     one_value_that_is_no_lock_keeps_no_other_from_being_freed,
     a_clients_own_prefix_stands_before_all_keys,
-    freed_slots_are_told_of_under_the_name_of_their_key,
-    slots_are_listed,
-    the_search_begins_anywhere,
-    a_slot_that_has_ended_is_found_among_a_thousand,
-    a_thousand_slots_take_the_server_little_time,
 ];
 
 /// The names in the database.
@@ -134,25 +128,6 @@ async fn hostile_names_can_be_claimed() {
             .iter()
             .all(|outcome| *outcome == ReleaseOutcome::Released)
     );
-}
-
-/// How many scripts the server has run since the last time, and the microseconds that it has taken for them.
-fn scripts(raw: &mut Resp) -> (u64, u64) {
-    let stats = raw.call(&["INFO", "commandstats"]).text().to_owned();
-    raw.call(&["CONFIG", "RESETSTAT"]);
-    let lines = stats
-        .lines()
-        .filter(|line| line.starts_with("cmdstat_eval"));
-    let number = |line: &str, name: &str| {
-        let (_, rest) = line.split_once(name)?;
-        rest.split(',').next()?.parse::<u64>().ok()
-    };
-    lines.fold((0, 0), |(calls, micros), line| {
-        (
-            calls + number(line, "calls=").unwrap(),
-            micros + number(line, "usec=").unwrap(),
-        )
-    })
 }
 
 async fn several_keys_take_one_script() {
@@ -393,23 +368,6 @@ async fn several_do_to_each_what_one_does() {
     assert!(granted[1] > 20 && granted[0] > granted[1], "{granted:?}");
 }
 
-async fn fences_of_slots_are_counted_each_for_itself() {
-    let mut t = Stage::new();
-    for slot in 1..=2_u64 {
-        let counter = format!("syncguard:fence:syncguard:p\u{37e}{slot}");
-        t.raw
-            .call(&["SET", &counter, &(AHEAD + 100 * slot).to_string()]);
-    }
-    for round in 1..=3 {
-        let grants = take(&t.backend, [slot("p", 2), slot("p", 2)]).await;
-        for grant in &grants {
-            let slot = u64::from(grant.slot.unwrap());
-            assert_eq!(grant.fence.get(), AHEAD + 100 * slot + round);
-        }
-        release(&t.backend, ids(&grants)).await;
-    }
-}
-
 async fn a_server_that_lost_its_scripts_gets_them_again() {
     let mut t = Stage::new();
     for _ in 0..2 {
@@ -465,110 +423,4 @@ async fn a_clients_own_prefix_stands_before_all_keys() {
     let released = release(&t.backend, ids(grants)).await;
     assert_eq!(released[..], [ReleaseOutcome::Released; 2]);
     assert_eq!(names(&mut t.raw).len(), 2, "the counters");
-}
-
-async fn freed_slots_are_told_of_under_the_name_of_their_key() {
-    let mut t = Stage::with(|config| config.locks.cleanup_in_is_locked = true);
-    let mut listener = t.server.connect();
-    listener.call(&["PSUBSCRIBE", "*"]);
-    let mut told = || listener.read().list()[2].text().to_owned();
-    let own = slot("p", 2);
-    let grants = take(&t.backend, [plain("k"), own.clone(), slot("p", 2)]).await;
-    release(&t.backend, ids(&grants[..2])).await;
-    assert_eq!([told(), told()], ["syncguard:k", "syncguard:p"]);
-    t.backend.release(&grants[2].lock_id).await.unwrap();
-    assert_eq!(told(), "syncguard:p");
-    let grants = take(&t.backend, [own]).await;
-    let number = grants[0].slot.unwrap();
-    let key = key("p").slot(number);
-    assert!(t.backend.force_release(&key).await.unwrap());
-    assert_eq!(told(), "syncguard:p");
-    let name = format!("p\u{37e}{number}");
-    t.write(FOREIGN[0], &name, &grants[0].lock_id, -2500);
-    assert!(!t.backend.is_locked(&key).await.unwrap());
-    assert_eq!(told(), "syncguard:p");
-}
-
-async fn slots_are_listed() {
-    let t = Stage::new();
-    let grants = take(&t.backend, [plain("k"), slot("p", 3), slot("p", 3)]).await;
-    let all = PageRequest {
-        limit: 100,
-        ..PageRequest::default()
-    };
-    let page = t.backend.list(&all).await.unwrap();
-    let number = |key: &Key| (key.base().to_owned(), key.slot_number());
-    let mut found: Vec<_> = page.locks.iter().map(|lock| number(&lock.key)).collect();
-    found.sort();
-    let base = |grant: &syncguard::Grant| match grant.slot {
-        None => ("k".to_owned(), None),
-        slot => ("p".to_owned(), slot),
-    };
-    let mut expected: Vec<_> = grants.iter().map(base).collect();
-    expected.sort();
-    assert_eq!(found, expected);
-}
-
-async fn the_search_begins_anywhere() {
-    let t = Stage::new();
-    let mut seen = BTreeSet::new();
-    for _ in 0..200 {
-        let grants = take(&t.backend, [slot("p", 4)]).await;
-        seen.insert(grants[0].slot.unwrap());
-        release(&t.backend, ids(&grants)).await;
-    }
-    assert_eq!(seen, (1..=4).collect());
-}
-
-/// Takes a thousand slots but those.
-async fn fill(t: &mut Stage, but: &[u16]) {
-    for _ in 0..10 {
-        let claims = std::iter::repeat_with(|| slot("p", 1000)).take(100);
-        take(&t.backend, claims).await;
-    }
-    for number in but {
-        assert!(
-            t.backend
-                .force_release(&key("p").slot(*number))
-                .await
-                .unwrap()
-        );
-    }
-    scripts(&mut t.raw);
-}
-
-async fn a_slot_that_has_ended_is_found_among_a_thousand() {
-    let mut t = Stage::new();
-    fill(&mut t, &[500, 501]).await;
-    // Written by somebody who does not let it expire.
-    t.write(
-        FOREIGN[1],
-        "p\u{37e}500",
-        &LockId::generate().unwrap(),
-        -1500,
-    );
-    let two = || [slot("p", 1000), slot("p", 1000)];
-    let grants = take(&t.backend, two()).await;
-    let numbers: BTreeSet<_> = grants.iter().map(|grant| grant.slot).collect();
-    assert_eq!(numbers, [Some(500), Some(501)].into());
-    t.backend.release(&grants[0].lock_id).await.unwrap();
-    let outcome = try_take(&t.backend, two()).await.unwrap();
-    assert!(matches!(outcome, AcquireOutcome::Locked { claim: 1, .. }));
-}
-
-async fn a_thousand_slots_take_the_server_little_time() {
-    const ROUNDS: u64 = 20;
-    let mut t = Stage::new();
-    fill(&mut t, &[1000]).await;
-    let mut took = Vec::new();
-    for _ in 0..ROUNDS {
-        let grants = take(&t.backend, [slot("p", 1000)]).await;
-        took.push(scripts(&mut t.raw).1);
-        assert_eq!(grants[0].slot, Some(1000));
-        release(&t.backend, ids(&grants)).await;
-        scripts(&mut t.raw);
-    }
-    took.sort_unstable();
-    // On a machine that does something else as well; alone, it is a third of a millisecond.
-    assert!(took[took.len() / 2] < 3000, "{took:?} µs");
 }

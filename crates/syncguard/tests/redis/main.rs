@@ -23,6 +23,7 @@ mod replicas;
 mod replies;
 mod roles;
 mod scripts;
+mod slots;
 mod stage;
 mod stored;
 #[path = "../support/mod.rs"]
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),
+        ("slots", slots::TESTS),
         ("stored", stored::TESTS),
         ("texts", texts::TESTS),
         ("wakeups", wakeups::TESTS),

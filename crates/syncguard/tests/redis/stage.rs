@@ -89,6 +89,25 @@ impl Stage {
     }
 }
 
+/// How many scripts the server has run since the last time, and the microseconds that it has taken for them.
+pub(crate) fn scripts(raw: &mut Resp) -> (u64, u64) {
+    let stats = raw.call(&["INFO", "commandstats"]).text().to_owned();
+    raw.call(&["CONFIG", "RESETSTAT"]);
+    let lines = stats
+        .lines()
+        .filter(|line| line.starts_with("cmdstat_eval"));
+    let number = |line: &str, name: &str| {
+        let (_, rest) = line.split_once(name)?;
+        rest.split(',').next()?.parse::<u64>().ok()
+    };
+    lines.fold((0, 0), |(calls, micros), line| {
+        (
+            calls + number(line, "calls=").unwrap(),
+            micros + number(line, "usec=").unwrap(),
+        )
+    })
+}
+
 pub(crate) fn request(key: &str, ttl_ms: i64) -> AcquireRequest {
     AcquireRequest::new(locks::key(key), locks::ttl(ttl_ms)).unwrap()
 }
