@@ -88,8 +88,9 @@ pub async fn run<T: FromOutcome>(
         Operation::Acquire(request) => {
             Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
         }
-        Operation::Release(lock_ids) => {
-            Outcome::Release(Box::pin(release(backend, lock_ids, options, cancelled)).await?)
+        ref operation @ Operation::Release(ref lock_ids) => {
+            let release = release(backend, operation, lock_ids, options, cancelled);
+            Outcome::Release(Box::pin(release).await?)
         }
         Operation::Extend(extension) => {
             Outcome::Extend(Box::pin(extend(backend, extension, options, cancelled)).await?)
@@ -125,14 +126,15 @@ pub(crate) async fn acquire(
     attempt.answered(answer)
 }
 
-/// Frees the locks that `lock_ids` own.
+/// Frees what the lock ids own that `operation` names, which are `lock_ids`.
 async fn release(
     backend: &Arc<dyn Backend>,
-    lock_ids: Batch<LockId>,
+    operation: &Operation,
+    lock_ids: &[LockId],
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<Batch<ReleaseOutcome>, Error> {
-    backend.work().heartbeats().stop(&lock_ids);
+    backend.work().heartbeats().stop(lock_ids);
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     let by = Instant::now() + limit;
@@ -141,15 +143,14 @@ async fn release(
         backend,
         keys: options.keys,
     };
-    let operation = Operation::Release(lock_ids.clone());
-    let release = notice.of(backend.run(&operation));
+    let release = notice.of(backend.run(operation));
     let first = bounded(backend, release, limit, cancelled.as_mut()).await;
     let failure = match first {
         Ok(Ok(outcome)) => return Batch::of(outcome),
         Ok(Err(failure)) | Err(failure) => failure,
     };
     let (tell, told) = oneshot::channel();
-    undo::repeat_release(backend, &lock_ids, options.lasts, failure, by, |answer| {
+    undo::repeat_release(backend, lock_ids, options.lasts, failure, by, |answer| {
         // It may have been cancelled.
         drop(tell.send(answer));
     });

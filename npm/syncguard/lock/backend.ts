@@ -2,10 +2,10 @@
 
 import { setImmediate } from "node:timers";
 import { addContext, LockError } from "../native/errors.js";
-import { settle } from "../native/outcome.js";
+import { type AcquiredLock, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
-import type { Store } from "../native/store.js";
+import { type Store, wanted } from "../native/store.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Wait } from "../native/wait.js";
 import { checkObject, invalid } from "../options/validation.js";
@@ -164,7 +164,9 @@ export function createBackendOn<C extends BackendCapabilities>(
       let startedMs = clock.elapsed();
       if (autoExtend !== undefined) heartbeats = createHeartbeats?.(autoExtend);
       const hold = heartbeats?.settings;
-      const grant = settle(await store.acquire(key, ttlMs, { claims, owner, hold }, signal, wait));
+      const grant = settle(
+        await store.acquire(key, ttlMs, wanted(claims, owner, hold), signal, wait),
+      );
       if ("lockedKey" in grant) {
         heartbeats?.stop();
         return noLock(givenKey(asked, grant.lockedKey));
@@ -239,12 +241,9 @@ export function createBackendOn<C extends BackendCapabilities>(
     }
   }
 
-  /** The name of the lock for those of this process who wait for it; those of several. */
-  function waitedFor({ key, locks }: Lease): [key?: string | undefined, keys?: string[]] {
-    if (locks === undefined) return waiting.has(key) ? [key] : [];
-    const names = locks.flatMap((lock) => (waiting.has(lock.key) ? [lock.stored] : []));
-    return [undefined, names];
-  }
+  /** Those of several locks for which others of this process wait. */
+  const waitedFor = (locks: readonly AcquiredLock[]): string[] =>
+    locks.flatMap((lock) => (waiting.has(lock.key) ? [lock.stored] : []));
 
   const operations: Operations<C> = {
     take,
@@ -262,7 +261,9 @@ export function createBackendOn<C extends BackendCapabilities>(
         try {
           const lastsMs = own && Math.ceil(own.lastsMs);
           // Those who wait for it hear of it.
-          const [key, keys] = own === undefined ? [] : waitedFor(own);
+          const isOne = own !== undefined && own.locks === undefined;
+          const key = isOne && waiting.has(own.key) ? own.key : undefined;
+          const keys = own?.locks && waitedFor(own.locks);
           const outcome = settle(await store.release(lockId, signal, lastsMs, key, keys));
           if (outcome === true || (typeof outcome === "object" && outcome.every(Boolean))) {
             (own ?? watched)?.released();

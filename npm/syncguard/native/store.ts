@@ -47,7 +47,7 @@ export class AddonStore {
   acquire(
     key: string,
     ttlMs: number,
-    wanted: Wanted,
+    wanted: Wanted | undefined,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
   ): Promise<Acquired | Locked | Failure> {
@@ -168,14 +168,20 @@ export type Wanted = {
   readonly hold?: HoldSettings | undefined;
 };
 
+/** The same as an object; `undefined` if nothing is wanted, as of most acquisitions. */
+export function wanted(
+  claims: ClaimSettings[] | undefined,
+  owner: string | undefined,
+  hold: HoldSettings | undefined,
+): Wanted | undefined {
+  const isNothing = claims === undefined && owner === undefined && hold === undefined;
+  return isNothing ? undefined : { claims, owner, hold };
+}
+
 /** The same for the addon; `undefined` if nothing is wanted, because the addon has to look for each. */
-function optionsOf(
-  { claims, owner, hold }: Wanted,
-  wait: Wait | undefined,
-): AcquireOptions | undefined {
-  if (claims === undefined && owner === undefined && wait === undefined && hold === undefined) {
-    return undefined;
-  }
+function optionsOf(wanted: Wanted | undefined, wait: Wait | undefined): AcquireOptions | undefined {
+  if (wanted === undefined && wait === undefined) return undefined;
+  const { claims, owner, hold } = wanted ?? {};
   const options: AcquireOptions = {};
   if (claims !== undefined) options.claims = claims;
   if (owner !== undefined) options.owner = owner;

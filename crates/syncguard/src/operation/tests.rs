@@ -335,3 +335,18 @@ async fn what_was_never_sent_is_not_undone() {
     assert_eq!(store.acquisitions.load(SeqCst), 2);
     assert_eq!(store.releases.load(SeqCst), 0);
 }
+/// Most calls are made for one lock, and what is larger than this is not what malloc has at hand.
+#[test]
+fn a_call_takes_less_than_a_kilobyte() {
+    let backend: Arc<dyn Backend> = Arc::<Store>::default();
+    let request = request(Ttl::DEFAULT);
+    let lock_ids = request.lock_ids();
+    let operation = Operation::Release(lock_ids.clone());
+    let call = || CallOptions::DEFAULT;
+    let released = release(&backend, &operation, &lock_ids, call(), pending());
+    assert!(size_of_val(&released) < 1024);
+    let acquired = acquire(&backend, request, call(), pending());
+    assert!(size_of_val(&acquired) < 1024);
+    let run = run::<Outcome>(&backend, operation.clone(), call(), pending());
+    assert!(size_of_val(&run) < 1024);
+}

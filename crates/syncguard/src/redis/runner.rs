@@ -86,7 +86,7 @@ impl Runner {
             return self.run(plan(None)?).await.map(Some);
         }
         for _ in 0..TRIES {
-            let Some(lock_key) = self.located(lock_id).await? else {
+            let Some(lock_key) = Box::pin(self.located(lock_id)).await? else {
                 return Ok(None);
             };
             let reply = self.run(plan(Some(&lock_key))?).await?;

@@ -10,6 +10,7 @@
 )]
 
 mod cancellation;
+mod claims;
 mod close;
 mod concurrency;
 mod contention;
@@ -99,6 +100,7 @@ fn stores() -> Vec<Arc<dyn Store>> {
 fn topics() -> Vec<(&'static str, Topic)> {
     vec![
         ("lifecycle", lifecycle::TESTS),
+        ("claims", claims::TESTS),
         ("contention", contention::TESTS),
         ("expiration", expiration::TESTS),
         ("ownership", ownership::TESTS),

@@ -19,9 +19,14 @@ impl Runner {
         &self,
         request: &AcquireRequest,
     ) -> Result<AcquireOutcome, Error> {
-        if request.only().is_ok() {
-            return self.acquire_one(request).await;
+        match request.only() {
+            Ok(_) => self.acquire_one(request).await,
+            // In a box, as below: one lock should not have to carry the room that several need.
+            Err(_) => Box::pin(self.acquire_several(request)).await,
         }
+    }
+
+    async fn acquire_several(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let claims: Vec<_> = request.claims.iter().collect();
         let mut steps = Vec::new();
         // Whatever is refused is refused before anything is taken.
@@ -92,9 +97,13 @@ impl Runner {
         &self,
         lock_ids: &[LockId],
     ) -> Result<Batch<ReleaseOutcome>, Error> {
-        if let [lock_id] = lock_ids {
-            return Ok(Batch::from([self.release_one(lock_id).await?]));
+        match lock_ids {
+            [lock_id] => Ok(Batch::from([self.release_one(lock_id).await?])),
+            several => Box::pin(self.release_several(several)).await,
         }
+    }
+
+    async fn release_several(&self, lock_ids: &[LockId]) -> Result<Batch<ReleaseOutcome>, Error> {
         let all: Vec<_> = lock_ids.iter().collect();
         let mut race = Race::new();
         for places in self.places(lock_ids) {
@@ -129,10 +138,14 @@ impl Runner {
         &self,
         extension: &Extension,
     ) -> Result<ExtendOutcome, Error> {
-        let ttl = extension.ttl;
-        if let [lock_id] = extension.lock_ids.as_slice() {
-            return self.extend_one(lock_id, ttl).await;
+        match extension.lock_ids.as_slice() {
+            [lock_id] => self.extend_one(lock_id, extension.ttl).await,
+            _ => Box::pin(self.extend_several(extension)).await,
         }
+    }
+
+    async fn extend_several(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
+        let ttl = extension.ttl;
         let all: Vec<_> = extension.lock_ids.iter().collect();
         let mut race = Race::new();
         for places in self.places(&extension.lock_ids) {
