@@ -15,6 +15,7 @@ tests![
     freed_slots_are_told_of_under_the_name_of_their_key,
     slots_are_listed,
     the_search_begins_anywhere,
+    within_the_tolerance_a_slot_is_held,
     a_slot_that_has_ended_is_found_among_a_thousand,
     a_thousand_slots_take_the_server_little_time,
 ];
@@ -87,6 +88,27 @@ async fn the_search_begins_anywhere() {
         release(&t.backend, ids(&grants)).await;
     }
     assert_eq!(seen, (1..=4).collect());
+}
+
+async fn within_the_tolerance_a_slot_is_held() {
+    let mut t = Stage::new();
+    for form in FOREIGN {
+        // Wherever the search begins, it goes on from the first to the second.
+        for _ in 0..8 {
+            t.raw.call(&["FLUSHALL"]);
+            for (slot, after_ms) in [(1, -300), (2, -1500)] {
+                let name = format!("p\u{37e}{slot}");
+                t.write(form, &name, &LockId::generate().unwrap(), after_ms);
+            }
+            let grants = take(&t.backend, [slot("p", 2)]).await;
+            assert_eq!(grants[0].slot, Some(2));
+            let outcome = try_take(&t.backend, [slot("p", 2)]).await.unwrap();
+            let AcquireOutcome::Locked { free_in, .. } = outcome else {
+                panic!("granted twice");
+            };
+            assert!(free_in.unwrap().as_millis() <= 700, "{free_in:?}");
+        }
+    }
 }
 
 /// Takes a thousand slots but those.
