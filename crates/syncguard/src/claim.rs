@@ -119,7 +119,8 @@ impl Slots {
 ///
 /// # Errors
 /// `InvalidArgument` for none, for too many, and for a key that is there twice. Claims of several slots of a key are
-/// no such case if they name the same number of slots and there are enough of them.
+/// no such case if they name the same number of slots and there are enough of them. The key of a slot can only be claimed
+/// alone.
 pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> {
     if claims.is_empty() {
         return Err(Error::invalid("keys must not be empty"));
@@ -128,6 +129,15 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
         return Err(Error::invalid(format!(
             "keys must not ask for more than {MAX_CLAIMS} locks at once"
         )));
+    }
+    // Who claims the slots of its key may be given that one, too: it would have two holders.
+    let is_alone = claims.len() == 1;
+    let of_slot = |claim: &Claim| claim.key.slot_number().is_some();
+    if claims
+        .iter()
+        .any(|claim| of_slot(claim) && !(is_alone && claim.slots.is_none()))
+    {
+        return Err(Error::invalid("keys must not contain the key of a slot"));
     }
     // Stable, and by the bytes of the key, as in every process.
     claims.sort_by(|one, other| one.key.as_str().cmp(other.key.as_str()));
@@ -185,6 +195,14 @@ mod tests {
             assert!(error(twice).contains("twice"));
         }
         assert!(error(vec![slot("a", 1), slot("a", 1)]).starts_with("take"));
+        let third = || Claim::new(Key::new("a").unwrap().slot(3)).unwrap();
+        for twice in [vec![slot("a", 5), third()], vec![third(), plain("b")]] {
+            assert!(error(twice).contains("of a slot"));
+        }
+        let slots = Slots::new(5).unwrap();
+        let key = Key::new("a").unwrap().slot(3);
+        assert!(error(vec![Claim::slot(key, slots).unwrap()]).contains("of a slot"));
+        assert!(in_order(vec![third()].into()).is_ok());
         for count in [0, MAX_SLOTS + 1] {
             assert!(
                 Slots::new(count)
