@@ -1,7 +1,7 @@
 /** The stores that every behaviour must hold on. */
 
 import { join } from "node:path";
-import type { SyncGuardBackend } from "syncguard";
+import type { OnLost, SyncGuardBackend } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { createTestBackend } from "syncguard/testing";
 import { firestoreByClient, firestoreByOptions } from "./firestore-stores";
@@ -28,6 +28,7 @@ import { temporaryFolder } from "./temp";
 export type BehaviorOptions = {
   cleanupInIsLocked?: boolean;
   onReleaseError?: (error: Error, context: { lockId: string; key: string; source: string }) => void;
+  onLost?: OnLost;
   disposeTimeoutMs?: number;
 };
 
