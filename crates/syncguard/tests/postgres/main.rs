@@ -31,6 +31,7 @@ mod races;
 mod rows;
 mod scene;
 mod schema;
+mod sets;
 mod silence;
 mod slots;
 mod stage;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         ("races", races::TESTS),
         ("rows", rows::TESTS),
         ("schema", schema::TESTS),
+        ("sets", sets::TESTS),
         ("silence", silence::TESTS),
         ("slots", slots::TESTS),
         ("texts", texts::TESTS),

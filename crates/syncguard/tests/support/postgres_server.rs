@@ -158,6 +158,11 @@ impl PostgresServer {
         let _ = fs::remove_dir_all(self.folder.path());
     }
 
+    /// What it has written into its log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
