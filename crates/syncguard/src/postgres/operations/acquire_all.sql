@@ -7,6 +7,11 @@
 -- is known to be free and every counter to be unchanged, because a counter that rose without a grant would make others
 -- believe that the key was held. Who waits for several locks of the server takes them in the order in which all do.
 WITH
+-- What ends later is live. Read once, because there may be a thousand slots to look at. (With IS TRUE, no index on the
+-- ends serves to find all live locks.)
+start AS MATERIALIZED (
+  SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $4::bigint AS live_after_ms
+),
 -- The places where the locks may be: of a plain key one, of slots their numbers. Those that nobody holds, as many as are
 -- asked for. (A limit that is not a constant makes the planner expect few rows.)
 asked AS MATERIALIZED (
@@ -22,8 +27,7 @@ asked AS MATERIALIZED (
       WHERE NOT EXISTS (
         SELECT FROM {locks}
         WHERE key = claims.lock || place
-          AND (expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $4::bigint)
-            IS NOT FALSE
+          AND (expires_at_ms > (SELECT live_after_ms FROM start)) IS NOT FALSE
       )
       LIMIT take
     ) AS free
@@ -38,7 +42,7 @@ asked AS MATERIALIZED (
 mine AS MATERIALIZED (
   SELECT key, lock_id, fence, expires_at_ms FROM {locks}
   WHERE lock_id = ANY (string_to_array($2, ','))
-    AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $4::bigint
+    AND (expires_at_ms > (SELECT live_after_ms FROM start)) IS TRUE
 ),
 picked AS MATERIALIZED (
   SELECT
@@ -145,8 +149,7 @@ SELECT
         SELECT concat((claim + cardinality(free)), ' ', (
           SELECT min((
             SELECT expires_at_ms FROM {locks}
-            WHERE key = lock || place
-              AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $4::bigint
+            WHERE key = lock || place AND (expires_at_ms > (SELECT live_after_ms FROM start)) IS TRUE
           ))
           FROM (
             SELECT CASE WHEN slots IS NULL THEN '' ELSE number::text END AS place
