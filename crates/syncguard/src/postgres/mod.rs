@@ -3,7 +3,7 @@
 //! Two tables hold them: one with a row for each lock, and one with a row for the fence counter of each key that
 //! was ever locked (docs/format.md, "PostgreSQL"). [`PostgresBackend::setup_schema`] creates them. Each
 //! operation is one statement and one round trip; the statements are the `.sql` files beside the operations.
-//! While most connections of the pool are in use, up to 32 acquisitions or releases run as a group in one
+//! While most connections of the pool are in use, up to 32 acquisitions, releases or heartbeats run as a group in one
 //! statement. A group never waits for a lock in the server: a member that would have to wait runs alone.
 //!
 //! # Who excludes whom
@@ -15,6 +15,12 @@
 //!
 //! An acquisition may be repeated with the same lock id, for example after an answer was lost. Its answer is the
 //! lock as it was granted: no second fence is spent on it.
+//!
+//! Several locks, and slots, are taken by one statement (`acquire_all.sql`), all or none. It waits for the advisory locks of
+//! all of them, in the order of their hashes, so that no two acquisitions wait for each other. An attempt whose snapshot
+//! turns out to be old, because somebody else was granted one of the locks during the wait, has written nothing and is
+//! repeated. Rows of several locks are locked in the order of their names, by whoever extends, releases or takes them. A
+//! group has the acquisitions of single keys, and the releases and heartbeats of whole sets.
 //!
 //! With the crate `syncguard-clients`, a pool of the application's own will do instead of a connection of ours.
 //!
