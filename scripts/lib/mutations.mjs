@@ -200,9 +200,9 @@ const postgres = [
     [
       [
         "postgres/operations/acquire.rs",
-        `include_str!("acquire.sql")\n`,
-        `include_str!("acquire.sql")
-                .replace("clock_timestamp()", "(timestamptz 'epoch' + $7::bigint * interval '1 ms')")\n`,
+        `.map(|sql| Statement::new(&sql, tables, columns));`,
+        `.map(|sql| sql.replace("clock_timestamp()", "(timestamptz 'epoch' + $7::bigint * interval '1 ms')"))
+                .map(|sql| Statement::new(&sql, tables, columns));`,
       ],
       [
         "postgres/operations/acquire.rs",
@@ -267,16 +267,16 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
     [
       [
         "postgres/operations/extend.sql",
-        "expires_at_ms > now_ms - $2::bigint AS is_live",
-        "$2::bigint > 0 AS is_live",
+        "expires_at_ms > now_ms - $4::bigint AS is_live",
+        "expires_at_ms > now_ms - $4::bigint * 1000 AS is_live",
       ],
     ],
   ),
   mutation("postgres-tells-nobody", "postgres", "A release wakes nobody.", [
     [
       "postgres/operations/release.rs",
-      "Self(Statement::telling(sql, tables, columns).urgent())",
-      `Self(Statement::new(&sql.replace("{tell}", "NULL"), tables, columns).urgent())`,
+      `Statement::telling(include_str!("release.sql"), tables, columns)`,
+      `Statement::new(&include_str!("release.sql").replace("{tell}", "NULL"), tables, columns)`,
     ],
   ]),
 ];
@@ -365,11 +365,11 @@ const together = [
       ],
     ],
   ),
-  mutation("slot-too-many", "redis", "There is a slot more than was asked for.", [
+  mutation("slot-too-many", "sqlite", "There is a slot more than was asked for.", [
     [
-      "redis/operations/acquire_all.lua",
-      "    local slot = (start + step - 2) % slots + 1",
-      "    local slot = (start + step - 1) % (slots + 1) + 1",
+      "granting.rs",
+      "is_held: vec![false; usize::from(count)],",
+      "is_held: vec![false; usize::from(count) + 1],",
     ],
   ]),
   mutation("slot-held", "sqlite", "A slot that is held counts as free.", [

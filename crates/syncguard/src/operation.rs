@@ -95,13 +95,21 @@ pub async fn run<T: FromOutcome>(
         Operation::Extend(extension) => {
             Outcome::Extend(Box::pin(extend(backend, extension, options, cancelled)).await?)
         }
-        other => {
-            let _running = backend.work().start()?;
-            let limit = options.limit(backend.as_ref());
-            bounded(backend, backend.run(&other), limit, cancelled).await??
-        }
+        ref other => Box::pin(attempt(backend, other, options, cancelled)).await?,
     };
     T::of(outcome)
+}
+
+/// Carries out an operation of which nothing is left behind.
+async fn attempt(
+    backend: &Arc<dyn Backend>,
+    operation: &Operation,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Outcome, Error> {
+    let _running = backend.work().start()?;
+    let limit = options.limit(backend.as_ref());
+    bounded(backend, backend.run(operation), limit, cancelled).await?
 }
 
 /// Takes the locks if nobody holds any of them.

@@ -345,8 +345,12 @@ fn a_call_takes_less_than_a_kilobyte() {
     let call = || CallOptions::DEFAULT;
     let released = release(&backend, &operation, &lock_ids, call(), pending());
     assert!(size_of_val(&released) < 1024);
+    let again = request.clone();
     let acquired = acquire(&backend, request, call(), pending());
     assert!(size_of_val(&acquired) < 1024);
     let run = run::<Outcome>(&backend, operation.clone(), call(), pending());
     assert!(size_of_val(&run) < 1024);
+    let policy = crate::RetryPolicy::default();
+    let mut waiter = crate::Waiter::new(&backend, again, policy).unwrap();
+    assert!(size_of_val(&waiter.acquire(pending())) < 1024);
 }

@@ -74,6 +74,16 @@ pub(crate) enum Entered {
     Behind(Place),
 }
 
+impl Entered {
+    /// The turn of one who is the first.
+    pub(super) fn first(self) -> Option<Turn> {
+        match self {
+            Self::First(turn) => Some(turn),
+            Self::Behind(_) => None,
+        }
+    }
+}
+
 /// A place behind the first. Dropping it leaves the queue.
 pub(crate) struct Place {
     queues: Queues,

@@ -133,7 +133,14 @@ impl Waiter {
                 AttemptOutcome::NotYet { attempt, .. } => Err(self.give_up(attempt)),
             };
         }
-        let turns = self.turns().await?;
+        let queues = self.backend.work().queues();
+        let entered = queues.enter(&self.request.claims, &self.policy);
+        let is_behind = |entered: &Entered| matches!(entered, Entered::Behind(_));
+        // What is waited for is boxed, so that whoever gets a lock at once takes no room for it.
+        let turns = match entered.iter().any(is_behind) {
+            true => Box::pin(self.turns(entered)).await?,
+            false => entered.into_iter().filter_map(Entered::first).collect(),
+        };
         let taken = |claim| Some((claim, self.turn_for(&turns, claim)?.taken()?));
         let mut found = match (0..self.request.claims.len()).find_map(taken) {
             // Whoever was first before has it, so there is no need to ask.
@@ -158,7 +165,7 @@ impl Waiter {
                 AttemptOutcome::NotYet { attempt, free_at } => (attempt, free_at),
             };
             let retry_at = Instant::now() + self.decide(attempt, is_hinted)?;
-            let end = self.pause(&turns, retry_at, free_at).await;
+            let end = Box::pin(self.pause(&turns, retry_at, free_at)).await;
             is_hinted = !matches!(end, PauseEnd::Retry);
             self.wakeups += u32::from(matches!(end, PauseEnd::Freed));
             found = self.ask(&turns).await?;
@@ -166,12 +173,11 @@ impl Waiter {
     }
 
     /// Waits until it is the first in all queues, at most for as long as the locks are waited for.
-    async fn turns(&mut self) -> Result<Batch<Turn>, Error> {
-        let queues = self.backend.work().queues().clone();
+    async fn turns(&mut self, entered: Batch<Entered>) -> Result<Batch<Turn>, Error> {
         let limit = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0).ok();
         let until = limit.and_then(|limit| self.start.checked_add(limit));
         let mut turns = Batch::new();
-        for entered in queues.enter(&self.request.claims, &self.policy) {
+        for entered in entered {
             let mut place = match entered {
                 Entered::First(turn) => {
                     turns.push(turn);
