@@ -11,7 +11,7 @@ use crate::io_thread;
 pub(crate) struct Granted {
     grants: Batch<Grant>,
     /// What was asked for, where that is more than one key itself.
-    claims: Batch<Claim>,
+    claims: Vec<Claim>,
     ttl: Ttl,
     backend: Arc<dyn Backend>,
     is_delivered: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Granted {
 impl Granted {
     pub(crate) fn new(
         grants: Batch<Grant>,
-        claims: Batch<Claim>,
+        claims: Vec<Claim>,
         ttl: Ttl,
         backend: Arc<dyn Backend>,
     ) -> Self {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use napi::Env;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Batch, BoxFuture, Claim, Error, ExtendOutcome, Hold,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Claim, Error, ExtendOutcome, Hold,
     Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
@@ -147,17 +147,17 @@ fn ttl_of(operation: &Operation) -> Option<Ttl> {
 }
 
 /// What `operation` asks for that JavaScript does not know in order.
-fn claims_of(operation: &Operation) -> Batch<Claim> {
+fn claims_of(operation: &Operation) -> Vec<Claim> {
     match operation {
         Operation::Acquire(request) => several(request),
-        _ => Batch::new(),
+        _ => Vec::new(),
     }
 }
 
 /// The claims, unless one key itself is asked for.
-fn several(request: &AcquireRequest) -> Batch<Claim> {
+fn several(request: &AcquireRequest) -> Vec<Claim> {
     match request.claims.as_slice() {
-        [claim] if claim.slots.is_none() => Batch::new(),
+        [claim] if claim.slots.is_none() => Vec::new(),
         claims => claims.into(),
     }
 }
@@ -166,7 +166,7 @@ fn several(request: &AcquireRequest) -> Batch<Claim> {
 fn completion(
     outcome: Outcome,
     ttl: Option<Ttl>,
-    claims: Batch<Claim>,
+    claims: Vec<Claim>,
     backend: Arc<dyn Backend>,
 ) -> Completion {
     match outcome {

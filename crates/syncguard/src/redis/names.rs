@@ -175,7 +175,7 @@ impl Names {
 
     /// The names of the lock and of the fence counter that are claimed, without the client's prefix, and the lock's key. Of
     /// slots, what these three begin with for all of them: only the number is missing.
-    pub(super) fn claimed(&self, claim: &Claim) -> Result<[String; 3], Error> {
+    pub(super) fn claimed<'a>(&self, claim: &'a Claim) -> Result<[Cow<'a, str>; 3], Error> {
         let key = one_of(claim);
         let lock_key = self.lock_key(&key)?;
         if !self.fits(&lock_key, &claim.lock_id) {
@@ -184,13 +184,15 @@ impl Names {
             ));
         }
         let fence_key = self.fence_key(&lock_key)?;
-        let mut texts = [lock_key, fence_key, key.as_str().to_owned()];
-        if claim.slots.is_some() {
-            for text in &mut texts {
-                text.pop();
+        Ok(match key {
+            Cow::Borrowed(key) => [lock_key.into(), fence_key.into(), key.as_str().into()],
+            Cow::Owned(first) => {
+                [lock_key, fence_key, first.as_str().to_owned()].map(|mut text| {
+                    text.pop();
+                    text.into()
+                })
             }
-        }
-        Ok(texts)
+        })
     }
 
     /// The name of the lock that was granted, without the client's prefix.

@@ -1,6 +1,8 @@
 //! The stored form of a lock: a JSON object with lockId, expiresAtMs, acquiredAtMs, fence, key and perhaps
 //! owner, in any order, and any other members that its writer added.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -20,16 +22,19 @@ pub(super) fn tail(key: &str, owner: Option<&Owner>) -> String {
 
 /// Its first part, which ends with the text of the key.
 pub(super) fn tail_start(key: &str) -> String {
-    let mut json = format!("\"key\":{}", Value::from(key));
-    json.pop();
+    // A text is always JSON.
+    let text = serde_json::to_string(key).unwrap_or_default();
+    let mut json = String::with_capacity(text.len() + 16);
+    json.push_str("\"key\":");
+    json.push_str(text.strip_suffix('"').unwrap_or_default());
     json
 }
 
 /// What follows the text of the key.
-pub(super) fn tail_end(owner: Option<&Owner>) -> String {
+pub(super) fn tail_end(owner: Option<&Owner>) -> Cow<'static, str> {
     match owner {
-        Some(owner) => format!("\",\"owner\":{}}}", Value::from(owner.as_str())),
-        None => "\"}".to_owned(),
+        Some(owner) => format!("\",\"owner\":{}}}", Value::from(owner.as_str())).into(),
+        None => "\"}".into(),
     }
 }
 
