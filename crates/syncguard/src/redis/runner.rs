@@ -39,7 +39,7 @@ pub(super) struct Runner {
 }
 
 /// What a lock id of a batch owns.
-pub(super) struct Owned<'a> {
+pub(super) struct OwnedLock<'a> {
     pub(super) place: usize,
     pub(super) lock_id: &'a LockId,
     /// The name of the lock, where a script must be told: in a cluster.
@@ -116,7 +116,7 @@ impl Runner {
     pub(super) async fn owned<'a>(
         &self,
         lock_ids: Vec<(usize, &'a LockId)>,
-    ) -> Result<Vec<Owned<'a>>, Error> {
+    ) -> Result<Vec<OwnedLock<'a>>, Error> {
         let mut all = Vec::with_capacity(lock_ids.len());
         let mut race = Race::new();
         for (place, lock_id) in lock_ids {
@@ -125,7 +125,7 @@ impl Runner {
                 race.start(async move { (place, lock_id, self.located(lock_id).await) });
                 continue;
             }
-            all.push(Owned {
+            all.push(OwnedLock {
                 place,
                 lock_id,
                 lock_key,
@@ -134,7 +134,7 @@ impl Runner {
         while let Some((place, lock_id, located)) = race.next().await {
             let lock_key = located?;
             if lock_key.is_some() {
-                all.push(Owned {
+                all.push(OwnedLock {
                     place,
                     lock_id,
                     lock_key,
@@ -172,7 +172,7 @@ impl Runner {
 pub(super) fn owned_keys(
     mut plan: Plan,
     names: &Names,
-    locks: &[Owned<'_>],
+    locks: &[OwnedLock<'_>],
 ) -> Result<Plan, Error> {
     for lock in locks {
         plan = plan
@@ -183,7 +183,11 @@ pub(super) fn owned_keys(
 }
 
 /// Adds how many they are, and what scripts are to know of each.
-pub(super) fn owned_args(plan: Plan, names: &Names, locks: &[Owned<'_>]) -> Result<Plan, Error> {
+pub(super) fn owned_args(
+    plan: Plan,
+    names: &Names,
+    locks: &[OwnedLock<'_>],
+) -> Result<Plan, Error> {
     let mut plan = plan.arg(&locks.len().to_string());
     for lock in locks {
         plan = plan

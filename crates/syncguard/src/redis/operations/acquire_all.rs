@@ -75,7 +75,7 @@ pub(super) fn plan(
 
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum StepOutcome {
     Granted {
         grants: Vec<Grant>,
         /// Whether the lock ids held them before: they have been granted once.
@@ -86,7 +86,7 @@ pub(super) enum Step {
 }
 
 /// What the reply to those claims means.
-pub(super) fn outcome(claims: &[&Claim], reply: &Reply) -> Result<Step, Error> {
+pub(super) fn outcome(claims: &[&Claim], reply: &Reply) -> Result<StepOutcome, Error> {
     match reply {
         Reply::Array(items) => locked(claims, items)
             .or_else(|| granted(claims, items))
@@ -118,15 +118,16 @@ fn fits(reply: &Reply) -> bool {
     }
 }
 
-fn locked(claims: &[&Claim], items: &[Reply]) -> Option<Step> {
+fn locked(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
     let [code, which, wait_ms] = items else {
         return None;
     };
     let which = usize::try_from(which.integer()?).ok()?;
-    (code.integer()? == 0 && which < claims.len()).then_some(Step::Locked(which, wait(wait_ms)?))
+    (code.integer()? == 0 && which < claims.len())
+        .then_some(StepOutcome::Locked(which, wait(wait_ms)?))
 }
 
-fn granted(claims: &[&Claim], items: &[Reply]) -> Option<Step> {
+fn granted(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
     let [code, held, grants @ ..] = items else {
         return None;
     };
@@ -144,7 +145,7 @@ fn granted(claims: &[&Claim], items: &[Reply]) -> Option<Step> {
         })
     };
     let grants: Option<_> = claims.iter().zip(grants).map(grant).collect();
-    Some(Step::Granted {
+    Some(StepOutcome::Granted {
         grants: grants?,
         is_repeated: held.integer()? > 0,
     })
@@ -245,11 +246,11 @@ mod tests {
         let granted = |reply: &Reply| {
             assert!(fits(reply));
             match outcome(&claims, reply).unwrap() {
-                Step::Granted {
+                StepOutcome::Granted {
                     grants,
                     is_repeated,
                 } => (grants, is_repeated),
-                Step::Locked(..) => panic!("locked"),
+                StepOutcome::Locked(..) => panic!("locked"),
             }
         };
         assert!(granted(&repeated).1);
@@ -269,7 +270,7 @@ mod tests {
         );
         let reply = ints(&[0, 2, 700]);
         assert!(fits(&reply));
-        let locked = Step::Locked(2, Duration::from_millis(700));
+        let locked = StepOutcome::Locked(2, Duration::from_millis(700));
         assert_eq!(outcome(&claims, &reply).unwrap(), locked);
         let error = outcome(&claims, &Reply::Int(-3)).unwrap_err();
         assert!(error.message().contains("limit") && !error.is_outcome_unknown());

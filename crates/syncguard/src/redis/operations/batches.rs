@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::acquire_all::{self, Step};
+use super::acquire_all::{self, StepOutcome};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::lock_id::LockId;
@@ -39,14 +39,14 @@ impl Runner {
         for (places, claims, plan) in steps {
             let reply = self.run(plan).await;
             match reply.and_then(|reply| acquire_all::outcome(&claims, &reply)) {
-                Ok(Step::Granted {
+                Ok(StepOutcome::Granted {
                     grants,
                     is_repeated,
                 }) => {
                     let taken = if is_repeated { &mut held } else { &mut new };
                     taken.extend(places.into_iter().zip(grants));
                 }
-                Ok(Step::Locked(which, free_in)) => {
+                Ok(StepOutcome::Locked(which, free_in)) => {
                     let claim = places.get(which).copied().unwrap_or_default();
                     let free_in = Some(free_in);
                     let locked = AcquireOutcome::Locked { claim, free_in };

@@ -7,7 +7,7 @@ use crate::outcome::{Absence, ExtendOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::{Owned, Runner, TRIES, keeps_moving, owned_args, owned_keys};
+use crate::redis::runner::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 
@@ -28,7 +28,7 @@ script!(
 );
 
 /// What to send for locks that are in one place.
-fn plan(names: &Names, locks: &[Owned<'_>], ttl: Ttl) -> Result<Plan, Error> {
+fn plan(names: &Names, locks: &[OwnedLock<'_>], ttl: Ttl) -> Result<Plan, Error> {
     let plan = owned_keys(Plan::new(&SCRIPT), names, locks)?
         .number(TIME_TOLERANCE_MS)
         .number(ttl.as_millis())
@@ -108,11 +108,14 @@ mod tests {
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let ids = ["AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBA"];
         let lock_ids = ids.map(|id| LockId::parse(id).unwrap());
-        let owned = lock_ids.iter().enumerate().map(|(place, lock_id)| Owned {
-            place,
-            lock_id,
-            lock_key: None,
-        });
+        let owned = lock_ids
+            .iter()
+            .enumerate()
+            .map(|(place, lock_id)| OwnedLock {
+                place,
+                lock_id,
+                lock_key: None,
+            });
         let names = Names::new("s", ClientPrefix::None).unwrap();
         let locks: Vec<_> = owned.collect();
         let plan = plan(&names, &locks, Ttl::from_millis(500).unwrap()).unwrap();

@@ -8,7 +8,7 @@ use crate::outcome::{Absence, ReleaseOutcome};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::{Owned, Runner, TRIES, keeps_moving, owned_args, owned_keys};
+use crate::redis::runner::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(
@@ -27,7 +27,7 @@ script!(
 );
 
 /// What to send for locks that are in one place.
-fn plan(names: &Names, locks: &[Owned<'_>]) -> Result<Plan, Error> {
+fn plan(names: &Names, locks: &[OwnedLock<'_>]) -> Result<Plan, Error> {
     let plan = owned_keys(Plan::new(&SCRIPT), names, locks)?.number(TIME_TOLERANCE_MS);
     owned_args(plan, names, locks)
 }
@@ -89,11 +89,14 @@ mod tests {
         let ids = ["f4-_AAAAAAAAAAAAAAAAAA", "f4-_BBBBBBBBBBBBBBBBBA"];
         let lock_ids = ids.map(|id| LockId::parse(id).unwrap());
         let locks = |lock_key: Option<&str>| {
-            let owned = lock_ids.iter().enumerate().map(|(place, lock_id)| Owned {
-                place,
-                lock_id,
-                lock_key: lock_key.map(Into::into),
-            });
+            let owned = lock_ids
+                .iter()
+                .enumerate()
+                .map(|(place, lock_id)| OwnedLock {
+                    place,
+                    lock_id,
+                    lock_key: lock_key.map(Into::into),
+                });
             owned.collect::<Vec<_>>()
         };
         let names = Names::new("s", ClientPrefix::None).unwrap();

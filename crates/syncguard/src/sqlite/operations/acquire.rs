@@ -23,7 +23,7 @@ const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
 
 /// A lock that a claim is to get, and its names.
-struct WantedLock<'a> {
+struct WantedRow<'a> {
     key: Cow<'a, Key>,
     lock_key: String,
     fence_key: String,
@@ -37,12 +37,12 @@ pub(in crate::sqlite) fn acquire(
     // Read inside the transaction, so that the time does not include the wait for the write lock.
     let now_ms = store.now_ms();
     let claims = request.claims.as_slice();
-    let mut wanted: Batch<WantedLock<'_>> = Batch::new();
+    let mut wanted: Batch<WantedRow<'_>> = Batch::new();
     for same in claims.chunk_by(|one, other| one.key == other.key) {
         match keys_of(store, same, now_ms)? {
             Ok(keys) => {
                 for key in keys {
-                    wanted.push(WantedLock::of(key)?);
+                    wanted.push(WantedRow::of(key)?);
                 }
             }
             Err((at, free_in)) => {
@@ -108,7 +108,7 @@ fn keys_of<'a>(store: &Store, claims: &'a [Claim], now_ms: i64) -> Result<Keys<'
     }))
 }
 
-impl<'a> WantedLock<'a> {
+impl<'a> WantedRow<'a> {
     fn of(key: Cow<'a, Key>) -> Result<Self, Error> {
         let lock_key = KEYS.lock_key(&key)?;
         Ok(Self {
@@ -121,7 +121,7 @@ impl<'a> WantedLock<'a> {
 
 fn read(
     store: &Store,
-    wanted: &WantedLock<'_>,
+    wanted: &WantedRow<'_>,
     claim: &Claim,
     now_ms: i64,
 ) -> Result<FoundLock, Error> {
