@@ -173,7 +173,7 @@ describe("errors", () => {
     const failure = new LockError("ServiceUnavailable", "store is down");
     const down: SyncGuardBackend = {
       ...backend,
-      acquire: () => Promise.reject(new LockError("AuthFailed", "no")),
+      acquire: (): Promise<never> => Promise.reject(new LockError("AuthFailed", "no")),
       lookup: () => Promise.reject(failure),
     };
     const { handle, functions } = createAtomicLock(down);
