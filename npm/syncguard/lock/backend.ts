@@ -5,7 +5,7 @@ import { addContext, LockError } from "../native/errors.js";
 import { type AcquiredLock, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
-import { type Store, wanted } from "../native/store.js";
+import type { Store } from "../native/store.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Wait } from "../native/wait.js";
 import { checkObject, invalid } from "../options/validation.js";
@@ -164,9 +164,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       let startedMs = clock.elapsed();
       if (autoExtend !== undefined) heartbeats = createHeartbeats?.(autoExtend);
       const hold = heartbeats?.settings;
-      const grant = settle(
-        await store.acquire(key, ttlMs, wanted(claims, owner, hold), signal, wait),
-      );
+      const grant = settle(await store.acquire(key, ttlMs, { claims, owner, hold }, signal, wait));
       if ("lockedKey" in grant) {
         heartbeats?.stop();
         return noLock(givenKey(asked, grant.lockedKey));

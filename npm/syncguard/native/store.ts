@@ -47,7 +47,7 @@ export class AddonStore {
   acquire(
     key: string,
     ttlMs: number,
-    wanted: Wanted | undefined,
+    wanted: Wanted,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
   ): Promise<Acquired | Locked | Failure> {
@@ -168,20 +168,13 @@ export type Wanted = {
   readonly hold?: HoldSettings | undefined;
 };
 
-/** The same as an object; `undefined` if nothing is wanted, as of most acquisitions. */
-export function wanted(
-  claims: ClaimSettings[] | undefined,
-  owner: string | undefined,
-  hold: HoldSettings | undefined,
-): Wanted | undefined {
+/** The same for the addon, which has to look for each: `undefined` if nothing is wanted, as of most acquisitions. */
+function optionsOf(
+  { claims, owner, hold }: Wanted,
+  wait: Wait | undefined,
+): AcquireOptions | undefined {
   const isNothing = claims === undefined && owner === undefined && hold === undefined;
-  return isNothing ? undefined : { claims, owner, hold };
-}
-
-/** The same for the addon; `undefined` if nothing is wanted, because the addon has to look for each. */
-function optionsOf(wanted: Wanted | undefined, wait: Wait | undefined): AcquireOptions | undefined {
-  if (wanted === undefined && wait === undefined) return undefined;
-  const { claims, owner, hold } = wanted ?? {};
+  if (isNothing && wait === undefined) return undefined;
   const options: AcquireOptions = {};
   if (claims !== undefined) options.claims = claims;
   if (owner !== undefined) options.owner = owner;

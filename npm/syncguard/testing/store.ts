@@ -63,13 +63,13 @@ export class TestStore implements LockStore {
   async acquire(
     key: string,
     ttlMs: number,
-    wanted: Wanted | undefined,
+    wanted: Wanted,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
   ): Promise<Answer<Acquired | Locked>> {
     const { clock } = this.table;
-    const claims = wanted?.claims ?? [{ key }];
-    const asked = { claims, ttlMs, owner: wanted?.owner, isSet: wanted?.claims !== undefined };
+    const claims = wanted.claims ?? [{ key }];
+    const asked = { claims, ttlMs, owner: wanted.owner, isSet: wanted.claims !== undefined };
     if (wait === undefined) return await this.#ask(asked, signal);
     const cancellation = watchSignals(signal, this.#refusal.signal, key);
     /** What stood in the way. */

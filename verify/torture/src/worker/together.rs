@@ -29,21 +29,20 @@ type Granted = Vec<(Key, Grant)>;
 impl Loop {
     /// Takes several locks, works under them, and lets go of them.
     pub(super) async fn work_together(&mut self, register: &mut Writer) -> Result<(), Failed> {
-        let granted = match self.waits && self.random.u8(..20) == 0 {
-            true => {
-                let turns = self.random.u32(..20);
-                let cancelled = async move {
-                    for _ in 0..turns {
-                        yield_now().await;
-                    }
-                };
-                self.acquire_together(Ttl::from_millis(20_000)?, cancelled)
-                    .await?
-            }
-            false => {
-                let ttl = self.ttl()?;
-                self.acquire_together(ttl, pending()).await?
-            }
+        // What is cancelled has a long TTL, so that a lock that was not undone would be seen for long.
+        let is_cancelled = self.waits && self.random.u8(..20) == 0;
+        let granted = if is_cancelled {
+            let turns = self.random.u32(..20);
+            let cancelled = async move {
+                for _ in 0..turns {
+                    yield_now().await;
+                }
+            };
+            self.acquire_together(Ttl::from_millis(20_000)?, cancelled)
+                .await?
+        } else {
+            let ttl = self.ttl()?;
+            self.acquire_together(ttl, pending()).await?
         };
         let Some(granted) = granted else {
             sleep(Duration::from_millis(self.random.u64(0..3))).await;
@@ -55,7 +54,7 @@ impl Loop {
         }
         match self.random.u8(..100) {
             // Forgets them: they end by themselves.
-            0 => return Ok(()),
+            0 if !is_cancelled => return Ok(()),
             1..30 => self.extend_together(&granted).await?,
             30..40 => {
                 let (key, grant) = &granted[self.random.usize(..granted.len())];
