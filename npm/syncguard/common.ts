@@ -39,6 +39,7 @@ export {
   type MutationReason,
   type MutationResult,
 } from "./lock/mutation.js";
+export { lead } from "./lock/lead.js";
 export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
 export { withTelemetry } from "./lock/telemetry.js";
 export type {
@@ -64,6 +65,8 @@ export type {
   HeldLock,
   KeyLookup,
   KeyOp,
+  Leadership,
+  LeadOptions,
   LockBackend,
   LockBackendLike,
   LockConfig,
@@ -72,6 +75,7 @@ export type {
   LockInfo,
   LockInfoDebug,
   LockOp,
+  OnLeadError,
   OnLost,
   OnReleaseError,
   OwnershipLookup,

@@ -25,6 +25,7 @@ export {
   sanitizeLockInfo,
 } from "./lock/diagnostics.js";
 export { acquireHandle, decorateAcquireResult } from "./lock/handle.js";
+export { lead } from "./lock/lead.js";
 export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
 export { withTelemetry } from "./lock/telemetry.js";
 export type {
@@ -57,6 +58,8 @@ export type {
   HeldSlot,
   KeyLookup,
   KeyOp,
+  Leadership,
+  LeadOptions,
   LockBackend,
   LockBackendLike,
   LockConfig,
@@ -70,6 +73,7 @@ export type {
   LockSet,
   LocksHandle,
   LocksOp,
+  OnLeadError,
   OnLost,
   OnReleaseError,
   OwnershipLookup,

@@ -3,6 +3,7 @@
  * same turn of the event loop.
  */
 
+import { hostname } from "node:os";
 import { constants } from "../native/constants.js";
 import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
@@ -62,6 +63,17 @@ export function readOwner(owner: string | null | undefined): string | undefined 
     throw invalid(`owner exceeds maximum length of ${maxOwnerBytes} bytes`);
   }
   return owner;
+}
+
+/** Names this process for people: its host, as far as an owner has room for it, and its id. */
+export function ownerOfProcess(): string {
+  let host = "unknown";
+  try {
+    host = hostname();
+  } catch {
+    // Deno may refuse it.
+  }
+  return `${host.slice(0, 80)}:${process.pid}`;
 }
 
 /** The TTL to use: the default if none is given. */

@@ -30,6 +30,7 @@ import { GONE, Lease, watchedBy } from "./lease.js";
 import { type AcquireArguments, type Direct, type Operations, setInternals } from "./internals.js";
 import { type Asked, readAsked } from "./claims.js";
 import { constants } from "../native/constants.js";
+import { lead } from "./lead.js";
 import { createLockMethod } from "./lock.js";
 import { failure, goneLock } from "./mutation.js";
 import { releaseInBackground } from "./reports.js";
@@ -118,7 +119,7 @@ export function createBackendOn<C extends BackendCapabilities>(
 
   /** Waits until no acquisition can be granted a lock any more. Until then, releases are still allowed. */
   async function finish(): Promise<void> {
-    store.refuseWaiters();
+    grants.refuseWaiters();
     await grants.idle();
     // lock() checks its signals once more after an attempt, and then releases by itself. It does so in this turn of the
     // event loop, however many wrappers are in between.
@@ -389,6 +390,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     lookup: (opts: KeyLookup | OwnershipLookup) => observed.lookup(opts),
     forceRelease: (key, more) => observed.forceRelease(key, more),
     lock: createLockMethod(() => backend),
+    lead: async (key, fn, options) => await lead(backend, key, fn, options),
     releaseAll: createReleaseAll(() => backend),
     close,
     [Symbol.asyncDispose]: close,

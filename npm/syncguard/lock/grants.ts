@@ -14,6 +14,7 @@ type Phase = "granting" | "releasing" | "over";
 
 export class Grants {
   phase: Phase = "granting";
+  private readonly refusing = new AbortController();
   /** By lock id. A lock that is being released is not among them. */
   private readonly locks = new ShortLivedMap<string, Lease>();
   private sweepAt = SWEEP_AT;
@@ -21,11 +22,11 @@ export class Grants {
   private readonly whenIdle: (() => void)[] = [];
 
   /**
-   * @param refuseWaiters - lets all fail who wait for a lock of the backend, and who come to wait later
+   * @param refuseInStore - lets all fail who wait for a lock of the backend, and who come to wait later
    */
   constructor(
     private readonly clock: Clock,
-    private readonly refuseWaiters: () => void,
+    private readonly refuseInStore: () => void,
   ) {}
 
   /**
@@ -37,6 +38,17 @@ export class Grants {
     if (this.phase !== "granting") {
       throw new LockError("Aborted", "the backend grants no more locks: releaseAll() was called");
     }
+  }
+
+  /** Aborted once nobody is granted a lock any more. */
+  get refused(): AbortSignal {
+    return this.refusing.signal;
+  }
+
+  /** Lets all fail who wait for a lock, and who come to wait later. */
+  refuseWaiters(): void {
+    this.refuseInStore();
+    this.refusing.abort();
   }
 
   /** Grants no locks any more; those that are held are given back now. */

@@ -2,7 +2,7 @@
 
 import type { LockError } from "../native/errors.js";
 import { type Releasing, releaseOn } from "./internals.js";
-import type { LockOp, LocksOp, OnLost, OnReleaseError } from "./types.js";
+import type { LockOp, LocksOp, OnLeadError, OnLost, OnReleaseError } from "./types.js";
 import { hashKey } from "./values.js";
 
 type Ids = { readonly key: string; readonly lockId: string };
@@ -39,6 +39,23 @@ export function releaseInBackground(
 /** Passes the loss of a lock to `onLost` or the default handler, and ignores what these throw. */
 export function reportLoss(error: LockError, ids: Ids, onLost: OnLost | undefined): void {
   callQuietly(() => (onLost ?? logLoss)(error, ids));
+}
+
+/**
+ * Passes what the function of `lead()` has thrown, or why a campaign has failed, to `onError`. Without it the error is printed, in
+ * production, too: nobody else hears of it.
+ */
+export function reportLeadError(
+  error: unknown,
+  key: string,
+  source: "term" | "campaign",
+  onError: OnLeadError | undefined,
+): void {
+  const print: OnLeadError = () => {
+    const what = source === "term" ? "The function of lead() has failed" : "A campaign has failed";
+    console.error(`[SyncGuard] ${what}, and is tried again:`, error);
+  };
+  callQuietly(() => (onError ?? print)(error, { key, source }));
 }
 
 let hasWarned = false;

@@ -91,7 +91,7 @@ function passes(failedWith: LockErrorCode | null): boolean {
 }
 
 /** How long to wait after so many retries. */
-function delayMs(
+export function delayMs(
   { retryDelayMs, maxRetryDelayMs, backoff, jitter }: Policy,
   retries: number,
   random: number,

@@ -15,6 +15,7 @@ import {
   releaseOn,
   takeOf,
 } from "./internals.js";
+import { lead } from "./lead.js";
 import { createLockMethod } from "./lock.js";
 import { callQuietly } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
@@ -33,7 +34,13 @@ import { ONE_AT_A_TIME } from "./waiting.js";
 
 type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
-  "lock" | "forceRelease" | "releaseAll" | "close" | "transport" | typeof Symbol.asyncDispose
+  | "lock"
+  | "lead"
+  | "forceRelease"
+  | "releaseAll"
+  | "close"
+  | "transport"
+  | typeof Symbol.asyncDispose
 >;
 const OPTIONS = optionNames("withTelemetry()", ["onEvent", "includeRaw"]);
 
@@ -137,6 +144,8 @@ export function observeBackend<C extends BackendCapabilities>(
   };
   if (backend.transport) observed.transport = backend.transport;
   if (backend.lock) observed.lock = createLockMethod(() => observed);
+  if (backend.lead)
+    observed.lead = async (key, fn, options) => await lead(observed, key, fn, options);
   if (backend.forceRelease) observed.forceRelease = all.forceRelease;
   if (backend.releaseAll) observed.releaseAll = createReleaseAll(() => observed);
   if (backend.close) observed.close = backend.close;

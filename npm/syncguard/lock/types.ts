@@ -642,6 +642,65 @@ export interface BackendLockOptions {
   minHoldMs?: number | undefined;
 }
 
+/**
+ * Called when the function of `lead()` has thrown, or a campaign has failed; `lead()` goes on. Without such a function the error is
+ * printed, in production, too.
+ *
+ * @param error - what the function has thrown, or the error of the store
+ * @param context - the raw key, and where it happened
+ */
+export type OnLeadError = (
+  error: unknown,
+  context: {
+    /** The key for which was campaigned. */
+    key: string;
+    /** Whether the function has thrown it, or the store has failed. */
+    source: "term" | "campaign";
+  },
+) => void;
+
+/** How `lead()` campaigns and leads. */
+export interface LeadOptions {
+  /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
+  ttlMs?: number | undefined;
+  /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
+  owner?: string | undefined;
+  /**
+   * Ends it: the campaigning at once; a term as soon as the function, whose signal is aborted with this one, has settled. Until then
+   * nobody else leads.
+   */
+  signal?: AbortSignal | undefined;
+  /** How the lock extends itself. A term ends after its `maxMs`. Default: a third of the TTL from one heartbeat to the next. */
+  autoExtend?: AutoExtendOptions | undefined;
+  /** Called when the function has thrown, or a campaign has failed. Default: it is printed: see {@link OnLeadError}. */
+  onError?: OnLeadError | undefined;
+  /** Called when the lock is lost during a term. Default: the backend's, else it is printed: see {@link OnLost}. */
+  onLost?: OnLost | undefined;
+}
+
+/** What the function of `lead()` is given. */
+export type Leadership<C extends BackendCapabilities = FencingCapabilities> = {
+  /** The key as given. */
+  readonly key: string;
+  /**
+   * Aborted when this process is not to lead any more: with `LockLost` when the lock is lost or `releaseAll()` is called, because then
+   * another process may lead already; and with the `signal` of the options, for its reason.
+   */
+  readonly signal: AbortSignal;
+} & (C["supportsFencing"] extends true
+  ? {
+      /** The fencing token of the term: larger than that of every earlier term, in whatever process. */
+      readonly fence: Fence;
+      /** {@link fence} as a number, for logs, metrics and columns of numbers. Terms are not consecutive. */
+      readonly term: number;
+    }
+  : {
+      /** The fencing token of the term, if the backend has them. */
+      readonly fence?: Fence;
+      /** {@link fence} as a number. */
+      readonly term?: number;
+    });
+
 /** Options of every backend of this package. */
 export interface CommonBackendOptions {
   /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
@@ -778,6 +837,32 @@ export interface SyncGuardBackend<
    * ```
    */
   lock: LockMethod<C>;
+  /**
+   * Runs `fn` in one process at a time, of all that call this with the same key. It leads until it settles or the lock, which extends
+   * itself, is lost; then this process campaigns again, but never before `fn` has settled. What `fn` returns is ignored.
+   *
+   * @returns a promise that resolves when it is over, by the signal, `releaseAll()` or `close()`, and `fn` has settled. Until then the
+   *   process does not end by itself.
+   * @throws LockError `InvalidArgument` that names the argument. What `fn` throws, and what the store fails with, goes to `onError`
+   * @example
+   * ```ts
+   * const stopping = new AbortController();
+   * process.once("SIGTERM", () => stopping.abort());
+   * await backend.lead(
+   *   "scheduler",
+   *   async ({ term, signal }) => {
+   *     console.log("leads, term", term);
+   *     while (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, 1_000)); // the work
+   *   },
+   *   { ttlMs: 10_000, signal: stopping.signal },
+   * );
+   * ```
+   */
+  lead: (
+    key: string,
+    fn: (leadership: Leadership<C>) => unknown,
+    options?: LeadOptions,
+  ) => Promise<void>;
   /**
    * Frees the lock, whoever holds it. For administrators: a holder only finds out when it extends the lock.
    *

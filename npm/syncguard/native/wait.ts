@@ -72,6 +72,26 @@ export const METHOD_WAITING = Policy.of({
   maxRetryDelayMs: constants.maxRetryDelayMs,
 });
 
+/**
+ * One campaign of `lead()`: as `backend.lock()` waits. It is not for ever, so that a store that cannot be reached is reported after that
+ * time.
+ */
+export const CAMPAIGNING = Policy.of({
+  ...constants.retry,
+  maxRetries: Infinity,
+  maxRetryDelayMs: constants.maxRetryDelayMs,
+  timeoutMs: 2 * constants.maxRetryDelayMs,
+});
+
+/** One campaign after another that has only found that somebody else leads: the store is there, and need not be asked often. */
+export const FOLLOWING = Policy.of({
+  ...constants.retry,
+  maxRetries: Infinity,
+  retryDelayMs: constants.maxRetryDelayMs,
+  maxRetryDelayMs: constants.maxRetryDelayMs,
+  timeoutMs: 2 * constants.maxRetryDelayMs,
+});
+
 /** One wait for a lock, and what it has taken until now. */
 export type Wait = {
   readonly policy: Policy;

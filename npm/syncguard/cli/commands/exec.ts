@@ -1,4 +1,4 @@
-import { hostname } from "node:os";
+import { ownerOfProcess } from "../../lock/arguments.js";
 import { BACKEND_DEFAULTS } from "../../lock/defaults.js";
 import { leaseOf } from "../../lock/handle.js";
 import type { GrantedLock, HeldLock, HeldLocks } from "../../lock/types.js";
@@ -145,7 +145,7 @@ function read({ values, operands }: Invocation): Settings {
 }
 
 function ownerOf(values: Values): string {
-  return text(values, "owner") ?? `${hostname().slice(0, 200)}:${process.pid}`;
+  return text(values, "owner") ?? ownerOfProcess();
 }
 
 async function runUnderLock(

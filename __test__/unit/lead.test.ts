@@ -1,0 +1,448 @@
+/** `lead()`: one leader at a time, one term after another. */
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test, vi } from "vitest";
+import { getByKeyRaw, lead, type Leadership, type LockError, withTelemetry } from "syncguard";
+import { createTestBackend, type TestBackend, TestClock } from "syncguard/testing";
+import { lockError, rejection } from "../support/errors";
+import { deferred, fakeBackend, LOCKED, scripted } from "../support/fake-backend";
+import { until } from "../support/until";
+
+const KEY = "scheduler";
+const TTL_MS = 6_000;
+/** The longest pause after a failure, and between two questions of a follower. */
+const LONGEST_PAUSE_MS = 5_000;
+
+/** A term that is under way. */
+type Term = Leadership & { end: (error?: unknown) => void };
+
+/** A process that leads until it is told to end its term. */
+function member(backend: TestBackend, options: Parameters<TestBackend["lead"]>[2] = {}) {
+  const terms: Term[] = [];
+  const errors: unknown[] = [];
+  const losses: LockError[] = [];
+  let running = 0;
+  const over = backend.lead(
+    KEY,
+    async (leadership) => {
+      const { promise, resolve, reject } = deferred<null>();
+      const end: Term["end"] = (error) => (error === undefined ? resolve(null) : reject(error));
+      running += 1;
+      terms.push({ ...leadership, end });
+      try {
+        await promise;
+      } finally {
+        running -= 1;
+      }
+    },
+    {
+      ttlMs: TTL_MS,
+      onError: (error, context) => errors.push([(error as Error).message, context]),
+      onLost: (error) => losses.push(error),
+      ...options,
+    },
+  );
+  return {
+    ...{ over, errors, losses, terms },
+    running: () => running,
+    /** The term under way. */
+    term: (): Term => {
+      const last = terms.at(-1);
+      if (last === undefined || running === 0) throw new Error("expected it to lead");
+      return last;
+    },
+  };
+}
+
+/** Two processes on one store and one clock, of which the first leads. */
+async function twoMembers(options: Parameters<TestBackend["lead"]>[2] = {}) {
+  const clock = new TestClock();
+  const backend = createTestBackend({ clock });
+  const other = createTestBackend({ sharing: backend });
+  const first = member(backend, options);
+  await clock.advance(0);
+  const second = member(other);
+  await clock.advance(0);
+  expect([first.running(), second.running()]).toEqual([1, 0]);
+  return { clock, backend, other, first, second };
+}
+
+test("wrong arguments are refused before anything starts, and named", async () => {
+  const backend = createTestBackend();
+  const acquire = vi.spyOn(backend, "acquire");
+  const wrong: [unknown, string][] = [
+    [[], "options must be an object"],
+    [{ ttlMs: 0 }, "ttlMs must be a positive integer"],
+    [{ owner: "" }, "owner must not be empty"],
+    [{ signal: {} }, "signal must be an AbortSignal"],
+    [{ autoExtend: false }, "autoExtend must not be false: leaders extend locks"],
+    [
+      { ttlMs: 1_000, autoExtend: { everyMs: 1_000 } },
+      "autoExtend.everyMs must be less than ttlMs",
+    ],
+    [{ onError: 1 }, "onError must be a function"],
+    [{ onLost: 1 }, "onLost must be a function"],
+    [{ onLoss: () => 1 }, "lead() has no option onLoss: did you mean onLost?"],
+  ];
+  for (const [options, message] of wrong) {
+    const refused = backend.lead(KEY, () => 1, options as never);
+    expect(await lockError(refused)).toMatchObject({ code: "InvalidArgument", message });
+  }
+  expect(await lockError(backend.lead(KEY, 1 as never))).toMatchObject({
+    code: "InvalidArgument",
+    message: "fn must be a function",
+  });
+  expect(await lockError(backend.lead("", () => 1))).toMatchObject({ code: "InvalidArgument" });
+  expect(await lockError(lead({} as never, KEY, () => 1))).toMatchObject({
+    message: "backend must be a LockBackend",
+  });
+  expect(acquire).not.toHaveBeenCalled();
+});
+
+test("the function leads for as long as it wants, and others see who that is", async () => {
+  const { clock, backend, first, second } = await twoMembers();
+  await clock.advance(10 * TTL_MS);
+  expect([first.running(), second.running()]).toEqual([1, 0]);
+  const { key, term, fence, signal } = first.term();
+  expect(key).toBe(KEY);
+  expect(signal.aborted).toBe(false);
+  expect(fence).toBe(String(term).padStart(15, "0"));
+  expect(await getByKeyRaw(backend, KEY)).toMatchObject({
+    fence,
+    owner: expect.stringMatching(new RegExp(`^.+:${process.pid}$`)) as string,
+  });
+});
+
+test("a term that has ended by itself lets others come first, and the process campaigns again", async () => {
+  const { clock, first, second } = await twoMembers({ owner: "north" });
+  first.term().end();
+  await clock.advance(0);
+  expect([first.running(), second.running()]).toEqual([0, 1]);
+  expect(second.term().term).toBeGreaterThan(first.terms[0]?.term ?? Infinity);
+  await clock.advance(LONGEST_PAUSE_MS);
+  second.term().end();
+  await clock.advance(0);
+  expect([first.running(), second.running()]).toEqual([1, 0]);
+  expect([first.errors, second.errors]).toEqual([[], []]);
+});
+
+test("alone, it leads again after a pause", async () => {
+  const clock = new TestClock();
+  const { terms, term, running } = member(createTestBackend({ clock }));
+  await clock.advance(0);
+  term().end();
+  await clock.advance(49);
+  expect(running()).toBe(0);
+  await clock.advance(51);
+  expect(running()).toBe(1);
+  expect(terms).toHaveLength(2);
+});
+
+test("a lost lock aborts the signal; no other term starts here before the function has settled", async () => {
+  const { clock, backend, other, first, second } = await twoMembers();
+  const lost = first.term();
+  backend.faults.expire(KEY);
+  await clock.advance(TTL_MS);
+  // The other process leads, and this function is told and takes its time.
+  expect(lost.signal.aborted).toBe(true);
+  expect(lost.signal.reason).toMatchObject({ code: "LockLost" });
+  expect(first.losses).toEqual([lost.signal.reason]);
+  expect(second.running()).toBe(1);
+  await other.releaseAll();
+  await clock.advance(60_000);
+  expect(first.terms).toHaveLength(1);
+  lost.end();
+  await clock.advance(0);
+  expect(first.terms).toHaveLength(2);
+  expect(first.errors).toEqual([]);
+});
+
+test("options.signal ends the term once the function has settled, and nobody else leads before", async () => {
+  const stopping = new AbortController();
+  const { clock, first, second } = await twoMembers({ signal: stopping.signal });
+  stopping.abort("deployed");
+  expect(first.term().signal.aborted).toBe(true);
+  expect(first.term().signal.reason).toBe("deployed");
+  await clock.advance(3 * TTL_MS);
+  expect([first.running(), second.running()]).toEqual([1, 0]);
+  first.term().end();
+  await clock.advance(0);
+  expect([first.running(), second.running()]).toEqual([0, 1]);
+  await first.over;
+  expect([first.errors, first.losses]).toEqual([[], []]);
+});
+
+test("options.signal ends a campaign at once, and a pause", async () => {
+  const { clock, backend } = await twoMembers();
+  const stopping = new AbortController();
+  const waiting = member(createTestBackend({ sharing: backend }), { signal: stopping.signal });
+  const pausing = member(createTestBackend({ clock }), { signal: stopping.signal });
+  await clock.advance(0);
+  pausing.term().end();
+  await clock.advance(0);
+  stopping.abort();
+  await Promise.all([waiting.over, pausing.over]);
+  expect([waiting.terms.length, pausing.terms.length]).toEqual([0, 1]);
+});
+
+test("releaseAll() hands over at once, and lead() is over when the function has settled", async () => {
+  const { clock, backend, first, second } = await twoMembers();
+  const release = vi.spyOn(backend, "release");
+  const result = await backend.releaseAll();
+  expect(result).toEqual({ released: 1, gone: 0, failed: [] });
+  await clock.advance(0);
+  expect(first.term().signal.reason).toMatchObject({ code: "LockLost" });
+  expect([first.running(), second.running()]).toEqual([1, 1]);
+  await backend.close();
+  first.term().end(first.term().signal.reason);
+  await first.over;
+  // It is not released a second time, and nobody is told of a failure.
+  expect(release).toHaveBeenCalledTimes(1);
+  expect([first.errors, first.losses.length]).toEqual([[], 1]);
+  expect(second.term().signal.aborted).toBe(false);
+});
+
+test.each(["releaseAll", "close"] as const)("%s() ends who waits, and who pauses", async (how) => {
+  const { clock, other, first, second } = await twoMembers();
+  await other[how]();
+  await second.over;
+  expect(second.terms).toEqual([]);
+  const alone = createTestBackend({ clock });
+  const pausing = member(alone);
+  await clock.advance(0);
+  pausing.term().end(new Error("broken"));
+  await clock.advance(0);
+  expect(pausing.running()).toBe(0);
+  await alone[how]();
+  await pausing.over;
+  await lead(alone, KEY, () => expect.unreachable());
+  expect(first.running()).toBe(1);
+});
+
+test("what the function throws is reported, and the pauses grow until a term ends well", async () => {
+  const clock = new TestClock();
+  const { terms, term, errors, running } = member(createTestBackend({ clock }));
+  const pauseMs = async (): Promise<number> => {
+    const startMs = clock.elapsed();
+    while (running() === 0) await clock.advance(10);
+    return clock.elapsed() - startMs;
+  };
+  await clock.advance(0);
+  for (const atLeastMs of [50, 100, 200, 400, 800, 1_600, 2_500, 2_500]) {
+    term().end(new Error("broken"));
+    await clock.advance(0);
+    const waitedMs = await pauseMs();
+    expect(waitedMs).toBeGreaterThanOrEqual(atLeastMs);
+    expect(waitedMs).toBeLessThanOrEqual(2 * atLeastMs + 10);
+  }
+  expect(errors).toEqual(Array(8).fill(["broken", { key: KEY, source: "term" }]));
+  term().end();
+  await clock.advance(0);
+  expect(await pauseMs()).toBeLessThanOrEqual(110);
+  term().end(new Error("broken"));
+  await clock.advance(0);
+  expect(await pauseMs()).toBeLessThanOrEqual(110);
+  expect(terms).toHaveLength(11);
+});
+
+const ANSWERS: [string, (signal: AbortSignal) => Promise<unknown>][] = [
+  ["the reason of the signal", async ({ reason }) => await Promise.reject(reason as Error)],
+  ["an error of which that is the cause", (signal) => sleep(1e6, undefined, { signal })],
+  ["an AbortError", async () => AbortSignal.abort().throwIfAborted()],
+];
+
+test.each(ANSWERS)(
+  "a function that was told to end and throws %s has not failed",
+  async (_, how) => {
+    const { clock, backend, first } = await twoMembers();
+    backend.faults.lose(KEY);
+    const { end, signal } = first.term();
+    end(await rejection(how(signal)));
+    await clock.advance(0);
+    expect([first.running(), first.errors]).toEqual([0, []]);
+  },
+);
+
+test("an AbortError of a function that nobody told to end is reported", async () => {
+  const { clock, first } = await twoMembers();
+  first.term().end(await rejection(fetch("http://localhost", { signal: AbortSignal.abort() })));
+  await clock.advance(0);
+  expect(first.errors).toEqual([[expect.any(String) as string, { key: KEY, source: "term" }]]);
+});
+
+test("another failure is reported although the lock was lost, too", async () => {
+  const { clock, backend, first } = await twoMembers();
+  backend.faults.lose(KEY);
+  first.term().end(new Error("broken"));
+  await clock.advance(0);
+  expect(first.errors).toEqual([["broken", { key: KEY, source: "term" }]]);
+});
+
+test("a store that is down is reported, and led on when it is back", async () => {
+  const clock = new TestClock();
+  const backend = createTestBackend({ clock });
+  backend.faults.goDown();
+  const { errors, running } = member(backend);
+  await clock.advance(60_000);
+  // A report for each ten seconds.
+  expect(errors.length).toBeGreaterThanOrEqual(4);
+  expect(errors.length).toBeLessThanOrEqual(6);
+  expect(errors[0]).toEqual([
+    expect.stringMatching(/^gave up after \d+ ms and \d+ attempts: /) as string,
+    { key: KEY, source: "campaign" },
+  ]);
+  backend.faults.comeUp();
+  await clock.advance(LONGEST_PAUSE_MS);
+  expect(running()).toBe(1);
+});
+
+test("an error that waiting does not heal is reported with growing pauses, and not fatal", async () => {
+  const clock = new TestClock();
+  const backend = createTestBackend({ clock });
+  backend.faults.goDown("AuthFailed");
+  const { errors, running } = member(backend);
+  await clock.advance(60_000);
+  expect(errors.length).toBeGreaterThanOrEqual(14);
+  expect(errors.length).toBeLessThanOrEqual(30);
+  backend.faults.comeUp();
+  await clock.advance(LONGEST_PAUSE_MS);
+  expect(running()).toBe(1);
+});
+
+test("a leader that is cut off is told at the end of its lock, and campaigns when the store is back", async () => {
+  const clock = new TestClock();
+  const backend = createTestBackend({ clock, operationTimeoutMs: 1_000 });
+  const onReleaseError = vi.fn();
+  const { terms, term, running } = member(backend);
+  await clock.advance(0);
+  backend.faults.goDown();
+  await clock.advance(TTL_MS);
+  expect(term().signal.reason).toMatchObject({ code: "LockLost" });
+  const print = vi.spyOn(console, "error").mockImplementation(onReleaseError);
+  try {
+    term().end();
+    await clock.advance(TTL_MS);
+  } finally {
+    print.mockRestore();
+  }
+  expect(running()).toBe(0);
+  backend.faults.comeUp();
+  await clock.advance(LONGEST_PAUSE_MS);
+  expect(running()).toBe(1);
+  expect(terms).toHaveLength(2);
+});
+
+test("without onError the error is printed, in production, too", async () => {
+  const print = vi.spyOn(console, "error").mockImplementation(() => undefined);
+  vi.stubEnv("NODE_ENV", "production");
+  try {
+    const clock = new TestClock();
+    const backend = createTestBackend({ clock });
+    const broken = new Error("broken");
+    const over = backend.lead(KEY, () => {
+      throw broken;
+    });
+    await clock.advance(0);
+    await backend.releaseAll();
+    await over;
+    expect(print.mock.calls).toEqual([
+      ["[SyncGuard] The function of lead() has failed, and is tried again:", broken],
+    ]);
+  } finally {
+    vi.unstubAllEnvs();
+    print.mockRestore();
+  }
+});
+
+test("a follower asks every few seconds, however long somebody else leads", async () => {
+  const { clock, backend, other } = await twoMembers({ ttlMs: 60_000 });
+  let asked = 0;
+  const observed = withTelemetry(other, {
+    onEvent: ({ type, attempts = 0 }) => {
+      if (type === "acquire") asked += attempts;
+    },
+  });
+  const stopping = new AbortController();
+  const over = observed.lead(KEY, () => expect.unreachable(), { signal: stopping.signal });
+  await clock.advance(10 * 60_000);
+  stopping.abort();
+  await over;
+  expect(asked).toBeGreaterThan((10 * 60_000) / LONGEST_PAUSE_MS);
+  expect(asked).toBeLessThan((10 * 60_000) / 1_500);
+  expect(await backend.isLocked({ key: KEY })).toBe(true);
+});
+
+test("maxMs of autoExtend limits a term", async () => {
+  const { clock, first, second } = await twoMembers({ autoExtend: { maxMs: 20_000 } });
+  await clock.advance(20_000);
+  expect(first.term().signal.reason).toMatchObject({ code: "LockLost" });
+  first.term().end();
+  await clock.advance(LONGEST_PAUSE_MS);
+  expect(first.running() + second.running()).toBe(1);
+});
+
+test("a backend of one's own is campaigned for, too", async () => {
+  vi.useFakeTimers();
+  try {
+    const backend = fakeBackend();
+    const stopping = new AbortController();
+    const terms: number[] = [];
+    const over = lead(
+      backend,
+      KEY,
+      async ({ term, signal }) => {
+        terms.push(term);
+        if (terms.length === 3) stopping.abort();
+        signal.throwIfAborted();
+      },
+      { signal: stopping.signal },
+    );
+    await vi.advanceTimersByTimeAsync(1_000);
+    await over;
+    expect(terms).toEqual([1, 2, 3]);
+    expect(backend.held.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+    const refused = scripted(LOCKED, new Error("out of order"));
+    const reports: unknown[] = [];
+    const again = new AbortController();
+    const campaign = lead(refused, KEY, () => expect.unreachable(), {
+      signal: again.signal,
+      onError: (error) => reports.push((error as Error).message),
+    });
+    await vi.advanceTimersByTimeAsync(1_000);
+    again.abort();
+    await campaign;
+    expect(reports[0]).toBe("out of order");
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("a backend without fences gives its leader none", async () => {
+  const plain = fakeBackend({
+    capabilities: { supportsFencing: false, timeAuthority: "client" } as never,
+    acquire: async ({ ttlMs }) =>
+      ({ ok: true, lockId: "lock-id", expiresAtMs: Date.now() + ttlMs }) as never,
+  });
+  const stopping = new AbortController();
+  let given = {};
+  const work = (leadership: object): void => {
+    given = leadership;
+    stopping.abort();
+  };
+  const onLost = (): void => undefined;
+  await lead(plain, KEY, work, { signal: stopping.signal, onLost });
+  expect(Object.keys(given)).toEqual(["key", "signal"]);
+});
+
+test("what wraps a backend hears of the operations of its leader", async () => {
+  const backend = createTestBackend();
+  const seen: string[] = [];
+  const observed = withTelemetry(backend, {
+    onEvent: ({ type, result }) => seen.push(`${type} ${result}`),
+  });
+  const stopping = new AbortController();
+  await observed.lead(KEY, () => stopping.abort(), { signal: stopping.signal });
+  await until(() => seen.length >= 2);
+  expect(seen).toEqual(["acquire ok", "release ok"]);
+});

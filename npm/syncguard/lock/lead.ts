@@ -1,0 +1,172 @@
+/** One leader: a function that runs in one process at a time, one term after another. */
+
+import { clearInterval, setInterval } from "node:timers";
+import type { LockError } from "../native/errors.js";
+import { readSignal } from "../native/signal.js";
+import { CAMPAIGNING, FOLLOWING, type Policy } from "../native/wait.js";
+import { checkFunction, checkObject, invalid } from "../options/validation.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
+import { acquireUntilHeld } from "./waiting.js";
+import { checkBackend, checkKey, ownerOfProcess, readOwner, resolveTtl } from "./arguments.js";
+import { readAutoExtend } from "./auto-extend.js";
+import { type Cancellation, watchSignals } from "./cancellation.js";
+import { type Clock, systemClock, type Timer } from "./clock.js";
+import { disposalOf, readDisposal, type Taken } from "./handle.js";
+import { internalsOf } from "./internals.js";
+import { reportLeadError } from "./reports.js";
+import { delayMs } from "./retry.js";
+import { LONGEST_TIMER_MS } from "./timers.js";
+import type {
+  AcquireOk,
+  BackendCapabilities,
+  FencingCapabilities,
+  Leadership,
+  LeadOptions,
+  LockBackendLike,
+} from "./types.js";
+
+/** Read when this module is loaded, so that fake timers in users' tests do not run it. */
+const keepAlive = setInterval;
+
+const OPTIONS = optionNames("lead()", [
+  "ttlMs",
+  "owner",
+  "signal",
+  "autoExtend",
+  "onError",
+  "onLost",
+]);
+
+/** How soon the next campaign starts: whoever has ended its term by itself lets others come first. */
+type Next = "at once" | "after others" | "after a failure";
+
+/**
+ * `backend.lead()` for any backend, also for one of your own.
+ *
+ * @throws LockError `InvalidArgument` that names the argument
+ * @example
+ * ```ts
+ * import { lead, type LockBackendLike } from "syncguard";
+ *
+ * async function schedule(mine: LockBackendLike, stopping: AbortSignal): Promise<void> {
+ *   await lead(mine, "scheduler", ({ signal }) => runUntil(signal), { signal: stopping });
+ * }
+ *
+ * async function runUntil(signal: AbortSignal): Promise<void> {
+ *   while (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, 1_000)); // the work
+ * }
+ * ```
+ */
+export async function lead<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  key: string,
+  fn: (leadership: Leadership<C>) => unknown,
+  given?: LeadOptions,
+): Promise<void> {
+  checkBackend(backend);
+  checkKey(key);
+  checkFunction(fn, "fn");
+  const { ttlMs, owner, signal, autoExtend, onError, onLost } = readOptions(given);
+  const { clock = systemClock, grants } = internalsOf(backend) ?? {};
+  const ends = watchSignals(signal, grants?.refused, key);
+
+  const campaign = async (defaults: Policy): Promise<Taken<C>> =>
+    await acquireUntilHeld(backend, {
+      ...{ asked: { key }, ttlMs, owner, autoExtend, signal, defaults },
+      ...{ acquisition: undefined, onUnknown: refuseUnknown, onReleaseError: undefined },
+    });
+
+  const serve = async ({ lease, handle }: Taken<C>): Promise<Next> => {
+    if (onLost !== undefined) lease.onLost = onLost;
+    const ending = lease.signalWith(signal);
+    let failure: { error: unknown } | undefined;
+    try {
+      await fn(leadershipOf(key, ending, handle));
+    } catch (error) {
+      if (!isAnswerTo(ending, error)) failure = { error };
+    }
+    // The handle is there until now, so that the lock does not count as forgotten during the term.
+    const disposal = disposalOf(handle);
+    // What releaseAll() has given up, it releases itself.
+    const isGivenUp = lease.loss !== undefined && grants?.refused.aborted === true;
+    if (!isGivenUp) await lease.dispose(backend, disposal);
+    if (failure !== undefined) {
+      reportLeadError(failure.error, key, "term", onError);
+      return "after a failure";
+    }
+    return lease.loss === undefined ? "after others" : "at once";
+  };
+
+  // Neither a wait for the lock nor heartbeats keep the process for a function that only waits for its signal.
+  const alive = keepAlive(() => undefined, LONGEST_TIMER_MS);
+  try {
+    /** Somebody else leads: the store is there, and need not be asked often. */
+    let isFollower = false;
+    for (let failures = 0; ends?.isAborted() !== true;) {
+      let next: Next;
+      try {
+        const taken = await campaign(isFollower ? FOLLOWING : CAMPAIGNING);
+        isFollower = false;
+        next = await serve(taken);
+      } catch (error) {
+        const code = (error as Partial<LockError> | undefined)?.code;
+        if (code === "Aborted") return;
+        if (code === "InvalidArgument") throw error;
+        isFollower = code === "AcquisitionTimeout";
+        next = isFollower ? "at once" : "after a failure";
+        if (!isFollower) reportLeadError(error, key, "campaign", onError);
+      }
+      failures = next === "after a failure" ? failures + 1 : 0;
+      if (next === "at once") continue;
+      await pause(clock, delayMs(CAMPAIGNING, Math.max(failures - 1, 0), Math.random()), ends);
+    }
+  } finally {
+    clearInterval(alive);
+    ends?.stop();
+  }
+}
+
+/** What `lead()` was given, checked. */
+function readOptions(given: LeadOptions | null | undefined) {
+  const options = given ?? {};
+  checkObject(options, "options");
+  refuseUnknown(options, OPTIONS);
+  const ttlMs = resolveTtl(options.ttlMs);
+  const autoExtend = readAutoExtend(options.autoExtend ?? true, ttlMs);
+  if (autoExtend === undefined) throw invalid("autoExtend must not be false: leaders extend locks");
+  const onError = options.onError ?? undefined;
+  if (onError !== undefined) checkFunction(onError, "onError");
+  const { onLost } = readDisposal({ onLost: options.onLost });
+  return {
+    ...{ ttlMs, autoExtend, onError, onLost, signal: readSignal(options.signal) },
+    owner: readOwner(options.owner) ?? ownerOfProcess(),
+  };
+}
+
+/** What the function is given. */
+function leadershipOf<C extends BackendCapabilities>(
+  key: string,
+  signal: AbortSignal,
+  handle: AcquireOk<C>,
+): Leadership<C> {
+  const { fence } = handle as Partial<AcquireOk<FencingCapabilities>>;
+  const term = fence === undefined ? {} : { term: Number(fence), fence };
+  return { key, signal, ...term } as Leadership<C>;
+}
+
+/** Whether the function has failed with this because it was told to end. */
+function isAnswerTo(signal: AbortSignal, error: unknown): boolean {
+  const { name, cause } = (error ?? {}) as { name?: unknown; cause?: unknown };
+  const reasons = [error, cause];
+  return signal.aborted && (reasons.includes(signal.reason) || name === "AbortError");
+}
+
+/** Waits so long, unless it is over before. */
+async function pause(clock: Clock, ms: number, ends: Cancellation | undefined): Promise<void> {
+  let timer: Timer | undefined;
+  const due = new Promise<void>((resolve) => {
+    timer = clock.setTimeout(resolve, ms);
+  });
+  await (ends?.race(due) ?? due);
+  clock.clearTimeout(timer);
+}
