@@ -5,16 +5,16 @@
 //   AutoExtendOptions BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions
 //   BackendTransport BoundLock Claim Claims ClosableLock CommonBackendOptions DecoratedAcquireResult
 //   DiagnosticsMessage DisposableLockHandle ExtendResult FENCE_THRESHOLDS Fence FencingCapabilities
-//   GrantedLock HashId HeldLock HeldLocks HeldSlot KeyLookup KeyOp LOCK_DEFAULTS LockBackend
-//   LockBackendLike LockConfig LockConfigOf LockError LockErrorCode LockErrorContext LockEvent
-//   LockHandle LockInfo LockInfoDebug LockMethod LockOp LockSet LocksHandle LocksOp LookupOptions
-//   MAX_KEY_LENGTH_BYTES OnLost OnReleaseError OwnershipLookup RESERVE_BYTES RawLockData
-//   ReleaseAllOptions ReleaseAllResult ReleaseResult SlotClaim SlotHandle SyncGuardBackend
-//   TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
-//   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
-//   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
-//   isLive lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   GrantedLock HashId HeldLock HeldLocks HeldSlot KeyLookup KeyOp LOCK_DEFAULTS LeadOptions
+//   Leadership LockBackend LockBackendLike LockConfig LockConfigOf LockError LockErrorCode
+//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockMethod LockOp LockSet
+//   LocksHandle LocksOp LookupOptions MAX_KEY_LENGTH_BYTES OnLeadError OnLost OnReleaseError
+//   OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult
+//   SlotClaim SlotHandle SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
+//   calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend createRedisBackend
+//   createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw
+//   hasFence hashKey isLive lead lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo
+//   setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
@@ -22,16 +22,17 @@
 //   BackendLockOptions BackendTransport BoundLock ClosableLock CommonBackendOptions
 //   DecoratedAcquireResult DiagnosticsMessage DisposableLockHandle ExtendResult FAILURE_REASON
 //   FENCE_THRESHOLDS Fence FencingCapabilities HashId HeldLock KeyLookup KeyOp LOCK_DEFAULTS
-//   LockBackend LockBackendLike LockConfig LockError LockErrorCode LockErrorContext LockEvent
-//   LockHandle LockInfo LockInfoDebug LockOp LookupOptions MAX_KEY_LENGTH_BYTES MutationCondition
-//   MutationReason MutationResult OnLost OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers
-//   RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS
-//   TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs checkAborted
-//   createAutoLock createDisposableHandle decorateAcquireResult delay formatFence generateLockId
-//   getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lock logFenceWarning
-//   makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
-//   mapToMutationResult mergeAcquisitionConfig mergeBackendConfig normalizeAndValidateKey owns
-//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
+//   LeadOptions Leadership LockBackend LockBackendLike LockConfig LockError LockErrorCode
+//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
+//   MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnLeadError OnLost
+//   OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseAllOptions
+//   ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
+//   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
+//   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
+//   hasFence hashKey isLive lead lock logFenceWarning makeStorageKey mapBackendObservation
+//   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
+//   mergeBackendConfig normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
 //
 // syncguard/redis
 //   LockData RedisBackendOptions RedisCapabilities RedisClient RedisClusterNode RedisConfig
@@ -686,6 +687,57 @@ interface BackendLockOptions {
      */
     minHoldMs?: number | undefined;
 }
+/**
+ * Called when the function of `lead()` has thrown, or a campaign has failed; `lead()` goes on. Without such a function the error is
+ * printed, in production, too.
+ *
+ * @param error - what the function has thrown, or the error of the store
+ * @param context - the raw key, and where it happened
+ */
+type OnLeadError = (error: unknown, context: {
+    /** The key for which was campaigned. */
+    key: string;
+    /** Whether the function has thrown it, or the store has failed. */
+    source: "term" | "campaign";
+}) => void;
+/** How `lead()` campaigns and leads. */
+interface LeadOptions {
+    /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
+    ttlMs?: number | undefined;
+    /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
+    owner?: string | undefined;
+    /**
+     * Ends it: the campaigning at once; a term as soon as the function, whose signal is aborted with this one, has settled. Until then
+     * nobody else leads.
+     */
+    signal?: AbortSignal | undefined;
+    /** How the lock extends itself. A term ends after its `maxMs`. Default: a third of the TTL from one heartbeat to the next. */
+    autoExtend?: AutoExtendOptions | undefined;
+    /** Called when the function has thrown, or a campaign has failed. Default: it is printed: see {@link OnLeadError}. */
+    onError?: OnLeadError | undefined;
+    /** Called when the lock is lost during a term. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+}
+/** What the function of `lead()` is given. */
+type Leadership<C extends BackendCapabilities = FencingCapabilities> = {
+    /** The key as given. */
+    readonly key: string;
+    /**
+     * Aborted when this process is not to lead any more: with `LockLost` when the lock is lost or `releaseAll()` is called, because then
+     * another process may lead already; and with the `signal` of the options, for its reason.
+     */
+    readonly signal: AbortSignal;
+} & (C["supportsFencing"] extends true ? {
+    /** The fencing token of the term: larger than that of every earlier term, in whatever process. */
+    readonly fence: Fence;
+    /** {@link fence} as a number, for logs, metrics and columns of numbers. Terms are not consecutive. */
+    readonly term: number;
+} : {
+    /** The fencing token of the term, if the backend has them. */
+    readonly fence?: Fence;
+    /** {@link fence} as a number. */
+    readonly term?: number;
+});
 /** Options of every backend of this package. */
 interface CommonBackendOptions {
     /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
@@ -811,6 +863,28 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
      * ```
      */
     lock: LockMethod<C>;
+    /**
+     * Runs `fn` in one process at a time, of all that call this with the same key. It leads until it settles or the lock, which extends
+     * itself, is lost; then this process campaigns again, but never before `fn` has settled. What `fn` returns is ignored.
+     *
+     * @returns a promise that resolves when it is over, by the signal, `releaseAll()` or `close()`, and `fn` has settled. Until then the
+     *   process does not end by itself.
+     * @throws LockError `InvalidArgument` that names the argument. What `fn` throws, and what the store fails with, goes to `onError`
+     * @example
+     * ```ts
+     * const stopping = new AbortController();
+     * process.once("SIGTERM", () => stopping.abort());
+     * await backend.lead(
+     *   "scheduler",
+     *   async ({ term, signal }) => {
+     *     console.log("leads, term", term);
+     *     while (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, 1_000)); // the work
+     *   },
+     *   { ttlMs: 10_000, signal: stopping.signal },
+     * );
+     * ```
+     */
+    lead: (key: string, fn: (leadership: Leadership<C>) => unknown, options?: LeadOptions) => Promise<void>;
     /**
      * Frees the lock, whoever holds it. For administrators: a holder only finds out when it extends the lock.
      *
@@ -978,6 +1052,41 @@ interface TelemetryOptions {
  * ```
  */
 declare function setDefaultBackend(backend: LockBackendLike<FencingCapabilities> | undefined): void;
+
+/** The function of `lead()`. */
+type Work<C extends BackendCapabilities> = (leadership: Leadership<C>) => unknown;
+/**
+ * `backend.lead()` for any backend, also for one of your own.
+ *
+ * @throws LockError `InvalidArgument` that names the argument
+ * @example
+ * ```ts
+ * import { lead, type LockBackendLike } from "syncguard";
+ *
+ * async function schedule(mine: LockBackendLike, stopping: AbortSignal): Promise<void> {
+ *   await lead(mine, "scheduler", ({ signal }) => runUntil(signal), { signal: stopping });
+ * }
+ *
+ * async function runUntil(signal: AbortSignal): Promise<void> {
+ *   while (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, 1_000)); // the work
+ * }
+ * ```
+ */
+declare function lead<C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, key: string, fn: Work<C>, options?: LeadOptions): Promise<void>;
+/**
+ * `backend.lead()` on the default backend, which is that of `lock()`.
+ *
+ * @throws LockError `InvalidArgument` that names the argument
+ * @example
+ * ```ts
+ * import { lead } from "syncguard";
+ *
+ * const stopping = new AbortController();
+ * process.once("SIGTERM", () => stopping.abort());
+ * await lead("scheduler", ({ term }) => console.log("leads, term", term), { signal: stopping.signal });
+ * ```
+ */
+declare function lead(key: string, fn: Work<FencingCapabilities>, options?: LeadOptions): Promise<void>;
 
 /**
  * Waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
@@ -2890,5 +2999,5 @@ declare namespace otel {
   export type { otel_InstrumentOptions as InstrumentOptions };
 }
 
-export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, GrantedLock, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLost, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, SyncGuardBackend, TelemetryOptions };
+export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
+export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, GrantedLock, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, SyncGuardBackend, TelemetryOptions };

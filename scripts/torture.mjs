@@ -2,12 +2,15 @@
 // what they saw is checked. The seed decides everything but the machine's own timing.
 // npm run torture -- matrix [BACKENDS SECONDS SEED ROWS…]: the same while stores, networks, clocks and disks fail
 // (docs/reliability.md, "The fault matrix").
+// npm run torture -- lead [BACKENDS SECONDS SEED]: several processes want to lead; the leader is killed, stopped and told to end
+// (docs/reliability.md, "Leaders").
 
 import { join } from "node:path";
-import { install, needCompilers } from "./lib/build.mjs";
+import { build as buildPackage, install, needCompilers } from "./lib/build.mjs";
 import { target } from "./lib/paths.mjs";
 import { main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
+import { runLeaders } from "../verify/leader/run.mjs";
 import { startStore, storeNames } from "./lib/torture.mjs";
 
 /** All stores; the matrix has rows for each. */
@@ -15,12 +18,20 @@ const ALL = "redis,redis-cluster,postgres,sqlite,firestore";
 
 await main(async () => {
   const words = process.argv.slice(2);
-  return words[0] === "matrix" ? await matrix(words.slice(1)) : await runs(words);
+  if (words[0] === "matrix") return await matrix(words.slice(1));
+  if (words[0] === "lead") return await leaders(words.slice(1));
+  return await runs(words);
 });
 
 async function matrix([names = ALL, seconds = "15", seed = someSeed(), ...rows]) {
   const program = await build();
   return (await run(program, ["matrix", names, seconds, seed, ...rows])).code;
+}
+
+async function leaders(words) {
+  await buildPackage();
+  await needServers();
+  return await runLeaders(words);
 }
 
 async function runs([names = ALL, seconds = "60", seed = someSeed()]) {

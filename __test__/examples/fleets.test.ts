@@ -19,6 +19,15 @@ test.concurrent("cron: SIGTERM ends it", async () => {
   expect(await example.isLocked("cron:report")).toBe(false);
 });
 
+test.concurrent("leader: another leads after a kill, and at once after SIGTERM", async () => {
+  const example = startExample("leader");
+  expect(await example.ended).toEqual({ code: 0, stderr: "" });
+  expect(example.lines.at(-1)).toBe("3 terms, rounds in order");
+  const terms = example.lines.filter((line) => /: leads, under fence \d{15}$/.test(line));
+  expect(new Set(terms.map((line) => line.split(":")[0])).size).toBe(3);
+  expect(example.lines.filter((line) => line.endsWith(": stopped"))).toHaveLength(2);
+});
+
 test.concurrent("migration: one instance migrates, the others wait", async () => {
   const example = startExample("migration");
   expect(await example.ended).toEqual({ code: 0, stderr: "" });

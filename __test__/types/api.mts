@@ -37,6 +37,9 @@ import {
   type HeldSlot,
   type KeyLookup,
   type KeyOp,
+  lead,
+  type Leadership,
+  type LeadOptions,
   lock,
   LOCK_DEFAULTS,
   type LockBackend,
@@ -51,6 +54,7 @@ import {
   type LockOp,
   type LocksHandle,
   type LocksOp,
+  type OnLeadError,
   type OnLost,
   type OnReleaseError,
   MAX_KEY_LENGTH_BYTES,
@@ -237,6 +241,35 @@ expectTypeOf(createDisposableHandle(own, granted, "k", undefined, 5)).toEqualTyp
 expectTypeOf(createDisposableHandle(own, plainResult as AcquireResult<Fencing>, "k")).toEqualTypeOf<
   DecoratedAcquireResult<Fencing>
 >();
+
+// lead(): the term is known where the backend has fences; what the function returns is of no interest.
+expectTypeOf(
+  sqlite.lead("k", async ({ term, fence, signal, key }) => {
+    expectTypeOf(term).toBeNumber();
+    expectTypeOf(fence).toEqualTypeOf<Fence>();
+    expectTypeOf(signal).toEqualTypeOf<AbortSignal>();
+    expectTypeOf(key).toBeString();
+    return await Promise.resolve(42);
+  }),
+).resolves.toBeVoid();
+const leadOptions: LeadOptions = {
+  ttlMs: 1,
+  owner: "me",
+  autoExtend: { maxMs: 5 },
+  onLost: () => 1,
+};
+await lead("k", ({ term }) => expectTypeOf(term).toBeNumber(), leadOptions);
+await lead(own, "k", ({ term }) => expectTypeOf(term).toBeNumber(), {
+  onError: (error, { source }) => {
+    expectTypeOf(error).toBeUnknown();
+    expectTypeOf(source).toEqualTypeOf<"term" | "campaign">();
+  },
+});
+await lead(plain, "k", ({ term }) => expectTypeOf(term).toEqualTypeOf<number | undefined>());
+expectTypeOf<Leadership["term"]>().toBeNumber();
+expectTypeOf<OnLeadError>().toBeCallableWith(new Error(), { key: "k", source: "term" });
+// @ts-expect-error a leader extends its lock
+void sqlite.lead("k", () => undefined, { autoExtend: false });
 
 // lock(): the result is the function's, the handle is the backend's.
 expectTypeOf(lock(own, () => 42, { key: "k" })).resolves.toEqualTypeOf<number>();

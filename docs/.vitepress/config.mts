@@ -33,6 +33,7 @@ const sections: { text: string; items: { text: string; link: string }[] }[] = [
       { text: "Holding a lock", link: "/holding" },
       { text: "Several keys", link: "/several-keys" },
       { text: "At most N at a time", link: "/slots" },
+      { text: "One leader", link: "/leader" },
       { text: "Errors", link: "/errors" },
       { text: "Testing", link: "/testing" },
       { text: "Bundlers", link: "/bundlers" },

@@ -1,6 +1,7 @@
 /** `syncguard/common`: what does not depend on a particular backend, for authors of backends. */
 
 export { setDefaultBackend } from "./default/backend.js";
+export { lead } from "./default/lead.js";
 export { lock } from "./default/lock.js";
 export {
   type AcquisitionPolicy,
@@ -39,7 +40,6 @@ export {
   type MutationReason,
   type MutationResult,
 } from "./lock/mutation.js";
-export { lead } from "./lock/lead.js";
 export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
 export { withTelemetry } from "./lock/telemetry.js";
 export type {

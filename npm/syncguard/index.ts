@@ -3,6 +3,7 @@
 import "./native/required.js";
 
 export { setDefaultBackend } from "./default/backend.js";
+export { lead } from "./default/lead.js";
 export { lock } from "./default/lock.js";
 export { createFirestoreBackend } from "./firestore/backend.js";
 export {
@@ -25,7 +26,6 @@ export {
   sanitizeLockInfo,
 } from "./lock/diagnostics.js";
 export { acquireHandle, decorateAcquireResult } from "./lock/handle.js";
-export { lead } from "./lock/lead.js";
 export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
 export { withTelemetry } from "./lock/telemetry.js";
 export type {

@@ -30,7 +30,7 @@ import { GONE, Lease, watchedBy } from "./lease.js";
 import { type AcquireArguments, type Direct, type Operations, setInternals } from "./internals.js";
 import { type Asked, readAsked } from "./claims.js";
 import { constants } from "../native/constants.js";
-import { lead } from "./lead.js";
+import { runLeader } from "./lead.js";
 import { createLockMethod } from "./lock.js";
 import { failure, goneLock } from "./mutation.js";
 import { releaseInBackground } from "./reports.js";
@@ -390,7 +390,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     lookup: (opts: KeyLookup | OwnershipLookup) => observed.lookup(opts),
     forceRelease: (key, more) => observed.forceRelease(key, more),
     lock: createLockMethod(() => backend),
-    lead: async (key, fn, options) => await lead(backend, key, fn, options),
+    lead: async (key, fn, options) => await runLeader(backend, key, fn, options),
     releaseAll: createReleaseAll(() => backend),
     close,
     [Symbol.asyncDispose]: close,

@@ -40,24 +40,8 @@ const OPTIONS = optionNames("lead()", [
 /** How soon the next campaign starts: whoever has ended its term by itself lets others come first. */
 type Next = "at once" | "after others" | "after a failure";
 
-/**
- * `backend.lead()` for any backend, also for one of your own.
- *
- * @throws LockError `InvalidArgument` that names the argument
- * @example
- * ```ts
- * import { lead, type LockBackendLike } from "syncguard";
- *
- * async function schedule(mine: LockBackendLike, stopping: AbortSignal): Promise<void> {
- *   await lead(mine, "scheduler", ({ signal }) => runUntil(signal), { signal: stopping });
- * }
- *
- * async function runUntil(signal: AbortSignal): Promise<void> {
- *   while (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, 1_000)); // the work
- * }
- * ```
- */
-export async function lead<C extends BackendCapabilities>(
+/** Campaigns and leads, on any backend, until it is over. */
+export async function runLeader<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   key: string,
   fn: (leadership: Leadership<C>) => unknown,

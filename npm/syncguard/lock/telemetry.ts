@@ -15,7 +15,7 @@ import {
   releaseOn,
   takeOf,
 } from "./internals.js";
-import { lead } from "./lead.js";
+import { runLeader } from "./lead.js";
 import { createLockMethod } from "./lock.js";
 import { callQuietly } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
@@ -145,7 +145,7 @@ export function observeBackend<C extends BackendCapabilities>(
   if (backend.transport) observed.transport = backend.transport;
   if (backend.lock) observed.lock = createLockMethod(() => observed);
   if (backend.lead)
-    observed.lead = async (key, fn, options) => await lead(observed, key, fn, options);
+    observed.lead = async (key, fn, options) => await runLeader(observed, key, fn, options);
   if (backend.forceRelease) observed.forceRelease = all.forceRelease;
   if (backend.releaseAll) observed.releaseAll = createReleaseAll(() => observed);
   if (backend.close) observed.close = backend.close;
