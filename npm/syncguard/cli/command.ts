@@ -4,20 +4,8 @@ import { parseArgs } from "node:util";
 import { nearest, shown } from "../options/known.js";
 import { usage } from "./exit.js";
 import type { Output } from "./output.js";
-
-/** One option, with or without a value. */
-export type Option = {
-  readonly type: "string" | "boolean";
-  readonly short?: string;
-  /** What the value is called in the help. */
-  readonly value?: string;
-  readonly help: string;
-};
-
-export type Options = Readonly<Record<string, Option>>;
-
-/** The options that were given, by name. */
-export type Values = Readonly<Record<string, string | boolean | undefined>>;
+import { OPTIONS_OF_STORES } from "./stores.js";
+import type { Options, Values } from "./values.js";
 
 export type Invocation = {
   readonly values: Values;
@@ -64,40 +52,7 @@ export const COMMON: Options = {
     value: "DURATION",
     help: "how long one operation may take; default 5s",
   },
-  "key-prefix": {
-    type: "string",
-    value: "NAME",
-    help: "Redis: the backend's keyPrefix; default syncguard",
-  },
-  "client-key-prefix": {
-    type: "string",
-    value: "TEXT",
-    help: "Redis: the client's own key prefix (ioredis: keyPrefix)",
-  },
-  "table-name": {
-    type: "string",
-    value: "NAME",
-    help: "PostgreSQL: the table of locks; default syncguard_locks",
-  },
-  "fence-table-name": {
-    type: "string",
-    value: "NAME",
-    help: "PostgreSQL: the table of fences; default syncguard_fence_counters",
-  },
-  collection: {
-    type: "string",
-    value: "NAME",
-    help: "Firestore: the collection of locks; default locks",
-  },
-  "fence-collection": {
-    type: "string",
-    value: "NAME",
-    help: "Firestore: the collection of fences; default fence_counters",
-  },
-  "allow-network-file-system": {
-    type: "boolean",
-    help: "SQLite: as the option of that name; no other machine may use the file",
-  },
+  ...OPTIONS_OF_STORES,
   verbose: { type: "boolean", short: "v", help: "say on stderr which store is used, and more" },
   help: { type: "boolean", short: "h", help: "show this help" },
 };
@@ -201,19 +156,4 @@ function explain(args: string[], options: Types): Error {
     }
   }
   return usage("the arguments cannot be read", "--help shows what is possible");
-}
-
-/** The value of an option that has one. */
-export function text(values: Values, name: string): string | undefined {
-  const value = values[name];
-  return typeof value === "string" ? value : undefined;
-}
-
-/** The whole number that an option has. */
-export function readCount(values: Values, name: string, max: number): number | undefined {
-  const given = text(values, name);
-  if (given === undefined) return undefined;
-  const count = /^\d{1,9}$/.test(given) ? Number(given) : 0;
-  if (count < 1 || count > max) throw usage(`--${name} must be a whole number from 1 to ${max}`);
-  return count;
 }

@@ -1,6 +1,7 @@
 /** What `--help` prints. */
 
-import { COMMON, type Command, type Options } from "./command.js";
+import { COMMON, type Command } from "./command.js";
+import type { Options } from "./values.js";
 
 /** The codes that every command may end with. */
 const EXITS: readonly (readonly [string, string])[] = [

@@ -25,16 +25,14 @@ export type ShownLock = {
   lockId?: string;
 };
 
-type Raw = Omit<RawRecord, "owner"> & { owner?: string | undefined };
-
 /** What a look-up of a backend of this package gave. */
-export function ofLookup(info: LockInfo<FencingCapabilities>): Raw {
+export function ofLookup(info: LockInfo<FencingCapabilities>): RawRecord {
   const { fence, acquiredAtMs, expiresAtMs } = info;
-  const { key = "", lockId = "", owner, readAtMs = Date.now() } = rawData(info) ?? {};
-  return { key, lockId, owner, fence, acquiredAtMs, expiresAtMs, readAtMs };
+  const unknown = { key: "", lockId: "", readAtMs: Date.now() };
+  return { ...unknown, ...rawData(info), fence, acquiredAtMs, expiresAtMs };
 }
 
-export function shownLock(lock: Raw, showsLockId: boolean): ShownLock {
+export function shownLock(lock: RawRecord, showsLockId: boolean): ShownLock {
   const { lockId, owner, fence, acquiredAtMs, expiresAtMs, readAtMs } = lock;
   const { key, slot } = parted(lock.key);
   const shown: ShownLock = {

@@ -1,19 +1,14 @@
 /** The store that a command works on. */
 
 import { embeddedPath, LOCAL, type StoreKind, storeOfUrl } from "../default/backend.js";
-import { createFirestoreBackend } from "../firestore/backend.js";
-import { connectionOfUrl } from "../firestore/connection.js";
 import { type Direct, directAccess } from "../lock/internals.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
-import { createPostgresBackend, createPostgresBackendOfUrl } from "../postgres/backend.js";
-import { createRedisBackend } from "../redis/backend.js";
-import type { RedisBackendOptions, RedisConnectionOptions } from "../redis/types.js";
-import { createSqliteBackend, sqlitePathOfUrl } from "../sqlite/backend.js";
-import { text, type Values } from "./command.js";
 import { readPositiveDuration } from "./duration.js";
 import { usage } from "./exit.js";
 import type { Output } from "./output.js";
+import { STORES } from "./stores.js";
+import { text, type Values } from "./values.js";
 
 export type Backend = SyncGuardBackend;
 
@@ -28,21 +23,6 @@ export type Target = {
   readonly description: string;
 };
 
-/** The options of each store. */
-const OPTIONS: Readonly<Record<StoreKind, readonly string[]>> = {
-  redis: ["key-prefix", "client-key-prefix"],
-  postgres: ["table-name", "fence-table-name"],
-  firestore: ["collection", "fence-collection"],
-  sqlite: ["allow-network-file-system"],
-};
-
-const NAMES: Readonly<Record<StoreKind, string>> = {
-  redis: "Redis",
-  postgres: "PostgreSQL",
-  firestore: "Firestore",
-  sqlite: "SQLite",
-};
-
 /**
  * Finds out which store is meant.
  *
@@ -50,11 +30,12 @@ const NAMES: Readonly<Record<StoreKind, string>> = {
  */
 export function findStore(values: Values, out: Output): Target {
   const target = targetOf(values);
-  for (const [kind, options] of Object.entries(OPTIONS)) {
-    const wrong = options.find((option) => values[option] !== undefined);
-    if (wrong !== undefined && kind !== target.kind) {
+  const own = STORES[target.kind];
+  for (const { name, options } of Object.values(STORES)) {
+    const wrong = Object.keys(options).find((option) => values[option] !== undefined);
+    if (wrong !== undefined && name !== own.name) {
       throw usage(
-        `--${wrong} is for ${NAMES[kind as StoreKind]}, but the locks are in ${NAMES[target.kind]}`,
+        `--${wrong} is for ${name}, but the locks are in ${own.name}`,
         "--verbose says which store is used",
       );
     }
@@ -86,7 +67,7 @@ function targetOf(values: Values): Target {
     };
   }
   const kind = storeOfUrl(url, source);
-  return { kind, url, source, description: `${NAMES[kind]} at ${withoutSecrets(url)}` };
+  return { kind, url, source, description: `${STORES[kind].name} at ${withoutSecrets(url)}` };
 }
 
 /** What is left of a URL without what may be a password, however badly it is written. */
@@ -103,55 +84,13 @@ export function openBackend(target: Target, values: Values, createsTables = fals
     timeout === undefined ? undefined : readPositiveDuration(timeout, "timeout");
   const { kind, url, source } = target;
   try {
-    switch (kind) {
-      case "sqlite":
-        return createSqliteBackend({
-          path: sqlitePathOfUrl(url, source),
-          operationTimeoutMs,
-          allowNetworkFileSystem: values["allow-network-file-system"] === true,
-        });
-      case "redis": {
-        const at: RedisConnectionOptions = { url };
-        const options: RedisBackendOptions = {
-          keyPrefix: text(values, "key-prefix"),
-          operationTimeoutMs,
-        };
-        at.clientKeyPrefix = text(values, "client-key-prefix");
-        return createRedisBackend(at, options);
-      }
-      case "postgres": {
-        const names = tableNames(values);
-        // With names of tables, a typo must not make tables that nobody else uses.
-        if (createsTables && Object.keys(names).length === 0) {
-          return createPostgresBackendOfUrl(url, operationTimeoutMs);
-        }
-        return createPostgresBackend(url, { ...names, operationTimeoutMs });
-      }
-      case "firestore":
-        return createFirestoreBackend(connectionOfUrl(url), {
-          collection: text(values, "collection"),
-          fenceCollection: text(values, "fence-collection"),
-          operationTimeoutMs,
-        });
-    }
+    return STORES[kind].open({ url, source, values, operationTimeoutMs, createsTables });
   } catch (error) {
     // What is wrong with the URL names it. An addon that does not load has nothing to do with it.
     if (!(error instanceof LockError) || error.code !== "InvalidArgument") throw error;
     if (error.message.startsWith(source)) throw error;
     throw new LockError(error.code, `${source}: ${error.message}`);
   }
-}
-
-/** The options for tables, as the API takes them. */
-export function tableNames(values: Values): { tableName?: string; fenceTableName?: string } {
-  const names: { tableName?: string; fenceTableName?: string } = {};
-  const [tableName, fenceTableName] = [
-    text(values, "table-name"),
-    text(values, "fence-table-name"),
-  ];
-  if (tableName !== undefined) names.tableName = tableName;
-  if (fenceTableName !== undefined) names.fenceTableName = fenceTableName;
-  return names;
 }
 
 /** Runs `use` with the store of a command, and closes it. */

@@ -1,13 +1,12 @@
-import type { Command, Values } from "../command.js";
+import type { Command } from "../command.js";
+import type { Values } from "../values.js";
 import { type Check, type Facts, fail, ok, warn } from "../doctor/check.js";
 import { judgeClock } from "../doctor/clock.js";
-import { judgePostgres } from "../doctor/postgres.js";
-import { judgeRedis } from "../doctor/redis.js";
-import { judgeSqlite } from "../doctor/sqlite.js";
 import { formatDuration } from "../duration.js";
 import { Exit, toCliError } from "../exit.js";
 import { type Output, printable, type Style } from "../output.js";
-import { type Backend, direct, tableNames, type Target, withBackend } from "../store.js";
+import { type Backend, direct, type Target, withBackend } from "../store.js";
+import { STORES } from "../stores.js";
 
 /**
  * The lock that is tried. Always the same: stores keep a fence counter of each key for ever. Another doctor may hold it for a
@@ -55,7 +54,7 @@ async function examine(backend: Backend, target: Target, values: Values): Promis
   const checks = [ok("connection", `connected${way}`)];
   for (const { node, facts } of nodes) {
     const prefix = node === "" ? "" : `${node}: `;
-    for (const check of judge(target, facts, values)) {
+    for (const check of STORES[target.kind].judge(facts, values)) {
       checks.push({ ...check, message: prefix + check.message });
     }
   }
@@ -74,24 +73,6 @@ type Node = { node: string; facts: Facts };
 async function readFacts(backend: Backend): Promise<Node[]> {
   const { text } = await direct(backend)("", undefined, (store) => store.facts());
   return JSON.parse(text) as Node[];
-}
-
-function judge({ kind }: Target, facts: Facts, values: Values): Check[] {
-  switch (kind) {
-    case "postgres": {
-      const { tableName = "syncguard_locks", fenceTableName = "syncguard_fence_counters" } =
-        tableNames(values);
-      return judgePostgres(facts, tableName, fenceTableName);
-    }
-    case "redis":
-      return judgeRedis(facts);
-    case "sqlite":
-      return judgeSqlite(facts);
-    case "firestore":
-      return process.env.FIRESTORE_EMULATOR_HOST === undefined
-        ? []
-        : [warn("emulator", "this is an emulator", "unset FIRESTORE_EMULATOR_HOST in production")];
-  }
 }
 
 /** How far this machine's clock is from the server's. On a connection that is there, so that it is exact. */

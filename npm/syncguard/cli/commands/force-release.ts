@@ -1,7 +1,8 @@
 import type { ReleaseResult } from "../../lock/types.js";
 import { normalizeAndValidateKey } from "../../lock/values.js";
 import { constants } from "../../native/constants.js";
-import { type Command, readCount } from "../command.js";
+import type { Command } from "../command.js";
+import { readCount } from "../values.js";
 import { Exit, usage } from "../exit.js";
 import { slotsInUse } from "../listing.js";
 import { parted } from "../locks.js";

@@ -1,4 +1,5 @@
-import { type Command, text } from "../command.js";
+import type { Command } from "../command.js";
+import { text } from "../values.js";
 import { Exit, usage } from "../exit.js";
 import { collect } from "../listing.js";
 import { shownLock, tableOf } from "../locks.js";

@@ -2,7 +2,8 @@ import { addon, callAddon } from "../../native/addon.js";
 import { setupSchema } from "../../postgres/backend.js";
 import type { Command } from "../command.js";
 import { Exit } from "../exit.js";
-import { findStore, tableNames } from "../store.js";
+import { findStore } from "../store.js";
+import { tableNames } from "../stores.js";
 
 export const setup: Command = {
   name: "setup",

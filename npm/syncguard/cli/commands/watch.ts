@@ -1,6 +1,7 @@
 import { addon } from "../../native/addon.js";
 import { type Change, changes } from "../changes.js";
-import { type Command, type Invocation, text } from "../command.js";
+import type { Command, Invocation } from "../command.js";
+import { text } from "../values.js";
 import { readPositiveDuration } from "../duration.js";
 import { Exit, toCliError } from "../exit.js";
 import { printable, stdoutEnded } from "../output.js";

@@ -1,0 +1,32 @@
+/** Options of commands, and their values. */
+
+import { usage } from "./exit.js";
+
+/** One option, with or without a value. */
+export type Option = {
+  readonly type: "string" | "boolean";
+  readonly short?: string;
+  /** What the value is called in the help. */
+  readonly value?: string;
+  readonly help: string;
+};
+
+export type Options = Readonly<Record<string, Option>>;
+
+/** The options that were given, by name. */
+export type Values = Readonly<Record<string, string | boolean | undefined>>;
+
+/** The value of an option that has one. */
+export function text(values: Values, name: string): string | undefined {
+  const value = values[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+/** The whole number that an option has. */
+export function readCount(values: Values, name: string, max: number): number | undefined {
+  const given = text(values, name);
+  if (given === undefined) return undefined;
+  const count = /^\d{1,9}$/.test(given) ? Number(given) : 0;
+  if (count < 1 || count > max) throw usage(`--${name} must be a whole number from 1 to ${max}`);
+  return count;
+}
