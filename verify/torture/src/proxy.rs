@@ -15,9 +15,9 @@ use tokio::time::sleep;
 
 /// What happens to what is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
+pub enum Delivery {
     /// It arrives.
-    Fair,
+    Normal,
     /// It arrives that much later, in each direction.
     Slow(Duration),
     /// What clients send waits in the network, and arrives when this is over.
@@ -33,8 +33,8 @@ pub enum Weather {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Orders {
-    weather: Weather,
+struct ProxySettings {
+    delivery: Delivery,
     /// Connections with smaller numbers are reset.
     reset_before: u64,
     /// Connections with smaller numbers are silent for ever: one side is gone, and nobody is told.
@@ -44,7 +44,7 @@ struct Orders {
 /// The proxy. It ends, and all connections with it, when it is dropped.
 pub struct Proxy {
     port: u16,
-    orders: watch::Sender<Orders>,
+    settings: watch::Sender<ProxySettings>,
     connections: Arc<AtomicU64>,
     cut: Arc<AtomicU64>,
     runtime: Option<Runtime>,
@@ -63,20 +63,20 @@ impl Proxy {
             .build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
         let own_port = listener.local_addr()?.port();
-        let orders = watch::Sender::new(Orders {
-            weather: Weather::Fair,
+        let settings = watch::Sender::new(ProxySettings {
+            delivery: Delivery::Normal,
             reset_before: 0,
             silent_before: 0,
         });
         let connections = Arc::new(AtomicU64::new(0));
         let cut = Arc::new(AtomicU64::new(0));
-        let shared = (orders.clone(), Arc::clone(&connections), Arc::clone(&cut));
+        let shared = (settings.clone(), Arc::clone(&connections), Arc::clone(&cut));
         runtime.spawn(async move {
-            let (orders, connections, cut) = shared;
+            let (settings, connections, cut) = shared;
             while let Ok((client, _)) = listener.accept().await {
                 let one = Connection {
                     number: connections.fetch_add(1, Relaxed),
-                    orders: orders.subscribe(),
+                    settings: settings.subscribe(),
                     cut: Arc::clone(&cut),
                 };
                 tokio::spawn(one.serve(client, SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
@@ -84,7 +84,7 @@ impl Proxy {
         });
         Ok(Self {
             port: own_port,
-            orders,
+            settings,
             connections,
             cut,
             runtime: Some(runtime),
@@ -97,20 +97,23 @@ impl Proxy {
     }
 
     /// From now on.
-    pub fn set(&self, weather: Weather) {
-        self.orders.send_modify(|orders| orders.weather = weather);
+    pub fn set(&self, delivery: Delivery) {
+        self.settings
+            .send_modify(|settings| settings.delivery = delivery);
     }
 
     /// Resets all connections that there are.
     pub fn reset(&self) {
         let all = self.connections.load(Relaxed);
-        self.orders.send_modify(|orders| orders.reset_before = all);
+        self.settings
+            .send_modify(|settings| settings.reset_before = all);
     }
 
     /// Lets all connections that there are fall silent for ever. New ones work.
     pub fn half_open(&self) {
         let all = self.connections.load(Relaxed);
-        self.orders.send_modify(|orders| orders.silent_before = all);
+        self.settings
+            .send_modify(|settings| settings.silent_before = all);
     }
 
     /// How many connections were made until now.
@@ -141,14 +144,14 @@ enum Direction {
 #[derive(Clone)]
 struct Connection {
     number: u64,
-    orders: watch::Receiver<Orders>,
+    settings: watch::Receiver<ProxySettings>,
     cut: Arc<AtomicU64>,
 }
 
 impl Connection {
     async fn serve(self, client: TcpStream, store: SocketAddr) -> io::Result<()> {
-        let mut orders = self.orders.clone();
-        let is_refused = self.weather() == Weather::Refused;
+        let mut settings = self.settings.clone();
+        let is_refused = self.delivery() == Delivery::Refused;
         let store = match TcpStream::connect(store).await {
             Ok(store) if !is_refused => store,
             _ => return reset(&client),
@@ -161,7 +164,7 @@ impl Connection {
             let (from_store, to_store) = store.split();
             let number = self.number;
             tokio::select! {
-                _ = orders.wait_for(|orders| number < orders.reset_before) => {}
+                _ = settings.wait_for(|settings| number < settings.reset_before) => {}
                 _ = self.clone().carry(from_client, to_store, Direction::To) => {}
                 _ = self.clone().carry(from_store, to_client, Direction::From) => {}
             }
@@ -187,9 +190,9 @@ impl Connection {
                 // What was lost does not come again, so neither does anything after it.
                 return pending().await;
             }
-            match self.weather() {
-                Weather::Slow(delay) => sleep(delay).await,
-                Weather::NoReplies if direction == Direction::From => {
+            match self.delivery() {
+                Delivery::Slow(delay) => sleep(delay).await,
+                Delivery::NoReplies if direction == Direction::From => {
                     self.cut.fetch_add(1, Relaxed);
                     return Ok(());
                 }
@@ -201,20 +204,23 @@ impl Connection {
 
     async fn until_there_is_bandwidth(&mut self, direction: Direction) {
         let none = match direction {
-            Direction::To => Weather::NoBandwidthTo,
-            Direction::From => Weather::NoBandwidthFrom,
+            Direction::To => Delivery::NoBandwidthTo,
+            Direction::From => Delivery::NoBandwidthFrom,
         };
-        let waited = self.orders.wait_for(|orders| orders.weather != none).await;
+        let waited = self
+            .settings
+            .wait_for(|settings| settings.delivery != none)
+            .await;
         drop(waited);
     }
 
     fn is_silent(&self) -> bool {
-        let orders = *self.orders.borrow();
-        orders.weather == Weather::Silent || self.number < orders.silent_before
+        let settings = *self.settings.borrow();
+        settings.delivery == Delivery::Silent || self.number < settings.silent_before
     }
 
-    fn weather(&self) -> Weather {
-        self.orders.borrow().weather
+    fn delivery(&self) -> Delivery {
+        self.settings.borrow().delivery
     }
 }
 

@@ -8,7 +8,7 @@ use syncguard::ErrorKind;
 
 use super::redis::step;
 use super::row::Row;
-use super::stage::{Act, DOWN, Stage, Store, Whose};
+use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{network, processes};
 use crate::clock::Clock;
 use crate::crew::Crew;
@@ -67,9 +67,9 @@ pub(crate) fn rows() -> Vec<Row> {
             .into(),
         act("commit-reply-lost", lost_replies).into(),
         act("slow-commits", slow_commits).into(),
-        act("clock-of-clients", step).clock(Whose::Machines).into(),
+        act("clock-of-clients", step).clock(ClockOf::Machine).into(),
         act("clocks-apart", processes::kill)
-            .clock(Whose::Apart)
+            .clock(ClockOf::EachWorker)
             .into(),
     ]);
     rows

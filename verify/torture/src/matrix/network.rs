@@ -8,7 +8,7 @@ use super::row::Row;
 use super::stage::{Act, Stage, Store};
 use crate::clock::Clock;
 use crate::crew::Crew;
-use crate::proxy::Weather;
+use crate::proxy::Delivery;
 
 pub(crate) fn rows<S: Store + 'static>(
     store: &'static str,
@@ -42,10 +42,10 @@ fn reset<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
 
 /// All connections are reset, and no new ones can be made for a while.
 fn refused<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
-    stage.proxy()?.set(Weather::Refused);
+    stage.proxy()?.set(Delivery::Refused);
     stage.proxy()?.reset();
     stage.pause(100..2_000);
-    stage.proxy()?.set(Weather::Fair);
+    stage.proxy()?.set(Delivery::Normal);
     Ok(())
 }
 
@@ -57,40 +57,40 @@ fn half_open<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()>
 
 /// Nothing comes through for a while, also on new connections, and what was sent meanwhile is lost.
 fn silence<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
-    for_a_while(stage, Weather::Silent)
+    for_a_while(stage, Delivery::Silent)
 }
 
 /// Everything takes longer.
 fn latency<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
     let delay = stage.time(20..300);
-    for_a_while(stage, Weather::Slow(delay))
+    for_a_while(stage, Delivery::Slow(delay))
 }
 
 /// In one direction, nothing comes through for a while, and then all of it.
 fn no_bandwidth<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
-    let weather = if stage.random.bool() {
-        Weather::NoBandwidthTo
+    let delivery = if stage.random.bool() {
+        Delivery::NoBandwidthTo
     } else {
-        Weather::NoBandwidthFrom
+        Delivery::NoBandwidthFrom
     };
-    for_a_while(stage, weather)
+    for_a_while(stage, delivery)
 }
 
 /// Requests are carried out, and connections are reset in place of the answers.
 fn no_replies<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
     let dropped = stage.proxy()?.dropped_replies();
-    stage.proxy()?.set(Weather::NoReplies);
+    stage.proxy()?.set(Delivery::NoReplies);
     while stage.proxy()?.dropped_replies() == dropped {
         stage.pause(1..5);
     }
     stage.pause(0..300);
-    stage.proxy()?.set(Weather::Fair);
+    stage.proxy()?.set(Delivery::Normal);
     Ok(())
 }
 
-fn for_a_while<S: Store>(stage: &mut Stage<S>, weather: Weather) -> io::Result<()> {
-    stage.proxy()?.set(weather);
+fn for_a_while<S: Store>(stage: &mut Stage<S>, delivery: Delivery) -> io::Result<()> {
+    stage.proxy()?.set(delivery);
     stage.pause(300..3_000);
-    stage.proxy()?.set(Weather::Fair);
+    stage.proxy()?.set(Delivery::Normal);
     Ok(())
 }

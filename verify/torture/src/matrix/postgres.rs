@@ -10,7 +10,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::redis::{step, until};
 use super::row::Row;
-use super::stage::{Act, DOWN, Stage, Store, Whose};
+use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{network, processes};
 use crate::clock::Clock;
 use crate::crew::Crew;
@@ -153,11 +153,11 @@ pub(crate) fn rows() -> Vec<Row> {
         // A server whose clock jumps has been seen to recover as after a crash, which only durable releases outlive.
         durable("clock-of-server", step)
             .seen(&[])
-            .clock(Whose::Stores)
+            .clock(ClockOf::Store)
             .into(),
         act("clocks-of-clients", step)
             .seen(&[])
-            .clock(Whose::Workers)
+            .clock(ClockOf::Workers)
             .into(),
         Act::new(NAME, "disk-full", Postgres::on_small_disk, fill_disk)
             .seen(FULL)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use syncguard::ErrorKind;
 
 use super::row::Row;
-use super::stage::{Act, DOWN, Stage, Store, Whose};
+use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{network, processes};
 use crate::clock::Clock;
 use crate::crew::Crew;
@@ -100,8 +100,10 @@ pub(crate) fn rows() -> Vec<Row> {
         act("client-kill", kill_clients).seen(DOWN).into(),
         act("maxclients", too_many_clients).seen(CROWDED).into(),
         act("maxmemory", no_memory).seen(DOWN).into(),
-        act("clock-of-server", step).clock(Whose::Stores).into(),
-        act("clocks-of-clients", step).clock(Whose::Workers).into(),
+        act("clock-of-server", step).clock(ClockOf::Store).into(),
+        act("clocks-of-clients", step)
+            .clock(ClockOf::Workers)
+            .into(),
         Act::new(NAME, "disk-full", Redis::every_second, fill_disk)
             .seen(DOWN)
             .into(),

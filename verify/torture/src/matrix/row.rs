@@ -12,7 +12,7 @@ use futures::stream::{self, StreamExt as _};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, ReleaseOutcome, Ttl};
 
-use super::stage::{Act, Stage, Store, Whose};
+use super::stage::{Act, ClockOf, Stage, Store};
 use super::verdict::Verdict;
 use crate::check::{Bounds, check};
 use crate::clock::Clock;
@@ -90,10 +90,10 @@ impl<S: Store + 'static> From<Act<S>> for Row {
 fn play<S: Store>(act: &Act<S>, settings: &Settings) -> io::Result<Verdict> {
     let folder = tempfile::tempdir()?;
     let clock = match act.clock {
-        Whose::Nobodys => None,
+        ClockOf::Nobody => None,
         _ => Some(Clock::new()?),
     };
-    let of_store = clock.as_ref().filter(|_| act.clock == Whose::Stores);
+    let of_store = clock.as_ref().filter(|_| act.clock == ClockOf::Store);
     let store = (act.start)(of_store)?;
     let proxy = match store.port() {
         Some(port) if act.has_proxy => Some(Proxy::start(port)?),
@@ -157,10 +157,10 @@ fn play<S: Store>(act: &Act<S>, settings: &Settings) -> io::Result<Verdict> {
 }
 
 /// Of the workers, one after the other, and from the beginning again.
-fn environments(whose: Whose, clock: Option<&Clock>) -> Vec<Vec<(String, String)>> {
-    match (whose, clock) {
-        (Whose::Workers | Whose::Machines, Some(clock)) => vec![clock.environment()],
-        (Whose::Apart, Some(clock)) => [0, -APART_MS, APART_MS]
+fn environments(clock_of: ClockOf, clock: Option<&Clock>) -> Vec<Vec<(String, String)>> {
+    match (clock_of, clock) {
+        (ClockOf::Workers | ClockOf::Machine, Some(clock)) => vec![clock.environment()],
+        (ClockOf::EachWorker, Some(clock)) => [0, -APART_MS, APART_MS]
             .map(|ahead_ms| clock.apart_by_ms(ahead_ms))
             .into(),
         _ => Vec::new(),
@@ -399,7 +399,7 @@ fn explain<S: Store>(
     history: Vec<Operation>,
     stage: &Stage<S>,
 ) {
-    let apart_ms = if act.clock == Whose::Apart {
+    let apart_ms = if act.clock == ClockOf::EachWorker {
         APART_MS
     } else {
         0
@@ -409,7 +409,7 @@ fn explain<S: Store>(
         ..BOUNDS
     };
     let mut history = with_gaps(history, &stage.gaps);
-    if let (Some(clock), Whose::Stores | Whose::Machines) = (&stage.clock, act.clock) {
+    if let (Some(clock), ClockOf::Store | ClockOf::Machine) = (&stage.clock, act.clock) {
         history = on_the_stores_clock(history, clock.steps(), bounds.late_ms);
     }
     if let Err(violations) = check(history, bounds) {

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::row::Row;
-use super::stage::{Act, DOWN, Stage, Store, Whose};
+use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{processes, redis};
 use crate::clock::Clock;
 use crate::crew::Crew;
@@ -68,7 +68,7 @@ pub(crate) fn rows() -> Vec<Row> {
         act("busy", keep_busy).seen(DOWN).into(),
         act("clock-of-machine", redis::step)
             .seen(DOWN)
-            .clock(Whose::Machines)
+            .clock(ClockOf::Machine)
             .into(),
         Act::new(NAME, "disk-full", Sqlite::on_small_disk, fill_disk)
             .seen(DOWN)

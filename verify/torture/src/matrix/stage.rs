@@ -78,7 +78,7 @@ pub(crate) struct Act<S: Store> {
     pub(crate) start: fn(Option<&Clock>) -> io::Result<S>,
     pub(crate) strike: Strike<S>,
     pub(crate) has_proxy: bool,
-    pub(crate) clock: Whose,
+    pub(crate) clock: ClockOf,
     /// What users may see.
     pub(crate) errors: &'static [ErrorKind],
     /// How long after it is mended all processes work again.
@@ -91,16 +91,16 @@ pub(crate) struct Act<S: Store> {
 
 /// Whose clock can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    Nobodys,
+pub(crate) enum ClockOf {
+    Nobody,
     /// The store reads it.
-    Stores,
+    Store,
     /// The workers read it, and the store does not.
     Workers,
     /// The workers read it, and the store has no other.
-    Machines,
+    Machine,
     /// Each worker has its own, which is not set.
-    Apart,
+    EachWorker,
 }
 
 /// What users see while a store or the way to it is down: operations fail, or their time is over.
@@ -119,7 +119,7 @@ impl<S: Store> Act<S> {
             start,
             strike,
             has_proxy: false,
-            clock: Whose::Nobodys,
+            clock: ClockOf::Nobody,
             errors: &[],
             back_within: Duration::from_secs(3),
             lasts: Duration::from_secs(3),
@@ -136,7 +136,7 @@ impl<S: Store> Act<S> {
         }
     }
 
-    pub(crate) fn clock(self, clock: Whose) -> Self {
+    pub(crate) fn clock(self, clock: ClockOf) -> Self {
         Self { clock, ..self }
     }
 
