@@ -125,6 +125,18 @@ declare class LockError extends Error {
     static [Symbol.hasInstance](value: unknown): boolean;
 }
 
+/** What operations of a store give. */
+
+/** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
+interface LockLabels {
+    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
+    owner?: string | undefined;
+}
+/** The labels that a lock was given. */
+type StoredLabels = {
+    [Name in keyof LockLabels]?: string;
+};
+
 /// <reference lib="esnext.disposable" preserve="true" />
 
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
@@ -294,13 +306,11 @@ type LockInfo<C extends BackendCapabilities> = {
     fence?: Fence;
 });
 /** A lock with its raw identifiers. Sensitive: for debugging only. */
-type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
+type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & StoredLabels & {
     /** The key. */
     key: string;
     /** The lock id: whoever knows it can release the lock. */
     lockId: string;
-    /** The label given by the `owner` option, if any. */
-    owner?: string;
 };
 /**
  * A backend as every function of this package accepts it: a {@link LockBackend}, or a backend of your own whose `acquire`
@@ -544,7 +554,7 @@ interface AcquisitionOptions {
     signal?: AbortSignal | undefined;
 }
 /** Which lock `lock()` takes, and how. */
-interface LockConfig {
+interface LockConfig extends LockLabels {
     /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
     key: string;
     /** Milliseconds after which the lock ends by itself. Default 30000. */
@@ -553,8 +563,6 @@ interface LockConfig {
     signal?: AbortSignal | undefined;
     /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
     autoExtend?: AutoExtend | undefined;
-    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. Backends of your own may ignore it. */
-    owner?: string | undefined;
     /**
      * Milliseconds for which the lock is held at least, at most `ttlMs`: if the function ends earlier, the lock ends then, and nobody
      * gets it before. Default: it is free as soon as the function has ended.
@@ -664,7 +672,7 @@ type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLo
     readonly [Symbol.asyncDispose]: () => Promise<void>;
 };
 /** How `backend.lock()` takes the lock. */
-interface BackendLockOptions {
+interface BackendLockOptions extends LockLabels {
     /** Milliseconds after which the lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
     /** Cancels the waiting. */
@@ -679,8 +687,6 @@ interface BackendLockOptions {
     onLost?: OnLost | undefined;
     /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
     disposeTimeoutMs?: number | undefined;
-    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-    owner?: string | undefined;
     /**
      * Milliseconds for which the lock is held at least, at most `ttlMs`: if it is released earlier, it ends then, and nobody gets it
      * before. Default: a release frees it at once.
@@ -701,7 +707,7 @@ type OnLeadError = (error: unknown, context: {
     source: "term" | "campaign";
 }) => void;
 /** How `lead()` campaigns and leads. */
-interface LeadOptions {
+interface LeadOptions extends LockLabels {
     /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
     ttlMs?: number | undefined;
     /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
@@ -753,11 +759,9 @@ interface CommonBackendOptions {
     disposeTimeoutMs?: number | undefined;
 }
 /** How `acquire()` asks. */
-type AcquireOptions = {
+type AcquireOptions = LockLabels & {
     /** Milliseconds after which the lock ends by itself. */
     ttlMs: number;
-    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-    owner?: string | undefined;
     /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
     autoExtend?: AutoExtend | undefined;
 };
@@ -1368,13 +1372,11 @@ declare function mergeBackendConfig(config?: BackendConfig): {
 };
 
 /** The raw identifiers, which lookups hide. */
-type RawIdentifiers = {
+type RawIdentifiers = StoredLabels & {
     /** The key. */
     key: string;
     /** The lock id: whoever knows it can release the lock. */
     lockId: string;
-    /** The label given by the `owner` option, if any. */
-    owner?: string;
     /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
     readAtMs?: number;
 };

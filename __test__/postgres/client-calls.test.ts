@@ -44,15 +44,16 @@ describe("a client that is not known", () => {
 
   test("may give numbers, big integers and lists", async () => {
     const now = Date.now();
-    const row = ["key", LOCK_ID, BigInt(now + 9_000), now - 5, "000000000000001", null, now];
-    const names = [
-      ...["user_key", "lock_id", "expires_at_ms", "acquired_at_ms", "fence", "owner", "now_ms"],
-    ];
-    const object = Object.fromEntries(names.map((name, index) => [name, row[index]]));
-    for (const answer of [row, object]) {
-      for (const { client } of mocks(() => [answer])) {
-        const found = await createPostgresBackend(client).lookup({ lockId: LOCK_ID });
-        expect(found).toMatchObject({ expiresAtMs: now + 9_000, acquiredAtMs: now - 5 });
+    const lock = JSON.stringify({
+      ...{ key: "key", user_key: "key", lock_id: LOCK_ID, fence: "000000000000001", owner: null },
+      ...{ expires_at_ms: now + 9_000, acquired_at_ms: now - 5 },
+    });
+    for (const nowMs of [now, BigInt(now), String(now)]) {
+      for (const answer of [[lock, nowMs], { lock, now_ms: nowMs }]) {
+        for (const { client } of mocks(() => [answer])) {
+          const found = await createPostgresBackend(client).lookup({ lockId: LOCK_ID });
+          expect(found).toMatchObject({ expiresAtMs: now + 9_000, acquiredAtMs: now - 5 });
+        }
       }
     }
   });

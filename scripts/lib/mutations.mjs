@@ -147,7 +147,7 @@ const cluster = [
   ]),
   mutation("cluster-shard", "redis-cluster", "A lock id does not fit the slot of its key.", [
     [
-      "redis/mod.rs",
+      "redis/backend.rs",
       "claim.lock_id = claim.lock_id.clone().with_first_byte(shard);",
       "claim.lock_id = claim.lock_id.clone().with_first_byte(shard ^ 1);",
     ],
@@ -200,18 +200,24 @@ const postgres = [
     [
       [
         "postgres/operations/acquire.rs",
-        `.map(|sql| Statement::new(&sql, tables, columns));`,
-        `.map(|sql| sql.replace("clock_timestamp()", "(timestamptz 'epoch' + $7::bigint * interval '1 ms')"))
-                .map(|sql| Statement::new(&sql, tables, columns));`,
+        `let sql = include_str!("acquire.sql");`,
+        `let sql = include_str!("acquire.sql");
+        let time = "(timestamptz 'epoch' + $7::bigint * interval '1 ms')";
+        let sql = &sql.replace("clock_timestamp()", time);`,
+      ],
+      ["postgres/operations/acquire.rs", "6, tables, columns", "7, tables, columns"],
+      [
+        "postgres/operations/acquire.rs",
+        "let params = vec![\n            Param::Text(&names.lock),",
+        `let now_ms = crate::time::Clock::now_ms(&crate::time::SystemClock);
+        let mut params = vec![
+            Param::Text(&names.lock),`,
       ],
       [
         "postgres/operations/acquire.rs",
-        "None => self.plain.bind(params),",
-        `None => {
-                let now_ms = crate::time::Clock::now_ms(&crate::time::SystemClock);
-                params.push(Param::BigInt(now_ms));
-                self.plain.bind(params)
-            }`,
+        "self.statements.bind(params, labels)",
+        `params.push(Param::BigInt(now_ms));
+        self.statements.bind(params, labels)`,
       ],
     ],
     ["shift"],

@@ -95,6 +95,7 @@ impl Process {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let process = self.number;
         let waiter = request
+            .labels
             .owner
             .as_ref()
             .and_then(|owner| owner.as_str().parse().ok());

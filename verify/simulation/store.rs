@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::inspection::{LockRecord, Lookup};
 use crate::key::Key;
+use crate::labels::Labels;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
-use crate::owner::Owner;
 use crate::request::AcquireRequest;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 use crate::ttl::Ttl;
@@ -32,7 +32,7 @@ pub(super) struct Stored {
     fence: Fence,
     acquired_at_ms: i64,
     pub(super) expires_at_ms: i64,
-    owner: Option<Owner>,
+    labels: Labels,
 }
 
 /// A lock that the store does not have any more.
@@ -98,7 +98,7 @@ impl Store {
             fence,
             acquired_at_ms: now_ms,
             expires_at_ms,
-            owner: request.owner.clone(),
+            labels: request.labels.clone(),
         };
         self.locks.insert(name.to_owned(), stored);
         let grant = Grant {
@@ -188,7 +188,7 @@ impl Store {
             expires_at_ms: stored.expires_at_ms,
             acquired_at_ms: stored.acquired_at_ms,
             fence: stored.fence,
-            owner: stored.owner.clone(),
+            labels: stored.labels.clone(),
             read_at_ms: now_ms,
         })
     }

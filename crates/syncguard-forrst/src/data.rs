@@ -162,7 +162,7 @@ impl StatusResult {
             |record| {
                 Self::held(
                     key,
-                    record.owner.as_ref().map(Owner::as_str),
+                    record.labels.owner.as_ref().map(Owner::as_str),
                     record.acquired_at_ms,
                     record.expires_at_ms,
                     record.read_at_ms,

@@ -25,7 +25,9 @@ pub async fn release(
 ) -> Result<ReleaseResult, Failure> {
     let mut cancelled = pin!(cancelled);
     let found = lookup(backend, &arguments.key, cancelled.as_mut()).await?;
-    let owned = arguments.owned(found, |record| record.owner.as_ref().map(Owner::as_str))?;
+    let owned = arguments.owned(found, |record| {
+        record.labels.owner.as_ref().map(Owner::as_str)
+    })?;
     let call = CallOptions::default();
     let operation = Operation::Release([owned.lock_id.clone()].into());
     let outcome = operation::run(backend, operation, call, cancelled).await?;

@@ -1,5 +1,6 @@
 //! The native handle of a backend.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use napi::Env;
@@ -7,18 +8,16 @@ use napi::bindgen_prelude::{Float64ArraySlice, FnArgs, Function};
 use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
-use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
     AcquireRequest, Backend, Batch, Claim, Error, ErrorKind, Extension, Key, LockId, Lookup,
-    MAX_CLAIMS, MAX_SLOTS, Operation, Owner, PageRequest, Slots, Ttl,
+    MAX_CLAIMS, MAX_SLOTS, Operation, PageRequest, Slots, Ttl,
 };
 
 use crate::completion::Completion;
-use crate::completions::Completions;
-use crate::error::{Code, thrown};
+use crate::environment::Completions;
 use crate::holder::HoldSettings;
 use crate::operations::Operations;
-use crate::options::{SqliteOptions, whole};
+use crate::options::whole;
 use crate::policy::policy;
 use crate::watch::NativeWatch;
 
@@ -75,8 +74,8 @@ impl ClaimSettings {
 pub struct AcquireOptions<'env> {
     /// Several keys, or slots, in place of the one key.
     pub claims: Option<Vec<ClaimSettings>>,
-    /// A label to store with the lock.
-    pub owner: Option<String>,
+    /// What to store with the lock: labels by their names.
+    pub labels: Option<HashMap<String, String>>,
     /// How to wait: see `policy.rs`. Without it, the store is asked once.
     pub waiting: Option<Float64ArraySlice<'env>>,
     /// How the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
@@ -94,13 +93,6 @@ pub struct NativeBackend {
 /// [`Completions`]; nothing throws.
 #[napi]
 impl NativeBackend {
-    #[napi(factory)]
-    pub fn sqlite(completions: &Completions, options: SqliteOptions) -> napi::Result<Self, Code> {
-        let config = SqliteConfig::try_from(options).map_err(thrown)?;
-        let backend = SqliteBackend::new(config).map_err(thrown)?;
-        Ok(Self::of(backend, completions))
-    }
-
     #[napi(getter)]
     pub fn capabilities(&self) -> Capabilities {
         let capabilities = self.operations.backend.capabilities();
@@ -132,7 +124,7 @@ impl NativeBackend {
             let options: Option<AcquireOptions<'_>> = call.get(4)?;
             let AcquireOptions {
                 claims,
-                owner,
+                labels,
                 waiting,
                 hold,
             } = options.unwrap_or_default();
@@ -146,7 +138,9 @@ impl NativeBackend {
                         AcquireRequest::of(claims.into_iter().flatten(), ttl)?
                     }
                 };
-                request.owner = owner.map(Owner::new).transpose()?;
+                for (name, text) in labels.into_iter().flatten() {
+                    request.labels.set(&name, text)?;
+                }
                 if let Some(hold) = hold {
                     let hold = operations.hold(hold, request.ttl)?;
                     request.hold = Some(Box::new(hold));

@@ -1,15 +1,18 @@
 //! Finished operations on their way back to JavaScript, in batches.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use napi_derive::napi;
-use serde_json::{Value, json};
-use syncguard::{Absence, Error, Fence, Key, LockId, LockRecord};
+use serde_json::{Map, Value, json};
+use syncguard::{
+    Absence, Backend, Batch, Claim, Error, Fence, Grant, Key, LockId, LockRecord, Ttl, operation,
+};
 use tokio::time::Instant;
 
 use crate::error::causes;
-use crate::granted::Granted;
+use crate::io_thread;
 
 /// What an operation came to.
 pub(crate) enum Completion {
@@ -55,6 +58,64 @@ pub(crate) enum Completion {
         client: u32,
         text: String,
     },
+}
+
+/// Locks that were granted and not yet delivered. If they are dropped before that, they are released: the environment that
+/// asked for them has ended, and nobody else knows their lock ids.
+pub(crate) struct Granted {
+    grants: Batch<Grant>,
+    /// What was asked for, where that is more than one key itself.
+    claims: Vec<Claim>,
+    ttl: Ttl,
+    backend: Arc<dyn Backend>,
+    is_delivered: bool,
+}
+
+impl Granted {
+    pub(crate) fn new(
+        grants: Batch<Grant>,
+        claims: Vec<Claim>,
+        ttl: Ttl,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
+        Self {
+            grants,
+            claims,
+            ttl,
+            backend,
+            is_delivered: false,
+        }
+    }
+
+    /// Hands the locks over to JavaScript, which is going to release them.
+    pub(crate) fn deliver(&mut self) -> &[Grant] {
+        self.is_delivered = true;
+        &self.grants
+    }
+
+    /// The keys of the locks where they are several, or slots.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.claims.iter().map(|claim| &claim.key)
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        if self.is_delivered {
+            return;
+        }
+        // Without the I/O thread nothing can be sent, and the locks end with their TTL.
+        let Ok(runtime) = io_thread::runtime() else {
+            return;
+        };
+        let _on_it = runtime.enter();
+        let lock_ids: Vec<LockId> = self
+            .grants
+            .iter()
+            .map(|grant| grant.lock_id.clone())
+            .collect();
+        operation::release_in_background(&self.backend, &lock_ids, self.ttl);
+    }
 }
 
 /// What the waiting for a lock took.
@@ -166,14 +227,19 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
         Completion::Answer(false) => Tag::No,
         Completion::Found(record) => {
             push_grant(texts, &record.lock_id, record.fence);
-            // An owner is never empty, so that an empty text stands for none.
-            let owner = record.owner.as_ref().map_or("", |owner| owner.as_str());
+            let labels = record.labels.iter();
+            let labels: Map<_, _> = labels
+                .map(|(name, text)| (name.to_owned(), text.into()))
+                .collect();
             values = [
                 record.expires_at_ms as f64,
                 record.acquired_at_ms as f64,
                 record.read_at_ms as f64,
                 push(texts, record.key.as_str()),
-                push(texts, owner),
+                match labels.is_empty() {
+                    true => 0.0,
+                    false => push(texts, &Value::Object(labels).to_string()),
+                },
                 0.0,
             ];
             Tag::Found

@@ -13,8 +13,7 @@ use napi::{Env, sys};
 use syncguard::event_loop::{EventLoop, Interest, Source};
 use tokio::runtime::{EnterGuard, Handle};
 
-use crate::listener::Listener;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Listener, Mailbox};
 use crate::mutex::lock;
 use crate::uv::{Poll, Sender, Uv, Wake};
 

@@ -47,7 +47,7 @@ pub(crate) fn page_json(page: &LockPage) -> Value {
     json!({ "locks": locks, "next": page.next })
 }
 
-/// As `RawRecord` of `native/operations.ts`.
+/// As `RawRecord` of `native/outcome.ts`.
 fn record_json(record: &LockRecord) -> Value {
     let mut json = json!({
         "key": record.key.as_str(),
@@ -57,8 +57,8 @@ fn record_json(record: &LockRecord) -> Value {
         "fence": record.fence.to_string(),
         "readAtMs": record.read_at_ms,
     });
-    if let Some(owner) = &record.owner {
-        json["owner"] = Value::from(owner.as_str());
+    for (name, text) in record.labels.iter() {
+        json[name] = text.into();
     }
     json
 }

@@ -2,7 +2,7 @@
 
 use napi_derive::napi;
 use syncguard::{
-    ErrorKind, Fence, KeySpace, LockId, MAX_CLAIMS, MAX_KEY_LENGTH_BYTES, MAX_SLOTS, Owner,
+    ErrorKind, Fence, KeySpace, Labels, LockId, MAX_CLAIMS, MAX_KEY_LENGTH_BYTES, MAX_SLOTS, Owner,
     TIME_TOLERANCE_MS, Ttl, firestore, is_live as core_is_live,
     make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
 };
@@ -28,7 +28,9 @@ pub struct Constants {
     pub fence_warn: String,
     pub default_ttl_ms: f64,
     pub max_ttl_ms: f64,
-    pub max_owner_bytes: u32,
+    /// The labels that can be stored with a lock.
+    pub label_names: Vec<String>,
+    pub max_label_bytes: u32,
     /// How `lock()` waits by default.
     pub retry: RetryPolicy,
     /// The longest wait of `backend.lock()` between two attempts, by default.
@@ -89,7 +91,8 @@ pub fn constants() -> Constants {
         fence_warn: Fence::WARN.to_string(),
         default_ttl_ms: Ttl::DEFAULT.as_millis() as f64,
         max_ttl_ms: Ttl::MAX_MS as f64,
-        max_owner_bytes: Owner::MAX_BYTES as u32,
+        label_names: Labels::NAMES.map(str::to_owned).to_vec(),
+        max_label_bytes: Owner::MAX_BYTES as u32,
         retry: RetryPolicy {
             max_retries: retry.max_retries,
             retry_delay_ms: retry.retry_delay_ms,

@@ -2,7 +2,7 @@
 //!
 //! JavaScript numbers an operation, hands it over with one synchronous call and forgets about it.
 //! The operation runs on the one I/O thread; its result waits in the environment's
-//! [`Completions`](completion::Completions) until JavaScript fetches all that have finished at once.
+//! [`Completions`](environment::Completions) until JavaScript fetches all that have finished at once.
 
 // The macros of napi expand to unsafe code; what is written by hand has SAFETY comments.
 #![allow(unsafe_code)]
@@ -17,18 +17,15 @@ mod bridge;
 mod busy;
 mod cancel;
 mod completion;
-mod completions;
 mod environment;
 mod error;
 mod event_loop;
 mod firestore;
 mod forrst;
-mod granted;
 mod holder;
 mod inspection;
 mod io_thread;
 mod keys;
-mod listener;
 mod login;
 mod mailbox;
 mod mutex;
@@ -37,5 +34,6 @@ mod options;
 mod policy;
 mod postgres;
 mod redis;
+mod sqlite;
 mod uv;
 mod watch;

@@ -11,10 +11,8 @@ use syncguard::{
     Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
-use crate::completion::{Completion, Effort};
-use crate::completions::Completions;
-use crate::environment::Environment;
-use crate::granted::Granted;
+use crate::completion::{Completion, Effort, Granted};
+use crate::environment::{Completions, Environment};
 use crate::holder::HoldSettings;
 use crate::inspection::{facts_json, page_json};
 

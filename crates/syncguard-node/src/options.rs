@@ -3,39 +3,7 @@
 use std::time::Duration;
 
 use napi_derive::napi;
-use syncguard::sqlite::SqliteConfig;
 use syncguard::{DefaultRoots, Error};
-
-#[napi(object)]
-pub struct SqliteOptions {
-    /// Absent for a database in memory.
-    pub path: Option<String>,
-    pub cleanup_in_is_locked: Option<bool>,
-    pub operation_timeout_ms: Option<f64>,
-    pub allow_network_file_system: Option<bool>,
-}
-
-impl TryFrom<SqliteOptions> for SqliteConfig {
-    type Error = Error;
-
-    fn try_from(options: SqliteOptions) -> Result<Self, Error> {
-        let defaults = match options.path {
-            Some(path) => Self::file(path),
-            None => Self::in_memory(),
-        };
-        let limit = options.operation_timeout_ms;
-        Ok(Self {
-            cleanup_in_is_locked: options
-                .cleanup_in_is_locked
-                .unwrap_or(defaults.cleanup_in_is_locked),
-            operation_timeout: timeout_or(defaults.operation_timeout, limit, "operationTimeoutMs")?,
-            allow_network_file_system: options
-                .allow_network_file_system
-                .unwrap_or(defaults.allow_network_file_system),
-            ..defaults
-        })
-    }
-}
 
 /// The authorities that Node trusts, if they are not just Mozilla's list.
 #[napi(object)]

@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let found: Option<LockRecord> = operation::run(&backend, lookup, CALL, pending()).await?;
     if let Some(record) = found {
         let left_ms = record.expires_at_ms - record.read_at_ms;
-        let owner = record.owner.as_ref().map_or("nobody", Owner::as_str);
+        let owner = record.labels.owner.as_ref().map_or("nobody", Owner::as_str);
         report(&format!("{owner} holds it for {left_ms} ms more"));
     }
 

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::key::Key;
+use crate::labels::Labels;
 use crate::lock_id::LockId;
-use crate::owner::Owner;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 /// How to find a lock.
@@ -29,8 +29,8 @@ pub struct LockRecord {
     pub acquired_at_ms: i64,
     /// Its fencing token.
     pub fence: Fence,
-    /// The label stored with it.
-    pub owner: Option<Owner>,
+    /// What was stored with it.
+    pub labels: Labels,
     /// The time on the store's clock when it was read.
     pub read_at_ms: i64,
 }

@@ -164,7 +164,6 @@ impl KeySpace<'_> {
 }
 
 /// What the names of all slots begin with, and what comes after all of them in the order of bytes.
-#[cfg(any(feature = "sqlite", feature = "firestore"))]
 pub(crate) fn slot_range(slots_key: &str) -> [String; 2] {
     const NEXT: char = '\u{37f}';
     [SLOT_MARK, NEXT].map(|mark| format!("{slots_key}{mark}"))

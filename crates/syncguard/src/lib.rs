@@ -24,10 +24,21 @@
 //! A lock alone does not make a resource safe: a holder that was paused for longer than its TTL goes on as if it
 //! still held the lock. Pass the [`Fence`] to the resource, and let the resource refuse smaller ones.
 
+// What one of the stores needs may be of no use to those that are compiled.
+#![cfg_attr(
+    not(all(
+        feature = "redis",
+        feature = "postgres",
+        feature = "firestore",
+        feature = "sqlite"
+    )),
+    allow(dead_code)
+)]
+
 mod backend;
 mod batch;
 mod claim;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+#[cfg(feature = "network")]
 mod dial;
 mod error;
 #[cfg(feature = "redis")]
@@ -35,16 +46,15 @@ pub mod event_loop;
 mod fence;
 #[cfg(feature = "firestore")]
 pub mod firestore;
-#[cfg(any(feature = "sqlite", feature = "firestore"))]
 mod granting;
 mod guard;
 mod hash;
 mod holding;
 mod inspection;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+#[cfg(feature = "network")]
 mod keepalive;
 mod key;
-#[cfg(any(feature = "postgres", feature = "firestore"))]
+mod labels;
 mod loaded;
 mod lock;
 mod lock_id;
@@ -53,30 +63,25 @@ mod mutex;
 pub mod operation;
 mod outcome;
 mod owner;
-#[cfg(any(feature = "postgres", feature = "firestore"))]
 mod permits;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod race;
 mod random;
-#[cfg(feature = "redis")]
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod request;
 mod sending;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
 mod shared;
 #[cfg(test)]
 #[path = "../../../verify/simulation/mod.rs"]
 mod simulation;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "redis"))]
 mod suggest;
 mod time;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+#[cfg(feature = "network")]
 mod tls;
 mod ttl;
 mod undo;
@@ -95,6 +100,7 @@ pub use hash::{hash_key, hash_key_utf16};
 pub use holding::{AutoExtend, Hold, Holder, Presence};
 pub use inspection::{Fact, Facts, LockPage, LockRecord, Lookup, MAX_PAGE, PageRequest};
 pub use key::{Key, KeySpace, MAX_KEY_LENGTH_BYTES, make_storage_key};
+pub use labels::Labels;
 pub use lock::{LockOptions, lock};
 pub use lock_id::LockId;
 pub use login::{Login, LoginSource};
@@ -102,14 +108,13 @@ pub use outcome::{
     Absence, AcquireOutcome, ExtendOutcome, FromOutcome, Grant, Outcome, ReleaseOutcome,
 };
 pub use owner::Owner;
-#[cfg(any(feature = "postgres", feature = "firestore"))]
 pub use permits::{Permit, Permits};
 pub use request::{AcquireRequest, Extension, Limit, Operation};
 pub use time::{
     Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, TimeAuthority, is_live,
     redis_server_time_ms,
 };
-#[cfg(any(feature = "redis", feature = "postgres", feature = "firestore"))]
+#[cfg(feature = "network")]
 pub use tls::DefaultRoots;
 pub use ttl::Ttl;
 pub use waiting::retry::{Backoff, Jitter, RetryPolicy, Wait};

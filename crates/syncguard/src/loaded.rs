@@ -26,7 +26,6 @@ impl<T: Send + 'static> Loaded<T> {
     }
 
     /// One that need not be read.
-    #[cfg(feature = "firestore")]
     pub(crate) fn ready(value: T) -> Self {
         Self {
             value: OnceCell::new_with(Some(value)),

@@ -67,7 +67,7 @@ pub async fn lock(
     }
     let (state, hold) = GuardState::new(options.auto_extend, options.ttl)?;
     let mut request = AcquireRequest::of(claims.into_claims()?, options.ttl)?;
-    request.owner.clone_from(&options.owner);
+    request.labels.owner.clone_from(&options.owner);
     request.hold = hold;
     let mut waiter = Waiter::new(backend, request, options.retry)?;
     let granted = waiter.acquire(pending()).await?;

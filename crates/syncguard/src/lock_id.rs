@@ -47,13 +47,11 @@ impl LockId {
     }
 
     /// The first of its bytes. In a Redis Cluster it says in which shard the lock is.
-    #[cfg(feature = "redis")]
     pub(crate) fn first_byte(&self) -> u8 {
         self.head()[0]
     }
 
     /// The same lock id with another first byte.
-    #[cfg(feature = "redis")]
     pub(crate) fn with_first_byte(mut self, byte: u8) -> Self {
         let [_, second, third] = self.head();
         // Three bytes make exactly four characters.
@@ -61,7 +59,6 @@ impl LockId {
         self
     }
 
-    #[cfg(feature = "redis")]
     fn head(&self) -> [u8; 3] {
         let mut bytes = [0; 3];
         // Any four characters of the alphabet are three bytes.
@@ -109,7 +106,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn the_first_byte_can_be_read_and_changed() {
         let id = LockId::parse("f4-_AAAAAAAAAAAAAAAAAA").unwrap();

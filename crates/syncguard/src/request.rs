@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::holding::Hold;
 use crate::inspection::{Lookup, PageRequest};
 use crate::key::Key;
+use crate::labels::Labels;
 use crate::lock_id::LockId;
-use crate::owner::Owner;
 use crate::ttl::Ttl;
 
 /// What a store can be asked to do, in one atomic step each.
@@ -49,8 +49,8 @@ pub struct AcquireRequest {
     pub claims: Batch<Claim>,
     /// How long they last, from the moment the store grants them.
     pub ttl: Ttl,
-    /// A label to store with them.
-    pub owner: Option<Owner>,
+    /// What to store with them.
+    pub labels: Labels,
     /// Extends them once they are granted. That is the part of the functions in [`operation`](crate::operation), and
     /// not of backends.
     pub hold: Option<Box<Hold>>,
@@ -100,7 +100,7 @@ impl AcquireRequest {
         Self {
             claims,
             ttl,
-            owner: None,
+            labels: Labels::default(),
             hold: None,
             limit: None,
         }

@@ -44,10 +44,6 @@ impl Sending {
 
 /// Waits for `ready`, which an operation needs before it is sent: a connection, or a permit. What the operation has sent
 /// before, if anything, must have been refused.
-#[cfg_attr(
-    not(any(feature = "redis", feature = "postgres")),
-    allow(dead_code, reason = "the other stores need nothing")
-)]
 pub(crate) async fn before_sending<T>(ready: impl Future<Output = T>) -> T {
     note(SendingState::Waiting);
     let value = ready.await;
@@ -56,10 +52,6 @@ pub(crate) async fn before_sending<T>(ready: impl Future<Output = T>) -> T {
 }
 
 /// The lock of an acquisition lasts from now on, if it is granted.
-#[cfg_attr(
-    not(any(feature = "redis", feature = "postgres", feature = "firestore")),
-    allow(dead_code, reason = "SQLite does not say when it acts")
-)]
 pub(crate) fn sending_now() {
     note(SendingState::Sent(Instant::now()));
 }

@@ -1,6 +1,5 @@
 //! Connections that several backends share.
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -17,7 +16,6 @@ impl<C: ?Sized> Default for SharedConnection<C> {
     }
 }
 
-#[cfg(any(feature = "postgres", feature = "firestore", test))]
 impl<C> SharedConnection<C> {
     /// The current connection, else a new one from `make`. After a failure, the next call tries again.
     pub(crate) fn get_or_make(
@@ -46,10 +44,8 @@ impl<C: ?Sized> SharedConnection<C> {
 
 /// What one backend uses until it is closed. A running operation holds a clone of the `Arc`, so it still gets its
 /// answer if the backend is closed in the meantime.
-#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) struct Lease<C: ?Sized>(Mutex<Option<Arc<C>>>);
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
 impl<C: ?Sized> Lease<C> {
     pub(crate) fn new(leased: Arc<C>) -> Self {
         Self(Mutex::new(Some(leased)))
@@ -69,7 +65,6 @@ impl<C: ?Sized> Lease<C> {
     }
 }
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
 impl<C: ?Sized + fmt::Debug> fmt::Debug for Lease<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leased = lock(&self.0).clone();
@@ -77,7 +72,7 @@ impl<C: ?Sized + fmt::Debug> fmt::Debug for Lease<C> {
     }
 }
 
-#[cfg(all(test, any(feature = "redis", feature = "postgres")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::ErrorKind;

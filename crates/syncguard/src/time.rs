@@ -1,6 +1,5 @@
 //! The liveness predicate, its tolerance, and the clock.
 
-#[cfg(any(feature = "sqlite", feature = "firestore"))]
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +49,6 @@ impl Milliseconds for f64 {
 }
 
 /// How much longer a lock that expires at `expires_at_ms` counts as held, the tolerance included.
-#[cfg(any(feature = "sqlite", feature = "firestore"))]
 pub(crate) fn held_for(expires_at_ms: i64, now_ms: i64) -> Duration {
     let left_ms = expires_at_ms
         .saturating_sub(now_ms)
@@ -101,7 +99,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(any(feature = "sqlite", feature = "firestore"))]
     fn a_lock_is_held_for_as_long_as_it_is_live() {
         let ms = |expires_at_ms, now_ms| held_for(expires_at_ms, now_ms).as_millis();
         assert_eq!(ms(10_000, 9_700), 1300);

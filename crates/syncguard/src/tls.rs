@@ -2,11 +2,6 @@
 //!
 //! The operating system's certificates are not used, so container images without any work the same.
 
-#![cfg_attr(
-    not(feature = "postgres"),
-    allow(dead_code, reason = "the other backends do not need all of it")
-)]
-
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

@@ -99,7 +99,6 @@ impl Work {
 
     /// Counts a task that an operation starts as one more operation. This also works while the backend is being
     /// closed, because running operations may finish.
-    #[cfg(feature = "postgres")]
     pub(crate) fn start_beside(&self) -> Running {
         self.0.operations.fetch_add(1, SeqCst);
         Running(Arc::clone(&self.0))
@@ -260,7 +259,6 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::from_secs(2));
     }
 
-    #[cfg(feature = "postgres")]
     #[tokio::test(start_paused = true)]
     async fn it_waits_for_what_an_operation_started() {
         let work = Work::default();

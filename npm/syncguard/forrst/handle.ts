@@ -48,7 +48,7 @@ export function createHandle<C extends BackendCapabilities>(
       const acquisition = {
         asked: { key },
         ttlMs,
-        owner,
+        labels: { owner },
         signal,
         acquisition: waiting,
         defaults: CALLBACK_WAITING,

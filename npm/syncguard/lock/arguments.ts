@@ -4,13 +4,17 @@
  */
 
 import { hostname } from "node:os";
+import type { LockLabels, StoredLabels } from "../native/outcome.js";
 import { constants } from "../native/constants.js";
 import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
 import type { BackendCapabilities, LockBackendLike, OnLost, OnReleaseError } from "./types.js";
 import { checkText, normalizeAndValidateKey } from "./values.js";
 
-const { maxTtlMs, maxOwnerBytes } = constants;
+const { maxTtlMs, maxLabelBytes } = constants;
+
+/** The names of the labels that are stored with a lock. */
+export const LABELS: readonly (keyof LockLabels)[] = constants.labelNames;
 
 /** A key of so many code units is short enough in any case: NFC makes at most nine bytes of UTF-8 of each. */
 const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);
@@ -54,15 +58,21 @@ export function checkTtlOfLock(ttlMs: unknown): asserts ttlMs is number {
   );
 }
 
-/** The owner label, if one was given; `null` counts as none. */
-export function readOwner(owner: string | null | undefined): string | undefined {
-  if (owner === undefined || owner === null) return undefined;
-  checkText(owner, "owner");
-  if (owner === "") throw invalid("owner must not be empty");
-  if (Buffer.byteLength(owner) > maxOwnerBytes) {
-    throw invalid(`owner exceeds maximum length of ${maxOwnerBytes} bytes`);
+/** The labels that were given, if any; `null` counts as none. */
+export function readLabels(given: LockLabels): StoredLabels | undefined {
+  let labels: StoredLabels | undefined;
+  for (const name of LABELS) {
+    const text = given[name] ?? undefined;
+    if (text === undefined) continue;
+    checkText(text, name);
+    if (text === "") throw invalid(`${name} must not be empty`);
+    if (Buffer.byteLength(text) > maxLabelBytes) {
+      throw invalid(`${name} exceeds maximum length of ${maxLabelBytes} bytes`);
+    }
+    labels ??= {};
+    labels[name] = text;
   }
-  return owner;
+  return labels;
 }
 
 /** Names this process for people: its host, as far as an owner has room for it, and its id. */

@@ -15,10 +15,11 @@ import {
   checkTtl,
   checkTtlOfLock,
   type DisposalOptions,
-  readOwner,
+  LABELS,
+  readLabels,
 } from "./arguments.js";
 import { type HeartbeatOptions, readAutoExtend } from "./auto-extend.js";
-import { attachRawData, type RawIdentifiers, sanitizeLockInfo } from "./diagnostics.js";
+import { attachRawData, sanitizeLockInfo } from "./diagnostics.js";
 import { publisher } from "./channels.js";
 import { type Clock, systemClock } from "./clock.js";
 import { TIME_TOLERANCE_MS } from "./defaults.js";
@@ -52,7 +53,7 @@ import { hashKey, logFenceWarning, validateLockId } from "./values.js";
 const afterMicrotasks = setImmediate;
 
 const ACQUIRE_OPTIONS = optionNames("acquire()", [
-  ...["key", "claims", "ttlMs", "signal", "owner", "autoExtend"],
+  ...["key", "claims", "ttlMs", "signal", "autoExtend", ...LABELS],
   // What lock() has read already.
   "asked",
 ]);
@@ -153,7 +154,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     try {
       if (claims === undefined) checkKey(key);
       checkTtlOfLock(ttlMs);
-      const owner = readOwner(opts.owner);
+      const labels = readLabels(opts);
       const autoExtend = readAutoExtend(opts.autoExtend, ttlMs);
       const signal = startingSignal(opts);
       checkOpen();
@@ -165,7 +166,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       let startedMs = clock.elapsed();
       if (autoExtend !== undefined) heartbeats = createHeartbeats?.(autoExtend);
       const hold = heartbeats?.settings;
-      const grant = settle(await store.acquire(key, ttlMs, { claims, owner, hold }, signal, wait));
+      const grant = settle(await store.acquire(key, ttlMs, { claims, labels, hold }, signal, wait));
       if ("lockedKey" in grant) {
         heartbeats?.stop();
         return noLock(givenKey(asked, grant.lockedKey));
@@ -335,10 +336,7 @@ export function createBackendOn<C extends BackendCapabilities>(
             : await store.lookupByLockId(lockId, signal),
         );
         if (record === null) return null;
-        const { readAtMs } = record;
-        const raw: RawIdentifiers = { key: record.key, lockId: record.lockId, readAtMs };
-        if (record.owner !== undefined) raw.owner = record.owner;
-        return attachRawData(sanitizeLockInfo<C>(record, capabilities), raw);
+        return attachRawData(sanitizeLockInfo<C>(record, capabilities), record);
       } catch (error) {
         throw addContext(error, key, lockId);
       }

@@ -1,3 +1,4 @@
+import type { StoredLabels } from "../native/outcome.js";
 import type {
   BackendCapabilities,
   Fence,
@@ -12,13 +13,11 @@ import { hashKey } from "./values.js";
 const RAW_DATA: unique symbol = Symbol.for("syncguard.rawData") as never;
 
 /** The raw identifiers, which lookups hide. */
-export type RawIdentifiers = {
+export type RawIdentifiers = StoredLabels & {
   /** The key. */
   key: string;
   /** The lock id: whoever knows it can release the lock. */
   lockId: string;
-  /** The label given by the `owner` option, if any. */
-  owner?: string;
   /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
   readAtMs?: number;
 };
@@ -210,12 +209,7 @@ function withRawData<C extends BackendCapabilities>(
   key: string,
   lockId: string,
 ): LockInfoDebug<C> {
-  const raw = rawData(info);
-  const debug: LockInfoDebug<C> = {
-    ...info,
-    key: raw?.key ?? key,
-    lockId: raw?.lockId ?? lockId,
-  };
-  if (raw?.owner !== undefined) debug.owner = raw.owner;
+  const debug: LockInfoDebug<C> & RawIdentifiers = { ...info, key, lockId, ...rawData(info) };
+  delete debug.readAtMs;
   return debug;
 }

@@ -1,6 +1,6 @@
 /** What this package knows of a backend beside its methods: of its own, and of the wrappers that it makes around any. */
 
-import type { Failure } from "../native/outcome.js";
+import type { Failure, LockLabels } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
 import type { Wait } from "../native/wait.js";
 import type { Stream } from "./events.js";
@@ -27,16 +27,17 @@ import type {
 } from "./types.js";
 
 /** What `acquire()` is given: a key, or claims. */
-export type AcquireArguments = Readonly<{
-  key: string;
-  claims?: Claims | undefined;
-  /** The claims, if `lock()` has read them. */
-  asked?: Asked | undefined;
-  ttlMs: number;
-  signal?: AbortSignal | undefined;
-  owner?: string | undefined;
-  autoExtend?: AutoExtend | undefined;
-}>;
+export type AcquireArguments = Readonly<
+  LockLabels & {
+    key: string;
+    claims?: Claims | undefined;
+    /** The claims, if `lock()` has read them. */
+    asked?: Asked | undefined;
+    ttlMs: number;
+    signal?: AbortSignal | undefined;
+    autoExtend?: AutoExtend | undefined;
+  }
+>;
 export type Extending = Pick<LockBackend, "extend">;
 export type Releasing = Pick<LockBackend, "release">;
 

@@ -7,7 +7,14 @@ import { CAMPAIGNING, FOLLOWING, type Policy } from "../native/wait.js";
 import { checkFunction, checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "./waiting.js";
-import { checkBackend, checkKey, ownerOfProcess, readOwner, resolveTtl } from "./arguments.js";
+import {
+  checkBackend,
+  checkKey,
+  LABELS,
+  ownerOfProcess,
+  readLabels,
+  resolveTtl,
+} from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { type Cancellation, watchSignals } from "./cancellation.js";
 import { type Clock, systemClock, type Timer } from "./clock.js";
@@ -30,7 +37,7 @@ const keepAlive = setInterval;
 
 const OPTIONS = optionNames("lead()", [
   "ttlMs",
-  "owner",
+  ...LABELS,
   "signal",
   "autoExtend",
   "onError",
@@ -50,13 +57,13 @@ export async function runLeader<C extends BackendCapabilities>(
   checkBackend(backend);
   checkKey(key);
   checkFunction(fn, "fn");
-  const { ttlMs, owner, signal, autoExtend, onError, onLost } = readOptions(given);
+  const { ttlMs, labels, signal, autoExtend, onError, onLost } = readOptions(given);
   const { clock = systemClock, grants } = internalsOf(backend) ?? {};
   const ends = watchSignals(signal, grants?.refused, key);
 
   const campaign = async (defaults: Policy): Promise<Taken<C>> =>
     await acquireUntilHeld(backend, {
-      ...{ asked: { key }, ttlMs, owner, autoExtend, signal, defaults },
+      ...{ asked: { key }, ttlMs, labels, autoExtend, signal, defaults },
       ...{ acquisition: undefined, onUnknown: refuseUnknown, onReleaseError: undefined },
     });
 
@@ -123,7 +130,7 @@ function readOptions(given: LeadOptions | null | undefined) {
   const { onLost } = readDisposal({ onLost: options.onLost });
   return {
     ...{ ttlMs, autoExtend, onError, onLost, signal: readSignal(options.signal) },
-    owner: readOwner(options.owner) ?? ownerOfProcess(),
+    labels: { owner: ownerOfProcess(), ...readLabels(options) },
   };
 }
 

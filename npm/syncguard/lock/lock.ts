@@ -4,7 +4,7 @@ import { CALLBACK_WAITING, METHOD_WAITING } from "../native/wait.js";
 import { checkBooleans, checkFunction, checkObject } from "../options/validation.js";
 import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "./waiting.js";
-import { checkBackend, readMinHold, readOwner, resolveTtl } from "./arguments.js";
+import { checkBackend, LABELS, readLabels, readMinHold, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { runInside } from "./chain.js";
 import { exclusiveKeys, readAsked } from "./claims.js";
@@ -39,7 +39,7 @@ const CALLBACK_OPTIONS = optionNames(
   "lock()",
   [
     ...["key", "ttlMs", "signal", "autoExtend", "acquisition"],
-    ...["owner", "onReleaseError", "onLost", "throwIfLost", "disposeTimeoutMs", "minHoldMs"],
+    ...[...LABELS, "onReleaseError", "onLost", "throwIfLost", "disposeTimeoutMs", "minHoldMs"],
   ],
   WAITING,
 );
@@ -99,7 +99,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const { lease, handle } = await acquireUntilHeld(backend, {
     asked,
     ttlMs,
-    owner: readOwner(config.owner),
+    labels: readLabels(config),
     signal,
     autoExtend,
     acquisition,
@@ -174,7 +174,7 @@ const METHOD_OPTIONS = optionNames(
   "backend.lock()",
   [
     ...["ttlMs", "signal", "autoExtend", "acquisition"],
-    ...["owner", "onReleaseError", "onLost", "disposeTimeoutMs", "minHoldMs"],
+    ...[...LABELS, "onReleaseError", "onLost", "disposeTimeoutMs", "minHoldMs"],
   ],
   WAITING,
 );
@@ -199,7 +199,7 @@ export function createLockMethod<C extends BackendCapabilities>(
     const { lease, handle } = await acquireUntilHeld(backend, {
       asked,
       ttlMs,
-      owner: options.owner ?? undefined,
+      labels: readLabels(options),
       signal,
       autoExtend: readAutoExtend(options.autoExtend, ttlMs),
       acquisition,

@@ -4,6 +4,7 @@
 // One long file, because the types refer to one another, and most of it is what editors show of them.
 
 import type { LockError, LockErrorCode } from "../native/errors.js";
+import type { LockLabels, StoredLabels } from "../native/outcome.js";
 
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 export type Fence = string;
@@ -205,14 +206,13 @@ export type LockInfo<C extends BackendCapabilities> = {
     });
 
 /** A lock with its raw identifiers. Sensitive: for debugging only. */
-export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & {
-  /** The key. */
-  key: string;
-  /** The lock id: whoever knows it can release the lock. */
-  lockId: string;
-  /** The label given by the `owner` option, if any. */
-  owner?: string;
-};
+export type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> &
+  StoredLabels & {
+    /** The key. */
+    key: string;
+    /** The lock id: whoever knows it can release the lock. */
+    lockId: string;
+  };
 
 /**
  * A backend as every function of this package accepts it: a {@link LockBackend}, or a backend of your own whose `acquire`
@@ -484,7 +484,7 @@ export interface AcquisitionOptions {
 }
 
 /** Which lock `lock()` takes, and how. */
-export interface LockConfig {
+export interface LockConfig extends LockLabels {
   /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
   key: string;
   /** Milliseconds after which the lock ends by itself. Default 30000. */
@@ -493,8 +493,6 @@ export interface LockConfig {
   signal?: AbortSignal | undefined;
   /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
   autoExtend?: AutoExtend | undefined;
-  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. Backends of your own may ignore it. */
-  owner?: string | undefined;
   /**
    * Milliseconds for which the lock is held at least, at most `ttlMs`: if the function ends earlier, the lock ends then, and nobody
    * gets it before. Default: it is free as soon as the function has ended.
@@ -618,7 +616,7 @@ export type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = 
 };
 
 /** How `backend.lock()` takes the lock. */
-export interface BackendLockOptions {
+export interface BackendLockOptions extends LockLabels {
   /** Milliseconds after which the lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
   /** Cancels the waiting. */
@@ -633,8 +631,6 @@ export interface BackendLockOptions {
   onLost?: OnLost | undefined;
   /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
   disposeTimeoutMs?: number | undefined;
-  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-  owner?: string | undefined;
   /**
    * Milliseconds for which the lock is held at least, at most `ttlMs`: if it is released earlier, it ends then, and nobody gets it
    * before. Default: a release frees it at once.
@@ -660,7 +656,7 @@ export type OnLeadError = (
 ) => void;
 
 /** How `lead()` campaigns and leads. */
-export interface LeadOptions {
+export interface LeadOptions extends LockLabels {
   /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
   ttlMs?: number | undefined;
   /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
@@ -717,11 +713,9 @@ export interface CommonBackendOptions {
 }
 
 /** How `acquire()` asks. */
-export type AcquireOptions = {
+export type AcquireOptions = LockLabels & {
   /** Milliseconds after which the lock ends by itself. */
   ttlMs: number;
-  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-  owner?: string | undefined;
   /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
   autoExtend?: AutoExtend | undefined;
 };

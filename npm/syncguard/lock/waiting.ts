@@ -1,5 +1,6 @@
 /** Waits for a lock, on any backend: the core waits for those of this package, and a loop in JavaScript for all others. */
 
+import type { StoredLabels } from "../native/outcome.js";
 import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { beginWait, Policy, type Wait } from "../native/wait.js";
@@ -30,7 +31,7 @@ import { normalizeAndValidateKey } from "./values.js";
 export type AcquisitionRequest = {
   asked: Asked;
   ttlMs: number;
-  owner?: string | undefined;
+  labels: StoredLabels | undefined;
   signal: AbortSignal | undefined;
   /** How the lock extends itself, if it does; checked. */
   autoExtend?: HeartbeatOptions | undefined;
@@ -72,14 +73,14 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   const cancellation = watchSignals(user, acquisitionSignal, key);
   try {
     cancellation?.check();
-    const { ttlMs, owner, autoExtend } = request;
+    const { ttlMs, labels, autoExtend } = request;
     const args: { -readonly [Name in keyof AcquireArguments]: AcquireArguments[Name] } = {
       key,
       ttlMs,
       signal: cancellation?.signal,
     };
     if (asked.claims !== undefined) args.asked = asked;
-    if (owner !== undefined) args.owner = owner;
+    if (labels !== undefined) Object.assign(args, labels);
     if (autoExtend !== undefined && internals !== undefined) args.autoExtend = autoExtend;
     const take = takeOf(backend);
     let result: AcquireOk<C>;

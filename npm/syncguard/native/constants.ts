@@ -12,7 +12,8 @@ export const constants = {
   fenceWarn: "090000000000000",
   defaultTtlMs: 30000,
   maxTtlMs: 315576000000000,
-  maxOwnerBytes: 255,
+  labelNames: ["owner"],
+  maxLabelBytes: 255,
   retry: {
     maxRetries: 10,
     retryDelayMs: 100,

@@ -4,8 +4,8 @@
 export interface AcquireOptions {
   /** Several keys, or slots, in place of the one key. */
   claims?: Array<ClaimSettings>;
-  /** A label to store with the lock. */
-  owner?: string;
+  /** What to store with the lock: labels by their names. */
+  labels?: Record<string, string>;
   /** How to wait: see `policy.rs`. Without it, the store is asked once. */
   waiting?: Float64Array;
   /** How the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile. */
@@ -64,7 +64,9 @@ export interface Constants {
   fenceWarn: string;
   defaultTtlMs: number;
   maxTtlMs: number;
-  maxOwnerBytes: number;
+  /** The labels that can be stored with a lock. */
+  labelNames: Array<string>;
+  maxLabelBytes: number;
   /** How `lock()` waits by default. */
   retry: RetryPolicy;
   /** The longest wait of `backend.lock()` between two attempts, by default. */
@@ -221,7 +223,6 @@ export declare class NativeBackend {
     client: number,
     options: FirestoreLockOptions,
   ): NativeBackend;
-  static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
   get capabilities(): Capabilities;
   /**
    * A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
@@ -268,6 +269,7 @@ export declare class NativeBackend {
   close(operation: number): void;
   /** Watches the lock on `key`; nothing if the store cannot tell. */
   watch(key: string): NativeWatch | null;
+  static sqlite(completions: Completions, options: SqliteOptions): NativeBackend;
 }
 
 /** Tells when the lock on one key may have been freed, for as long as it lives. */

@@ -147,8 +147,8 @@ function onReady(): void {
             acquiredAtMs: numbers[at + 3] as number,
             readAtMs: numbers[at + 4] as number,
           };
-          const owner = texts.slice(from, (from += numbers[at + 6] as number));
-          if (owner !== "") result.owner = owner;
+          const labels = texts.slice(from, (from += numbers[at + 6] as number));
+          if (labels !== "") Object.assign(result, JSON.parse(labels));
           break;
         }
         case Tag.Text:

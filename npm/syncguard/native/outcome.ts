@@ -42,13 +42,21 @@ export type Absence = "expired" | "not-found";
 /** That one of several locks that were to be extended is gone. */
 export type Gone = { readonly absence: Absence; readonly lock: number };
 
-export type RawRecord = {
+/** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
+export interface LockLabels {
+  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
+  owner?: string | undefined;
+}
+
+/** The labels that a lock was given. */
+export type StoredLabels = { [Name in keyof LockLabels]?: string };
+
+export type RawRecord = StoredLabels & {
   key: string;
   lockId: string;
   expiresAtMs: number;
   acquiredAtMs: number;
   fence: string;
-  owner?: string;
   readAtMs: number;
 };
 

@@ -163,21 +163,21 @@ function noted<Result extends Acquired | Locked | Failure>(wait: Wait, result: R
 export type Wanted = {
   /** Several keys, or slots, in place of the key. */
   readonly claims?: ClaimSettings[] | undefined;
-  readonly owner?: string | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
   /** Extends the lock from its grant on. */
   readonly hold?: HoldSettings | undefined;
 };
 
 /** The same for the addon, which has to look for each: `undefined` if nothing is wanted, as of most acquisitions. */
 function optionsOf(
-  { claims, owner, hold }: Wanted,
+  { claims, labels, hold }: Wanted,
   wait: Wait | undefined,
 ): AcquireOptions | undefined {
-  const isNothing = claims === undefined && owner === undefined && hold === undefined;
+  const isNothing = claims === undefined && labels === undefined && hold === undefined;
   if (isNothing && wait === undefined) return undefined;
   const options: AcquireOptions = {};
   if (claims !== undefined) options.claims = claims;
-  if (owner !== undefined) options.owner = owner;
+  if (labels !== undefined) options.labels = labels;
   if (wait !== undefined) options.waiting = wait.policy.numbers;
   if (hold !== undefined) options.hold = hold;
   return options;

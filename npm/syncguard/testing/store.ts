@@ -29,7 +29,7 @@ type Found = Granted | (Polled & Locked);
 type AskedOfTable = {
   readonly claims: readonly ClaimSettings[];
   readonly ttlMs: number;
-  readonly owner: string | undefined;
+  readonly labels: Wanted["labels"];
   readonly isSet: boolean;
 };
 
@@ -69,7 +69,7 @@ export class TestStore implements LockStore {
   ): Promise<Answer<Acquired | Locked>> {
     const { clock } = this.table;
     const claims = wanted.claims ?? [{ key }];
-    const asked = { claims, ttlMs, owner: wanted.owner, isSet: wanted.claims !== undefined };
+    const asked = { claims, ttlMs, labels: wanted.labels, isSet: wanted.claims !== undefined };
     if (wait === undefined) return await this.#ask(asked, signal);
     const cancellation = watchSignals(signal, this.#refusal.signal, key);
     /** What stood in the way. */
@@ -111,7 +111,7 @@ export class TestStore implements LockStore {
 
   /** One attempt. */
   async #ask(
-    { claims, ttlMs, owner, isSet }: AskedOfTable,
+    { claims, ttlMs, labels, isSet }: AskedOfTable,
     signal: AbortSignal | undefined,
     limitMs?: number,
   ): Promise<Answer<Found>> {
@@ -119,7 +119,7 @@ export class TestStore implements LockStore {
       name: "acquire",
       signal,
       limitMs,
-      run: () => this.table.acquire(claims, ttlMs, owner),
+      run: () => this.table.acquire(claims, ttlMs, labels),
       undo: (granted) => {
         if ("freeInMs" in granted) return;
         for (const { lockId } of granted) this.table.release(lockId);

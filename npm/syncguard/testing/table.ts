@@ -5,6 +5,7 @@ import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../lock/polling.js";
 import type { Absence, Gone, RawRecord } from "../native/outcome.js";
+import type { Wanted } from "../native/store.js";
 import type { ClaimSettings } from "../native/exports.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../lock/values.js";
 
@@ -34,7 +35,7 @@ export class Table {
   acquire(
     claims: readonly ClaimSettings[],
     ttlMs: number,
-    owner: string | undefined,
+    labels: Wanted["labels"],
   ): readonly Row[] | Obstacle {
     const wanted = claims.map((claim) => ({ ...claim, key: normalizeAndValidateKey(claim.key) }));
     wanted.sort((one, other) => Buffer.compare(Buffer.from(one.key), Buffer.from(other.key)));
@@ -55,8 +56,8 @@ export class Table {
         fence,
         acquiredAtMs: nowMs,
         expiresAtMs: nowMs + ttlMs,
+        ...labels,
       };
-      if (owner !== undefined) row.owner = owner;
       this.#rows.set(key, row);
       return row;
     });

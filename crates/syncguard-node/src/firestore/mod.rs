@@ -11,7 +11,7 @@ use syncguard::firestore::{self, FirestoreBackend};
 use self::client::FirestoreClient;
 use self::settings::{FirestoreLockOptions, FirestoreSettings, config, locks};
 use crate::backend::NativeBackend;
-use crate::completions::Completions;
+use crate::environment::Completions;
 use crate::error::{Code, thrown};
 
 /// A connection that is made when it is needed, and closed with the last backend that uses it.

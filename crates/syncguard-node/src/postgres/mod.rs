@@ -14,7 +14,7 @@ use self::client::PostgresClient;
 use self::settings::{PostgresLockOptions, PostgresSettings, config, locks};
 use crate::backend::NativeBackend;
 use crate::completion::Completion;
-use crate::completions::Completions;
+use crate::environment::Completions;
 use crate::error::{Code, thrown};
 use crate::operations::Operations;
 use crate::options::timeout_or;

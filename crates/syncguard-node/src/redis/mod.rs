@@ -14,7 +14,7 @@ use syncguard::redis::{self, ClientPrefix, RedisBackend, RedisLocks};
 use self::client::{RedisClient, RedisClientTraits};
 use self::settings::{RedisLockOptions, RedisSettings, config, locks};
 use crate::backend::NativeBackend;
-use crate::completions::Completions;
+use crate::environment::Completions;
 use crate::error::{Code, thrown};
 use crate::login::Asked;
 use crate::operations::Operations;

@@ -4,8 +4,8 @@ use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::inspection::LockRecord;
 use crate::key::Key;
+use crate::labels::Labels;
 use crate::lock_id::LockId;
-use crate::owner::Owner;
 use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 /// The field with the lock id, by which release and extend find the lock.
@@ -69,8 +69,8 @@ pub struct LockDocument {
     pub key: Key,
     /// Its fencing token.
     pub fence: Fence,
-    /// Its label.
-    pub owner: Option<Owner>,
+    /// Its labels.
+    pub labels: Labels,
 }
 
 impl LockDocument {
@@ -86,15 +86,15 @@ impl LockDocument {
             acquired_at_ms: number(&field, "acquiredAtMs")?,
             key: Key::stored(&text(&field, "key")?).map_err(|_| malformed())?,
             fence: Fence::parse(&text(&field, "fence")?)?,
-            owner: match field("owner") {
-                Some(Field::Text(label)) => Owner::new(label).ok(),
+            labels: Labels::read(|name| match field(name) {
+                Some(Field::Text(label)) => Some(label),
                 _ => None,
-            },
+            }),
         })
     }
 
-    /// All its fields (docs/format.md, "Firestore"). `owner` is our addition: writers that do not know it drop it when
-    /// they replace the document.
+    /// All its fields (docs/format.md, "Firestore"). Labels are our addition: writers that do not know them drop
+    /// them when they replace the document.
     pub fn fields(&self) -> Vec<(&'static str, Field)> {
         let mut fields = vec![
             (LOCK_ID_FIELD, Field::Text(self.lock_id.as_str().to_owned())),
@@ -103,9 +103,8 @@ impl LockDocument {
             ("key", Field::Text(self.key.as_str().to_owned())),
             ("fence", Field::Text(self.fence.to_string())),
         ];
-        if let Some(owner) = &self.owner {
-            fields.push(("owner", Field::Text(owner.as_str().to_owned())));
-        }
+        let labels = self.labels.iter();
+        fields.extend(labels.map(|(name, text)| (name, Field::Text(text.to_owned()))));
         fields
     }
 
@@ -117,7 +116,7 @@ impl LockDocument {
             expires_at_ms: self.expires_at_ms,
             acquired_at_ms: self.acquired_at_ms,
             fence: self.fence,
-            owner: self.owner,
+            labels: self.labels,
             read_at_ms,
         }
     }
@@ -180,6 +179,7 @@ fn number(field: &impl Fn(&str) -> Option<Field>, name: &str) -> Result<i64, Err
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::Owner;
 
     #[test]
     fn a_lock_is_read_as_it_was_written() {
@@ -189,7 +189,7 @@ mod tests {
             acquired_at_ms: 1_700_000_000_000,
             key: Key::new("k").unwrap(),
             fence: Fence::from_counter(42).unwrap(),
-            owner: Some(Owner::new("me").unwrap()),
+            labels: Owner::new("me").unwrap().into(),
         };
         let fields = lock.fields();
         let field = |name: &str| {

@@ -19,9 +19,10 @@ use super::operations::acquire_all::{AcquireAll, Claimed};
 use super::operations::extend::{Extend, Extensions, Sets};
 use super::operations::force_release::ForceRelease;
 use super::operations::is_locked::IsLocked;
+use super::operations::labels::StoredLabels;
 use super::operations::release::{Release, Releases};
 use super::operations::{
-    acquire, acquire_all, extend, facts, force_release, is_locked, list, lookup, owner, release,
+    acquire, acquire_all, extend, facts, force_release, is_locked, list, lookup, release,
 };
 use super::reply;
 use super::runner::StatementRunner;
@@ -189,8 +190,8 @@ impl PostgresBackend {
         Ok(())
     }
 
-    /// What the statement that stores the label gives; `None` if the table of locks is older than labels. Then the lock is
-    /// taken without one, which is better than no lock.
+    /// What a statement that stores labels gives; `None` if the table of locks is older than they are. Then the lock is
+    /// taken without them, which is better than no lock.
     async fn labelled(
         &self,
         executor: &Executor,
@@ -219,9 +220,9 @@ impl PostgresBackend {
     ) -> Result<Option<AcquireOutcome>, Error> {
         let (acquire, ttl) = (&self.operations.acquire, request.ttl);
         let subjects = [Subject::Key(&names.lock)];
-        if let Some(owner) = &request.owner {
-            let label = owner::stored(&claim.lock_id, owner);
-            let plan = acquire.plan(claim, ttl, names, Some(&label));
+        if !request.labels.is_empty() {
+            let labels = StoredLabels::of(&request.labels, Some(&claim.lock_id));
+            let plan = acquire.plan(claim, ttl, names, Some(&labels));
             if let Some(answer) = self.labelled(executor, &subjects, &plan).await {
                 return acquire::outcome(claim, answer?.as_ref());
             }
@@ -246,9 +247,9 @@ impl PostgresBackend {
         let subjects = claims.iter().map(|claim| Subject::Key(claim.key.as_str()));
         let subjects = subjects.collect::<Vec<_>>();
         let mut answer = None;
-        if let Some(owner) = &request.owner {
-            let label = owner::after_id(owner);
-            let plan = acquire.plan(&claimed, ttl, Some(&label));
+        if !request.labels.is_empty() {
+            let labels = StoredLabels::of(&request.labels, None);
+            let plan = acquire.plan(&claimed, ttl, Some(&labels));
             answer = self.labelled(executor, &subjects, &plan).await;
         }
         let answer = match answer {

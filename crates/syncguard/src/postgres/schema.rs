@@ -7,11 +7,17 @@ use super::reply;
 use super::statement::{Param, Statement, Transport};
 use super::tables::{MAX_NAME_BYTES, Tables};
 use crate::error::{Error, ErrorKind};
+use crate::labels::Labels;
 
 const SQL: &str = include_str!("schema.sql");
 
 const NAME_SQL: &str = "ALTER TABLE {fences} ADD COLUMN IF NOT EXISTS key_debug TEXT;";
-const LABEL_SQL: &str = "ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS owner TEXT;";
+
+/// Adds the columns for labels that are missing.
+fn labels_sql() -> String {
+    let add = |name| format!("ALTER TABLE {{locks}} ADD COLUMN IF NOT EXISTS {name} TEXT;");
+    Labels::NAMES.map(add).concat()
+}
 
 /// Serialises set-ups, because `IF NOT EXISTS` does not protect against a simultaneous `CREATE`. The number is
 /// "syncgrd!" in ASCII.
@@ -30,7 +36,7 @@ pub(super) fn timed_out() -> Error {
     )
 }
 
-/// Creates what is missing. Returns whether there is a column for labels.
+/// Creates what is missing. Returns whether there are columns for labels.
 pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<bool, Error> {
     let names = IndexNames::new(tables)?;
     let inspection = inspection(tables);
@@ -44,7 +50,7 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
             Existing { named: false, .. } => names.under_lock(NAME_SQL),
             Existing {
                 labelled: false, ..
-            } => names.under_lock(LABEL_SQL),
+            } => names.under_lock(&labels_sql()),
             _ => return Ok(true),
         };
         match transport.batch(&sql).await {
@@ -86,7 +92,9 @@ fn was_made_meanwhile(failure: &Failure) -> bool {
 /// The statement that asks the catalog which parts of the schema exist.
 fn inspection(tables: &Tables) -> Statement {
     let columns = &["complete", "named", "labelled"];
-    Statement::new(include_str!("schema_inspect.sql"), tables, columns)
+    let labels = format!("'{}'", Labels::NAMES.join("', '"));
+    let sql = include_str!("schema_inspect.sql").replace("{labels}", &labels);
+    Statement::new(&sql, tables, columns)
 }
 
 async fn inspect(
@@ -112,7 +120,7 @@ struct Existing {
     complete: bool,
     /// The column in which fence counters have their key in clear.
     named: bool,
-    /// The column for labels.
+    /// The columns for labels.
     labelled: bool,
 }
 

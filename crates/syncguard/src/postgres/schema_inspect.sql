@@ -12,7 +12,10 @@ SELECT
   EXISTS (
     SELECT FROM pg_attribute WHERE attrelid = fences AND attname = 'key_debug' AND NOT attisdropped
   )::text AS named,
-  EXISTS (
-    SELECT FROM pg_attribute WHERE attrelid = locks AND attname = 'owner' AND NOT attisdropped
+  (
+    SELECT bool_and(EXISTS (
+      SELECT FROM pg_attribute WHERE attrelid = locks AND attname = name AND NOT attisdropped
+    ))
+    FROM unnest(ARRAY[{labels}]) AS name
   )::text AS labelled
 FROM there

@@ -54,10 +54,6 @@ pub(crate) enum Heard {
     /// It tells of that name from now on.
     Listening(String),
     /// It does not tell of that name any more, or not at the moment.
-    #[cfg_attr(
-        not(feature = "redis"),
-        allow(dead_code, reason = "only nodes of a Redis Cluster say so")
-    )]
     Unsubscribed(String),
     /// That lock may have been freed.
     Freed(String),

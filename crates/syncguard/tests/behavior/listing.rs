@@ -36,7 +36,7 @@ async fn a_listed_lock_is_what_a_look_up_gives(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let mut request = prepared(t.backend.as_ref(), &key, LONG);
-    request.owner = Some(Owner::new("worker-7").unwrap());
+    request.labels.owner = Some(Owner::new("worker-7").unwrap());
     t.backend.acquire(&request).await.unwrap();
     let found = t.by_key(&key).await.unwrap();
     let mut all = listed(&t, MAX_PAGE).await;

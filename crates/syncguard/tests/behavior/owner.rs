@@ -15,12 +15,12 @@ tests![
 
 async fn acquire_as(t: &Context, key: &Key, ttl: Ttl, owner: &str) -> AcquireOutcome {
     let mut request = prepared(t.backend.as_ref(), key, ttl);
-    request.owner = Some(Owner::new(owner).unwrap());
+    request.labels.owner = Some(Owner::new(owner).unwrap());
     t.backend.acquire(&request).await.unwrap()
 }
 
 async fn label(t: &Context, key: &Key) -> Option<String> {
-    let owner = t.by_key(key).await.unwrap().owner;
+    let owner = t.by_key(key).await.unwrap().labels.owner;
     owner.map(|owner| owner.as_str().to_owned())
 }
 
@@ -33,7 +33,7 @@ async fn a_label_is_stored_and_shown(stage: Stage) {
     let grant = grants.remove(0);
     assert_eq!(label(&t, &key).await.as_deref(), Some("worker-7"));
     let by_id = t.by_id(&grant.lock_id).await.unwrap();
-    assert_eq!(by_id.owner.unwrap().as_str(), "worker-7");
+    assert_eq!(by_id.labels.owner.unwrap().as_str(), "worker-7");
 }
 
 async fn without_a_label_there_is_none(stage: Stage) {

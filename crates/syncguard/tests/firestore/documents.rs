@@ -42,7 +42,7 @@ async fn locks_and_counters_have_the_shared_format() {
     let server = Server::start();
     let backend = server.backend_on(ManualClock::at(NOW), |_| {});
     let mut request = AcquireRequest::new(key("k"), Ttl::DEFAULT).unwrap();
-    request.owner = Some(Owner::new("worker 1").unwrap());
+    request.labels.owner = Some(Owner::new("worker 1").unwrap());
     backend.acquire(&request).await.unwrap();
     let stored = server.fields("locks/k").await.unwrap();
     let expected = [
@@ -96,7 +96,7 @@ async fn a_lock_of_another_client_is_respected_extended_and_released() {
         .unwrap()
         .unwrap();
     assert_eq!((record.fence.get(), record.acquired_at_ms), (7, NOW - 1));
-    assert_eq!(record.owner, None);
+    assert!(record.labels.is_empty());
     let extended = backend.extend(&lock_id, Ttl::DEFAULT).await.unwrap();
     assert_eq!(
         extended,

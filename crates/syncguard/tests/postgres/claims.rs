@@ -36,7 +36,7 @@ async fn rows(tables: &Tables, of: impl Fn(&Tables) -> &str) -> i64 {
 async fn each_lock_is_stored_as_if_it_were_alone() {
     let (ours, tables) = backend(server().unix()).await;
     let mut request = asking(&ours, [plain("k7"), slot("p", 2), slot("p", 2)]);
-    request.owner = Some(Owner::new("me").unwrap());
+    request.labels.owner = Some(Owner::new("me").unwrap());
     let AcquireOutcome::Acquired(grants) = ours.acquire(&request).await.unwrap() else {
         panic!("locked");
     };
@@ -77,7 +77,7 @@ async fn an_older_table_gets_no_labels() {
     server().client().await.batch_execute(&sql).await.unwrap();
     for _ in 0..2 {
         let mut request = asking(&ours, [plain("older"), slot("olds", 3)]);
-        request.owner = Some(Owner::new("me").unwrap());
+        request.labels.owner = Some(Owner::new("me").unwrap());
         assert!(!ours.acquire(&request).await.unwrap().is_locked());
         release(&ours, request.lock_ids()).await;
     }

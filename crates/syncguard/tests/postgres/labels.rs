@@ -17,14 +17,14 @@ tests![
 
 async fn acquire_as(backend: &PostgresBackend, owner: &str, ttl_ms: i64) {
     let mut request = AcquireRequest::new(key("k"), ttl(ttl_ms)).unwrap();
-    request.owner = Some(Owner::new(owner).unwrap());
+    request.labels.owner = Some(Owner::new(owner).unwrap());
     let outcome = backend.acquire(&request).await.unwrap();
     assert!(matches!(outcome, AcquireOutcome::Acquired(_)));
 }
 
 async fn shown(backend: &PostgresBackend) -> Option<String> {
     let record = backend.lookup(&Lookup::Key(key("k"))).await.unwrap();
-    let owner = record.unwrap().owner;
+    let owner = record.unwrap().labels.owner;
     owner.map(|owner| owner.as_str().to_owned())
 }
 

@@ -140,7 +140,7 @@ async fn ones_own_lock_is_held_as_it_was_granted() {
     let first = ours.acquire(&request).await.unwrap();
     assert!(matches!(first, AcquireOutcome::Acquired(_)));
     assert_eq!(ours.acquire(&request).await.unwrap(), first);
-    request.owner = Some(syncguard::Owner::new("me").unwrap());
+    request.labels.owner = Some(syncguard::Owner::new("me").unwrap());
     assert_eq!(ours.acquire(&request).await.unwrap(), first);
     let other = AcquireRequest::new(key("k"), Ttl::DEFAULT).unwrap();
     assert!(ours.acquire(&other).await.unwrap().is_locked());

@@ -81,7 +81,7 @@ async fn take_turns(
         if round % 2 == 0 {
             request.claims.reverse();
         }
-        request.owner = label.as_deref().map(|label| Owner::new(label).unwrap());
+        request.labels.owner = label.as_deref().map(|label| Owner::new(label).unwrap());
         let AcquireOutcome::Acquired(grants) = ours.acquire(&request).await.unwrap() else {
             yield_now().await;
             continue;

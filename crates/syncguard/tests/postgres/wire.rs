@@ -77,7 +77,7 @@ async fn check(proxy: &Proxy, config: PostgresConfig, warm_up: bool) {
             backend.release(&LockId::generate().unwrap()).await.unwrap();
             check("release of nothing");
             let mut request = AcquireRequest::new(key(name), Ttl::DEFAULT).unwrap();
-            request.owner = Some(Owner::new("me").unwrap());
+            request.labels.owner = Some(Owner::new("me").unwrap());
             backend.acquire(&request).await.unwrap();
             check("acquire with a label");
             assert!(backend.force_release(&key(name)).await.unwrap());

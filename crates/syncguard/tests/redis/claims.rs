@@ -47,7 +47,7 @@ async fn each_lock_is_stored_as_if_it_were_alone() {
     let mut t = Stage::new();
     let before = t.now();
     let mut request = asking(&t.backend, [plain("k"), slot("p", 2), slot("p", 2)]);
-    request.owner = Some(Owner::new("me").unwrap());
+    request.labels.owner = Some(Owner::new("me").unwrap());
     let AcquireOutcome::Acquired(grants) = t.backend.acquire(&request).await.unwrap() else {
         panic!("locked");
     };

@@ -70,7 +70,7 @@ async fn hostile_names_stay_locked_and_can_be_worked_with() {
     let t = Stage::new();
     for name in hostile_names() {
         let mut request = request(&name, 30_000);
-        request.owner = Some(Owner::new(name.chars().take(60).collect::<String>()).unwrap());
+        request.labels.owner = Some(Owner::new(name.chars().take(60).collect::<String>()).unwrap());
         let AcquireOutcome::Acquired(mut grants) = t.backend.acquire(&request).await.unwrap()
         else {
             panic!("locked");
@@ -88,7 +88,7 @@ async fn hostile_names_stay_locked_and_can_be_worked_with() {
         ] {
             let record = t.backend.lookup(&lookup).await.unwrap().unwrap();
             assert_eq!(record.key, request.claims[0].key);
-            assert_eq!(record.owner, request.owner);
+            assert_eq!(record.labels, request.labels);
             assert_eq!(record.fence, grant.fence);
             assert_eq!(record.expires_at_ms, expires_at_ms);
             assert_eq!(record.acquired_at_ms, grant.expires_at_ms - 30_000);
@@ -127,7 +127,7 @@ async fn ones_own_lock_is_held_as_it_was_granted() {
     let mut t = Stage::new();
     for name in hostile_names() {
         let mut request = request(&name, 30_000);
-        request.owner = Some(Owner::new("\"fence\":\"9\"").unwrap());
+        request.labels.owner = Some(Owner::new("\"fence\":\"9\"").unwrap());
         let first = t.backend.acquire(&request).await.unwrap();
         let AcquireOutcome::Acquired(grants) = &first else {
             panic!("locked");

@@ -66,7 +66,7 @@ pub(crate) async fn take_turns(path: &Path, names: [&str; 3]) {
     while granted < ROUNDS {
         let claims = names.map(|name| Claim::new(key(name)).unwrap());
         let mut request = AcquireRequest::of(claims, Ttl::DEFAULT).unwrap();
-        request.owner = Some(Owner::new(names[0]).unwrap());
+        request.labels.owner = Some(Owner::new(names[0]).unwrap());
         let lock_ids = request.lock_ids();
         if backend.acquire(&request).await.unwrap().is_locked() {
             tokio::time::sleep(Duration::from_millis(1)).await;

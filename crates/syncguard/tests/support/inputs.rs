@@ -105,7 +105,7 @@ async fn ask(backend: &dyn Backend, operation: Operation) -> Result<Told, Error>
         Operation::Acquire => {
             let mut request = AcquireRequest::new(key(KEY), Ttl::DEFAULT).unwrap();
             request.claims[0].lock_id = id;
-            request.owner = Some(Owner::new(OWNER).unwrap());
+            request.labels.owner = Some(Owner::new(OWNER).unwrap());
             Ok(match backend.acquire(&request).await? {
                 AcquireOutcome::Acquired(grant) => Told::Acquired(grant[0].fence.get()),
                 AcquireOutcome::Locked { .. } => Told::No,

@@ -104,7 +104,7 @@ pub(in crate::firestore) fn decide(
                     acquired_at_ms: now_ms,
                     key: key.clone(),
                     fence: grant.fence,
-                    owner: request.owner.clone(),
+                    labels: request.labels.clone(),
                 },
             },
         ]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::labels::{Labelled, StoredLabels};
 use super::release::Release;
 use crate::batch::Batch;
 use crate::claim::Claim;
@@ -24,31 +25,28 @@ use crate::ttl::Ttl;
 /// Takes a lock.
 #[derive(Debug)]
 pub struct Acquire {
-    plain: Statement,
-    /// Also stores an owner label, in a column that older tables do not have.
-    labelled: Statement,
+    statements: Labelled,
 }
 
 impl Acquire {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
         let columns = &["outcome", "fence", "expires_at_ms", "free_in_ms"];
-        let [labelled, plain] =
-            labelled_and_plain(include_str!("acquire.sql"), ["$7 owner label", "$7"])
-                .map(|sql| Statement::new(&sql, tables, columns));
-        Self { plain, labelled }
+        let sql = include_str!("acquire.sql");
+        Self {
+            statements: Labelled::new([sql, "{}"], 6, tables, columns),
+        }
     }
 
-    /// The statement that tries to take the lock. With `label`, it stores the owner label too, for which the
-    /// table must have the column.
+    /// The statement that tries to take the lock, and stores these labels.
     pub fn plan<'a>(
         &'a self,
         claim: &'a Claim,
         ttl: Ttl,
         names: &'a PrimaryKeys,
-        label: Option<&'a str>,
+        labels: Option<&'a StoredLabels>,
     ) -> Plan<'a> {
-        let mut params = vec![
+        let params = vec![
             Param::Text(&names.lock),
             Param::Text(&names.fence),
             Param::Text(claim.key.as_str()),
@@ -56,27 +54,8 @@ impl Acquire {
             Param::BigInt(ttl.as_millis()),
             Param::BigInt(TIME_TOLERANCE_MS),
         ];
-        match label {
-            None => self.plain.bind(params),
-            Some(label) => {
-                params.push(Param::Text(label));
-                self.labelled.bind(params)
-            }
-        }
+        self.statements.bind(params, labels)
     }
-}
-
-/// The statement that stores an owner label, described and written like this, and the one that does not.
-pub(super) fn labelled_and_plain(sql: &str, [param, value]: [&str; 2]) -> [String; 2] {
-    let with = |[param, column, value, set]: [&str; 4]| {
-        sql.replace("{owner_param}", param)
-            .replace("{owner_column}", column)
-            .replace("{owner_value}", value)
-            .replace("{owner_set}", set)
-    };
-    let value = format!(", {value}");
-    let set = ", owner = excluded.owner";
-    [with([param, ", owner", &value, set]), with([""; 4])]
 }
 
 /// What its row says; `None` if it has to be asked again, because somebody else came between.
@@ -216,22 +195,6 @@ impl Grouped for Acquisitions {
         match outcome {
             AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.claim.lock_id, false)),
             AcquireOutcome::Locked { .. } => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_statement_with_a_label_names_its_column() {
-        let acquire = Acquire::new(&Tables::default());
-        for (statement, names) in [(&acquire.plain, false), (&acquire.labelled, true)] {
-            let sql = statement.sql();
-            assert_eq!(sql.contains(", owner = excluded.owner"), names);
-            assert_eq!(sql.contains("owner"), names);
-            assert!(!sql.contains('{') && !sql.contains('}'), "{sql}");
         }
     }
 }

@@ -1,4 +1,4 @@
--- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms   {owner_param}
+-- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms{label_params}
 --
 -- The snapshot of a statement is taken before its first wait, so after the wait for the advisory lock
 -- no plain SELECT can be trusted. Therefore the two INSERT ... ON CONFLICT DO UPDATE decide: they work
@@ -50,8 +50,8 @@ counted AS (
     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
 ),
 granted AS (
-  INSERT INTO {locks} AS held (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{owner_column})
-  SELECT $1, $4, now_ms + $5::bigint, now_ms, fence, $3{owner_value} FROM counted
+  INSERT INTO {locks} AS held (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{label_columns})
+  SELECT $1, $4, now_ms + $5::bigint, now_ms, fence, $3{label_values} FROM counted
   ON CONFLICT (key) DO UPDATE SET
     lock_id = excluded.lock_id,
     (acquired_at_ms, expires_at_ms) = (
@@ -59,7 +59,7 @@ granted AS (
       FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms OFFSET 0) clock
     ),
     fence = excluded.fence,
-    user_key = excluded.user_key{owner_set}
+    user_key = excluded.user_key{label_updates}
     WHERE held.expires_at_ms <= floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
   RETURNING fence, expires_at_ms
 )

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::acquire::{exhausted, free_in, labelled_and_plain};
+use super::acquire::{exhausted, free_in};
+use super::labels::{Labelled, StoredLabels};
 use crate::batch::Batch;
 use crate::claim::Claim;
 use crate::error::Error;
@@ -11,7 +12,7 @@ use crate::lock_id::LockId;
 use crate::outcome::{AcquireOutcome, Grant};
 use crate::postgres::names::{self, PrimaryKeys};
 use crate::postgres::reply;
-use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::statement::{Param, Plan, Row};
 use crate::postgres::tables::Tables;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
@@ -19,38 +20,32 @@ use crate::ttl::Ttl;
 /// Takes all locks of an acquisition.
 #[derive(Debug)]
 pub struct AcquireAll {
-    plain: Statement,
-    labelled: Statement,
+    statements: Labelled,
 }
 
 impl AcquireAll {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
         let sql = include_str!("acquire_all.sql");
-        let [labelled, plain] = labelled_and_plain(
-            sql,
-            ["$5 what follows the lock id in an owner label", "id || $5"],
-        )
-        .map(|sql| Statement::new(&sql, tables, &["outcome", "detail"]));
-        Self { plain, labelled }
+        Self {
+            statements: Labelled::new([sql, "id || {}"], 4, tables, &["outcome", "detail"]),
+        }
     }
 
-    /// The statement that tries to take the locks. With `label`, it stores an owner label too, of which this is what
-    /// stands behind the lock id.
-    pub fn plan<'a>(&'a self, claimed: &'a Claimed, ttl: Ttl, label: Option<&'a str>) -> Plan<'a> {
-        let mut params = vec![
+    /// The statement that tries to take the locks, and stores these labels, of which it has what follows the lock id.
+    pub fn plan<'a>(
+        &'a self,
+        claimed: &'a Claimed,
+        ttl: Ttl,
+        labels: Option<&'a StoredLabels>,
+    ) -> Plan<'a> {
+        let params = vec![
             Param::Text(&claimed.keys),
             Param::Text(&claimed.lock_ids),
             Param::BigInt(ttl.as_millis()),
             Param::BigInt(TIME_TOLERANCE_MS),
         ];
-        match label {
-            None => self.plain.bind(params),
-            Some(label) => {
-                params.push(Param::Text(label));
-                self.labelled.bind(params)
-            }
-        }
+        self.statements.bind(params, labels)
     }
 }
 
@@ -176,17 +171,6 @@ mod tests {
     ) -> Result<Option<AcquireOutcome>, Error> {
         let row = vec![Some(outcome.to_owned()), Some(detail.to_owned())];
         super::outcome(claims, Some(&row))
-    }
-
-    #[test]
-    fn only_the_statement_with_a_label_names_its_column() {
-        let acquire = AcquireAll::new(&Tables::default());
-        for (statement, names) in [(&acquire.plain, false), (&acquire.labelled, true)] {
-            let sql = statement.sql();
-            assert_eq!(sql.contains(", owner = excluded.owner"), names);
-            assert_eq!(sql.contains("owner"), names);
-            assert!(!sql.contains('{') && !sql.contains('}'), "{sql}");
-        }
     }
 
     #[test]

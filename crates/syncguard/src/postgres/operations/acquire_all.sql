@@ -1,7 +1,8 @@
 -- $1 what is claimed, as a JSON array of objects, one for each key, with claim (the number of its first claim), take
 -- (how many claims), and the names lock, fence and key; for slots also slots (how many there are), first (at which to
 -- begin, from 0 on) and names that lack the number of the slot at their end   $2 lock ids of the claims, with commas
--- between   $3 ttl ms   $4 tolerance ms   {owner_param}
+-- between   $3 ttl ms   $4 tolerance ms{label_params}
+-- Of labels it has what follows the lock id.
 --
 -- All or nothing. The reasons for the steps are those of acquire.sql. What differs: nothing is written before every lock
 -- is known to be free and every counter to be unchanged, because a counter that rose without a grant would make others
@@ -109,8 +110,8 @@ raised AS (
   RETURNING fence_key, fence
 ),
 granted AS (
-  INSERT INTO {locks} AS held (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{owner_column})
-  SELECT lock, id, now_ms + $3::bigint, now_ms, lpad(counted.fence::text, 15, '0'), key{owner_value}
+  INSERT INTO {locks} AS held (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{label_columns})
+  SELECT lock, id, now_ms + $3::bigint, now_ms, lpad(counted.fence::text, 15, '0'), key{label_values}
   FROM (SELECT * FROM begun UNION ALL SELECT * FROM raised) counted
     JOIN picked ON picked.fence = counted.fence_key,
     ready
@@ -120,7 +121,7 @@ granted AS (
     expires_at_ms = excluded.expires_at_ms,
     acquired_at_ms = excluded.acquired_at_ms,
     fence = excluded.fence,
-    user_key = excluded.user_key{owner_set}
+    user_key = excluded.user_key{label_updates}
     WHERE held.expires_at_ms <= excluded.acquired_at_ms - $4::bigint
   RETURNING key, lock_id, fence, expires_at_ms
 )

@@ -2,12 +2,9 @@
 
 use serde_json::Value;
 
-use super::owner;
+use super::lookup::record;
 use crate::error::Error;
-use crate::fence::Fence;
-use crate::inspection::{LockPage, LockRecord, PageRequest};
-use crate::key::Key;
-use crate::lock_id::LockId;
+use crate::inspection::{LockPage, PageRequest};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
@@ -50,23 +47,10 @@ pub(in crate::postgres) fn outcome(row: Option<&Row>, limit: usize) -> Result<Lo
     for row in &rows {
         page.locks
             .push(record(row, read_at_ms).ok_or_else(reply::malformed)?);
-        page.next = row["name"].as_str().map(str::to_owned);
+        page.next = row["key"].as_str().map(str::to_owned);
     }
     page.next = page.next.filter(|_| is_full);
     Ok(page)
-}
-
-fn record(row: &Value, read_at_ms: i64) -> Option<LockRecord> {
-    let lock_id = LockId::parse(row["lock_id"].as_str()?).ok()?;
-    Some(LockRecord {
-        key: Key::stored(row["user_key"].as_str()?).ok()?,
-        expires_at_ms: row["expires_at_ms"].as_i64()?,
-        acquired_at_ms: row["acquired_at_ms"].as_i64()?,
-        fence: Fence::parse(row["fence"].as_str()?).ok()?,
-        owner: owner::shown(&lock_id, row["owner"].as_str()).ok()?,
-        read_at_ms,
-        lock_id,
-    })
 }
 
 #[cfg(test)]
@@ -74,7 +58,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    const ROW: &str = r#"{"name":"n1","user_key":"k","lock_id":"AAAAAAAAAAAAAAAAAAAAAA","expires_at_ms":2,
+    const ROW: &str = r#"{"key":"n1","user_key":"k","lock_id":"AAAAAAAAAAAAAAAAAAAAAA","expires_at_ms":2,
         "acquired_at_ms":1,"fence":"000000000000042","owner":"BBBBBBBBBBBBBBBBBBBBBB somebody else"}"#;
 
     fn page(rows: &str, limit: usize) -> Result<LockPage, Error> {

@@ -1,6 +1,8 @@
 //! Reading a lock.
 
-use super::owner;
+use serde_json::Value;
+
+use super::labels;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::inspection::LockRecord;
@@ -9,16 +11,6 @@ use crate::lock_id::LockId;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-
-const COLUMNS: &[&str] = &[
-    "user_key",
-    "lock_id",
-    "expires_at_ms",
-    "acquired_at_ms",
-    "fence",
-    "owner",
-    "now_ms",
-];
 
 /// Reads the lock on a key, or the lock with a lock id.
 #[derive(Debug)]
@@ -32,7 +24,7 @@ impl Lookup {
     pub fn new(tables: &Tables) -> Self {
         let by = |column| {
             let sql = include_str!("lookup.sql").replace("{column}", column);
-            Statement::new(&sql, tables, COLUMNS)
+            Statement::new(&sql, tables, &["lock", "now_ms"])
         };
         Self {
             by_key: by("key"),
@@ -59,18 +51,22 @@ pub fn outcome(row: Option<&Row>, lock_id: Option<&LockId>) -> Result<Option<Loc
     if row.is_none() {
         return Ok(None);
     }
-    let found = LockId::parse(reply::text(row, 1)?).map_err(|_| reply::malformed())?;
-    if lock_id.is_some_and(|asked| *asked != found) {
-        return Ok(None);
-    }
-    let record = LockRecord {
-        key: Key::stored(reply::text(row, 0)?).map_err(|_| reply::malformed())?,
-        expires_at_ms: reply::number(row, 2)?,
-        acquired_at_ms: reply::number(row, 3)?,
-        fence: Fence::parse(reply::text(row, 4)?)?,
-        owner: owner::shown(&found, reply::optional(row, 5)?).map_err(|_| reply::malformed())?,
-        read_at_ms: reply::number(row, 6)?,
-        lock_id: found,
-    };
-    Ok(record.is_live().then_some(record))
+    let lock = serde_json::from_str(reply::text(row, 0)?).map_err(|_| reply::malformed())?;
+    let record = record(&lock, reply::number(row, 1)?).ok_or_else(reply::malformed)?;
+    let is_asked = lock_id.is_none_or(|asked| *asked == record.lock_id);
+    Ok((is_asked && record.is_live()).then_some(record))
+}
+
+/// The lock in a row of the table, as JSON.
+pub(super) fn record(row: &Value, read_at_ms: i64) -> Option<LockRecord> {
+    let lock_id = LockId::parse(row["lock_id"].as_str()?).ok()?;
+    Some(LockRecord {
+        key: Key::stored(row["user_key"].as_str()?).ok()?,
+        expires_at_ms: row["expires_at_ms"].as_i64()?,
+        acquired_at_ms: row["acquired_at_ms"].as_i64()?,
+        fence: Fence::parse(row["fence"].as_str()?).ok()?,
+        labels: labels::shown(&lock_id, |name| row[name].as_str()),
+        read_at_ms,
+        lock_id,
+    })
 }

@@ -7,9 +7,9 @@ pub(super) mod extend;
 pub(super) mod facts;
 pub(super) mod force_release;
 pub(super) mod is_locked;
+pub(super) mod labels;
 pub(super) mod list;
 pub(super) mod lookup;
-pub(super) mod owner;
 pub(super) mod release;
 
 pub use super::names::PrimaryKeys;

@@ -2,13 +2,13 @@
 
 pub(super) mod cluster;
 mod connect;
-pub(super) mod connections;
 mod diagnosis;
 pub(super) mod limited;
 pub(super) mod link;
 mod liveness;
 pub(super) mod pipeline;
-mod script_connection;
+mod reading;
+pub(super) mod script_connection;
 mod sentinel;
 mod session;
 mod socket;

@@ -1,35 +1,108 @@
-//! One connection that runs scripts.
+//! Connections to one server, which run scripts.
 
-use std::future::pending;
-use std::pin::pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::cmd;
-use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
 use super::limited::Limited;
-use super::link::{Connection, Dial};
+use super::link::{Connection, Dial, Link};
 use super::pipeline::Pipeline;
-use super::socket::LoopSocket;
+use super::reading::{Reading, is_alive};
 use super::target::Target;
 use crate::error::Error;
-use crate::event_loop::{EventLoop, Interest, RawSocket, Source};
-use crate::mutex::lock;
+use crate::event_loop::{EventLoop, Lane};
 use crate::redis::answer::{Answer, lost};
 use crate::redis::plan::{Form, Plan};
 use crate::redis::replication::Replication;
-use crate::redis::reply::{is_count, is_ok, is_pong};
+use crate::redis::reply::{is_count, is_ok};
+
+/// How long calls wait, at most, while the server refuses connections, because it may be restarting.
+pub(in crate::redis) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest silence that makes a connection suspect.
 const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 /// How long a server may take to give a sign of life after a long silence: more if connections take long to open,
 /// and never more than a quarter of an operation's time.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(100);
+
+/// Each is made when it is needed.
+pub(in crate::redis) struct Connections {
+    /// On the caller's event loop, for what is called there.
+    here: Option<(Arc<dyn EventLoop>, Link<Dialer>)>,
+    /// On tokio, for all others: heartbeats and releases must not wait for a thread that is busy with something else.
+    link: Link<Dialer>,
+    /// For plans that wait for replicas: the server runs nothing else of a connection that waits.
+    waiting: Link<Dialer>,
+}
+
+impl Connections {
+    /// Calls wait for `patience` while the server refuses connections.
+    pub(in crate::redis) fn new(
+        target: &Arc<Target>,
+        event_loop: Option<&Arc<dyn EventLoop>>,
+        patience: Duration,
+    ) -> Self {
+        let link = |event_loop: Option<&Arc<dyn EventLoop>>| {
+            let dialer = Dialer {
+                target: Arc::clone(target),
+                event_loop: event_loop.cloned(),
+            };
+            Link::new(dialer, patience)
+        };
+        Self {
+            here: event_loop.map(|here| (Arc::clone(here), link(Some(here)))),
+            link: link(None),
+            waiting: link(None),
+        }
+    }
+
+    /// The one for a plan that is called from where this is asked.
+    pub(in crate::redis) fn for_plan(&self, plan: &Plan) -> &Link<Dialer> {
+        match &self.here {
+            _ if plan.replication().is_some() => &self.waiting,
+            Some((event_loop, here)) if event_loop.is_current() => here,
+            _ => &self.link,
+        }
+    }
+
+    /// The lane of plans that are called from where this is asked, and wait for no replicas.
+    pub(in crate::redis) fn lane(&self) -> Lane {
+        lane_of(self.here.as_ref().map(|(event_loop, _)| event_loop))
+    }
+
+    /// Why the server cannot be reached at this moment, if that is known.
+    pub(in crate::redis) fn trouble(&self) -> Option<Error> {
+        self.all().find_map(Link::trouble)
+    }
+
+    /// Ends them for good.
+    pub(super) fn close(&self) {
+        self.all().for_each(Link::close);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Link<Dialer>> {
+        let here = self.here.as_ref().map(|(_, here)| here);
+        here.into_iter().chain([&self.link, &self.waiting])
+    }
+}
+
+/// The lane of what is called from where this is asked, where that event loop has connections.
+pub(super) fn lane_of(event_loop: Option<&Arc<dyn EventLoop>>) -> Lane {
+    match event_loop.is_some_and(|event_loop| event_loop.is_current()) {
+        true => Lane::EventLoop,
+        false => Lane::Runtime,
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
 
 /// Makes connections that live on tokio, or on the event loop.
 ///
@@ -78,14 +151,7 @@ impl ScriptConnection {
         // Opening takes two round trips at least.
         let patience = (took * 2).max(SIGN_OF_LIFE).min(limit / 4);
         let pipeline = Arc::new(Pipeline::new(stream, login, patience));
-        let reading = Reading {
-            pipeline: Arc::clone(&pipeline),
-            target: Arc::clone(&target),
-        };
-        match event_loop {
-            Some(event_loop) => reading.on(event_loop),
-            None => drop(tokio::spawn(reading.on_tokio())),
-        }
+        Reading::start(&pipeline, &target, event_loop);
         let watched = Arc::clone(&pipeline);
         let suspicion = (limit / 8).clamp(SUSPICION[0], SUSPICION[1]);
         let watch = tokio::spawn(async move {
@@ -176,143 +242,6 @@ impl Drop for ScriptConnection {
         self.watch.abort();
         self.close();
     }
-}
-
-/// What reads a pipeline. The pipeline ends with it, also where it is dropped with its runtime.
-struct Reading {
-    pipeline: Arc<Pipeline>,
-    target: Arc<Target>,
-}
-
-impl Reading {
-    async fn on_tokio(self) {
-        let reason = self.pipeline.read().await;
-        self.pipeline.end(&reason);
-        self.target.trouble();
-    }
-
-    /// Takes the socket from tokio to the event loop.
-    fn on(self, event_loop: &Arc<dyn EventLoop>) {
-        let socket = self.pipeline.with_stream(|stream| {
-            let socket = stream.socket()?;
-            socket.move_to_loop().ok()
-        });
-        // If that fails, there is nothing to read any more.
-        let Some(socket) = socket.flatten() else {
-            return;
-        };
-        let source = Arc::new(OnLoop {
-            reading: Mutex::new(Some(self)),
-            socket,
-            waker: Waker::from(Arc::new(WakesLoop(Arc::clone(event_loop)))),
-            runtime: Handle::current(),
-        });
-        if let Err(source) = event_loop.watch(source) {
-            source.leave();
-        }
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.pipeline.end(&lost());
-    }
-}
-
-/// A pipeline that is read by an event loop.
-struct OnLoop {
-    reading: Mutex<Option<Reading>>,
-    socket: Arc<LoopSocket>,
-    waker: Waker,
-    runtime: Handle,
-}
-
-struct WakesLoop(Arc<dyn EventLoop>);
-
-impl Wake for WakesLoop {
-    fn wake(self: Arc<Self>) {
-        self.0.wake();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.wake();
-    }
-}
-
-impl Source for OnLoop {
-    fn socket(&self) -> RawSocket {
-        self.socket.raw()
-    }
-
-    fn turn(&self, is_readable: bool) -> Interest {
-        self.socket.is_ready(is_readable);
-        let mut reading = lock(&self.reading);
-        let Some(Reading { pipeline, target }) = &*reading else {
-            return Interest::Nothing;
-        };
-        match pipeline.poll_turn(&mut Context::from_waker(&self.waker)) {
-            Poll::Ready(reason) => {
-                pipeline.end(&reason);
-                target.trouble();
-                *reading = None;
-                Interest::Nothing
-            }
-            Poll::Pending if self.socket.is_full() => Interest::ReadAndWrite,
-            Poll::Pending => Interest::Read,
-        }
-    }
-
-    fn leave(&self) {
-        let Some(reading) = lock(&self.reading).take() else {
-            return;
-        };
-        let _on_it = self.runtime.enter();
-        let is_back = reading.pipeline.with_stream(|stream| {
-            let socket = stream.socket();
-            socket.is_some_and(|socket| socket.move_back().is_ok())
-        });
-        if is_back == Some(true) {
-            self.runtime.spawn(reading.on_tokio());
-        }
-    }
-}
-
-/// Whether a connection that has been silent for a while gives an answer. It is gone when one that is made
-/// beside it gets answers and it gets none: a server that is busy, or stopped, answers on neither. It is
-/// also gone when there is no answer for as long as an operation may take.
-async fn is_alive(
-    pipeline: &Arc<Pipeline>,
-    suspicion: Duration,
-    limit: Duration,
-    target: &Target,
-) -> bool {
-    let ping = |out: &mut Vec<u8>| cmd("PING").write_packed_command(out);
-    let mut answer = pin!(async {
-        let answer = pipeline.call(ping, is_pong).await;
-        !matches!(answer, Err(_) | Ok(Answer::NotSent))
-    });
-    if let Ok(is_alive) = timeout(suspicion, &mut answer).await {
-        return is_alive;
-    }
-    pipeline.look();
-    if let Ok(is_alive) = timeout(Duration::ZERO, &mut answer).await {
-        return is_alive;
-    }
-    target.trouble();
-    let beside = async {
-        match target.open().await {
-            // A server that was stopped goes on with both.
-            Ok(_) => sleep(suspicion).await,
-            Err(_) => pending().await,
-        }
-    };
-    tokio::select! {
-        is_alive = &mut answer => return is_alive,
-        () = beside => {}
-        () = sleep(limit.saturating_sub(suspicion * 2)) => {}
-    }
-    pipeline.look();
-    timeout(Duration::ZERO, answer).await.unwrap_or(false)
 }
 
 #[cfg(test)]

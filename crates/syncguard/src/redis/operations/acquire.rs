@@ -6,10 +6,10 @@ use super::record;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::outcome::{AcquireOutcome, Grant};
+use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed};
-use crate::redis::runner::Runner;
 use crate::request::AcquireRequest;
 use crate::time::TIME_TOLERANCE_MS;
 
@@ -43,7 +43,7 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
         .number(TIME_TOLERANCE_MS)
         .arg(&lock_key)
         .arg(&key)
-        .arg(&record::tail(&key, request.owner.as_ref()))
+        .arg(&record::tail(&key, &request.labels))
         .number(lifetime_ms(ttl_ms)))
 }
 
@@ -53,11 +53,14 @@ fn lock_key(plan: &Plan) -> Option<&str> {
 }
 
 impl Runner {
-    /// Takes the lock on the one key that is claimed.
-    pub(super) async fn acquire_one(
+    /// Takes all that is claimed: here, if that is one key, which should not have to carry the room that several need.
+    pub(in crate::redis) async fn acquire(
         &self,
         request: &AcquireRequest,
     ) -> Result<AcquireOutcome, Error> {
+        if request.only().is_err() {
+            return Box::pin(self.acquire_several(request)).await;
+        }
         let mut plan = plan(&self.names, request)?.replicated(self.replication);
         if let Some(ttl_ms) = self.fence_ttl_ms() {
             plan = plan.number(ttl_ms);
@@ -174,7 +177,7 @@ mod tests {
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let names = Names::new("syncguard", ClientPrefix::None).unwrap();
         let mut request = request();
-        request.owner = Some(Owner::new("me").unwrap());
+        request.labels.owner = Some(Owner::new("me").unwrap());
         let plan = plan(&names, &request).unwrap();
         assert!(plan.keys().eq([
             "syncguard:job:\"1\"",

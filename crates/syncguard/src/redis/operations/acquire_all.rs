@@ -58,7 +58,7 @@ pub(super) fn plan(
         Some(ttl_ms) => plan.number(ttl_ms),
         None => plan.arg(""),
     };
-    plan = plan.arg(&record::tail_end(request.owner.as_ref()));
+    plan = plan.arg(&record::tail_end(&request.labels));
     for (claim, key) in args {
         let (slots, first) = match claim.slots {
             Some(slots) => (slots.count(), slots.first()?),
@@ -206,7 +206,7 @@ mod tests {
     fn keys_and_arguments_stand_in_the_agreed_order() {
         let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
         let mut request = request();
-        request.owner = Some(Owner::new("me").unwrap());
+        request.labels.owner = Some(Owner::new("me").unwrap());
         let plan = plan(&names, &request, &claims(&request), Some(9)).unwrap();
         let expected = [
             "app:s:a\"",

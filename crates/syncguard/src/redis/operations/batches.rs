@@ -1,4 +1,4 @@
-//! Operations on any number of locks: on one, on several in one place, which take one script, or on several in a cluster.
+//! Operations on several locks: in one place, which take one script, or in a cluster.
 //!
 //! There, those of one shard are in one place. The shards of an acquisition are taken one after the other, in the same order
 //! by all. If a lock in one of them is held, what was taken before is freed again before the answer is given.
@@ -11,22 +11,14 @@ use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
 use crate::race::Race;
-use crate::redis::runner::Runner;
+use crate::redis::backend::Runner;
 use crate::request::{AcquireRequest, Extension};
 
 impl Runner {
-    pub(in crate::redis) async fn acquire(
+    pub(super) async fn acquire_several(
         &self,
         request: &AcquireRequest,
     ) -> Result<AcquireOutcome, Error> {
-        match request.only() {
-            Ok(_) => self.acquire_one(request).await,
-            // In a box, as below: one lock should not have to carry the room that several need.
-            Err(_) => Box::pin(self.acquire_several(request)).await,
-        }
-    }
-
-    async fn acquire_several(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         let claims: Vec<_> = request.claims.iter().collect();
         let mut steps = Vec::new();
         // Whatever is refused is refused before anything is taken.
@@ -93,17 +85,10 @@ impl Runner {
         }
     }
 
-    pub(in crate::redis) async fn release(
+    pub(super) async fn release_several(
         &self,
         lock_ids: &[LockId],
     ) -> Result<Batch<ReleaseOutcome>, Error> {
-        match lock_ids {
-            [lock_id] => Ok(Batch::from([self.release_one(lock_id).await?])),
-            several => Box::pin(self.release_several(several)).await,
-        }
-    }
-
-    async fn release_several(&self, lock_ids: &[LockId]) -> Result<Batch<ReleaseOutcome>, Error> {
         let all: Vec<_> = lock_ids.iter().collect();
         let mut race = Race::new();
         for places in self.places(lock_ids) {
@@ -134,17 +119,10 @@ impl Runner {
         }
     }
 
-    pub(in crate::redis) async fn extend(
+    pub(super) async fn extend_several(
         &self,
         extension: &Extension,
     ) -> Result<ExtendOutcome, Error> {
-        match extension.lock_ids.as_slice() {
-            [lock_id] => self.extend_one(lock_id, extension.ttl).await,
-            _ => Box::pin(self.extend_several(extension)).await,
-        }
-    }
-
-    async fn extend_several(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
         let ttl = extension.ttl;
         let all: Vec<_> = extension.lock_ids.iter().collect();
         let mut race = Race::new();

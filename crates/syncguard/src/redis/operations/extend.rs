@@ -3,10 +3,11 @@
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ExtendOutcome};
+use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::Runner;
+use crate::request::Extension;
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 
@@ -71,12 +72,15 @@ fn extended(items: &[Reply]) -> Option<ExtendOutcome> {
 }
 
 impl Runner {
-    /// Makes what one lock id owns end later.
-    pub(super) async fn extend_one(
+    /// Makes what these lock ids own end later.
+    pub(in crate::redis) async fn extend(
         &self,
-        lock_id: &LockId,
-        ttl: Ttl,
+        extension: &Extension,
     ) -> Result<ExtendOutcome, Error> {
+        let ttl = extension.ttl;
+        let [lock_id] = extension.lock_ids.as_slice() else {
+            return Box::pin(self.extend_several(extension)).await;
+        };
         let plan = |lock: Option<&str>| plan(&self.names, lock_id, lock, ttl);
         match self.by_lock_id(lock_id, plan).await? {
             Some(reply) => outcome(&reply),

@@ -4,10 +4,10 @@ use super::extend;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ExtendOutcome};
+use crate::redis::backend::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 

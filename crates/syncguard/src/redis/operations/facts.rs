@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::inspection::Facts;
+use crate::redis::backend::Runner;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_list, malformed};
-use crate::redis::runner::Runner;
 
 script!(SCRIPT, ["facts.lua"], is_list);
 

@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use crate::key::Key;
+use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(

@@ -5,10 +5,10 @@ use tokio::time::Instant;
 use super::record;
 use crate::error::Error;
 use crate::inspection::{LockPage, PageRequest, bad_cursor};
+use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_list, malformed};
-use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, ["list.lua"], is_list);

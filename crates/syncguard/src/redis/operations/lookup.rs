@@ -5,10 +5,10 @@ use crate::error::Error;
 use crate::inspection::{LockRecord, Lookup};
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::is_elsewhere;
-use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(

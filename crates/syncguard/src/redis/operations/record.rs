@@ -1,7 +1,5 @@
 //! The stored form of a lock: a JSON object with lockId, expiresAtMs, acquiredAtMs, fence, key and perhaps
-//! owner, in any order, and any other members that its writer added.
-
-use std::borrow::Cow;
+//! labels, in any order, and any other members that its writer added.
 
 use serde_json::{Map, Value};
 
@@ -9,15 +7,17 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::inspection::LockRecord;
 use crate::key::Key;
+use crate::labels::Labels;
 use crate::lock_id::LockId;
-use crate::owner::Owner;
 use crate::redis::reply::{Reply, malformed};
 use crate::time::{Clock as _, SystemClock, TIME_TOLERANCE_MS, is_live};
 
-/// The end of the object that acquire writes. What users choose, the key and the owner, comes after everything
+/// The end of the object that acquire writes. What users choose, the key and labels, comes after everything
 /// that the scripts' patterns look for, so it cannot imitate that.
-pub(super) fn tail(key: &str, owner: Option<&Owner>) -> String {
-    tail_start(key) + &tail_end(owner)
+pub(super) fn tail(key: &str, labels: &Labels) -> String {
+    let mut json = tail_start(key);
+    end(&mut json, labels);
+    json
 }
 
 /// Its first part, which ends with the text of the key.
@@ -31,11 +31,18 @@ pub(super) fn tail_start(key: &str) -> String {
 }
 
 /// What follows the text of the key.
-pub(super) fn tail_end(owner: Option<&Owner>) -> Cow<'static, str> {
-    match owner {
-        Some(owner) => format!("\",\"owner\":{}}}", Value::from(owner.as_str())).into(),
-        None => "\"}".into(),
+pub(super) fn tail_end(labels: &Labels) -> String {
+    let mut json = String::new();
+    end(&mut json, labels);
+    json
+}
+
+fn end(json: &mut String, labels: &Labels) {
+    json.push('"');
+    for (name, text) in labels.iter() {
+        json.push_str(&format!(",\"{name}\":{}", Value::from(text)));
     }
+    json.push('}');
 }
 
 /// Whether a script that looks a lock up can give that reply, whatever is stored.
@@ -76,7 +83,7 @@ fn read(json: &[u8], now_ms: Option<i64>) -> Option<LockRecord> {
         expires_at_ms,
         acquired_at_ms: whole(object.get("acquiredAtMs")?)?,
         fence: fence(object.get("fence")?)?,
-        owner: text("owner").and_then(|label| Owner::new(label).ok()),
+        labels: Labels::read(text),
         read_at_ms: now_ms.unwrap_or_else(|| told_live(expires_at_ms)),
     })
 }
@@ -114,6 +121,7 @@ fn fence(value: &Value) -> Option<Fence> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use crate::owner::Owner;
 
     fn bulk(json: &str) -> Reply {
         Reply::Bulk(json.as_bytes().to_vec())
@@ -132,7 +140,7 @@ mod tests {
             assert_eq!(record.expires_at_ms, 1_700_000_001_000);
             assert_eq!(record.acquired_at_ms, 1_700_000_000_000);
             assert_eq!(record.fence.get(), 42);
-            assert_eq!(record.owner, None);
+            assert!(record.labels.is_empty());
             assert_eq!(record.read_at_ms, 1_700_000_000_500);
             // The time may be missing; the lock is live all the same.
             assert!(outcome(&bulk(json)).unwrap().unwrap().is_live());
@@ -144,7 +152,7 @@ mod tests {
     fn the_tail_is_json_whatever_users_name() {
         let name = "\"\\{}\u{1}\u{7f}é\u{2028}😀\"expiresAtMs\":1";
         let key = Key::new(name).unwrap();
-        let tail = tail(key.as_str(), Some(&Owner::new(name).unwrap()));
+        let tail = tail(key.as_str(), &Owner::new(name).unwrap().into());
         let object: Value = serde_json::from_str(&format!("{{{tail}")).unwrap();
         assert_eq!(object["key"], name);
         assert_eq!(object["owner"], name);

@@ -1,12 +1,13 @@
 //! Frees the lock that a lock id owns.
 
+use crate::batch::Batch;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
+use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::Runner;
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(
@@ -50,8 +51,18 @@ pub fn outcome(reply: &Reply) -> Result<ReleaseOutcome, Error> {
 }
 
 impl Runner {
-    /// Frees what one lock id owns.
-    pub(super) async fn release_one(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+    /// Frees what these lock ids own.
+    pub(in crate::redis) async fn release(
+        &self,
+        lock_ids: &[LockId],
+    ) -> Result<Batch<ReleaseOutcome>, Error> {
+        match lock_ids {
+            [lock_id] => Ok(Batch::from([self.release_one(lock_id).await?])),
+            several => Box::pin(self.release_several(several)).await,
+        }
+    }
+
+    async fn release_one(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
         let plan = |lock: Option<&str>| plan(&self.names, lock_id, lock);
         let Some(reply) = self.by_lock_id(lock_id, plan).await? else {
             return Ok(ReleaseOutcome::Absent(Absence::NotFound));

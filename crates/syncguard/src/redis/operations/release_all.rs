@@ -5,10 +5,10 @@ use std::mem;
 use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
+use crate::redis::backend::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::redis::runner::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::time::TIME_TOLERANCE_MS;
 
 script!(

@@ -11,7 +11,7 @@ use crate::event_loop::EventLoop;
 use crate::event_loop::Lane;
 use crate::redis::answer::Answer;
 use crate::redis::config::RedisConfig;
-use crate::redis::connection::connections::{Connections, PATIENCE};
+use crate::redis::connection::script_connection::{Connections, PATIENCE};
 use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error, to_error_hiding};
 use crate::redis::plan::{Form, Plan};

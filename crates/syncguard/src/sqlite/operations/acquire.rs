@@ -1,8 +1,10 @@
 use std::borrow::Cow;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
 
+use super::labels;
 use super::slots::held_slots;
 use crate::batch::Batch;
 use crate::claim::Claim;
@@ -19,7 +21,8 @@ use crate::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("acquire_read.sql");
 const READ_OWN: &str = include_str!("acquire_own.sql");
-const WRITE_LOCK: &str = include_str!("acquire_lock.sql");
+static WRITE_LOCK: LazyLock<String> =
+    LazyLock::new(|| labels::write_into(include_str!("acquire_lock.sql")));
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
 
 /// A lock that a claim is to get, and its names.
@@ -60,18 +63,21 @@ pub(in crate::sqlite) fn acquire(
         Granting::Write(grants) => grants,
     };
     store.whole(|connection| {
-        let mut write_lock = connection.prepare_cached(WRITE_LOCK)?;
+        let mut write_lock = connection.prepare_cached(&WRITE_LOCK)?;
         let mut write_fence = connection.prepare_cached(WRITE_FENCE)?;
+        let labels = request.labels.texts();
         for (lock, grant) in wanted.iter().zip(&grants) {
-            write_lock.execute(params![
-                lock.lock_key,
-                grant.lock_id.as_str(),
-                grant.expires_at_ms,
-                now_ms,
-                grant.fence.to_string(),
-                lock.key.as_str(),
-                request.owner.as_ref().map(|owner| owner.as_str()),
-            ])?;
+            let (lock_id, fence) = (grant.lock_id.as_str(), grant.fence.to_string());
+            let columns: [&dyn ToSql; 6] = [
+                &lock.lock_key,
+                &lock_id,
+                &grant.expires_at_ms,
+                &now_ms,
+                &fence,
+                &lock.key.as_str(),
+            ];
+            let labels = labels.iter().map(|text| text as &dyn ToSql);
+            write_lock.execute(params_from_iter(columns.into_iter().chain(labels)))?;
             write_fence.execute(params![
                 lock.fence_key,
                 grant.fence.get().cast_signed(),

@@ -1,5 +1,8 @@
+use std::sync::LazyLock;
+
 use rusqlite::params;
 
+use super::labels;
 use super::lookup::Columns;
 use crate::error::Error;
 use crate::inspection::{LockPage, PageRequest};
@@ -7,7 +10,7 @@ use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::time::TIME_TOLERANCE_MS;
 
-const LIST: &str = include_str!("list.sql");
+static LIST: LazyLock<String> = LazyLock::new(|| labels::write_into(include_str!("list.sql")));
 
 /// The live locks in the order of their names.
 pub(in crate::sqlite) fn list(store: &Store, page: &PageRequest) -> Result<LockPage, Error> {
@@ -19,12 +22,12 @@ pub(in crate::sqlite) fn list(store: &Store, page: &PageRequest) -> Result<LockP
     let live_from = now_ms.saturating_sub(TIME_TOLERANCE_MS);
     let mut read = store
         .connection()
-        .prepare_cached(LIST)
+        .prepare_cached(&LIST)
         .map_err(from_sqlite)?;
     let rows = read
         .query_map(
             params![after, live_from, i64::try_from(limit).unwrap_or(i64::MAX)],
-            |row| Ok((Columns::read(row)?, row.get::<_, String>(6)?)),
+            |row| Ok((Columns::read(row)?, row.get::<_, String>("key")?)),
         )
         .map_err(from_sqlite)?;
     let mut found = LockPage::default();

@@ -1,17 +1,24 @@
+use std::sync::LazyLock;
+
 use rusqlite::{OptionalExtension, Row};
 
+use super::labels;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::inspection::{LockRecord, Lookup};
 use crate::key::Key;
+use crate::labels::Labels;
 use crate::lock_id::LockId;
-use crate::owner::Owner;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::{from_sqlite, malformed};
 
-const BY_KEY: &str = include_str!("lookup_by_key.sql");
-const BY_LOCK_ID: &str = include_str!("lookup_by_lock_id.sql");
+static BY_KEY: LazyLock<String> = LazyLock::new(|| by("key"));
+static BY_LOCK_ID: LazyLock<String> = LazyLock::new(|| by("lock_id"));
+
+fn by(column: &str) -> String {
+    labels::write_into(include_str!("lookup.sql")).replace("{column}", column)
+}
 
 /// The live lock that fits.
 pub(in crate::sqlite) fn lookup(
@@ -19,8 +26,8 @@ pub(in crate::sqlite) fn lookup(
     lookup: &Lookup,
 ) -> Result<Option<LockRecord>, Error> {
     let (sql, name) = match lookup {
-        Lookup::Key(key) => (BY_KEY, KEYS.lock_key(key)?),
-        Lookup::LockId(lock_id) => (BY_LOCK_ID, lock_id.as_str().to_owned()),
+        Lookup::Key(key) => (&*BY_KEY, KEYS.lock_key(key)?),
+        Lookup::LockId(lock_id) => (&*BY_LOCK_ID, lock_id.as_str().to_owned()),
     };
     // Taken before the read: with a later time, a lock that was extended just after the read would look expired.
     let now_ms = store.now_ms();
@@ -47,7 +54,7 @@ pub(super) struct Columns {
     expires_at_ms: i64,
     acquired_at_ms: i64,
     fence: String,
-    owner: Option<String>,
+    labels: Labels,
 }
 
 impl Columns {
@@ -58,7 +65,7 @@ impl Columns {
             expires_at_ms: row.get(2)?,
             acquired_at_ms: row.get(3)?,
             fence: row.get(4)?,
-            owner: row.get(5)?,
+            labels: Labels::read(|name| row.get::<_, Option<String>>(name).ok().flatten()),
         })
     }
 
@@ -70,11 +77,7 @@ impl Columns {
             expires_at_ms: self.expires_at_ms,
             acquired_at_ms: self.acquired_at_ms,
             fence: Fence::parse(&self.fence)?,
-            owner: self
-                .owner
-                .map(Owner::new)
-                .transpose()
-                .map_err(|_| malformed())?,
+            labels: self.labels,
             read_at_ms,
         })
     }

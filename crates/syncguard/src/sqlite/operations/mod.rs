@@ -5,6 +5,7 @@ pub(super) mod extend;
 pub(super) mod facts;
 pub(super) mod force_release;
 pub(super) mod is_locked;
+mod labels;
 pub(super) mod list;
 pub(super) mod lookup;
 mod owned;

@@ -1,9 +1,11 @@
 //! On sockets, and an event loop that has a turn when the test says so.
 
 use std::cell::Cell;
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
@@ -14,8 +16,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::*;
 use crate::backend::Backend;
-use crate::event_loop::Lane;
+use crate::event_loop::{Interest, Source};
 use crate::key::Key;
+use crate::mutex::lock;
 use crate::operation::{self, CallOptions};
 use crate::outcome::Outcome;
 use crate::redis::{RedisBackend, RedisConfig, RedisConnection};

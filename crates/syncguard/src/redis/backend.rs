@@ -1,24 +1,170 @@
-//! What the operations of a backend run on: its settings, and the transport to where its scripts run.
+//! The backend, and what its operations run on: its settings, and the transport to where its scripts run.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::RedisLocks;
+use async_trait::async_trait;
+
+use super::config::{RedisConfig, RedisLocks};
 use super::known::KnownLocks;
-use super::names::Names;
+use super::names::{ClientPrefix, Names};
 use super::operations::{holder, locate};
 use super::plan::Plan;
 use super::replication::Replication;
 use super::reply::{Reply, is_elsewhere};
-use super::transport::Transport;
+use super::transport::shared::RedisConnection;
+use super::transport::{self, Transport};
+use crate::backend::{Backend, Capabilities};
+use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
+use crate::event_loop::Lane;
 use crate::key::Key;
 use crate::lock_id::LockId;
+use crate::outcome::Outcome;
 use crate::race::Race;
+use crate::request::{AcquireRequest, Operation};
 use crate::shared::Lease;
+use crate::time::TimeAuthority;
+use crate::waiting::wakeups::Watch;
+use crate::work::Work;
 
 /// How often a lock may change hands during one operation.
 pub(super) const TRIES: usize = 16;
+
+/// Locks in a Redis server.
+pub struct RedisBackend {
+    runner: Runner,
+    work: Work,
+}
+
+impl RedisBackend {
+    /// A backend with a connection of its own. It connects at the first operation, and again when the
+    /// connection is lost.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the setting.
+    pub fn new(config: RedisConfig) -> Result<Self, Error> {
+        let names = config.validate()?;
+        Ok(Self::with(
+            transport::shared::to(&config, None)?,
+            names,
+            &config.locks,
+        ))
+    }
+
+    /// A backend on a connection that other backends may share.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on(connection: &RedisConnection, locks: &RedisLocks) -> Result<Self, Error> {
+        let transport = connection.transport()?;
+        let names = locks.validate(connection.client_prefix(), transport.is_cluster())?;
+        Ok(Self::with(transport, names, locks))
+    }
+
+    /// A backend over any transport, such as the caller's own client.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn over(
+        transport: Arc<dyn Transport>,
+        client_prefix: ClientPrefix,
+        locks: &RedisLocks,
+    ) -> Result<Self, Error> {
+        if locks.replicas > 0 && !transport.waits_for_replicas() {
+            return Err(Error::invalid(
+                "replicas needs a connection of its own: it cannot be asked for through a client, whose other \
+                 calls would wait as well",
+            ));
+        }
+        let names = locks.validate(client_prefix, transport.is_cluster())?;
+        Ok(Self::with(transport, names, locks))
+    }
+
+    fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
+        Self {
+            runner: Runner::new(transport, names, locks),
+            work: Work::default(),
+        }
+    }
+}
+
+impl fmt::Debug for RedisBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBackend")
+            .field("transport", &self.runner.transport)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "redis",
+            supports_fencing: true,
+            time_authority: TimeAuthority::Server,
+        }
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn operation_timeout(&self) -> Duration {
+        self.runner.operation_timeout
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.runner.transport.get().ok()?.trouble()
+    }
+
+    fn heartbeats_at_once(&self) -> usize {
+        // They share packets, so that many take hardly more round trips than one.
+        1024
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        // Acquisitions that wait for replicas have a connection of their own.
+        match self.runner.replication.is_some() {
+            true => None,
+            false => self.runner.transport.get().ok()?.lane(),
+        }
+    }
+
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
+        let channel = self.runner.names.channel(claim).ok()?;
+        self.runner.transport.get().ok()?.watch(&channel)
+    }
+
+    fn prepare(&self, request: &mut AcquireRequest) {
+        // A key that has no name is refused later.
+        for claim in &mut request.claims {
+            if let Ok(Some(shard)) = self.runner.names.claimed_shard(claim) {
+                claim.lock_id = claim.lock_id.clone().with_first_byte(shard);
+            }
+        }
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
+        let runner = &self.runner;
+        Ok(match operation {
+            Operation::Acquire(request) => Outcome::Acquire(runner.acquire(request).await?),
+            Operation::Release(lock_ids) => Outcome::Release(runner.release(lock_ids).await?),
+            Operation::Extend(extension) => Outcome::Extend(runner.extend(extension).await?),
+            Operation::IsLocked(key) => Outcome::IsLocked(runner.is_locked(key).await?),
+            Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),
+            Operation::ForceRelease(key) => Outcome::ForceRelease(runner.force_release(key).await?),
+            Operation::List(page) => Outcome::List(runner.list(page).await?),
+            Operation::Facts => Outcome::Facts(runner.facts().await?),
+        })
+    }
+
+    async fn shut_down(&self) {
+        self.runner.transport.end();
+    }
+}
 
 /// Runs scripts.
 ///

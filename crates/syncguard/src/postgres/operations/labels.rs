@@ -1,0 +1,166 @@
+//! Labels, each in a column that older writers do not know.
+
+use crate::labels::Labels;
+use crate::lock_id::LockId;
+use crate::postgres::statement::{Param, Plan, Statement};
+use crate::postgres::tables::Tables;
+
+/// Labels as a statement stores them.
+///
+/// A writer that does not know a column leaves its old value in place when it takes over a row. Therefore a label
+/// is stored as `lock id:label`: the lock id shows whether it belongs to the current lock or is such a left-over.
+/// PostgreSQL's texts cannot hold U+0000: a label that contains it is escaped, and then has a `%` in place of the `:`.
+#[derive(Debug)]
+pub struct StoredLabels {
+    /// Which are given: bits in the order of the names.
+    set: usize,
+    texts: Vec<String>,
+}
+
+impl StoredLabels {
+    /// Those of the lock with that lock id; without it, what of them stands behind the lock id.
+    pub(in crate::postgres) fn of(labels: &Labels, lock_id: Option<&LockId>) -> Self {
+        let given = labels.texts();
+        let set = given
+            .iter()
+            .rev()
+            .fold(0, |set, text| set << 1 | usize::from(text.is_some()));
+        let lock_id = lock_id.map_or("", LockId::as_str);
+        let texts = given.into_iter().flatten();
+        Self {
+            set,
+            texts: texts
+                .map(|text| lock_id.to_owned() + &after_id(text))
+                .collect(),
+        }
+    }
+}
+
+fn after_id(label: &str) -> String {
+    if label.contains('\0') {
+        let escaped = label.replace('%', "%25").replace('\0', "%00");
+        return format!("%{escaped}");
+    }
+    format!(":{label}")
+}
+
+/// The labels in a row whose columns `stored` gives, as far as they belong to `lock_id`.
+pub(super) fn shown<'a>(lock_id: &LockId, stored: impl Fn(&str) -> Option<&'a str>) -> Labels {
+    Labels::read(|name| {
+        let rest = stored(name)?.strip_prefix(lock_id.as_str())?;
+        match rest.strip_prefix('%') {
+            Some(escaped) => Some(escaped.replace("%00", "\0").replace("%25", "%")),
+            None => rest.strip_prefix(':').map(str::to_owned),
+        }
+    })
+}
+
+/// A statement that acquires locks: for each set of labels that one can be given another, because older tables do not
+/// have their columns.
+#[derive(Debug)]
+pub(super) struct Labelled(Vec<Statement>);
+
+impl Labelled {
+    /// From `sql`, which has `others` other parameters, and stores what `{}` in `value` is the parameter of.
+    pub(super) fn new(
+        [sql, value]: [&str; 2],
+        others: usize,
+        tables: &Tables,
+        columns: &'static [&'static str],
+    ) -> Self {
+        let sets = 0..1 << Labels::NAMES.len();
+        let statement = |set: usize| {
+            let names = Labels::NAMES.iter().enumerate();
+            let given = names.filter(|(at, _)| set >> at & 1 == 1);
+            let given: Vec<_> = (others + 1..).zip(given.map(|(_, name)| *name)).collect();
+            let each = |text: &dyn Fn(usize, &str) -> String| -> String {
+                given
+                    .iter()
+                    .map(|(param, name)| text(*param, name))
+                    .collect()
+            };
+            let stored = |param: usize| value.replace("{}", &format!("${param}"));
+            let sql = sql
+                .replace(
+                    "{label_params}",
+                    &each(&|param, name| format!("   ${param} {name}")),
+                )
+                .replace("{label_columns}", &each(&|_, name| format!(", {name}")))
+                .replace(
+                    "{label_values}",
+                    &each(&|param, _| format!(", {}", stored(param))),
+                )
+                .replace(
+                    "{label_updates}",
+                    &each(&|_, name| format!(", {name} = excluded.{name}")),
+                );
+            Statement::new(&sql, tables, columns)
+        };
+        Self(sets.map(statement).collect())
+    }
+
+    /// The statement that stores these labels, whose columns the table must have.
+    pub(super) fn bind<'a>(
+        &'a self,
+        mut params: Vec<Param<'a>>,
+        labels: Option<&'a StoredLabels>,
+    ) -> Plan<'a> {
+        let texts = labels.map_or(&[][..], |labels| &labels.texts);
+        params.extend(texts.iter().map(|text| Param::Text(text)));
+        self.0[labels.map_or(0, |labels| labels.set)].bind(params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::Owner;
+
+    fn labels(owner: &str) -> Labels {
+        Owner::new(owner).unwrap().into()
+    }
+
+    /// The labels with that lock id that are stored for `other`.
+    fn shown_of(labels: &Labels, lock_id: &LockId, other: &LockId) -> Labels {
+        let StoredLabels { texts, .. } = StoredLabels::of(labels, Some(lock_id));
+        assert!(texts.iter().all(|text| !text.contains('\0')));
+        shown(other, |_| texts.first().map(String::as_str))
+    }
+
+    #[test]
+    fn a_label_is_shown_for_its_own_lock_only() {
+        let (mine, other) = (LockId::generate().unwrap(), LockId::generate().unwrap());
+        let host = labels("host:1");
+        assert_eq!(shown_of(&host, &mine, &mine), host);
+        assert!(shown_of(&host, &mine, &other).is_empty());
+        assert!(shown(&mine, |_| Some("left over")).is_empty());
+        assert!(shown(&mine, |_| None).is_empty());
+    }
+
+    #[test]
+    fn any_text_can_be_a_label() {
+        let lock_id = LockId::generate().unwrap();
+        for label in ["\0", "a\0b%00c%25", "%00", ":%", "%2500\0"] {
+            assert_eq!(shown_of(&labels(label), &lock_id, &lock_id), labels(label));
+        }
+    }
+
+    #[test]
+    fn only_a_statement_with_labels_names_their_columns() {
+        let of = |sql, value| Labelled::new([sql, value], 6, &Tables::default(), &[]).0;
+        let one = of(include_str!("acquire.sql"), "{}");
+        let several = of(include_str!("acquire_all.sql"), "id || {}");
+        for (set, statement) in one.iter().enumerate().chain(several.iter().enumerate()) {
+            let sql = statement.sql();
+            for (at, name) in Labels::NAMES.iter().enumerate() {
+                let is_named = set >> at & 1 == 1;
+                assert_eq!(
+                    sql.contains(&format!(", {name} = excluded.{name}")),
+                    is_named
+                );
+                assert_eq!(sql.contains(name), is_named);
+            }
+            assert!(!sql.contains('{') && !sql.contains('}'), "{sql}");
+        }
+    }
+}
