@@ -19,7 +19,7 @@ type Report = { samples: Record<string, Sample[]> } & Record<string, unknown>;
 const FOLDER = "docs/benchmarks";
 
 const contenders = allContenders as Record<string, { name: string; lacks: string }>;
-const pageOf = makePage as (quiet: Report, busy?: Report) => Promise<Map<string, string>>;
+const pageOf = makePage as (...reports: Report[]) => Promise<Map<string, string>>;
 
 /** Three runs of each row. The contender's place in the list sets its figures; the middle run is the median. */
 function report(): Report {
@@ -48,6 +48,12 @@ function report(): Report {
     ...{ loopP99: 2 * factor, loopMax: 9 * factor },
   });
   add("pairs", /./, [{ inFlight: 1 }, { inFlight: 16 }], costs);
+  add("sets", /redis.*(syncguard|universal)/, [{ keys: 2 }, { keys: 4 }], costs);
+  const slots = [10, 100].flatMap((count) => [{ slots: count, inFlight: 64 }]);
+  add("slots", /redis.*(syncguard|semaphore)/, slots, costs);
+  add("handOffSlots", /redis.*(syncguard|semaphore)/, [{ slots: 4 }], (factor) => ({
+    ...{ share: 0.3 * factor, p50: 80 * factor, p99: 150 * factor, longest: 300 * factor },
+  }));
   add("contended", /./, [{ inFlight: 16 }], costs);
   add("handOff", /./, [{}], (factor) => ({
     ...{ share: 0.3 * factor, rate: 100 * factor, p50: 80 * factor, p99: 150 * factor },
@@ -61,7 +67,15 @@ function report(): Report {
     ...{ rate: 4_000 * factor, p50: 9 * factor, p99: 20 * factor, ...loop(factor) },
   }));
   return {
-    ...{ date: "2026-01-02", minutes: 11.6, load: 0, runs: 3, seconds: 0.5, locks: 10_000 },
+    ...{
+      file: "quiet.json",
+      date: "2026-01-02",
+      minutes: 11.6,
+      load: 0,
+      runs: 3,
+      seconds: 0.5,
+      locks: 10_000,
+    },
     machine: { cpu: "Test & Sons", cores: 2, memoryGiB: 4, system: "Linux" },
     versions: { "Node.js": "20.0.0", Redis: "7.0.15" },
     samples,
@@ -100,7 +114,7 @@ test("it says where this package is behind, by how much and why", () => {
 
 test("tables of a busy host stand below those of a quiet one", async () => {
   expect(page).not.toContain("busy host");
-  const busy = { ...report(), busy: true, date: "2026-01-03" };
+  const busy = { ...report(), busy: true, file: "busy.json", date: "2026-01-03" };
   for (const sample of busy.samples["pairs"] ?? []) sample["rate"] = Number(sample["rate"]) * 3;
   const both = (await pageOf(report(), busy)).get(`${FOLDER}.md`) ?? "";
   const [quiet = "", beside = ""] = both
@@ -115,12 +129,25 @@ test("tables of a busy host stand below those of a quiet one", async () => {
   expect(both).toContain("2026-01-02; 12 minutes, and on the busy host 2026-01-03; 12 minutes.");
 });
 
+test("rows that were measured apart stand on the page with those of the others", async () => {
+  const [most, some] = [report(), { ...report(), file: "some.json", date: "2026-01-04" }];
+  some.samples = { slots: most.samples["slots"] ?? [] };
+  delete most.samples["slots"];
+  const made = await pageOf(most, some);
+  const text = made.get(`${FOLDER}.md`) ?? "";
+  expect(text.replaceAll("\n", " ")).toMatch(
+    /_At most N at a time_: [^.]*; 2026-01-04; 12 minutes/,
+  );
+  expect(text).toContain("[some.json](benchmarks/some.json)");
+  expect(made.get(`${FOLDER}/slots.svg`)).toBe(files.get(`${FOLDER}/slots.svg`));
+});
+
 test("what cannot stand on one page is refused", async () => {
   const busy = { ...report(), busy: true };
-  await expect(pageOf(busy)).rejects.toThrow("the first file is that of a quiet host");
-  await expect(pageOf(report(), report())).rejects.toThrow(
-    "the second file is that of a busy host",
-  );
+  await expect(pageOf(busy)).rejects.toThrow("must be that of a quiet host");
+  await expect(pageOf(report(), report())).rejects.toThrow("pairs was measured twice");
+  const one = { ...busy, samples: { pairs: busy.samples["pairs"] ?? [] } };
+  await expect(pageOf(report(), one)).rejects.toThrow("has the rows of a busy one");
   await expect(pageOf(report(), { ...busy, versions: {} })).rejects.toThrow("differ in versions");
   const some = report();
   delete some.samples["pairs"];
@@ -141,7 +168,8 @@ test("it says so if this package is nowhere behind", async () => {
 test("its charts have units, and show every contender", () => {
   const svgs = [...files].filter(([path]) => path.endsWith(".svg"));
   expect(svgs.map(([path]) => path).sort()).toEqual(
-    ["hand-off", "holding", "http-p99", "http", "pairs-firestore", "pairs-postgres", "pairs-redis"]
+    ["hand-off", "hand-off-slots", "holding", "http-p99", "http", "sets", "slots"]
+      .concat(["pairs-firestore", "pairs-postgres", "pairs-redis"])
       .map((name) => `docs/benchmarks/${name}.svg`)
       .sort(),
   );
@@ -164,8 +192,7 @@ test("what it cites and links to is there", async () => {
   const all = new Map([
     ...(docs as [string, string][]),
     ...files,
-    ["docs/benchmarks/alternatives.json", ""],
-    ["docs/benchmarks/alternatives-busy.json", ""],
+    ["docs/benchmarks/quiet.json", ""],
   ]);
   const find = citationFaults as (files: Map<string, string>) => string[];
   expect(find(all).filter((fault) => fault.startsWith("docs/benchmarks"))).toEqual([]);

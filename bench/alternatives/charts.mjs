@@ -26,6 +26,21 @@ export function charts(report) {
       })),
     });
   }
+  add("sets", {
+    title: "Several keys at once on Redis: acquire + release",
+    axis: "pairs per second; more is better",
+    sections: byStore(report, "sets", "rate", { show: whole }),
+  });
+  add("slots", {
+    title: "One of so many slots on Redis: acquire + release",
+    axis: "pairs per second; more is better",
+    sections: byStore(report, "slots", "rate", { show: whole }),
+  });
+  add("hand-off-slots", {
+    title: "Hand-off: 16 wait for one of four slots, in four processes",
+    axis: "share of the time that the slots were held, %; more is better",
+    sections: byStore(report, "handOffSlots", "share", { factor: 100, show: percent }),
+  });
   add("hand-off", {
     title: "Hand-off: 16 wait for one lock, in four processes",
     axis: "share of the time that the lock was held, %; more is better",

@@ -6,7 +6,7 @@ export const contenders = {
     name: "syncguard",
     lacks: "",
     settings:
-      "`createRedisBackend(url)` and `backend.lock()`; waiters are told of releases; `autoExtend: true`, a heartbeat at a third of the TTL",
+      "`createRedisBackend(url)` and `backend.lock()`; waiters are told of releases; `autoExtend: true`, a heartbeat at a third of the TTL; several keys with `acquire({ claims })`, slots with `backend.lock({ key, slots })`",
     held: "ours:held:*",
   },
   "redis/ioredis": {
@@ -19,14 +19,14 @@ export const contenders = {
     name: "redlock-universal",
     lacks: "fence, look-up by id, undo, wake-up, order of waiters",
     settings:
-      "`createLock()` with an `IoredisAdapter`, one object per key that is kept, because a new one sends a `PING` first; waiters try again after 10 ms (`retryDelay`); `using()`, which extends at four fifths of the TTL; its authors ask for Node.js 22 or later",
+      "`createLock()` with an `IoredisAdapter`, one object per key that is kept, because a new one sends a `PING` first; waiters try again after 10 ms (`retryDelay`); `using()`, which extends at four fifths of the TTL; several keys with `acquireBatch()` and `releaseBatch()` of a `LockManager`; its authors ask for Node.js 22 or later",
     held: "universal:held:*",
   },
   "redis/redis-semaphore": {
     name: "redis-semaphore",
     lacks: "fence, look-up by id, undo, wake-up, order of waiters",
     settings:
-      "a `Mutex` on one ioredis client for each lock; waiters try again after 10 ms, its default; a lone attempt has `retryInterval: 0`, for it would wait that long before it fails; refreshed at four fifths of the TTL, its default",
+      "a `Mutex` on one ioredis client for each lock; waiters try again after 10 ms, its default; a lone attempt has `retryInterval: 0`, for it would wait that long before it fails; refreshed at four fifths of the TTL, its default; slots are a `Semaphore`, made anew for each use as a `Mutex` is",
     held: "mutex:semaphore:held:*",
   },
   "redis/redlock": {

@@ -8,11 +8,11 @@ export const VARIED = {
   pairs: "in flight",
   http: "connections",
   sets: "keys",
-  slots: "slots (+ in flight / 1000)",
+  slots: "slots / in flight",
 };
 
 const levelOf = ({ inFlight, connections, keys, slots }) =>
-  keys ?? (slots === undefined ? (inFlight ?? connections) : slots + (inFlight ?? 0) / 1_000);
+  slots === undefined ? (keys ?? inFlight ?? connections) : `${slots} / ${inFlight}`;
 
 /** The median of a field of a contender's samples, the smallest and the largest; at one level if it is given. */
 export function figure(report, row, contender, field, level) {
@@ -32,15 +32,20 @@ export function inRow(report, row, store) {
   );
 }
 
-/** The levels of a row. */
-export const levels = (report, row) =>
-  [...new Set(report.samples[row].map(levelOf))].sort((a, b) => a - b);
+/** The levels of a row, in the order in which they are measured. */
+export const levels = (report, row) => [...new Set(report.samples[row].map(levelOf))];
 
 /** What is compared, and how it is said. `more` is better, or less is. */
 const COMPARED = [
   { row: "pairs", field: "rate", more: true, what: "pairs a second" },
   { row: "pairs", field: "mainCpu", more: false, what: "CPU of the main thread for a pair" },
   { row: "pairs", field: "cpu", more: false, what: "CPU of the whole process for a pair" },
+  { row: "sets", field: "rate", more: true, what: "pairs a second" },
+  { row: "sets", field: "mainCpu", more: false, what: "CPU of the main thread for a pair" },
+  { row: "slots", field: "rate", more: true, what: "pairs a second" },
+  { row: "slots", field: "mainCpu", more: false, what: "CPU of the main thread for a pair" },
+  { row: "handOffSlots", field: "share", more: true, what: "of the time that slots were held" },
+  { row: "handOffSlots", field: "p99", more: false, what: "99th percentile of waits" },
   { row: "contended", field: "rate", more: true, what: "failed attempts a second" },
   { row: "handOff", field: "share", more: true, what: "of the time that the lock was held" },
   { row: "handOff", field: "p99", more: false, what: "99th percentile of waits" },

@@ -20,6 +20,13 @@ const REASONS = {
   "pairs * redis": [ASLEEP, MORE_WORK],
   "pairs * postgres": [DISK],
   "pairs * firestore": [THREADS],
+  "sets * redis": [MORE_WORK],
+  "slots * redis": [
+    "A slot is a lock with a fence and a look-up by id, whose script looks for a free name among those of the key; a release is a script, too, which tells those who wait. There, a semaphore is one sorted set, and a release one command, of which nobody hears.",
+  ],
+  "handOffSlots * redis": [
+    "Between processes a release travels as a message to all that wait, and each of them asks. Those who poll pay with attempts, and with the longest waits, for what they gain in time.",
+  ],
   "contended * redis": [ASLEEP, "A refusal is a script here, which also tells how long the lock can still last; elsewhere it is one `SET NX`."], // prettier-ignore
   "contended * postgres": [
     "A refusal reads a row and its lock's end by the server's clock; an advisory lock is looked for in the server's memory.",

@@ -3,7 +3,7 @@
 import autocannon from "autocannon";
 import { startMember as start } from "../lib/members.mjs";
 import { contenders, on } from "./contenders.mjs";
-import { CONNECTIONS, CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, IN_FLIGHT, KEYS, PROCESSES, secondsOf, SET_SIZES, SLOTS, SLOTS_IN_FLIGHT, WAITERS, WARM_MS } from "./settings.mjs"; // prettier-ignore
+import { CONNECTIONS, CONTENDED_IN_FLIGHT, HANDED_SLOTS, HOLD_MS, HOLDING_TTL_MS, IN_FLIGHT, KEYS, PROCESSES, secondsOf, SET_SIZES, SETS_IN_FLIGHT, SLOTS, SLOTS_IN_FLIGHT, WAITERS, WARM_MS } from "./settings.mjs"; // prettier-ignore
 
 const TASKS = new URL("tasks.mjs", import.meta.url);
 
@@ -28,7 +28,7 @@ export const rows = {
     variants: SET_SIZES.map((keys) => ({ keys })),
     start: alone,
     sample: (member, { keys }, { seconds }) =>
-      member.ask("sets", { keys, inFlight: 16, ms: seconds * 1_000, warmMs: WARM_MS }),
+      member.ask("sets", { keys, inFlight: SETS_IN_FLIGHT, ms: seconds * 1_000, warmMs: WARM_MS }),
   },
 
   slots: {
@@ -41,7 +41,7 @@ export const rows = {
 
   handOffSlots: {
     who: ["redis/syncguard", "redis/redis-semaphore"],
-    variants: [{ waiters: WAITERS, slots: 4 }],
+    variants: [{ waiters: WAITERS, slots: HANDED_SLOTS }],
     start: crowd,
     sample: takingTurns,
   },

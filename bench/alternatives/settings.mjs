@@ -6,6 +6,8 @@ export const CONTENDED_IN_FLIGHT = 16;
 export const SET_SIZES = [2, 4, 16];
 export const SLOTS = [1, 10, 100];
 export const SLOTS_IN_FLIGHT = [16, 64];
+export const SETS_IN_FLIGHT = 16;
+export const HANDED_SLOTS = 4;
 /** Hand-off. */
 export const WAITERS = 16;
 export const PROCESSES = 4;

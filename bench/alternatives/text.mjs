@@ -3,16 +3,20 @@
 import { contenders, storeOf } from "./contenders.mjs";
 import { behind, figure, inRow, levels, VARIED } from "./figures.mjs";
 import { reasonsFor } from "./reasons.mjs";
-import { CONTENDED_IN_FLIGHT, HOLD_MS, HOLDING_TTL_MS, KEYS, PROCESSES, secondsOf, WAITERS, WARM_MS, WORK_MICROS } from "./settings.mjs"; // prettier-ignore
+import { CONTENDED_IN_FLIGHT, HANDED_SLOTS, HOLD_MS, HOLDING_TTL_MS, KEYS, PROCESSES, secondsOf, SETS_IN_FLIGHT, WAITERS, WARM_MS, WORK_MICROS } from "./settings.mjs"; // prettier-ignore
 import { STORES } from "./stores.mjs";
 import { levelTable, rowTable, shown } from "./tables.mjs";
 
-/** The page, as Markdown, from what was measured on a quiet host, and on a busy one if that was measured. */
-export function text(quiet, busy) {
+/**
+ * The page, as Markdown, from what was measured on a quiet host, and on a busy one if that was measured. `runs` are those of
+ * which these rows come.
+ */
+export function text(quiet, busy, runs) {
   const hosts = busy === undefined ? [quiet] : [quiet, busy];
   const parts = [
-    intro(quiet, busy),
+    intro(quiet, busy, runs),
     pairs(hosts),
+    together(hosts),
     contended(hosts),
     handOff(hosts),
     holding(hosts),
@@ -27,11 +31,10 @@ export function text(quiet, busy) {
 /** Tables, one below the other. */
 const tables = (hosts, make) => hosts.map(make).join("\n\n");
 
-function intro({ date, machine, versions, runs, seconds, minutes }, busy) {
-  const files =
-    busy === undefined
-      ? "all samples are in [alternatives.json](docs/benchmarks/alternatives.json)"
-      : `once as it is and once with \`--busy\`; all samples are in [alternatives.json](docs/benchmarks/alternatives.json) and [alternatives-busy.json](docs/benchmarks/alternatives-busy.json)`;
+function intro({ versions, runs, seconds }, busy, all) {
+  const names = all.flatMap((run) => [run.quiet, run.busy ?? []].flat()).map(({ file }) => file);
+  const links = names.map((file) => `[${file}](docs/benchmarks/${file})`);
+  const files = `${busy === undefined ? "" : "once as it is and once with `--busy`; "}all samples are in ${links.join(", ")}`;
   return `# Benchmarks
 
 This package beside what else one would pick, on the same work, in one run on one machine. The numbers are made by
@@ -45,11 +48,7 @@ smallest and the largest in brackets. The servers run on the same machine, witho
 time of the libraries themselves is a larger part here than elsewhere. CPU is that of the contender's process; "main thread"
 is the part of it that JavaScript has, and that an application cannot use.
 
-${busy === undefined ? "" : `${HOSTS}\n\n`}**Where.** ${machine.cores} cores, ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}; ${date}; ${Math.round(minutes)} minutes${
-    busy === undefined
-      ? ""
-      : `, and on the busy host ${busy.date}; ${Math.round(busy.minutes)} minutes`
-  }.
+${busy === undefined ? "" : `${HOSTS}\n\n`}**Where.** ${all.map(where).join(" ")}
 ${Object.entries(versions)
   .map(([name, version]) => `${name} ${version}`)
   .join(", ")}.
@@ -61,6 +60,17 @@ data can refuse who comes too late. _Look-up by id_ tells whether a lock still b
 in the background what the server may have granted when an attempt was cancelled or its answer was lost; without it such a
 lock stays for its TTL. With _wake-up_ a waiter hears of a release instead of asking again and again.`;
 }
+
+/** Where and when a run was, and how long it took; what it was of, if there were several. */
+function where({ quiet, busy }, _, { length }) {
+  const rows = Object.keys(TITLES).filter((row) => quiet.samples[row] !== undefined);
+  const of = length === 1 ? "" : `_${rows.map((row) => TITLES[row]).join("_, _")}_: `;
+  const { cores, cpu, memoryGiB, system } = quiet.machine;
+  const [one, other] = [quiet, busy].map((run) => run && `${run.date}; ${minutesOf(run)}`);
+  return `${of}${cores} cores, ${cpu}, ${memoryGiB} GiB, ${system}; ${one}${other === undefined ? "" : `, and on the busy host ${other}`}.`;
+}
+
+const minutesOf = ({ minutes }) => `${Math.round(minutes)} minutes`;
 
 const HOSTS = `**Two hosts.** On a quiet host, cores sleep when nobody has work, and it takes time to wake them: whoever hands work from
 one thread to another pays for that at each step. On a busy host they do not sleep: a loop of the idle class (\`SCHED_IDLE\`)
@@ -96,6 +106,56 @@ const cpuIn = (report) => (id, level) => {
   );
   return `${main} (${all})`;
 };
+
+function together(hosts) {
+  const pairs = [
+    ["pairs/s", "rate"],
+    ["main thread, µs a pair", "mainCpu", { digits: 0 }],
+  ];
+  const tablesOf = (row) =>
+    pairs
+      .map(([title, field, format]) =>
+        tables(hosts, (report) =>
+          levelTable(
+            ...[report, row, "redis", title],
+            (id, level) => shown(report, row, id, field, level, format),
+            field === "rate",
+          ),
+        ),
+      )
+      .join("\n\n");
+  const columns = [
+    ["held, of the time", "share", { factor: 100, unit: " %" }],
+    ["median wait, ms", "p50"],
+    ["p99 wait, ms", "p99"],
+    ["longest, ms", "longest"],
+  ];
+  return `## Several keys at once
+
+Pairs of an acquisition of ${list(levels(hosts[0], "sets"))} keys, which nobody else wants, and their release, ${SETS_IN_FLIGHT} at a time. redlock-universal is
+the one of the others that takes several keys in one step; it releases them one by one.
+
+![Pairs of several keys per second](docs/benchmarks/sets.svg)
+
+${tablesOf("sets")}
+
+## At most N at a time
+
+All want one of the slots of one key, and give it back at once: ${list([...new Set(levels(hosts[0], "slots").map((level) => level.split(" / ")[0]))])} slots, and so many at a time as stands behind the stroke. Where
+there are more who want one than there are slots, they wait.
+
+![Pairs of slots per second](docs/benchmarks/slots.svg)
+
+${tablesOf("slots")}
+
+${WAITERS} waiters in ${PROCESSES} processes want one of ${HANDED_SLOTS} slots all the time, and each holds it for ${HOLD_MS} ms.
+
+![Share of the time that the slots were held](docs/benchmarks/hand-off-slots.svg)
+
+${tables(hosts, (report) => rowTable(report, "handOffSlots", columns))}`;
+}
+
+const list = (values) => `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`;
 
 function contended(hosts) {
   const columns = [
@@ -209,6 +269,9 @@ Every figure above in which another contender on the same store is ahead by more
 /** The rows, as the page calls them. */
 export const TITLES = {
   pairs: "Acquire and release",
+  sets: "Several keys at once",
+  slots: "At most N at a time",
+  handOffSlots: "Hand-off of slots",
   contended: "Contended attempts",
   handOff: "Hand-off",
   holding: "Locks that extend themselves",
