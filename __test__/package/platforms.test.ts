@@ -1,7 +1,6 @@
 /** What is published for each platform, in which order, and what an installation takes of it. */
 
-import { execFileSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
@@ -10,16 +9,15 @@ import { pack } from "../../scripts/lib/pack.mjs";
 import * as module from "../../scripts/lib/platforms.mjs";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { publishArguments, publishOrder } from "../../scripts/lib/publish.mjs";
-import { type Published, startRegistry } from "../support/registry.js";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { addStandIns } from "../../scripts/lib/stand-ins.mjs";
+import { type Published, type Registry, startRegistry } from "../support/registry.js";
 import { temporaryFolder } from "../support/temp.js";
 import { type Ended, type Installed, installPackages, npmProgram, root } from "./installed.js";
 
-type Manifest = Record<"name" | "version" | "main", string>;
-
-const { isOlderThan, libraryOf, platformManifest, PLATFORMS, releaseBuild } = module as {
+const { isOlderThan, libraryOf, PLATFORMS, releaseBuild } = module as {
   isOlderThan: (version: string, other: string) => boolean;
   libraryOf: (platform: string) => string;
-  platformManifest: (platform: string, own: object) => Manifest;
   PLATFORMS: Record<string, string>;
   releaseBuild: (platform: string) => { args: string[]; env: Record<string, string> };
 };
@@ -35,27 +33,12 @@ beforeAll(async () => {
   for (const tarball of installed.tarballs) {
     copyFileSync(tarball, join(release.path, basename(tarball)));
   }
-  for (const platform of platforms) makeStandIn(platform);
+  await (addStandIns as (folder: string) => Promise<string[]>)(release.path);
 }, 120_000);
 afterAll(() => {
   installed.remove();
   release.remove();
 });
-
-/** The package of a platform with a file in the place of its binary, unless the real one is there. */
-function makeStandIn(platform: string): void {
-  const own = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as object;
-  const manifest = platformManifest(platform, own);
-  const { name, version, main } = manifest;
-  const tarball = `${name}-${version}.tgz`;
-  if (readdirSync(release.path).includes(tarball)) return;
-  const stage = join(release.path, "stage");
-  mkdirSync(join(stage, "package"), { recursive: true });
-  writeFileSync(join(stage, "package/package.json"), JSON.stringify(manifest));
-  writeFileSync(join(stage, "package", main), "binary");
-  execFileSync("tar", ["-czf", join(release.path, tarball), "-C", stage, "package"]);
-  rmSync(stage, { recursive: true });
-}
 
 describe("a release", () => {
   it("is published with the main package last", async () => {
@@ -64,21 +47,38 @@ describe("a release", () => {
     expect(names.slice(0, -1).sort()).toEqual(platforms.map((name) => `syncguard-${name}`).sort());
   });
 
-  it("can be tried without publishing anything", { timeout: 120_000 }, async () => {
-    const registry = await startRegistry([]);
-    onTestFinished(registry.close);
-    const args = ["scripts/publish.mjs", release.path, "--dry-run"];
-    const printed = await installed.nodeAt(
-      root,
-      { PATH: process.env.PATH, npm_config_registry: registry.url },
-      ...args,
-    );
+  it("is tried without publishing anything, and goes on where it ended", async () => {
+    const [first, ...others] = await order(release.path);
+    const { printed, registry } = await tryToPublish([first!]);
     expect(printed).toMatchObject({ code: 0, stderr: "" });
-    const lines = printed.stdout.trim().split("\n");
-    expect(lines).toHaveLength(platforms.length + 1);
-    expect(lines.at(-1)).toMatch(/^syncguard \d/);
+    const nameOf = ({ manifest }: Published): string => `${manifest.name} ${manifest.version}`;
+    expect(printed.stdout.trim().split("\n")).toEqual([
+      `${nameOf(first!)} is published already`,
+      ...others.map(nameOf),
+    ]);
+    expect(registry.requests.filter((request) => !request.startsWith("GET "))).toEqual([]);
+  }, 120_000);
+
+  it("ends at a package that was published with other contents", { timeout: 120_000 }, async () => {
+    const [first, second] = await order(release.path);
+    const { printed, registry } = await tryToPublish([{ ...first!, path: second!.path }]);
+    expect(printed).toMatchObject({ code: 1, stdout: "" });
+    expect(printed.stderr).toContain(
+      `${first!.manifest.name} ${first!.manifest.version} is published with other contents`,
+    );
     expect(registry.requests.filter((request) => !request.startsWith("GET "))).toEqual([]);
   });
+
+  /** Runs the script, without publishing, beside a registry that has these. */
+  async function tryToPublish(
+    published: readonly Published[],
+  ): Promise<{ printed: Ended; registry: Registry }> {
+    const registry = await startRegistry(published);
+    onTestFinished(registry.close);
+    const env = { PATH: process.env.PATH, npm_config_registry: registry.url };
+    const args = ["scripts/publish.mjs", release.path, "--dry-run"];
+    return { printed: await installed.nodeAt(root, env, ...args), registry };
+  }
 
   it("is refused if a platform is missing", async () => {
     const folder = temporaryFolder();

@@ -19,9 +19,12 @@ function diagnose(file: string, options: ts.CompilerOptions = {}): string[] {
   });
 }
 
-test.each(["./api.mts", "./commonjs.cts"])("the types are as %s expects", (file) => {
-  expect(diagnose(file)).toEqual([]);
-});
+test.each(["./api.mts", "./commonjs.cts", "./upgrade.mts"])(
+  "the types are as %s expects",
+  (file) => {
+    expect(diagnose(file)).toEqual([]);
+  },
+);
 
 test("the types do without exactOptionalPropertyTypes, and check their own declarations", () => {
   const options = { exactOptionalPropertyTypes: false, skipLibCheck: false };

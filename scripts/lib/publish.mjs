@@ -1,7 +1,8 @@
 // Publishing: the platforms' packages first, the package that names them last, so that no installation finds a version of
 // `syncguard` whose binary is not there yet.
 
-import { readdirSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { PLATFORMS } from "./platforms.mjs";
 import { must } from "./run.mjs";
@@ -57,4 +58,28 @@ export function publishArguments({ path, manifest }, { dryRun = false, provenanc
     ...(provenance ? ["--provenance"] : []),
     ...(dryRun ? ["--dry-run"] : []),
   ];
+}
+
+/** The registry that npm publishes to, as it is set here. */
+export async function registryInUse() {
+  const args = ["config", "get", "registry", "--loglevel=error"];
+  const { output } = await must("npm", args, { quiet: true });
+  return output.trim().replace(/\/?$/, "/");
+}
+
+/**
+ * Whether a tarball is published already, as when an earlier run ended half-way.
+ *
+ * @throws when something else is published under its name and version, or the registry does not tell
+ */
+export async function isPublished({ path, manifest: { name, version } }, registry) {
+  const response = await fetch(`${registry}${name}`, { headers: { "cache-control": "no-cache" } });
+  const body = await response.text();
+  if (response.status === 404) return false;
+  if (!response.ok) throw new Error(`${registry} says ${response.status} of ${name}`);
+  const there = JSON.parse(body).versions?.[version];
+  if (there === undefined) return false;
+  const digest = createHash("sha512").update(readFileSync(path)).digest("base64");
+  if (there.dist.integrity === `sha512-${digest}`) return true;
+  throw new Error(`${name} ${version} is published with other contents: give this another version`);
 }
