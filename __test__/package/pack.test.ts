@@ -1,8 +1,8 @@
 /** The packages as users get them: packed, installed with no Rust in sight, used in every way. */
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { pack } from "../../scripts/lib/pack.mjs";
@@ -48,6 +48,26 @@ describe("what is in them", () => {
     expect(names.filter((name) => /(^|\/)(scripts|crates|demo|__test__)(\/|$)/.test(name))).toEqual(
       [],
     );
+  });
+
+  it("has documents that stand alone: their links lead to each other, or to the repository", () => {
+    const folder = join(installed.folder, "node_modules/syncguard");
+    const names = files("syncguard").filter((name) => name.endsWith(".md"));
+    expect(names).toEqual(expect.arrayContaining(["docs/postgres.md", "docs/decisions/undo.md"]));
+    const lost: string[] = [];
+    for (const name of names) {
+      const text = readFileSync(join(folder, name), "utf8");
+      for (const [, href = ""] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+        if (/^(https:|#)/.test(href)) continue;
+        if (!existsSync(join(folder, dirname(name), href.replace(/#.*/, ""))))
+          lost.push(`${name}: ${href}`);
+      }
+    }
+    expect(lost).toEqual([]);
+    const readme = readFileSync(join(folder, "README.md"), "utf8");
+    expect(readme).toContain("npm install syncguard\n");
+    // What only a clone can do, and the marks of what was left out.
+    expect(readme).not.toMatch(/npm run|npm test|<!--|-->/);
   });
 
   it("has a command line", () => {

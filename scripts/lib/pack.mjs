@@ -3,9 +3,10 @@
 import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, dirname, join, relative, sep } from "node:path";
 import { inspectAddon } from "./elf.mjs";
-import { root } from "./paths.mjs";
+import { isPacked, packedDocument, packedReadme } from "./packed-documents.mjs";
+import { filesUnder, root } from "./paths.mjs";
 import { platformManifest, PLATFORMS } from "./platforms.mjs";
 import { must } from "./run.mjs";
 
@@ -48,9 +49,21 @@ async function packMain(own, platforms, staging, folder) {
     recursive: true,
     filter: (path) => basename(path) !== ".stamp",
   });
-  for (const file of ["README.md", "CHANGELOG.md"])
-    copyFileSync(join(root, file), join(stage, file));
+  writeDocuments(manifest.repository.url.replace(/^git\+|\.git$/g, ""), stage);
   return npmPack(stage, folder);
+}
+
+function writeDocuments(repository, stage) {
+  const files = filesUnder(join(root, "docs")).map((path) => relative(root, path));
+  for (const name of ["README.md", "CHANGELOG.md", ...files]) {
+    const path = name.split(sep).join("/");
+    if (!isPacked(path)) continue;
+    const text = readFileSync(join(root, name), "utf8");
+    const make = path === "README.md" ? packedReadme(text, repository) : text;
+    const made = path.endsWith(".md") ? packedDocument(path, make, repository) : make;
+    mkdirSync(join(stage, dirname(name)), { recursive: true });
+    writeFileSync(join(stage, name), made);
+  }
 }
 
 async function packPlatform(addon, manifest, staging, folder) {

@@ -178,6 +178,6 @@ function advice(platform: string, packaged: readonly string[]): string {
     packaged.length === 0 ? "" : ` There are binaries for ${packaged.join(", ")} only.`;
   return (
     `${others} Build it on this platform: with Rust and a C compiler, "npm run pack packages" in a clone of` +
-    " syncguard's repository makes the packages to install, as its README.md says."
+    " https://github.com/syncguard-native/syncguard makes the packages to install, as its README.md says."
   );
 }

@@ -61,7 +61,8 @@ function schema(facts: Facts, locks: string, fences: string): Check[] {
     [fences, fencesColumnsMissing],
   ]) {
     if (columns !== undefined) {
-      const fix = "compare it with docs/postgres.md: it may be another application's";
+      const fix =
+        "compare it with docs/postgres.md of the package syncguard: it may be another application's";
       return [fail(name, `the table ${table} has no column ${columns}`, fix)];
     }
   }
