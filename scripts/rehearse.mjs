@@ -22,6 +22,8 @@ import { addStandIns, packFiles } from "./lib/stand-ins.mjs";
 /** What the first program of the package's README prints. */
 const PRINTED = /^nobody else works on the report; write it under fence \d{15}\n$/;
 
+const README = "README.md";
+
 /** The last version of the TypeScript library whose users upgrade. */
 const BEFORE = "2.5.0";
 
@@ -114,7 +116,7 @@ async function publish(packages, { publisher, url }) {
 
 /** The first program of the README in the package, on our server. */
 async function firstProgram(tarball, port) {
-  const { output: readme } = await must("tar", ["-xzOf", tarball, "package/README.md"], {
+  const { output: readme } = await must("tar", ["-xzOf", tarball, `package/${README}`], {
     quiet: true,
   });
   const [, code] = /^```js[^\n]*\n(.*?)^```$/ms.exec(readme);
