@@ -54,6 +54,10 @@
 //   AtomicLock AtomicLockCallOptions AtomicLockFunction AtomicLockFunctionName AtomicLockHandle
 //   AtomicLockOptions ForrstError ForrstExtension ForrstRequest ForrstResponse createAtomicLock
 //
+// syncguard/redlock
+//   Client ClientExecutionResult ExecutionError ExecutionResult ExecutionStats Lock Redlock
+//   RedlockAbortSignal RedlockSettings ResourceLockedError Settings default
+//
 // syncguard/testing
 //   Clock FaultyOperation TestBackend TestBackendOptions TestCapabilities TestClock TestFaults Timer
 //   createTestBackend
@@ -63,6 +67,7 @@
 //
 // Below, the exports of the backends' entry points are in namespaces of their names.
 
+import { EventEmitter } from 'node:events';
 import { MeterProvider, TracerProvider } from '@opentelemetry/api';
 
 /**
@@ -2607,6 +2612,260 @@ declare namespace forrst {
   export type { forrst_AtomicLock as AtomicLock, forrst_AtomicLockCallOptions as AtomicLockCallOptions, forrst_AtomicLockFunction as AtomicLockFunction, forrst_AtomicLockFunctionName as AtomicLockFunctionName, forrst_AtomicLockHandle as AtomicLockHandle, forrst_AtomicLockOptions as AtomicLockOptions, forrst_ForrstError as ForrstError, forrst_ForrstExtension as ForrstExtension, forrst_ForrstRequest as ForrstRequest, forrst_ForrstResponse as ForrstResponse };
 }
 
+/** Where the locks are: a client of Redis, the URL of any store, or a backend of this package. */
+type Client = RedisClient | string | SyncGuardBackend;
+/** How one client has voted. */
+type ClientExecutionResult = {
+    /** The client. */
+    client: Client;
+    /** The operation was carried out. */
+    vote: "for";
+    /** For how many resources. */
+    value: number;
+} | {
+    /** The client. */
+    client: Client;
+    /** The operation was not carried out. */
+    vote: "against";
+    /** Why not. */
+    error: Error;
+};
+/** How the votes of an attempt were; here there is one. */
+type ExecutionStats = {
+    /** How many clients there are: one. */
+    readonly membershipSize: number;
+    /** How many of them must agree: one. */
+    readonly quorumSize: number;
+    /** Those for which the operation was carried out. */
+    readonly votesFor: Set<Client>;
+    /** Those for which it was not, and why. */
+    readonly votesAgainst: Map<Client, Error>;
+};
+/** What an operation has come to. */
+type ExecutionResult = {
+    /** The attempts: one stands for all. */
+    attempts: ReadonlyArray<Promise<ExecutionStats>>;
+};
+/** The settings of redlock 5. */
+interface Settings {
+    /** The part of a lock's duration that is taken off its `expiration`. Default 0.01. */
+    readonly driftFactor: number;
+    /** Attempts after the first; -1 for no limit. Default 10. */
+    readonly retryCount: number;
+    /** Milliseconds between two attempts. Default 200. An attempt that follows a release is made at once, and is no retry. */
+    readonly retryDelay: number;
+    /** Whether the time between two attempts is random: with 0 it is not, otherwise it is by up to a third of `retryDelay`. Default 100. */
+    readonly retryJitter: number;
+    /** Milliseconds before the end of a lock at which `using` extends it. Default 500. */
+    readonly automaticExtensionThreshold: number;
+}
+/** What the constructor takes. */
+type RedlockSettings = Partial<Settings> & {
+    /** Of several clients, whether the first is used and the others are left alone. Default false: they are refused. */
+    readonly firstClientOnly?: boolean | undefined;
+};
+/** The signal that the routine of `using` is given. */
+type RedlockAbortSignal = AbortSignal & {
+    /** Why the lock was lost, once it is. */
+    error?: Error;
+};
+
+/** Somebody holds one of the resources, or the lock is gone. */
+declare class ResourceLockedError extends Error {
+    /**
+     * An error with that message.
+     *
+     * @param message - for people
+     */
+    constructor(message: string);
+}
+/** An operation was not carried out. Its `cause` says why: a {@link ResourceLockedError} or a `LockError`. */
+declare class ExecutionError extends Error {
+    /** The attempts: one stands for all. */
+    readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
+    /**
+     * An error with that message.
+     *
+     * @param message - for people
+     * @param attempts - how the votes were
+     * @param options - the cause
+     */
+    constructor(message: string, attempts: ReadonlyArray<Promise<ExecutionStats>>, options?: ErrorOptions);
+}
+
+/** The class of redlock 5, on the backends of this package. */
+
+/** The routine of `using`. */
+type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
+/** A lock on resources: on all of them, or it would not be there. */
+declare class Lock {
+    /** Who has acquired it. */
+    readonly redlock: Redlock;
+    /** What is locked. */
+    readonly resources: string[];
+    /** Proof of ownership: the lock id; of several resources, their lock ids with commas between. */
+    readonly value: string;
+    /** How it was acquired. */
+    readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
+    /** Until when it is held for certain, in milliseconds since the Unix epoch, by the clock of this machine; 0 once it was released. */
+    expiration: number;
+    /** What redlock does not have: the fencing token of each resource, larger than that of every earlier lock on it. */
+    readonly fences: ReadonlyMap<string, Fence>;
+    /**
+     * A lock that was acquired elsewhere, too: its resources and its value are all that is needed to release it.
+     *
+     * @param fences - the fencing tokens, if they are known
+     */
+    constructor(redlock: Redlock, resources: string[], value: string, attempts: ReadonlyArray<Promise<ExecutionStats>>, expiration: number, fences?: ReadonlyMap<string, Fence>);
+    /**
+     * Frees the resources: `redlock.release(lock)`.
+     *
+     * @throws ExecutionError if the lock is gone, or the store has failed
+     * @example
+     * ```ts
+     * import Redlock from "syncguard/redlock";
+     *
+     * const lock = await new Redlock(["redis://localhost:6379"]).acquire(["report"], 5_000);
+     * await lock.release();
+     * ```
+     */
+    release(): Promise<ExecutionResult>;
+    /**
+     * Makes the lock end `duration` milliseconds from now: `redlock.extend(lock, duration)`.
+     *
+     * @returns the lock to use from now on
+     * @throws ExecutionError if the lock is gone, or the store has failed
+     * @example
+     * ```ts
+     * import Redlock from "syncguard/redlock";
+     *
+     * let lock = await new Redlock(["redis://localhost:6379"]).acquire(["report"], 5_000);
+     * lock = await lock.extend(5_000);
+     * ```
+     */
+    extend(duration: number): Promise<Lock>;
+}
+/**
+ * The class of redlock 5 on one store: a client of Redis, the URL of any store, or a backend of this package.
+ *
+ * Its `"error"` events need no listener. Locks of redlock itself have other keys in the store: the two do not exclude each other.
+ */
+declare class Redlock extends EventEmitter {
+    #private;
+    /** What was given. Only the first is used. */
+    readonly clients: Set<Client>;
+    /** The settings, with redlock's defaults. */
+    readonly settings: Settings;
+    /**
+     * Connects at the first operation. From a client of Redis the settings are read, and a connection of its own is made, as
+     * `createRedisBackend` does.
+     *
+     * @param clients - one
+     * @param settings - those of redlock, and `firstClientOnly`
+     * @throws LockError `InvalidArgument` that names the setting; for several clients; for a third argument, redlock's scripts
+     */
+    constructor(clients: Iterable<Client>, settings?: RedlockSettings, scripts?: undefined);
+    /**
+     * Closes the connection, and calls `quit()` of the client that was given, if it has one.
+     *
+     * @example
+     * ```ts
+     * import Redlock from "syncguard/redlock";
+     *
+     * const redlock = new Redlock(["redis://localhost:6379"]);
+     * await redlock.quit();
+     * ```
+     */
+    quit(): Promise<void>;
+    /**
+     * Waits for all resources, and locks them or none.
+     *
+     * @param resources - their names
+     * @param duration - milliseconds after which the lock ends by itself
+     * @throws ExecutionError if they are not free within the retries, or the store has failed; LockError `InvalidArgument`
+     * @example
+     * ```ts
+     * import Redlock from "syncguard/redlock";
+     *
+     * const redlock = new Redlock(["redis://localhost:6379"], { retryCount: 20 });
+     * const lock = await redlock.acquire(["account:1", "account:2"], 5_000);
+     * console.log(lock.value, new Date(lock.expiration));
+     * ```
+     */
+    acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock>;
+    /**
+     * Frees the resources of a lock.
+     *
+     * @param settings - taken for its likeness to redlock: a release is repeated by itself while the store cannot be reached
+     * @throws ExecutionError if the lock is gone, or the store has failed: then it ends by itself
+     * @example
+     * ```ts
+     * import Redlock from "syncguard/redlock";
+     *
+     * const redlock = new Redlock(["redis://localhost:6379"]);
+     * const lock = await redlock.acquire(["report"], 5_000);
+     * await redlock.release(lock);
+     * ```
+     */
+    release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult>;
+    /**
+     * Makes a lock end `duration` milliseconds from now. The lock that was given has no `expiration` afterwards.
+     *
+     * @returns the lock to use from now on
+     * @throws ExecutionError if the lock has ended or is gone, or the store has failed; LockError `InvalidArgument`
+     * @example
+     * ```ts
+     * import Redlock from "syncguard/redlock";
+     *
+     * const redlock = new Redlock(["redis://localhost:6379"]);
+     * let lock = await redlock.acquire(["report"], 5_000);
+     * lock = await redlock.extend(lock, 10_000);
+     * ```
+     */
+    extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock>;
+    /**
+     * Runs `routine` under a lock that extends itself.
+     *
+     * @param routine - is given a signal, which is aborted when the lock is lost; `signal.error` says why
+     * @throws what the routine throws; ExecutionError if the resources were not free, or the lock was lost meanwhile
+     * @example
+     * ```ts
+     * import Redlock from "syncguard/redlock";
+     *
+     * const redlock = new Redlock(["redis://localhost:6379"]);
+     * await redlock.using(["account:1", "account:2"], 5_000, async (signal) => {
+     *   console.log("both are locked");
+     *   if (signal.aborted) throw signal.error;
+     * });
+     * ```
+     */
+    using<T>(resources: string[], duration: number, settings: Partial<Settings>, routine?: Routine<T>): Promise<T>;
+    /** With the settings of the class. */
+    using<T>(resources: string[], duration: number, routine: Routine<T>): Promise<T>;
+}
+
+/** `syncguard/redlock`: the class of redlock 5. */
+
+type redlock_Client = Client;
+type redlock_ClientExecutionResult = ClientExecutionResult;
+type redlock_ExecutionError = ExecutionError;
+declare const redlock_ExecutionError: typeof ExecutionError;
+type redlock_ExecutionResult = ExecutionResult;
+type redlock_ExecutionStats = ExecutionStats;
+type redlock_Lock = Lock;
+declare const redlock_Lock: typeof Lock;
+type redlock_Redlock = Redlock;
+declare const redlock_Redlock: typeof Redlock;
+type redlock_RedlockAbortSignal = RedlockAbortSignal;
+type redlock_RedlockSettings = RedlockSettings;
+type redlock_ResourceLockedError = ResourceLockedError;
+declare const redlock_ResourceLockedError: typeof ResourceLockedError;
+type redlock_Settings = Settings;
+declare namespace redlock {
+  export { redlock_ExecutionError as ExecutionError, redlock_Lock as Lock, redlock_Redlock as Redlock, redlock_ResourceLockedError as ResourceLockedError, Redlock as default };
+  export type { redlock_Client as Client, redlock_ClientExecutionResult as ClientExecutionResult, redlock_ExecutionResult as ExecutionResult, redlock_ExecutionStats as ExecutionStats, redlock_RedlockAbortSignal as RedlockAbortSignal, redlock_RedlockSettings as RedlockSettings, redlock_Settings as Settings };
+}
+
 /** The operations of a backend that can fail; waiting for a lock consists of `acquire`. Heartbeats are `extend`. */
 type FaultyOperation = "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease";
 /** What happens to one operation. */
@@ -3001,5 +3260,5 @@ declare namespace otel {
   export type { otel_InstrumentOptions as InstrumentOptions };
 }
 
-export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
+export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
 export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, GrantedLock, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, SyncGuardBackend, TelemetryOptions };

@@ -28,15 +28,23 @@ for (const [index, entry] of entries.entries()) {
   if (!module) throw new Error(`${files[index]} is missing or exports nothing: run tsc first`);
   const values = [];
   const types = [];
+  // What Node.js takes for the default of a CommonJS file is all of it, so it is exported by its other name.
+  let own;
+  const targets = new Map();
   for (const symbol of checker.getExportsOfModule(module)) {
     const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
-    (target.flags & ts.SymbolFlags.Value ? values : types).push(symbol.name);
+    if (symbol.name === "default") own = target;
+    else {
+      targets.set(target, symbol.name);
+      (target.flags & ts.SymbolFlags.Value ? values : types).push(symbol.name);
+    }
   }
   const list = (names) =>
     names
       .sort()
       .map((name) => `  ${name},\n`)
       .join("");
+  if (own !== undefined) values.push(`${targets.get(own)} as default`);
   const code = `export {\n${list(values)}} from "./${entry}.js";\n`;
   const typeCode = types.length > 0 ? `export type {\n${list(types)}} from "./${entry}.js";\n` : "";
   writeFileSync(join(dist, `${entry}.mjs`), code);

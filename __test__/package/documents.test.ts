@@ -17,7 +17,11 @@ import { compile, faultsIn, installForReaders, writeBlock } from "./readers.js";
 /** Languages, and the marks that they may have. Whatever else stands in a document would be tested by nobody. */
 const KINDS: Readonly<Record<string, readonly string[]>> = {
   ts: ["check", "run", "redis", "postgres", "firestore", "vitest"],
-  js: ["run", "redis", "postgres", "firestore", "quick-start", "bundle"],
+  js: [
+    ...["run", "redis", "postgres", "firestore", "quick-start", "bundle"],
+    // __test__/redlock/page.test.ts.
+    ...["redlock-before", "redlock-after", "redlock-both"],
+  ],
   sql: ["postgres"],
   sh: ["", "redis"],
   rust: [""],

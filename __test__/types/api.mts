@@ -119,6 +119,7 @@ import {
   type RedisConfig,
   type RedisConnectionOptions,
 } from "syncguard/redis";
+import Redlock, { type Lock as RedlockLock, type RedlockAbortSignal } from "syncguard/redlock";
 import { createLock, type SqliteBackendOptions, type SqliteCapabilities } from "syncguard/sqlite";
 
 interface Fencing extends BackendCapabilities {
@@ -270,6 +271,25 @@ expectTypeOf<Leadership["term"]>().toBeNumber();
 expectTypeOf<OnLeadError>().toBeCallableWith(new Error(), { key: "k", source: "term" });
 // @ts-expect-error a leader extends its lock
 void sqlite.lead("k", () => undefined, { autoExtend: false });
+
+// The class of redlock, as redlock's own declarations have it.
+const redlock = new Redlock(["redis://localhost:6379", sqlite], {
+  retryCount: -1,
+  firstClientOnly: true,
+});
+expectTypeOf(
+  redlock.acquire(["a"], 5_000, { retryDelay: 5 }),
+).resolves.toEqualTypeOf<RedlockLock>();
+expectTypeOf(
+  redlock.using(["a"], 5_000, async () => await Promise.resolve(42)),
+).resolves.toBeNumber();
+await redlock.using(["a"], 5_000, { retryCount: 1 }, async (signal) => {
+  expectTypeOf(signal).toEqualTypeOf<RedlockAbortSignal>();
+  expectTypeOf(signal.error).toEqualTypeOf<Error | undefined>();
+  return await Promise.resolve("a");
+});
+// @ts-expect-error resources are an array
+void redlock.acquire("a", 5_000);
 
 // lock(): the result is the function's, the handle is the backend's.
 expectTypeOf(lock(own, () => 42, { key: "k" })).resolves.toEqualTypeOf<number>();

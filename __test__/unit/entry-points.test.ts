@@ -7,6 +7,7 @@ import * as forrst from "syncguard/forrst";
 import * as otel from "syncguard/otel";
 import * as postgres from "syncguard/postgres";
 import * as redis from "syncguard/redis";
+import * as redlock from "syncguard/redlock";
 import * as sqlite from "syncguard/sqlite";
 import * as testing from "syncguard/testing";
 
@@ -35,6 +36,11 @@ const entryPoints: [string, Record<string, unknown>, string[]][] = [
   ["syncguard/postgres", postgres, ["createPostgresBackend", "createLock", "setupSchema"]],
   ["syncguard/firestore", firestore, ["createFirestoreBackend", "createLock"]],
   ["syncguard/sqlite", sqlite, ["createSqliteBackend", "createLock"]],
+  [
+    "syncguard/redlock",
+    redlock,
+    ["ExecutionError", "Lock", "Redlock", "ResourceLockedError", "default"],
+  ],
   ["syncguard/testing", testing, ["createTestBackend", "TestClock"]],
   ["syncguard/otel", otel, ["instrument"]],
   ["syncguard/forrst", forrst, ["createAtomicLock"]],

@@ -22,6 +22,7 @@ const sections: { text: string; items: { text: string; link: string }[] }[] = [
       { text: "Firestore", link: "/getting-started/firestore" },
       { text: "SQLite", link: "/getting-started/sqlite" },
       { text: "Coming from SyncGuard 2.x", link: "/migrating" },
+      { text: "From redlock", link: "/redlock" },
     ],
   },
   {

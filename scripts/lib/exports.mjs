@@ -14,7 +14,7 @@ export async function checkExports() {
   let count = 0;
   for (const entry of Object.keys(entries).filter((name) => name !== "./package.json")) {
     const specifier = join("syncguard", entry);
-    const cjs = require(specifier);
+    const { default: _, ...cjs } = require(specifier);
     const imported = Object.entries(await import(specifier));
     const esm = Object.fromEntries(
       imported.filter(([name]) => name !== "default" && name !== "module.exports"),

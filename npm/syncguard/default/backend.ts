@@ -6,7 +6,7 @@ import { isAbsolute, join } from "node:path";
 import { createFirestoreBackend } from "../firestore/backend.js";
 import { connectionOfUrl } from "../firestore/connection.js";
 import { checkBackend } from "../lock/arguments.js";
-import type { FencingCapabilities, LockBackendLike } from "../lock/types.js";
+import type { FencingCapabilities, LockBackendLike, SyncGuardBackend } from "../lock/types.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import { isRefusedByDeno } from "../native/loader.js";
 import { tellDefault } from "../options/debug.js";
@@ -116,23 +116,24 @@ function createFromUrl(url: string | undefined): Backend {
     if (url === undefined) tellWhere(path);
     return createSqliteBackend(path);
   }
-  switch (storeOfUrl(url, "SYNCGUARD_URL")) {
-    case "sqlite":
-      return createSqliteBackend(sqlitePathOfUrl(url, "SYNCGUARD_URL"));
-    case "redis":
-      return createOnServer(createRedisBackend, url);
-    case "postgres":
-      return createOnServer((at) => createPostgresBackendOfUrl(at), url);
-    case "firestore":
-      return createOnServer((at) => createFirestoreBackend(connectionOfUrl(at)), url);
-  }
+  return openUrl(url, "SYNCGUARD_URL");
 }
 
-function createOnServer(create: (url: string) => Backend, url: string): Backend {
+/**
+ * A backend on the store that a URL names.
+ *
+ * @param name - the name for the URL in errors, which do not show the URL itself
+ * @throws LockError `InvalidArgument`
+ */
+export function openUrl(url: string, name: string): SyncGuardBackend {
+  const kind = storeOfUrl(url, name);
+  if (kind === "sqlite") return createSqliteBackend(sqlitePathOfUrl(url, name));
   try {
-    return create(url);
+    if (kind === "redis") return createRedisBackend(url);
+    if (kind === "postgres") return createPostgresBackendOfUrl(url);
+    return createFirestoreBackend(connectionOfUrl(url));
   } catch (error) {
-    throw invalid(`SYNCGUARD_URL: ${(error as Error).message}`);
+    throw invalid(`${name}: ${(error as Error).message}`);
   }
 }
 

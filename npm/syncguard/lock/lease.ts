@@ -186,6 +186,11 @@ export class Lease {
     else if (this.disarm !== undefined) this.arm();
   }
 
+  /** For how long it is held if nobody extends it. */
+  leftMs(): number {
+    return this.endMs - this.clock.elapsed();
+  }
+
   /** Whether the time of the lock is over at `nowMs`: its release may have failed. */
   isPast(nowMs: number): boolean {
     return (this.isOver || this.extended === undefined) && this.endMs <= nowMs;

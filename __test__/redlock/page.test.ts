@@ -1,0 +1,56 @@
+/** The programs of docs/redlock.md, on redlock and on this package. */
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { blockMarked, promisedOutput } from "../package/documents.js";
+import { root } from "../package/installed.js";
+import { runProgram } from "../support/program";
+import { type RedisServer, startRedis } from "../support/redis";
+import { temporaryFolder } from "../support/temp";
+
+let server: RedisServer;
+const folder = temporaryFolder();
+beforeAll(async () => {
+  server = await startRedis();
+});
+afterAll(async () => {
+  folder.remove();
+  await server.stop();
+});
+
+/** Runs a program with the packages of the benchmarks, of which redlock is one. */
+async function run(name: string, code: string): Promise<string[]> {
+  const packages = join(root, "bench/alternatives/package.json");
+  const required = code
+    .replaceAll(
+      /^import (\w+), \{ (.*) \} from (.*);$/gm,
+      "const { default: $1, $2 } = require($3);",
+    )
+    .replaceAll(/^import (\w+) from (.*);$/gm, "const { default: $1 } = require($2);")
+    .replaceAll(/^import (\{.*\}) from (.*);$/gm, "const $1 = require($2);")
+    .replaceAll("redis://localhost:6379", server.url);
+  const file = join(folder.path, `${name}.mjs`);
+  const lines = [
+    'import { createRequire } from "node:module";',
+    `const require = createRequire(${JSON.stringify(packages)});`,
+    required,
+  ];
+  writeFileSync(file, lines.join("\n"));
+  const { code: exit, stdout, stderr } = await runProgram(process.execPath, [file]);
+  expect({ exit, stderr }).toEqual({ exit: 0, stderr: "" });
+  return stdout.trim().split("\n");
+}
+
+test("a program changes over by its import alone", () => {
+  const [before, after] = [blockMarked("redlock-before").code, blockMarked("redlock-after").code];
+  expect(after).toBe(before.replace('from "redlock"', 'from "syncguard/redlock"'));
+});
+
+test.each(["redlock-before", "redlock-after", "redlock-both"])(
+  "%s prints what it says",
+  async (mark) => {
+    const { code } = blockMarked(mark);
+    expect(await run(mark, code)).toEqual(promisedOutput(code));
+  },
+);
