@@ -2670,7 +2670,22 @@ type RedlockAbortSignal = AbortSignal & {
     error?: Error;
 };
 
-/** Somebody holds one of the resources, or the lock is gone. */
+/**
+ * Somebody holds one of the resources, or the lock is gone.
+ *
+ * @example
+ * ```ts
+ * import Redlock, { ExecutionError, ResourceLockedError } from "syncguard/redlock";
+ *
+ * const redlock = new Redlock(["redis://localhost:6379"]);
+ * try {
+ *   await redlock.acquire(["report"], 5_000, { retryCount: 0 });
+ * } catch (error) {
+ *   if (!(error instanceof ExecutionError)) throw error;
+ *   if (error.cause instanceof ResourceLockedError) console.log("somebody else is on it");
+ * }
+ * ```
+ */
 declare class ResourceLockedError extends Error {
     /**
      * An error with that message.
@@ -2679,7 +2694,22 @@ declare class ResourceLockedError extends Error {
      */
     constructor(message: string);
 }
-/** An operation was not carried out. Its `cause` says why: a {@link ResourceLockedError} or a `LockError`. */
+/**
+ * An operation was not carried out. Its `cause` says why: a {@link ResourceLockedError} or a `LockError`.
+ *
+ * @example
+ * ```ts
+ * import Redlock, { ExecutionError, ResourceLockedError } from "syncguard/redlock";
+ *
+ * const redlock = new Redlock(["redis://localhost:6379"]);
+ * try {
+ *   await redlock.acquire(["report"], 5_000, { retryCount: 0 });
+ * } catch (error) {
+ *   if (!(error instanceof ExecutionError)) throw error;
+ *   if (error.cause instanceof ResourceLockedError) console.log("somebody else is on it");
+ * }
+ * ```
+ */
 declare class ExecutionError extends Error {
     /** The attempts: one stands for all. */
     readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
@@ -2697,7 +2727,19 @@ declare class ExecutionError extends Error {
 
 /** The routine of `using`. */
 type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
-/** A lock on resources: on all of them, or it would not be there. */
+/**
+ * A lock on resources: on all of them, or it would not be there.
+ *
+ * @example
+ * ```ts
+ * import Redlock, { Lock } from "syncguard/redlock";
+ *
+ * // What another process has acquired, and has sent here.
+ * function received(redlock: Redlock, resources: string[], value: string): Lock {
+ *   return new Lock(redlock, resources, value, [], Date.now() + 5_000);
+ * }
+ * ```
+ */
 declare class Lock {
     /** Who has acquired it. */
     readonly redlock: Redlock;
@@ -2749,6 +2791,19 @@ declare class Lock {
  * The class of redlock 5 on one store: a client of Redis, the URL of any store, or a backend of this package.
  *
  * Its `"error"` events need no listener. Locks of redlock itself have other keys in the store: the two do not exclude each other.
+ *
+ * @example
+ * ```ts
+ * import Redlock from "syncguard/redlock";
+ *
+ * const redlock = new Redlock(["redis://localhost:6379"], { retryCount: 20 });
+ * const lock = await redlock.acquire(["account:1", "account:2"], 5_000);
+ * try {
+ *   console.log("both are locked");
+ * } finally {
+ *   await lock.release();
+ * }
+ * ```
  */
 declare class Redlock extends EventEmitter {
     #private;

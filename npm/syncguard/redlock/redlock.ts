@@ -33,7 +33,19 @@ const LEAST_DRIFT_MS = 2;
 /** The routine of `using`. */
 type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
 
-/** A lock on resources: on all of them, or it would not be there. */
+/**
+ * A lock on resources: on all of them, or it would not be there.
+ *
+ * @example
+ * ```ts
+ * import Redlock, { Lock } from "syncguard/redlock";
+ *
+ * // What another process has acquired, and has sent here.
+ * function received(redlock: Redlock, resources: string[], value: string): Lock {
+ *   return new Lock(redlock, resources, value, [], Date.now() + 5_000);
+ * }
+ * ```
+ */
 export class Lock {
   /** Who has acquired it. */
   readonly redlock: Redlock;
@@ -107,6 +119,19 @@ export class Lock {
  * The class of redlock 5 on one store: a client of Redis, the URL of any store, or a backend of this package.
  *
  * Its `"error"` events need no listener. Locks of redlock itself have other keys in the store: the two do not exclude each other.
+ *
+ * @example
+ * ```ts
+ * import Redlock from "syncguard/redlock";
+ *
+ * const redlock = new Redlock(["redis://localhost:6379"], { retryCount: 20 });
+ * const lock = await redlock.acquire(["account:1", "account:2"], 5_000);
+ * try {
+ *   console.log("both are locked");
+ * } finally {
+ *   await lock.release();
+ * }
+ * ```
  */
 export class Redlock extends EventEmitter {
   /** What was given. Only the first is used. */
