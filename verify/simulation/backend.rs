@@ -175,8 +175,8 @@ impl Backend for Process {
         let process = self.number;
         Ok(match operation.clone() {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(&request).await?),
-            Operation::Release(lock_ids) => {
-                Outcome::Release([self.release(&lock_ids[0]).await?].into())
+            Operation::Release(release) => {
+                Outcome::Release([self.release(&release.lock_ids[0]).await?].into())
             }
             Operation::Extend(extension) => Outcome::Extend(self.extend(&extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(
@@ -200,7 +200,9 @@ impl Backend for Process {
                     .call(process, move |world| Ok(world.force_release(process, &key)))
                     .await?,
             ),
-            Operation::List(_) | Operation::Facts => return Err(Error::invalid("not simulated")),
+            Operation::List(_) | Operation::Facts | Operation::Mark { .. } => {
+                return Err(Error::invalid("not simulated"));
+            }
         })
     }
 

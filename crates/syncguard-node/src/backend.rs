@@ -9,8 +9,8 @@ use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::{
-    AcquireRequest, Backend, Batch, Claim, Error, ErrorKind, Extension, Key, LockId, Lookup,
-    MAX_CLAIMS, MAX_SLOTS, Operation, PageRequest, Slots, Ttl,
+    AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Finish, Key, LockId,
+    Lookup, MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
 };
 
 use crate::completion::Completion;
@@ -76,6 +76,8 @@ pub struct AcquireOptions<'env> {
     pub claims: Option<Vec<ClaimSettings>>,
     /// What to store with the lock: labels by their names.
     pub labels: Option<HashMap<String, String>>,
+    /// The period for which something is to be done: the lock is granted only if that was not done yet.
+    pub due: Option<String>,
     /// How to wait: see `policy.rs`. Without it, the store is asked once.
     pub waiting: Option<Float64ArraySlice<'env>>,
     /// How the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
@@ -125,6 +127,7 @@ impl NativeBackend {
             let AcquireOptions {
                 claims,
                 labels,
+                due,
                 waiting,
                 hold,
             } = options.unwrap_or_default();
@@ -141,6 +144,7 @@ impl NativeBackend {
                 for (name, text) in labels.into_iter().flatten() {
                     request.labels.set(&name, text)?;
                 }
+                request.due = due.as_deref().map(Due::new).transpose()?;
                 if let Some(hold) = hold {
                     let hold = operations.hold(hold, request.ttl)?;
                     request.hold = Some(Box::new(hold));
@@ -205,7 +209,7 @@ impl NativeBackend {
                 Option<String>,
                 Option<Vec<String>>,
             )>()?;
-            let operation = lock_ids(&ids).map(Operation::Release);
+            let operation = lock_ids(&ids).map(|ids| Operation::Release(ids.into()));
             let keys = key.into_iter().chain(keys.into_iter().flatten());
             let options = CallOptions {
                 lasts: lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
@@ -215,6 +219,69 @@ impl NativeBackend {
             operations.submit(call.env, number, cancellable, operation, options);
             Ok(())
         })
+    }
+
+    /// Releases the lock on `key`, and stores in the same step that something is done for a period. `lasts_ms` is as for a
+    /// release.
+    #[napi]
+    #[allow(clippy::too_many_arguments, reason = "each is one of JavaScript's")]
+    pub fn finish(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        lock_id: String,
+        lasts_ms: Option<f64>,
+        key: String,
+        due: String,
+    ) {
+        let request = || {
+            let key = Key::stored(&key)?;
+            let done = Finish {
+                key: key.clone(),
+                due: Due::new(&due)?,
+            };
+            let request = ReleaseRequest {
+                done: Some(done),
+                ..ReleaseRequest::from([LockId::parse(&lock_id)?])
+            };
+            Ok((Operation::Release(request), Batch::from([key])))
+        };
+        let (request, keys) = match request() {
+            Ok((request, keys)) => (Ok(request), keys),
+            Err(error) => (Err(error), Batch::new()),
+        };
+        let options = CallOptions {
+            lasts: lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
+            keys,
+            ..DEFAULTS
+        };
+        self.operations
+            .submit(&env, operation, cancellable, request, options);
+    }
+
+    /// For which period of the key something was done last, as a text with JSON. What is stored becomes `due`, or nothing if
+    /// that is empty.
+    #[napi]
+    pub fn mark(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        key: String,
+        due: Option<String>,
+    ) {
+        let request = || {
+            let change = match due.as_deref() {
+                None => MarkChange::Keep,
+                Some("") => MarkChange::Clear,
+                Some(due) => MarkChange::Set(Due::new(due)?),
+            };
+            let key = Key::new(&key)?;
+            Ok(Operation::Mark { key, change })
+        };
+        self.operations
+            .submit(&env, operation, cancellable, request(), DEFAULTS);
     }
 
     #[napi]

@@ -2,8 +2,8 @@
 
 use napi_derive::napi;
 use syncguard::{
-    ErrorKind, Fence, KeySpace, Labels, LockId, MAX_CLAIMS, MAX_KEY_LENGTH_BYTES, MAX_SLOTS, Owner,
-    TIME_TOLERANCE_MS, Ttl, firestore, is_live as core_is_live,
+    Due, ErrorKind, Fence, KeySpace, Labels, LockId, MAX_CLAIMS, MAX_KEY_LENGTH_BYTES, MAX_SLOTS,
+    Owner, TIME_TOLERANCE_MS, Ttl, firestore, is_live as core_is_live,
     make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
 };
 
@@ -31,6 +31,8 @@ pub struct Constants {
     /// The labels that can be stored with a lock.
     pub label_names: Vec<String>,
     pub max_label_bytes: u32,
+    pub max_due_length: u32,
+    pub max_due_digits: u32,
     /// How `lock()` waits by default.
     pub retry: RetryPolicy,
     /// The longest wait of `backend.lock()` between two attempts, by default.
@@ -93,6 +95,8 @@ pub fn constants() -> Constants {
         max_ttl_ms: Ttl::MAX_MS as f64,
         label_names: Labels::NAMES.map(str::to_owned).to_vec(),
         max_label_bytes: Owner::MAX_BYTES as u32,
+        max_due_length: Due::MAX_LENGTH as u32,
+        max_due_digits: Due::DIGITS as u32,
         retry: RetryPolicy {
             max_retries: retry.max_retries,
             retry_delay_ms: retry.retry_delay_ms,

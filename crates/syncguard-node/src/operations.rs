@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use napi::Env;
+use serde_json::{Value, json};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Claim, Error, ExtendOutcome, Hold,
-    Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Claim, DoneMark, Error, ExtendOutcome,
+    Hold, Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
 use crate::completion::{Completion, Effort, Granted};
@@ -176,6 +177,8 @@ fn completion(
             key: claims.into_iter().nth(claim).map(|claim| claim.key),
             free_in,
         },
+        Outcome::Acquire(AcquireOutcome::Done(mark)) => mark_json(Some(&mark)),
+        Outcome::Mark(mark) => mark_json(mark.as_ref()),
         Outcome::Release(outcomes) => released(&outcomes),
         Outcome::Extend(ExtendOutcome::Extended { expires_at_ms }) => {
             Completion::Extended { expires_at_ms }
@@ -189,6 +192,12 @@ fn completion(
         Outcome::List(page) => Completion::Text(page_json(&page).to_string()),
         Outcome::Facts(nodes) => Completion::Text(facts_json(&nodes).to_string()),
     }
+}
+
+/// For which period something was done last: a text with JSON.
+fn mark_json(mark: Option<&DoneMark>) -> Completion {
+    let mark = mark.map(|mark| json!({ "due": mark.due.to_string(), "doneAtMs": mark.done_at_ms }));
+    Completion::Text(Value::from(mark).to_string())
 }
 
 /// What a release is to JavaScript.

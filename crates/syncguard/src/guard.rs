@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::claim::Claim;
+use crate::due::Due;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::holding::{AutoExtend, Hold, Holder, end_of};
@@ -20,7 +21,7 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
 use crate::outcome::{ExtendOutcome, Grant, ReleaseOutcome};
-use crate::request::{Extension, Operation};
+use crate::request::{Extension, Finish, Operation, ReleaseRequest};
 use crate::ttl::Ttl;
 use crate::waiting::waiter::Granted;
 
@@ -260,12 +261,18 @@ impl LockGuard {
         if let Some(left) = self.left_to_hold().filter(|_| !was_lost) {
             return self.end_in(left).await;
         }
+        let request = self.lock_ids().into();
+        Ok(self.free(request).await? && !was_lost)
+    }
+
+    /// Frees what is held; `false` if some of it was not there.
+    async fn free(&mut self, request: ReleaseRequest) -> Result<bool, Error> {
         let call = CallOptions {
             lasts: Some(self.lasts),
             keys: self.keys.clone(),
             ..CallOptions::default()
         };
-        let release = Operation::Release(self.lock_ids());
+        let release = Operation::Release(request);
         let outcome = operation::run(&self.backend, release, call, pending()).await;
         self.is_held = false;
         let outcomes: Batch<ReleaseOutcome> = outcome?;
@@ -273,7 +280,7 @@ impl LockGuard {
             .iter()
             .all(|outcome| *outcome == ReleaseOutcome::Released)
         {
-            return Ok(!was_lost);
+            return Ok(true);
         }
         self.state
             .lose("the lock was lost: it was gone when it was to be released");
@@ -282,6 +289,21 @@ impl LockGuard {
 }
 
 impl LockGuard {
+    /// Frees the lock, and stores in the same step that something is done.
+    ///
+    /// # Errors
+    /// `LockLost` if the lock was lost before: then nothing is stored.
+    pub(crate) async fn finish(mut self, due: Due) -> Result<(), Error> {
+        if !self.state.is_lost() {
+            let (key, lock_ids) = (self.keys[0].clone(), self.lock_ids());
+            let done = Some(Finish { key, due });
+            if self.free(ReleaseRequest { lock_ids, done }).await? {
+                return Ok(());
+            }
+        }
+        Err(self.lost().await)
+    }
+
     /// Lets it end by itself after that time.
     async fn end_in(mut self, left: Ttl) -> Result<bool, Error> {
         self.backend.work().heartbeats().stop(&self.lock_ids());

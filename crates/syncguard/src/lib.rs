@@ -40,6 +40,7 @@ mod batch;
 mod claim;
 #[cfg(feature = "network")]
 mod dial;
+mod due;
 mod error;
 #[cfg(feature = "redis")]
 pub mod event_loop;
@@ -60,6 +61,7 @@ mod lock;
 mod lock_id;
 mod login;
 mod mutex;
+mod once;
 pub mod operation;
 mod outcome;
 mod owner;
@@ -91,6 +93,7 @@ mod work;
 pub use backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 pub use batch::Batch;
 pub use claim::{Claim, IntoClaims, MAX_CLAIMS, MAX_SLOTS, Slots};
+pub use due::{DoneMark, Due, MarkChange};
 pub use error::{Error, ErrorKind};
 pub use event_loop::Lane;
 pub use fence::{Fence, format_fence};
@@ -104,12 +107,13 @@ pub use labels::Labels;
 pub use lock::{LockOptions, lock};
 pub use lock_id::LockId;
 pub use login::{Login, LoginSource};
+pub use once::{OnceGuard, OnceOptions, OnceOutcome, once};
 pub use outcome::{
     Absence, AcquireOutcome, ExtendOutcome, FromOutcome, Grant, Outcome, ReleaseOutcome,
 };
 pub use owner::Owner;
 pub use permits::{Permit, Permits};
-pub use request::{AcquireRequest, Extension, Limit, Operation};
+pub use request::{AcquireRequest, Extension, Finish, Limit, Operation, ReleaseRequest};
 pub use time::{
     Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, TimeAuthority, is_live,
     redis_server_time_ms,

@@ -12,12 +12,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::backend::Backend;
 use crate::batch::Batch;
+use crate::due::Due;
 use crate::error::{Error, ErrorKind};
 use crate::holding::{Extender, Hold, end_of};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, FromOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Limit, Operation};
+use crate::request::{AcquireRequest, Extension, Limit, Operation, ReleaseRequest};
 use crate::sending::Sending;
 use crate::time::{TIME_TOLERANCE_MS, TimeAuthority};
 use crate::ttl::Ttl;
@@ -71,7 +72,9 @@ impl Default for CallOptions {
 /// the release is repeated while the call has time. That does
 /// no harm, because a lock id is never given twice. If one of the tries before may have released the lock and the
 /// store then says that there is none, the outcome is `Released` if [`lasts`](CallOptions::lasts) tells that the lock was held;
-/// else it is unknown whether there was one, and the error says so. After an error the lock may be held still: it is
+/// else it is unknown whether there was one, and the error says so. With something [done](ReleaseRequest::done), the store
+/// itself tells whether one of the tries before has stored it; where it cannot tell, because a later period is done by now,
+/// the error says that the outcome is unknown. After an error the lock may be held still: it is
 /// released in the background if [`lasts`](CallOptions::lasts) is given, else it ends with its TTL.
 ///
 /// # Errors
@@ -88,8 +91,8 @@ pub async fn run<T: FromOutcome>(
         Operation::Acquire(request) => {
             Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
         }
-        ref operation @ Operation::Release(ref lock_ids) => {
-            let release = release(backend, operation, lock_ids, options, cancelled);
+        ref operation @ Operation::Release(ref request) => {
+            let release = release(backend, operation, request, options, cancelled);
             Outcome::Release(Box::pin(release).await?)
         }
         Operation::Extend(extension) => {
@@ -119,6 +122,7 @@ pub(crate) async fn acquire(
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<AcquireOutcome, Error> {
+    request.check()?;
     let _running = backend.work().start()?;
     backend.prepare(&mut request);
     let limit = options.limit(backend.as_ref());
@@ -134,15 +138,16 @@ pub(crate) async fn acquire(
     attempt.answered(answer)
 }
 
-/// Frees what the lock ids own that `operation` names, which are `lock_ids`.
+/// Frees what the lock ids own that `operation` names, which is `request`.
 async fn release(
     backend: &Arc<dyn Backend>,
     operation: &Operation,
-    lock_ids: &[LockId],
+    request: &ReleaseRequest,
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<Batch<ReleaseOutcome>, Error> {
-    backend.work().heartbeats().stop(lock_ids);
+    request.check()?;
+    backend.work().heartbeats().stop(&request.lock_ids);
     let _running = backend.work().start()?;
     let limit = options.limit(backend.as_ref());
     let by = Instant::now() + limit;
@@ -158,7 +163,7 @@ async fn release(
         Ok(Err(failure)) | Err(failure) => failure,
     };
     let (tell, told) = oneshot::channel();
-    undo::repeat_release(backend, lock_ids, options.lasts, failure, by, |answer| {
+    undo::repeat_release(backend, request, options.lasts, failure, by, |answer| {
         // It may have been cancelled.
         drop(tell.send(answer));
     });
@@ -301,6 +306,8 @@ struct Attempt {
     backend: Arc<dyn Backend>,
     lock_ids: Batch<LockId>,
     ttl: Ttl,
+    /// The period for which something is to be done.
+    due: Option<Due>,
     /// Extends the locks once it is granted. The backend need not know.
     hold: Option<Box<Hold>>,
     started: Instant,
@@ -320,12 +327,14 @@ impl Attempt {
     fn start(backend: &Arc<dyn Backend>, mut request: AcquireRequest) -> Self {
         let (store, sending) = (Arc::clone(backend), Sending::default());
         let (lock_ids, ttl) = (request.lock_ids(), request.ttl);
+        let due = request.due.clone();
         let hold = request.hold.take();
         let operation = Operation::Acquire(request);
         Self {
             backend: Arc::clone(backend),
             lock_ids,
             ttl,
+            due,
             hold,
             started: Instant::now(),
             running: Box::pin(sending.of(async move {
@@ -355,6 +364,14 @@ impl Attempt {
                 let extender = Arc::new(Arc::clone(&self.backend));
                 heartbeats.start(extender, self.lock_ids.clone(), hold, self.ttl, sent);
             }
+        }
+        if let (Ok(AcquireOutcome::Done(mark)), Some(due)) = (&answer, &self.due)
+            && !mark.due.is_of_kind(due)
+        {
+            return Err(Error::invalid(
+                "due is a number where a text is stored as done for this key, or the other way round: neither comes \
+                 before the other",
+            ));
         }
         answer
     }

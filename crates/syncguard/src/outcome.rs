@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::batch::Batch;
+use crate::due::DoneMark;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::inspection::{Facts, LockPage, LockRecord};
@@ -25,6 +26,8 @@ pub enum Outcome {
     ForceRelease(bool),
     /// Some of the live locks.
     List(LockPage),
+    /// For which period something was done last, before any change; `None`: for none yet.
+    Mark(Option<DoneMark>),
     /// How the store is set up.
     Facts(Vec<Facts>),
 }
@@ -55,6 +58,8 @@ pub enum AcquireOutcome {
         /// holder may release it before, or extend it.
         free_in: Option<Duration>,
     },
+    /// Nothing is to be done any more for the period that was asked for: for this one or a later one it was.
+    Done(DoneMark),
 }
 
 impl AcquireOutcome {
@@ -160,5 +165,6 @@ answers! {
     bool: IsLocked | ForceRelease;
     Option<LockRecord>: Lookup;
     LockPage: List;
+    Option<DoneMark>: Mark;
     Vec<Facts>: Facts;
 }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::batch::Batch;
 use crate::claim::{Claim, in_order};
+use crate::due::{Due, MarkChange};
 use crate::error::Error;
 use crate::holding::Hold;
 use crate::inspection::{Lookup, PageRequest};
@@ -23,7 +24,7 @@ pub enum Operation {
     Acquire(AcquireRequest),
     /// Free the locks that these lock ids own, each for itself: what one of them owns is freed also if another owns
     /// nothing.
-    Release(Batch<LockId>),
+    Release(ReleaseRequest),
     /// Make locks end later, all or none. An expired one stays expired.
     Extend(Extension),
     /// Tell whether somebody holds the key.
@@ -36,6 +37,13 @@ pub enum Operation {
     /// List live locks, a page at a time, for people to look at: by the time they do, it is out of date. A lock that comes
     /// or goes meanwhile may be missing, and on Redis one may be listed twice. `InvalidArgument` where the store cannot.
     List(PageRequest),
+    /// Tell for which period of the key something was done last, and change that, whoever holds the lock.
+    Mark {
+        /// Of which key.
+        key: Key,
+        /// What it is to be afterwards.
+        change: MarkChange,
+    },
     /// Tell how the store is set up, for diagnosis: of a cluster for each node that has locks, otherwise once. Changes
     /// nothing.
     Facts,
@@ -51,6 +59,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// What to store with them.
     pub labels: Labels,
+    /// Grants the lock only if nothing was done for this period yet, or for a later one. For one claim, without slots.
+    pub due: Option<Due>,
     /// Extends them once they are granted. That is the part of the functions in [`operation`](crate::operation), and
     /// not of backends.
     pub hold: Option<Box<Hold>>,
@@ -101,6 +111,7 @@ impl AcquireRequest {
             claims,
             ttl,
             labels: Labels::default(),
+            due: None,
             hold: None,
             limit: None,
         }
@@ -114,12 +125,72 @@ impl AcquireRequest {
         }
     }
 
+    /// # Errors
+    /// `InvalidArgument` for a period of several locks.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.due.is_some() && self.only().is_err() {
+            true => Err(Error::invalid("due takes one key, without slots")),
+            false => Ok(()),
+        }
+    }
+
     /// The ids that will own the locks, in the order of the claims.
     pub fn lock_ids(&self) -> Batch<LockId> {
         self.claims
             .iter()
             .map(|claim| claim.lock_id.clone())
             .collect()
+    }
+}
+
+/// A request to free locks, each for itself.
+#[derive(Debug, Clone)]
+pub struct ReleaseRequest {
+    /// Proof of ownership.
+    pub lock_ids: Batch<LockId>,
+    /// Stores in the same step that something is done. For one lock.
+    pub done: Option<Finish>,
+}
+
+/// What is done once a lock is released.
+#[derive(Debug, Clone)]
+pub struct Finish {
+    /// The key of the lock.
+    pub key: Key,
+    /// The period for which it is done. It is stored only if the lock is still held, and a later one that is stored stays. A
+    /// release that is repeated because its answer was lost knows by the lock id whether it was stored before: then it has
+    /// released the lock, too.
+    pub due: Due,
+}
+
+impl ReleaseRequest {
+    /// # Errors
+    /// `InvalidArgument` for what is done under several locks.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.done.is_some() && self.lock_ids.len() != 1 {
+            true => Err(Error::invalid("done takes one lock id")),
+            false => Ok(()),
+        }
+    }
+
+    /// The lock id, and what is done once it is released; `None` for a release of locks alone.
+    pub(crate) fn finish(&self) -> Option<(&LockId, &Finish)> {
+        self.lock_ids.first().zip(self.done.as_ref())
+    }
+}
+
+impl From<Batch<LockId>> for ReleaseRequest {
+    fn from(lock_ids: Batch<LockId>) -> Self {
+        Self {
+            lock_ids,
+            done: None,
+        }
+    }
+}
+
+impl<const N: usize> From<[LockId; N]> for ReleaseRequest {
+    fn from(lock_ids: [LockId; N]) -> Self {
+        lock_ids.into_iter().collect::<Batch<_>>().into()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::batch::Batch;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, AcquireOutcome, FromOutcome as _, ReleaseOutcome};
-use crate::request::Operation;
+use crate::request::{Operation, ReleaseRequest};
 use crate::time::TIME_TOLERANCE_MS;
 use crate::ttl::Ttl;
 use crate::work::Releasing;
@@ -60,7 +60,8 @@ pub(crate) fn release_in_background(
     lock: Lock,
 ) {
     backend.work().heartbeats().stop(lock_ids);
-    start(backend, lock_ids, Some(ttl), lock, None);
+    let release = lock_ids.iter().cloned().collect::<Batch<_>>().into();
+    start(backend, release, Some(ttl), lock, None);
 }
 
 /// Goes on with a release that has failed with `failure`: a lock is released by its id, so that a second release
@@ -70,7 +71,7 @@ pub(crate) fn release_in_background(
 /// to it. Afterwards it goes on in the background if `lasts` says for how long the lock can be held.
 pub(crate) fn repeat_release(
     backend: &Arc<dyn Backend>,
-    lock_ids: &[LockId],
+    release: &ReleaseRequest,
     lasts: Option<Ttl>,
     failure: Error,
     by: Instant,
@@ -80,7 +81,7 @@ pub(crate) fn repeat_release(
     let mut caller = Some(Caller {
         by,
         may_be_done: failure.is_outcome_unknown(),
-        has_held: lasts.is_some(),
+        knows: lasts.is_some() && release.done.is_none(),
         failure,
         tell: Some(Box::new(tell)),
     });
@@ -89,13 +90,13 @@ pub(crate) fn repeat_release(
     }
     let lasts = lasts.filter(|_| kind != ErrorKind::InvalidArgument);
     if caller.is_some() || lasts.is_some() {
-        start(backend, lock_ids, lasts, Lock::Granted, caller);
+        start(backend, release.clone(), lasts, Lock::Granted, caller);
     }
 }
 
 fn start(
     backend: &Arc<dyn Backend>,
-    lock_ids: &[LockId],
+    release: ReleaseRequest,
     lasts: Option<Ttl>,
     lock: Lock,
     caller: Option<Caller>,
@@ -106,7 +107,7 @@ fn start(
     let counted = backend.work().start_in_background();
     let releasing = backend.work().start_releasing();
     let backend = Arc::clone(backend);
-    let release = Operation::Release(lock_ids.iter().cloned().collect());
+    let release = Operation::Release(release);
     runtime.spawn(async move {
         let mut undoing = pin!(undo(
             backend.as_ref(),
@@ -134,15 +135,16 @@ struct Caller {
     failure: Error,
     /// Whether one of the tries that have failed may have released the lock.
     may_be_done: bool,
-    /// Whether it knows of the lock that it was held.
-    has_held: bool,
+    /// Whether it is known that a lock that is not there any more was released by one of the tries before. What was to be
+    /// stored with the release may not have been, if the lock was lost before.
+    knows: bool,
     tell: Option<Box<dyn FnOnce(Released) + Send>>,
 }
 
 impl Caller {
     fn answered(mut self, outcomes: Batch<ReleaseOutcome>) {
         let answer = |outcome| match outcome {
-            ReleaseOutcome::Absent(Absence::NotFound) if self.may_be_done => match self.has_held {
+            ReleaseOutcome::Absent(Absence::NotFound) if self.may_be_done => match self.knows {
                 // By all that is known, it was one of the tries before that has released it.
                 true => Ok(ReleaseOutcome::Released),
                 // Or there was no such lock.
@@ -301,7 +303,7 @@ fn rate_limited_pause(releasing: &Releasing) -> Duration {
 fn end_of(answer: Result<AcquireOutcome, Error>) -> End {
     match answer {
         Ok(AcquireOutcome::Acquired(_)) => End::Granted,
-        Ok(AcquireOutcome::Locked { .. }) => End::NotGranted,
+        Ok(AcquireOutcome::Locked { .. } | AcquireOutcome::Done(_)) => End::NotGranted,
         Err(error) if !error.is_outcome_unknown() => End::NotGranted,
         Err(_) => End::Unknown,
     }

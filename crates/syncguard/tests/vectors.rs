@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use syncguard::{
-    Error, Key, LockId, Owner, RetryPolicy, Ttl, format_fence, hash_key, hash_key_utf16,
+    Due, Error, Key, LockId, Owner, RetryPolicy, Ttl, format_fence, hash_key, hash_key_utf16,
     make_storage_key,
 };
 
@@ -21,6 +21,7 @@ struct Vectors {
     lock_id: Vec<OfText>,
     ttl: Vec<OfNumber>,
     owner: Vec<OfText>,
+    due: Vec<OfText>,
     acquisition: Vec<Acquisition>,
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     redis_cluster: Vec<RedisCluster>,
@@ -203,14 +204,22 @@ fn keys_are_normalised_as_in_the_shared_outputs() {
 }
 
 #[test]
-fn lock_ids_ttls_and_owners_are_taken_as_in_the_shared_outputs() {
+fn lock_ids_ttls_owners_and_periods_are_taken_as_in_the_shared_outputs() {
     let Vectors {
         lock_id,
         ttl,
         owner,
+        due,
         ..
     } = vectors();
-    assert_eq!([lock_id.len(), ttl.len(), owner.len()], [13, 13, 9]);
+    assert_eq!(
+        [lock_id.len(), ttl.len(), owner.len(), due.len()],
+        [13, 13, 9, 25]
+    );
+    for vector in due {
+        let due = Due::new(&vector.input).map(|due| due.as_stored().to_owned());
+        vector.expected.check(due, &vector.input);
+    }
     for vector in lock_id {
         let lock_id = LockId::parse(&vector.input).map(|id| id.as_str().to_owned());
         vector.expected.check(lock_id, &vector.input);

@@ -229,7 +229,7 @@ impl Loop {
         .await;
         let outcome = outcome(&answer, |answer| match answer {
             AcquireOutcome::Acquired(grants) => acquired(&grants[0]),
-            AcquireOutcome::Locked { .. } => Outcome::Locked,
+            _ => Outcome::Locked,
         });
         self.end(running, &answer, outcome)?;
         Ok(match answer {

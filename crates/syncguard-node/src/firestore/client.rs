@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use syncguard::firestore::{
     Begun, CounterDocument, Document, Documents, EXPIRES_AT_FIELD, Failure, Field, FirestoreConfig,
-    LOCK_ID_FIELD, MOST_VALUES, ReadSet, Transport, Write, code_from_name,
+    LOCK_ID_FIELD, MOST_VALUES, MarkDocument, ReadSet, Transport, Write, code_from_name,
 };
 use syncguard::{Error, ErrorKind};
 
@@ -75,6 +75,14 @@ impl FirestoreClient {
             } => json!({
                 "set": { "collection": self.fence_collection, "id": document_id },
                 "fields": fields(CounterDocument::fields(fence, &key)),
+            }),
+            Write::SetMark {
+                document_id,
+                mark,
+                key,
+            } => json!({
+                "set": { "collection": self.fence_collection, "id": document_id },
+                "fields": fields(MarkDocument::fields(mark.as_ref(), &key)),
             }),
             Write::ExtendLock {
                 document_id,

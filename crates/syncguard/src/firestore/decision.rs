@@ -1,6 +1,7 @@
 //! What the pure half of an operation decides: the answer, and what to write.
 
 use super::documents::LockDocument;
+use crate::due::DoneMark;
 use crate::fence::Fence;
 use crate::key::Key;
 
@@ -20,6 +21,15 @@ pub enum Write {
         document_id: String,
         /// The fence that is granted.
         fence: Fence,
+        /// The key of the lock.
+        key: Key,
+    },
+    /// Replaces what is stored of the periods of `key`.
+    SetMark {
+        /// The id of the document, in the collection of counters.
+        document_id: String,
+        /// For which period something was done last; `None` for none any more.
+        mark: Option<DoneMark>,
         /// The key of the lock.
         key: Key,
     },

@@ -1,5 +1,6 @@
 //! The documents of a lock, and their fields.
 
+use crate::due::{DoneMark, Due};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::inspection::LockRecord;
@@ -152,6 +153,42 @@ impl CounterDocument {
         ]
     }
 }
+
+/// What is stored of the periods of a key.
+pub struct MarkDocument;
+
+impl MarkDocument {
+    /// Reads it from a document whose fields `field` gives. `None`: no period is done.
+    ///
+    /// # Errors
+    /// `Internal` when it makes no sense.
+    pub fn read(field: impl Fn(&str) -> Option<Field>) -> Result<Option<DoneMark>, Error> {
+        if field(DUE_FIELD).is_none() {
+            return Ok(None);
+        }
+        Ok(Some(DoneMark {
+            due: Due::stored(&text(&field, DUE_FIELD)?).map_err(|_| malformed())?,
+            done_at_ms: number(&field, "doneAtMs")?,
+            lock_id: LockId::parse(&text(&field, LOCK_ID_FIELD)?).map_err(|_| malformed())?,
+        }))
+    }
+
+    /// The fields of what is stored for `key`.
+    pub fn fields(mark: Option<&DoneMark>, key: &Key) -> Vec<(&'static str, Field)> {
+        let mut fields = vec![("keyDebug", Field::Text(key.as_str().to_owned()))];
+        if let Some(mark) = mark {
+            fields.extend([
+                (DUE_FIELD, Field::Text(mark.due.as_stored().to_owned())),
+                ("doneAtMs", Field::Number(mark.done_at_ms as f64)),
+                (LOCK_ID_FIELD, Field::Text(mark.lock_id.as_str().to_owned())),
+            ]);
+        }
+        fields
+    }
+}
+
+/// The field with the last period for which something was done.
+const DUE_FIELD: &str = "due";
 
 /// The error for a stored document that no client of this format writes.
 pub(super) fn malformed() -> Error {

@@ -32,6 +32,12 @@ impl DocumentIds {
             counter: allowed(counter),
         })
     }
+
+    /// That of what is stored of the periods of the key, in the collection of fence counters: a document of its own, because
+    /// whoever sets a counter replaces its document.
+    pub(super) fn mark(&self) -> String {
+        format!("{}{MARK}done", self.counter)
+    }
 }
 
 /// The ids of the locks on all slots of `key` are from the first one on, before the second.
@@ -50,7 +56,7 @@ pub(super) fn slot_number(id: &str) -> Option<u16> {
 
 /// What stands for a `/`, which ids cannot contain.
 const SLASH: &str = "\u{37e}";
-/// What stands in front of names that Firestore reserves, and in front of the number of a slot.
+/// What stands in front of names that Firestore reserves, and in front of the number of a slot and what tells a mark.
 const MARK: char = '\u{387}';
 /// The next character in the order of bytes, in which Firestore has ids.
 const AFTER_MARK: char = '\u{388}';

@@ -70,24 +70,25 @@ pub use self::connection::shared::FirestoreConnection;
 use self::decision::Decision;
 pub use self::decision::{Warning, Write};
 pub use self::documents::{
-    CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState,
+    CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState, MarkDocument,
 };
 pub use self::error::{Failure, classify, code_from_name, without_token};
 pub use self::ids::{DocumentIds, KEYS};
 use self::operations::acquire::WantedLock;
-use self::operations::{acquire, extend, force_release, is_locked, list, lookup, release};
+use self::operations::{acquire, extend, force_release, is_locked, list, lookup, mark, release};
 use self::transaction::{read, transact};
 pub use self::transport::{Begun, Document, Documents, MOST_VALUES, Page, ReadSet, Transport};
 use crate::backend::{Backend, Capabilities};
 use crate::batch::Batch;
 use crate::claim::Claim;
+use crate::due::{DoneMark, MarkChange};
 use crate::error::Error;
 use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Operation};
+use crate::request::{AcquireRequest, Extension, Finish, Operation};
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -247,7 +248,7 @@ impl FirestoreBackend {
                 Ok(wanted) => wanted,
                 Err(locked) => return Ok(locked),
             };
-            let what = acquire::state_of(&wanted);
+            let what = acquire::state_of(&wanted, request.due.as_ref());
             let decide =
                 |found: &Documents, now_ms| acquire::decide(request, &wanted, found, now_ms);
             let outcome = self.transact(&what, decide).await?;
@@ -291,6 +292,25 @@ impl FirestoreBackend {
     async fn release(&self, lock_ids: &[LockId]) -> Result<Batch<ReleaseOutcome>, Error> {
         self.transact(&owned_by(lock_ids), |found, now_ms| {
             Ok(release::decide(lock_ids, &found.locks()?, now_ms))
+        })
+        .await
+    }
+
+    async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
+        self.transact(&release::finished_by(done)?, |found, now_ms| {
+            release::decide_done(lock_id, done, found, now_ms)
+        })
+        .await
+    }
+
+    async fn mark(&self, key: &Key, change: &MarkChange) -> Result<Option<DoneMark>, Error> {
+        let what = mark::mark_of(key)?;
+        if *change == MarkChange::Keep {
+            let (found, now_ms) = self.read(&what).await?;
+            return Ok(mark::decide(key, change, &found, now_ms)?.answer);
+        }
+        self.transact(&what, |found, now_ms| {
+            mark::decide(key, change, found, now_ms)
         })
         .await
     }
@@ -377,12 +397,16 @@ impl Backend for FirestoreBackend {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_ids) => Outcome::Release(self.release(lock_ids).await?),
+            Operation::Release(release) => Outcome::Release(match release.finish() {
+                None => self.release(&release.lock_ids).await?,
+                Some((lock_id, done)) => Batch::from([self.finish(lock_id, done).await?]),
+            }),
             Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(key).await?),
             Operation::List(page) => Outcome::List(self.list(page).await?),
+            Operation::Mark { key, change } => Outcome::Mark(self.mark(key, change).await?),
             Operation::Facts => Outcome::Facts(self.facts().await?),
         })
     }

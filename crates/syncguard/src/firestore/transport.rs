@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::decision::Write;
-use super::documents::{CounterDocument, Field, LockDocument, LockState, malformed};
+use super::documents::{CounterDocument, Field, LockDocument, LockState, MarkDocument, malformed};
 use super::error::Failure;
+use crate::due::DoneMark;
 use crate::error::Error;
 use crate::waiting::wakeups::Watch;
 
@@ -146,6 +147,12 @@ impl Documents {
         let found = self.counters.iter().find(|found| found.id == id);
         found.map(Document::counter).transpose()
     }
+
+    /// What the document with this id says of the periods of a key.
+    pub(super) fn mark_of(&self, id: &str) -> Result<Option<DoneMark>, Error> {
+        let found = self.counters.iter().find(|found| found.id == id);
+        found.map_or(Ok(None), Document::mark)
+    }
 }
 
 impl Document {
@@ -164,5 +171,9 @@ impl Document {
 
     pub(super) fn counter(&self) -> Result<CounterDocument, Error> {
         CounterDocument::read(|name| self.field(name))
+    }
+
+    fn mark(&self) -> Result<Option<DoneMark>, Error> {
+        MarkDocument::read(|name| self.field(name))
     }
 }

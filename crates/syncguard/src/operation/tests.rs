@@ -340,11 +340,11 @@ async fn what_was_never_sent_is_not_undone() {
 fn a_call_takes_less_than_a_kilobyte() {
     let backend: Arc<dyn Backend> = Arc::<Store>::default();
     let request = request(Ttl::DEFAULT);
-    let lock_ids = request.lock_ids();
-    let operation = Operation::Release(lock_ids.clone());
+    let released = ReleaseRequest::from(request.lock_ids());
+    let operation = Operation::Release(released.clone());
     let call = || CallOptions::DEFAULT;
-    let released = release(&backend, &operation, &lock_ids, call(), pending());
-    assert!(size_of_val(&released) < 1024);
+    let release = release(&backend, &operation, &released, call(), pending());
+    assert!(size_of_val(&release) < 1024);
     let again = request.clone();
     let acquired = acquire(&backend, request, call(), pending());
     assert!(size_of_val(&acquired) < 1024);

@@ -1,5 +1,6 @@
 //! The backend: runs each operation's plan and gives its outcome.
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,9 +21,10 @@ use super::operations::extend::{Extend, Extensions, Sets};
 use super::operations::force_release::ForceRelease;
 use super::operations::is_locked::IsLocked;
 use super::operations::labels::StoredLabels;
+use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
 use super::operations::{
-    acquire, acquire_all, extend, facts, force_release, is_locked, list, lookup, release,
+    acquire, acquire_all, extend, facts, force_release, is_locked, list, lookup, mark, release,
 };
 use super::reply;
 use super::runner::StatementRunner;
@@ -33,12 +35,13 @@ use super::wakeups::notify::watched_name;
 use crate::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::batch::Batch;
 use crate::claim::Claim;
+use crate::due::{DoneMark, MarkChange};
 use crate::error::{Error, ErrorKind};
 use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Limit, Operation};
+use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::request::{AcquireRequest, Extension, Finish, Limit, Operation};
 use crate::shared::Lease;
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
@@ -82,6 +85,7 @@ struct Operations {
     is_locked: IsLocked,
     lookup: lookup::Lookup,
     force_release: ForceRelease,
+    mark: Mark,
     blocked: Blocked,
 }
 
@@ -96,6 +100,7 @@ impl Operations {
             is_locked: IsLocked::new(tables, options.cleanup_in_is_locked),
             lookup: lookup::Lookup::new(tables),
             force_release: ForceRelease::new(tables),
+            mark: Mark::new(tables),
             blocked: Blocked::new(tables),
         }
     }
@@ -173,7 +178,7 @@ impl PostgresBackend {
     /// processes at once, and on tables that SyncGuard for TypeScript made.
     ///
     /// Needs the right to create tables in their schema, and no rights if nothing is missing. To older tables
-    /// it adds the column for labels if the role owns them; otherwise it goes without.
+    /// it adds the columns for labels and for what is done once if the role owns them; otherwise it goes without.
     ///
     /// # Errors
     /// `AuthFailed` when rights are missing, `InvalidArgument` for a table name whose index names
@@ -219,19 +224,30 @@ impl PostgresBackend {
         names: &PrimaryKeys,
     ) -> Result<Option<AcquireOutcome>, Error> {
         let (acquire, ttl) = (&self.operations.acquire, request.ttl);
+        let due = request.due.as_ref();
         let subjects = [Subject::Key(&names.lock)];
         if !request.labels.is_empty() {
             let labels = StoredLabels::of(&request.labels, Some(&claim.lock_id));
-            let plan = acquire.plan(claim, ttl, names, Some(&labels));
+            let plan = acquire.plan(claim, ttl, names, due, Some(&labels));
             if let Some(answer) = self.labelled(executor, &subjects, &plan).await {
                 return acquire::outcome(claim, answer?.as_ref());
             }
+        }
+        if due.is_some() {
+            let plan = acquire.plan(claim, ttl, names, due, None);
+            let answer = executor.runner.try_run(&subjects, &plan).await;
+            let row = answer.map_err(|failure| {
+                // The column that is missing may be none of labels.
+                self.unlabelled.store(false, Ordering::Relaxed);
+                mark::to_error(failure)
+            })?;
+            return acquire::outcome(claim, row.as_ref());
         }
         let named = || NamedRequest::new(claim, ttl, names);
         if let Some(outcome) = executor.acquisitions.join(named).await? {
             return Ok(Some(outcome));
         }
-        let plan = acquire.plan(claim, ttl, names, None);
+        let plan = acquire.plan(claim, ttl, names, None, None);
         acquire::outcome(claim, executor.runner.run(&subjects, &plan).await?.as_ref())
     }
 
@@ -335,6 +351,53 @@ impl PostgresBackend {
         release::outcomes(lock_ids, row.as_ref())
     }
 
+    async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
+        let executor = self.executor.get()?;
+        let names = PrimaryKeys::new(&done.key)?;
+        let plan = self.operations.release.plan_done(lock_id, done, &names);
+        let subjects = quota::rows(slice::from_ref(lock_id));
+        let row = executor.runner.try_run(&subjects, &plan).await;
+        let row = row.map_err(mark::to_error)?;
+        let outcome = release::outcome(lock_id, row.as_ref())?;
+        if outcome != ReleaseOutcome::Absent(Absence::NotFound) {
+            return Ok(outcome);
+        }
+        // A try before, whose answer was lost, may have stored it and freed the lock. Only a statement that begins now
+        // shows what has come since the one above began.
+        let is_own = |mark: DoneMark| mark.lock_id == *lock_id && mark.due == done.due;
+        Ok(
+            match self.read_mark(&executor, &names).await?.is_some_and(is_own) {
+                true => ReleaseOutcome::Released,
+                false => outcome,
+            },
+        )
+    }
+
+    async fn mark(&self, key: &Key, change: &MarkChange) -> Result<Option<DoneMark>, Error> {
+        let executor = self.executor.get()?;
+        let names = PrimaryKeys::new(key)?;
+        if *change == MarkChange::Keep {
+            return self.read_mark(&executor, &names).await;
+        }
+        let lock_id = LockId::generate()?;
+        let plan = self
+            .operations
+            .mark
+            .plan_change(key, &names, change, &lock_id);
+        let row = executor.runner.try_run(&[], &plan).await;
+        mark::outcome(row.map_err(mark::to_error)?.as_ref())
+    }
+
+    async fn read_mark(
+        &self,
+        executor: &Executor,
+        names: &PrimaryKeys,
+    ) -> Result<Option<DoneMark>, Error> {
+        let plan = self.operations.mark.plan(names);
+        let row = executor.runner.try_run(&[], &plan).await;
+        mark::outcome(row.map_err(mark::to_error)?.as_ref())
+    }
+
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
         let executor = self.executor.get()?;
         let (lock_ids, ttl) = (&extension.lock_ids, extension.ttl);
@@ -425,12 +488,16 @@ impl Backend for PostgresBackend {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_ids) => Outcome::Release(self.release(lock_ids).await?),
+            Operation::Release(release) => Outcome::Release(match release.finish() {
+                None => self.release(&release.lock_ids).await?,
+                Some((lock_id, done)) => Batch::from([self.finish(lock_id, done).await?]),
+            }),
             Operation::Extend(extension) => Outcome::Extend(self.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(self.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(key).await?),
             Operation::List(page) => Outcome::List(self.list(page).await?),
+            Operation::Mark { key, change } => Outcome::Mark(self.mark(key, change).await?),
             Operation::Facts => Outcome::Facts(self.facts().await?),
         })
     }

@@ -19,6 +19,9 @@ fn labels_sql() -> String {
     Labels::NAMES.map(add).concat()
 }
 
+const MARK_SQL: &str = "ALTER TABLE {fences} ADD COLUMN IF NOT EXISTS done_due TEXT, \
+     ADD COLUMN IF NOT EXISTS done_at_ms BIGINT, ADD COLUMN IF NOT EXISTS done_lock_id TEXT;";
+
 /// Serialises set-ups, because `IF NOT EXISTS` does not protect against a simultaneous `CREATE`. The number is
 /// "syncgrd!" in ASCII.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8320803159760069665);";
@@ -41,6 +44,7 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
     let names = IndexNames::new(tables)?;
     let inspection = inspection(tables);
     let mut tries = 0;
+    let (mut may_label, mut may_mark) = (true, true);
     loop {
         let there = inspect(transport, &inspection, &names).await?;
         let sql = match there {
@@ -50,14 +54,18 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
             Existing { named: false, .. } => names.under_lock(NAME_SQL),
             Existing {
                 labelled: false, ..
-            } => names.under_lock(&labels_sql()),
-            _ => return Ok(true),
+            } if may_label => names.under_lock(&labels_sql()),
+            Existing { marked: false, .. } if may_mark => names.under_lock(MARK_SQL),
+            there => return Ok(there.labelled),
         };
         match transport.batch(&sql).await {
             Ok(()) => {}
-            // Only the tables' owner may alter them. Without that right, locks have no labels.
+            // Only the tables' owner may alter them. Without that right, locks have no labels, and nothing is done once.
             Err(failure) if there.complete && there.named && failure.state() == Some("42501") => {
-                return Ok(false);
+                match there.labelled || !may_label {
+                    true => may_mark = false,
+                    false => may_label = false,
+                }
             }
             Err(failure) if was_made_meanwhile(&failure) && tries < MAX_RETRIES => {}
             Err(failure) => return Err(failure.into()),
@@ -91,7 +99,7 @@ fn was_made_meanwhile(failure: &Failure) -> bool {
 
 /// The statement that asks the catalog which parts of the schema exist.
 fn inspection(tables: &Tables) -> Statement {
-    let columns = &["complete", "named", "labelled"];
+    let columns = &["complete", "named", "labelled", "marked"];
     let labels = format!("'{}'", Labels::NAMES.join("', '"));
     let sql = include_str!("schema_inspect.sql").replace("{labels}", &labels);
     Statement::new(&sql, tables, columns)
@@ -110,6 +118,7 @@ async fn inspect(
         complete: is(0)?,
         named: is(1)?,
         labelled: is(2)?,
+        marked: is(3)?,
     })
 }
 
@@ -122,6 +131,8 @@ struct Existing {
     named: bool,
     /// The columns for labels.
     labelled: bool,
+    /// The columns for what is done once.
+    marked: bool,
 }
 
 /// The quoted names of the indexes.

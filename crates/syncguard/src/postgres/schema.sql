@@ -14,5 +14,9 @@ CREATE INDEX IF NOT EXISTS {expires_index} ON {locks} (expires_at_ms);
 CREATE TABLE IF NOT EXISTS {fences} (
   fence_key TEXT PRIMARY KEY,
   fence BIGINT NOT NULL DEFAULT 0,
-  key_debug TEXT
+  key_debug TEXT,
+  -- For which period something was done last, when, and under which lock id. Older writers leave them as they are.
+  done_due TEXT,
+  done_at_ms BIGINT,
+  done_lock_id TEXT
 );

@@ -17,5 +17,9 @@ SELECT
       SELECT FROM pg_attribute WHERE attrelid = locks AND attname = name AND NOT attisdropped
     ))
     FROM unnest(ARRAY[{labels}]) AS name
-  )::text AS labelled
+  )::text AS labelled,
+  (
+    SELECT count(*) = 3 FROM pg_attribute
+    WHERE attrelid = fences AND attname IN ('done_due', 'done_at_ms', 'done_lock_id') AND NOT attisdropped
+  )::text AS marked
 FROM there

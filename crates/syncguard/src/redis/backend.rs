@@ -16,6 +16,7 @@ use super::reply::{Reply, is_elsewhere};
 use super::transport::shared::RedisConnection;
 use super::transport::{self, Transport};
 use crate::backend::{Backend, Capabilities};
+use crate::batch::Batch;
 use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
 use crate::event_loop::Lane;
@@ -151,12 +152,16 @@ impl Backend for RedisBackend {
         let runner = &self.runner;
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(runner.acquire(request).await?),
-            Operation::Release(lock_ids) => Outcome::Release(runner.release(lock_ids).await?),
+            Operation::Release(release) => Outcome::Release(match release.finish() {
+                None => runner.release(&release.lock_ids).await?,
+                Some((lock_id, done)) => Batch::from([runner.finish(lock_id, done).await?]),
+            }),
             Operation::Extend(extension) => Outcome::Extend(runner.extend(extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(runner.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(runner.force_release(key).await?),
             Operation::List(page) => Outcome::List(runner.list(page).await?),
+            Operation::Mark { key, change } => Outcome::Mark(runner.mark(key, change).await?),
             Operation::Facts => Outcome::Facts(runner.facts().await?),
         })
     }

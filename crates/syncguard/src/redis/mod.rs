@@ -24,7 +24,8 @@
 //! `syncguard-clients` has those over fred and redis-rs.
 //!
 //! Under names that start with the key prefix, three things are stored: the lock as a JSON object, an index
-//! entry that leads from its lock id to it, and its fence counter, which stays. The store is one server, with or
+//! entry that leads from its lock id to it, and its fence counter, which stays. A fourth, which stays too, says for which
+//! period something was done last ([`once`](crate::once)). The store is one server, with or
 //! without replicas, or a Redis Cluster ([`RedisServer::Cluster`]).
 //!
 //! Several locks are taken, extended or freed by one script, too, however many they are. A slot of a key is a lock under a

@@ -220,6 +220,11 @@ impl Names {
         space(self.start_of(lock_key)).fence_key(lock_key)
     }
 
+    /// The name of what is stored of the periods of a key, without the client's prefix.
+    pub(super) fn mark_key_of(&self, key: &Key) -> Result<String, Error> {
+        Ok(mark_key(&self.fence_key(&self.lock_key(key)?)?))
+    }
+
     /// The name of the entry that leads to a lock, without the client's prefix.
     pub(super) fn index_key(&self, lock_id: &LockId) -> Result<String, Error> {
         space(&self.start(lock_id.first_byte())).index_key(lock_id.as_str())
@@ -234,6 +239,12 @@ impl Names {
         let index_key = |lock_id| space(self.start_of(lock_key)).index_key(lock_id);
         lock_id.map(index_key).transpose()
     }
+}
+
+/// The name of what is stored of the periods of the key whose fence counter has that name. No key can make it that of
+/// something else, and it is no longer than the bytes that every name leaves free.
+pub(super) fn mark_key(fence_key: &str) -> String {
+    format!("{fence_key}\u{37e}done")
 }
 
 /// A text that is as long as a lock id.

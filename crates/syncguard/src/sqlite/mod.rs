@@ -79,14 +79,18 @@ use self::connection::queue::OperationQueue;
 use self::connection::schema::KEYS;
 use self::connection::store::{Durability, Store};
 use self::connection::worker::Effect;
-use self::operations::{acquire, extend, facts, force_release, is_locked, list, lookup, release};
+use self::operations::{
+    acquire, extend, facts, force_release, is_locked, list, lookup, mark, release,
+};
 use self::wakeups::listen::Polling;
 use crate::backend::{Backend, Capabilities};
+use crate::batch::Batch;
 use crate::claim::Claim;
+use crate::due::MarkChange;
 use crate::error::Error;
 use crate::key::Key;
 use crate::outcome::Outcome;
-use crate::request::Operation;
+use crate::request::{Operation, ReleaseRequest};
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
@@ -164,9 +168,29 @@ impl Backend for SqliteBackend {
                 let effect = Effect::Write(Durability::ForGood);
                 Outcome::Acquire(queue.run(effect, acquire).await?)
             }
-            Operation::Release(lock_ids) => {
+            Operation::Release(ReleaseRequest {
+                lock_ids,
+                done: None,
+            }) => {
                 let release = move |store: &Store| release::release(store, &lock_ids);
                 Outcome::Release(queue.run(Effect::Urgent, release).await?)
+            }
+            Operation::Release(ReleaseRequest {
+                lock_ids,
+                done: Some(done),
+            }) => {
+                let finish = move |store: &Store| release::finish(store, &lock_ids[0], &done);
+                // A loss of power must not let it be done again.
+                let effect = Effect::Write(Durability::ForGood);
+                Outcome::Release(Batch::from([queue.run(effect, finish).await?]))
+            }
+            Operation::Mark { key, change } => {
+                let effect = match change {
+                    MarkChange::Keep => Effect::Read,
+                    MarkChange::Clear | MarkChange::Set(_) => Effect::Write(Durability::ForGood),
+                };
+                let mark = move |store: &Store| mark::mark(store, &key, &change);
+                Outcome::Mark(queue.run(effect, mark).await?)
             }
             Operation::Extend(extension) => {
                 let extend = move |store: &Store| extend::extend(store, &extension);

@@ -70,12 +70,15 @@ impl Waiter {
     /// One who is going to ask for what `request` says, and waits as `policy` says. Its time begins now.
     ///
     /// # Errors
-    /// As [`RetryPolicy::validate`].
+    /// As [`RetryPolicy::validate`], and `InvalidArgument` for a period: for that, the store is asked once.
     pub fn new(
         backend: &Arc<dyn Backend>,
         request: AcquireRequest,
         policy: RetryPolicy,
     ) -> Result<Self, Error> {
+        if request.due.is_some() {
+            return Err(no_period());
+        }
         Ok(Self {
             backend: Arc::clone(backend),
             request,
@@ -266,6 +269,7 @@ impl Waiter {
             Ok(AcquireOutcome::Acquired(grants)) => {
                 return Ok(AttemptOutcome::Granted(Granted { grants, asked }));
             }
+            Ok(AcquireOutcome::Done(_)) => return Err(no_period()),
             Ok(AcquireOutcome::Locked { claim, free_in }) => {
                 self.obstacle = claim;
                 self.contended += 1;
@@ -347,6 +351,10 @@ impl Waiter {
     fn elapsed_ms(&self) -> f64 {
         self.start.elapsed().as_secs_f64() * 1000.0
     }
+}
+
+fn no_period() -> Error {
+    Error::invalid("due cannot be waited for: ask once")
 }
 
 /// When a lock that was just granted has ended, also on a store whose clock lags a little.

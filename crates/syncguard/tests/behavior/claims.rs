@@ -67,7 +67,10 @@ fn ids(grants: &[Grant]) -> Batch<LockId> {
 }
 
 async fn release(t: &Context, lock_ids: Batch<LockId>) -> Batch<ReleaseOutcome> {
-    t.backend.ask(Operation::Release(lock_ids)).await.unwrap()
+    t.backend
+        .ask(Operation::Release(lock_ids.into()))
+        .await
+        .unwrap()
 }
 
 async fn extend(t: &Context, lock_ids: Batch<LockId>, ttl: Ttl) -> ExtendOutcome {

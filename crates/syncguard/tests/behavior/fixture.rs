@@ -180,7 +180,7 @@ impl Context {
     pub(crate) async fn acquire(&self, key: &Key, ttl: Ttl) -> Grant {
         match self.try_acquire(key, ttl).await {
             AcquireOutcome::Acquired(grant) => grant[0].clone(),
-            AcquireOutcome::Locked { .. } => panic!("the key is locked"),
+            _ => panic!("the key is locked"),
         }
     }
 

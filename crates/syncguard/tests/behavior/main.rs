@@ -30,6 +30,7 @@ mod keys;
 mod lifecycle;
 mod listing;
 mod lookup;
+mod once;
 mod owner;
 mod ownership;
 #[cfg(feature = "postgres")]
@@ -111,6 +112,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("listing", listing::TESTS),
         ("is_locked", is_locked::TESTS),
         ("force_release", force_release::TESTS),
+        ("once", once::TESTS),
         ("owner", owner::TESTS),
         ("keys", keys::TESTS),
         ("cancellation", cancellation::TESTS),

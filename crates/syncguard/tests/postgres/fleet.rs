@@ -78,7 +78,7 @@ impl Fleet {
                             let request = AcquireRequest::new(key(&name), ttl(60_000)).unwrap();
                             match ours.acquire(&request).await.unwrap() {
                                 AcquireOutcome::Acquired(grant) => break grant,
-                                AcquireOutcome::Locked { .. } => yield_now().await,
+                                _ => yield_now().await,
                             }
                         };
                         witness.enter(&name, i64::try_from(grant[0].fence.get()).unwrap());

@@ -117,7 +117,7 @@ async fn release_all(
 pub(crate) fn granted(answers: Vec<Result<AcquireOutcome, Error>>) -> Vec<Grant> {
     let grants = answers.into_iter().map(|answer| match answer.unwrap() {
         AcquireOutcome::Acquired(mut grants) => grants.remove(0),
-        AcquireOutcome::Locked { .. } => panic!("locked"),
+        _ => panic!("locked"),
     });
     grants.collect()
 }

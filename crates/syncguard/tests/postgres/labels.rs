@@ -51,7 +51,7 @@ async fn a_label_left_by_an_older_writer_is_not_shown() {
 }
 
 /// Tables as the documents for older versions have them.
-async fn older_tables() -> (PostgresBackend, syncguard::postgres::Tables) {
+pub(crate) async fn older_tables() -> (PostgresBackend, syncguard::postgres::Tables) {
     let tables = own_tables();
     let (locks, fences) = (tables.locks(), tables.fences());
     let sql = format!(

@@ -156,7 +156,7 @@ pub(crate) fn load(
                 let attempt = scene.try_acquire(&name);
                 let grant = match in_time(scene.backend.operation_timeout(), attempt).await {
                     Ok(AcquireOutcome::Acquired(grant)) => grant,
-                    Ok(AcquireOutcome::Locked { .. }) => continue,
+                    Ok(_) => continue,
                     Err(error) => {
                         assert!(is_transient(&error), "{error:?}");
                         tokio::task::yield_now().await;

@@ -26,6 +26,7 @@ mod listening;
 mod load;
 mod lost;
 mod mediator;
+mod once;
 mod quota;
 mod races;
 mod rows;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         ("limits", limits::TESTS),
         ("listening", listening::TESTS),
         ("lost", lost::TESTS),
+        ("once", once::TESTS),
         ("quota", quota::TESTS),
         ("races", races::TESTS),
         ("rows", rows::TESTS),

@@ -72,7 +72,7 @@ async fn a_mixed_fleet_takes_over_expired_locks() {
                             let fence = i64::try_from(grant[0].fence.get()).unwrap();
                             (fence, grant[0].expires_at_ms)
                         }
-                        AcquireOutcome::Locked { .. } => continue,
+                        _ => continue,
                     }
                 } else {
                     match other.acquire(&key("k"), 1).await.unwrap() {

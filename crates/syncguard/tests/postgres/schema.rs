@@ -41,7 +41,8 @@ async fn it_makes_what_the_specification_names() {
     );
     assert_eq!(
         of(tables.fences()).await,
-        "fence_key text NO, fence bigint NO, key_debug text YES"
+        "fence_key text NO, fence bigint NO, key_debug text YES, done_due text YES, done_at_ms bigint YES, \
+             done_lock_id text YES"
     );
     let indexes = "SELECT string_agg(indexdef, '; ' ORDER BY indexname) FROM pg_indexes \
                    WHERE tablename = $1 AND indexname LIKE 'idx%'";

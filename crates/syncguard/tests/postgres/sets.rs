@@ -366,7 +366,7 @@ async fn sets_are_released_together_when_connections_are_short() {
         let (ours, lock_ids) = (Arc::clone(&ours), ids(pair));
         async move {
             let outcome: Batch<ReleaseOutcome> = ours
-                .ask(Operation::Release(lock_ids.clone()))
+                .ask(Operation::Release(lock_ids.clone().into()))
                 .await
                 .unwrap();
             (lock_ids, outcome)

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{
-    Absence, AcquireOutcome, Backend as _, Claim, ErrorKind, ExtendOutcome, Extension, LockId,
-    Lookup, Operation, Outcome, Owner, ReleaseOutcome,
+    Absence, AcquireOutcome, Backend as _, Batch, Claim, ErrorKind, ExtendOutcome, Extension,
+    LockId, Lookup, Operation, Outcome, Owner, ReleaseOutcome,
 };
 
 use crate::stage::{FOREIGN, Stage, hostile_names, json, scripts};
@@ -163,7 +163,7 @@ async fn several_keys_take_one_round_trip() {
     for operation in [
         Operation::Acquire(request.clone()),
         Operation::Extend(Extension::new(request.lock_ids(), ttl(60_000))),
-        Operation::Release(request.lock_ids()),
+        Operation::Release(request.lock_ids().into()),
     ] {
         let start = Instant::now();
         backend.run(&operation).await.unwrap();
@@ -334,7 +334,9 @@ async fn several_do_to_each_what_one_does() {
                 }
 
                 let lock_ids = [[id.clone()].to_vec(), vec![id.clone(), nobodys.clone()]];
-                let [alone, together] = lock_ids.clone().map(|ids| Operation::Release(ids.into()));
+                let [alone, together] = lock_ids
+                    .clone()
+                    .map(|ids| Operation::Release(Batch::from(ids).into()));
                 let (alone, expected) = done(&mut t, &id, scene, alone).await;
                 let (together, found) = done(&mut t, &id, scene, together).await;
                 assert_eq!(found, expected, "{scene:?}");
@@ -387,7 +389,7 @@ async fn one_value_that_is_no_lock_keeps_no_other_from_being_freed() {
     t.raw.call(&["SET", "syncguard:b", "hello"]);
     let error = t
         .backend
-        .ask::<ReleaseOutcome>(Operation::Release(ids(&grants)))
+        .ask::<ReleaseOutcome>(Operation::Release(ids(&grants).into()))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);

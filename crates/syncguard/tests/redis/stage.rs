@@ -53,7 +53,7 @@ impl Stage {
     pub(crate) async fn acquire(&self, key: &str, ttl_ms: i64) -> Grant {
         match self.try_acquire(key, ttl_ms).await {
             AcquireOutcome::Acquired(grant) => grant[0].clone(),
-            AcquireOutcome::Locked { .. } => panic!("locked"),
+            _ => panic!("locked"),
         }
     }
 

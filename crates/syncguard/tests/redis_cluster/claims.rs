@@ -107,7 +107,7 @@ async fn overlapping_sets_of_several_shards_come_through() {
                 let grants = loop {
                     match try_take(backend.as_ref(), claims()).await.unwrap() {
                         AcquireOutcome::Acquired(grants) => break grants,
-                        AcquireOutcome::Locked { .. } => {
+                        _ => {
                             tokio::time::sleep(Duration::from_millis(1)).await;
                         }
                     }
@@ -214,7 +214,7 @@ async fn what_is_freed_in_a_shard_that_answers_is_free() {
     let moved = crate::stage::names_of(backend.as_ref(), &names[0]).remove(0);
     let port = cluster.nodes[1].port().to_string();
     at_source.call(&["MIGRATE", "127.0.0.1", &port, &moved, "0", "5000"]);
-    let release = syncguard::Operation::Release(ids(&grants));
+    let release = syncguard::Operation::Release(ids(&grants).into());
     let error = backend
         .ask::<syncguard::Outcome>(release)
         .await

@@ -102,7 +102,7 @@ pub(crate) async fn on_a_small_disk(path: &Path) {
                     break error;
                 }
             }
-            Ok(AcquireOutcome::Locked { .. }) => panic!("busy is locked"),
+            Ok(_) => panic!("busy is locked"),
             Err(error) => break error,
         }
     };

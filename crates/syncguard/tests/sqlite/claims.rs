@@ -73,8 +73,10 @@ pub(crate) async fn take_turns(path: &Path, names: [&str; 3]) {
             continue;
         }
         granted += 1;
-        let released: Batch<ReleaseOutcome> =
-            backend.ask(Operation::Release(lock_ids)).await.unwrap();
+        let released: Batch<ReleaseOutcome> = backend
+            .ask(Operation::Release(lock_ids.into()))
+            .await
+            .unwrap();
         assert_eq!(released[..], [ReleaseOutcome::Released; 3]);
     }
     println!("{granted}");

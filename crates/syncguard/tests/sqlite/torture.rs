@@ -74,7 +74,7 @@ async fn work(folder: &Path, worker: usize) {
             let answer = backend.run(&Operation::Acquire(request)).await.unwrap();
             match AcquireOutcome::of(answer).unwrap() {
                 AcquireOutcome::Acquired(grant) => break (grant, key),
-                AcquireOutcome::Locked { .. } => {}
+                _ => {}
             }
         };
         let fence = grant[0].fence.get();

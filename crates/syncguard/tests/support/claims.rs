@@ -41,7 +41,7 @@ pub(crate) async fn take(
 ) -> Batch<Grant> {
     match try_take(backend, claims).await.unwrap() {
         AcquireOutcome::Acquired(grants) => grants,
-        AcquireOutcome::Locked { claim, .. } => panic!("claim {claim} is locked"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -53,7 +53,10 @@ pub(crate) async fn release(
     backend: &dyn Backend,
     lock_ids: Batch<LockId>,
 ) -> Batch<ReleaseOutcome> {
-    backend.ask(Operation::Release(lock_ids)).await.unwrap()
+    backend
+        .ask(Operation::Release(lock_ids.into()))
+        .await
+        .unwrap()
 }
 
 pub(crate) async fn extend(

@@ -108,7 +108,7 @@ async fn ask(backend: &dyn Backend, operation: Operation) -> Result<Told, Error>
             request.labels.owner = Some(Owner::new(OWNER).unwrap());
             Ok(match backend.acquire(&request).await? {
                 AcquireOutcome::Acquired(grant) => Told::Acquired(grant[0].fence.get()),
-                AcquireOutcome::Locked { .. } => Told::No,
+                _ => Told::No,
             })
         }
         Operation::Release => Ok(match backend.release(&id).await? {

@@ -42,7 +42,7 @@ pub(crate) async fn try_acquire(
 pub(crate) async fn acquire(backend: &dyn Backend, name: &str) -> Grant {
     match try_acquire(backend, name).await.unwrap() {
         AcquireOutcome::Acquired(grant) => grant[0].clone(),
-        AcquireOutcome::Locked { .. } => panic!("{name} is locked"),
+        _ => panic!("{name} is locked"),
     }
 }
 

@@ -378,7 +378,7 @@ async fn until_free(
                     released.map(|_| fence).map_err(|error| error.to_string()),
                 );
             }
-            Ok(AcquireOutcome::Locked { .. }) => "it is still locked".to_owned(),
+            Ok(_) => "it is still locked".to_owned(),
             // It may be slow after what it went through, and the machine as well.
             Err(error) => {
                 limit = 6 * LEFT;

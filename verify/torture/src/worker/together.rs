@@ -140,7 +140,7 @@ impl Loop {
                     {
                         Some(Outcome::Locked)
                     }
-                    Ok(AcquireOutcome::Locked { .. }) => self.is_spread.then_some(Outcome::Unknown),
+                    Ok(_) => self.is_spread.then_some(Outcome::Unknown),
                     Err(error) => super::after_error(error),
                 };
                 self.end(running, &answer, outcome)?;
@@ -198,7 +198,7 @@ impl Loop {
         }
         let answer = operation::run::<Batch<ReleaseOutcome>>(
             &self.backend,
-            Operation::Release(ids(granted)),
+            Operation::Release(ids(granted).into()),
             CALL,
             pending(),
         )

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
 use crate::firestore::decision::Write;
 use crate::firestore::documents::{
-    CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockState,
+    CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockState, MarkDocument,
 };
 use crate::firestore::transport::{self, Documents, MOST_VALUES};
 
@@ -111,6 +111,14 @@ impl ResourceNames {
             } => update(document(
                 self.counter(&document_id),
                 CounterDocument::fields(fence, &key),
+            )),
+            Write::SetMark {
+                document_id,
+                mark,
+                key,
+            } => update(document(
+                self.counter(&document_id),
+                MarkDocument::fields(mark.as_ref(), &key),
             )),
             Write::ExtendLock {
                 document_id,

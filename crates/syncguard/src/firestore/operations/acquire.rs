@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::claim::{Claim, Slots};
+use crate::due::Due;
 use crate::error::Error;
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::{LockDocument, LockState};
@@ -60,12 +61,14 @@ pub(in crate::firestore) fn choose(
     locks.collect::<Result<_, Error>>().map(Ok)
 }
 
-/// What shows whether these locks are held, and where their counters stand.
-pub(in crate::firestore) fn state_of(wanted: &[WantedLock]) -> ReadSet {
+/// What shows whether these locks are held, where their counters stand, and, for a period that is to be done, whether it is.
+pub(in crate::firestore) fn state_of(wanted: &[WantedLock], due: Option<&Due>) -> ReadSet {
     let ids = || wanted.iter().map(|lock| &lock.ids);
+    let counters = ids().map(|ids| ids.counter.clone());
+    let marks = ids().filter(|_| due.is_some()).map(DocumentIds::mark);
     ReadSet::Named {
         locks: ids().map(|ids| ids.lock.clone()).collect(),
-        counters: ids().map(|ids| ids.counter.clone()).collect(),
+        counters: counters.chain(marks).collect(),
     }
 }
 
@@ -84,6 +87,14 @@ pub(in crate::firestore) fn decide(
     let locks = wanted.iter().zip(claims);
     let locks = locks.map(|(lock, claim)| found_lock(lock, claim, found, now_ms));
     let locks = locks.collect::<Result<Batch<_>, Error>>()?;
+    if let (Some(due), [lock], [found_lock]) = (&request.due, wanted, &locks[..])
+        // A lock that is the caller's own, from a call whose answer was lost, was granted for it.
+        && found_lock.own_fence.is_none()
+        && let Some(mark) = found.mark_of(&lock.ids.mark())?
+        && mark.covers(due)
+    {
+        return Ok(Decision::answer(AcquireOutcome::Done(mark)));
+    }
     let grants = match grant(claims, &locks, request.ttl, now_ms)? {
         Granting::Answer(answer) => return Ok(Decision::answer(answer)),
         Granting::Write(grants) => grants,
@@ -209,7 +220,7 @@ mod tests {
                     let fields = CounterDocument::fields(*fence, key);
                     documents.counters.push(document(document_id, fields));
                 }
-                Write::ExtendLock { .. } | Write::DeleteLock { .. } => panic!("only sets"),
+                _ => panic!("only locks and counters"),
             }
         }
         documents

@@ -6,5 +6,6 @@ pub(super) mod force_release;
 pub(super) mod is_locked;
 pub(super) mod list;
 pub(super) mod lookup;
+pub(super) mod mark;
 mod owned;
 pub(super) mod release;

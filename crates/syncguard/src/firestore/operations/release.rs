@@ -2,10 +2,15 @@
 
 use super::owned::{Owned, delete, owned};
 use crate::batch::Batch;
-use crate::firestore::decision::Decision;
+use crate::due::DoneMark;
+use crate::error::Error;
+use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::LockState;
+use crate::firestore::ids::DocumentIds;
+use crate::firestore::transport::{Documents, ReadSet};
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
+use crate::request::Finish;
 
 /// Releases the locks that these lock ids own, each for itself. `found` are all documents with these `lockId`s, `now_ms` is
 /// the time of the attempt.
@@ -35,12 +40,60 @@ pub(in crate::firestore) fn decide(
     decision
 }
 
+/// What shows whether a lock is held under which something is done, and what is stored of that.
+pub(in crate::firestore) fn finished_by(done: &Finish) -> Result<ReadSet, Error> {
+    let ids = DocumentIds::of(&done.key)?;
+    Ok(ReadSet::Named {
+        counters: vec![ids.mark()],
+        locks: vec![ids.lock],
+    })
+}
+
+/// Releases the lock on the key that is done, if this lock id owns it, and stores that it is. `now_ms` is the time of the
+/// attempt.
+pub(in crate::firestore) fn decide_done(
+    lock_id: &LockId,
+    done: &Finish,
+    found: &Documents,
+    now_ms: i64,
+) -> Result<Decision<ReleaseOutcome>, Error> {
+    let document_id = DocumentIds::of(&done.key)?.mark();
+    let mark = found.mark_of(&document_id)?;
+    let lock = found.lock()?;
+    let Some(lock) = lock.filter(|lock| lock.lock_id == lock_id.as_str()) else {
+        let is_own = |mark: DoneMark| mark.due == done.due && mark.lock_id == *lock_id;
+        return Ok(Decision::answer(match mark.is_some_and(is_own) {
+            // By a try before, whose answer was lost.
+            true => ReleaseOutcome::Released,
+            false => ReleaseOutcome::Absent(Absence::NotFound),
+        }));
+    };
+    let is_live = lock.is_live(now_ms);
+    let mut decision = Decision::answer(match is_live {
+        true => ReleaseOutcome::Released,
+        false => ReleaseOutcome::Absent(Absence::Expired),
+    });
+    decision.writes.push(delete(&lock));
+    if is_live && mark.is_none_or(|mark| done.due.is_after(&mark.due)) {
+        decision.writes.push(Write::SetMark {
+            document_id,
+            mark: Some(DoneMark {
+                due: done.due.clone(),
+                done_at_ms: now_ms,
+                lock_id: lock_id.clone(),
+            }),
+            key: done.key.clone(),
+        });
+    }
+    Ok(decision)
+}
+
 #[cfg(test)]
 mod tests {
     use std::slice;
 
     use super::*;
-    use crate::firestore::decision::{Warning, Write};
+    use crate::firestore::decision::Warning;
 
     const NOW: i64 = 1_700_000_000_000;
     const LIVE: i64 = NOW + 1;

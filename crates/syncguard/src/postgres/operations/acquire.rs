@@ -7,9 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::labels::{Labelled, StoredLabels};
+use super::mark;
 use super::release::Release;
 use crate::batch::Batch;
 use crate::claim::Claim;
+use crate::due::Due;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::lock_id::LockId;
@@ -25,7 +27,9 @@ use crate::ttl::Ttl;
 /// Takes a lock.
 #[derive(Debug)]
 pub struct Acquire {
-    statements: Labelled,
+    always: Labelled,
+    /// If a period is still to be done: for this, the table of counters must have columns that older ones lack.
+    due: Labelled,
 }
 
 impl Acquire {
@@ -34,19 +38,21 @@ impl Acquire {
         let columns = &["outcome", "fence", "expires_at_ms", "free_in_ms"];
         let sql = include_str!("acquire.sql");
         Self {
-            statements: Labelled::new([sql, "{}"], 6, tables, columns),
+            always: Labelled::new([&of_due(sql, None), "{}"], 6, tables, columns),
+            due: Labelled::new([&of_due(sql, Some("$7")), "{}"], 7, tables, columns),
         }
     }
 
-    /// The statement that tries to take the lock, and stores these labels.
+    /// The statement that tries to take the lock, and stores these labels. With `due`, only if this period is still to be done.
     pub fn plan<'a>(
         &'a self,
         claim: &'a Claim,
         ttl: Ttl,
         names: &'a PrimaryKeys,
+        due: Option<&'a Due>,
         labels: Option<&'a StoredLabels>,
     ) -> Plan<'a> {
-        let params = vec![
+        let mut params = vec![
             Param::Text(&names.lock),
             Param::Text(&names.fence),
             Param::Text(claim.key.as_str()),
@@ -54,8 +60,60 @@ impl Acquire {
             Param::BigInt(ttl.as_millis()),
             Param::BigInt(TIME_TOLERANCE_MS),
         ];
-        self.statements.bind(params, labels)
+        let Some(due) = due else {
+            return self.always.bind(params, labels);
+        };
+        params.push(Param::Text(due.as_stored()));
+        self.due.bind(params, labels)
     }
+}
+
+/// The statement that asks whether a period is still to be done, which is parameter `due`; without it, the one that grants the
+/// lock in any case.
+///
+/// As with the counter, the snapshot may be older than what is stored by now. So the last version of the row decides: a
+/// mark that has come since is not granted, and shows when it is asked again.
+pub(super) fn of_due(sql: &str, due: Option<&str>) -> String {
+    let Some(due) = due else {
+        return with_due(sql, [""; 7]);
+    };
+    let is_done = |row: &str| {
+        format!(
+            "{row}done_due IS NOT NULL\n          AND NOT (left({row}done_due, 1) = left({due}::text, 1) AND {row}done_due < {due}::text COLLATE \"C\")"
+        )
+    };
+    with_due(
+        sql,
+        [
+            &format!("   {due} due"),
+            "\n    done,",
+            " AND done IS NULL",
+            &format!(
+                ",\n      (\n        SELECT concat_ws(' ', done_at_ms, done_lock_id, done_due) FROM {{fences}}\n        \
+                 WHERE fence_key = $2 AND {}\n      ) AS done",
+                is_done("")
+            ),
+            &format!("\n      AND NOT coalesce({}, false)", is_done("last.")),
+            "WHEN done IS NOT NULL THEN 'done'\n    WHEN has_turn THEN 'again'\n    ",
+            "done, ",
+        ],
+    )
+}
+
+fn with_due(sql: &str, texts: [&str; 7]) -> String {
+    let places = [
+        "{due_param}",
+        "{done}",
+        "{is_due}",
+        "{done_read}",
+        "{still_due}",
+        "{done_outcome}",
+        "{done_detail}",
+    ];
+    let each = places.into_iter().zip(texts);
+    each.fold(sql.to_owned(), |sql, (place, text)| {
+        sql.replace(place, text)
+    })
 }
 
 /// What its row says; `None` if it has to be asked again, because somebody else came between.
@@ -74,6 +132,7 @@ pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Option<AcquireOutcome
             claim: 0,
             free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
         },
+        "done" => AcquireOutcome::Done(mark::done(row, 1)?),
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
         "again" => return Ok(None),
         _ => return Err(reply::malformed()),
@@ -194,7 +253,7 @@ impl Grouped for Acquisitions {
     fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
         match outcome {
             AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.claim.lock_id, false)),
-            AcquireOutcome::Locked { .. } => None,
+            AcquireOutcome::Locked { .. } | AcquireOutcome::Done(_) => None,
         }
     }
 }

@@ -1,4 +1,4 @@
--- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms{label_params}
+-- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms{due_param}{label_params}
 --
 -- The snapshot of a statement is taken before its first wait, so after the wait for the advisory lock
 -- no plain SELECT can be trusted. Therefore the two INSERT ... ON CONFLICT DO UPDATE decide: they work
@@ -12,8 +12,8 @@ WITH
 call AS MATERIALIZED (
   SELECT
     fence,
-    held,
-    CASE WHEN held IS NULL AND fence BETWEEN 0 AND 899999999999999 THEN
+    held,{done}
+    CASE WHEN held IS NULL{is_due} AND fence BETWEEN 0 AND 899999999999999 THEN
       pg_advisory_xact_lock(hashtext($1))::text
         || CASE current_setting('synchronous_commit')
              WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
@@ -29,7 +29,7 @@ call AS MATERIALIZED (
         SELECT CASE WHEN lock_id = $4 THEN fence ELSE '' END || ' ' || expires_at_ms FROM {locks}
         WHERE key = $1
           AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
-      ) AS held
+      ) AS held{done_read}
     OFFSET 0
   ) seen
 ),
@@ -44,7 +44,7 @@ counted AS (
     $3
   FROM call WHERE has_turn
   ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence
-    WHERE last.fence = (SELECT fence FROM call)
+    WHERE last.fence = (SELECT fence FROM call){still_due}
   RETURNING
     lpad(fence::text, 15, '0') AS fence,
     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
@@ -66,12 +66,12 @@ granted AS (
 SELECT
   CASE
     WHEN granted.fence IS NOT NULL OR held NOT LIKE ' %' THEN 'acquired'
-    -- A key that was never held before may have been counted for nothing, by who wanted several (acquire_all.sql).
+    {done_outcome}-- A key that was never held before may have been counted for nothing, by who wanted several (acquire_all.sql).
     WHEN has_turn AND call.fence = 0 THEN 'again'
     WHEN held IS NOT NULL OR has_turn THEN 'locked'
     ELSE 'exhausted'
   END AS outcome,
-  coalesce(granted.fence, nullif(split_part(held, ' ', 1), ''), call.fence::text) AS fence,
+  coalesce(granted.fence, nullif(split_part(held, ' ', 1), ''), {done_detail}call.fence::text) AS fence,
   coalesce(granted.expires_at_ms::text, split_part(held, ' ', 2)) AS expires_at_ms,
   CASE WHEN held LIKE ' %' THEN
     (

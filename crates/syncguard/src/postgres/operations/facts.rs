@@ -23,6 +23,7 @@ const COLUMNS: &[&str] = &[
     "locksColumnsMissing",
     "fencesColumnsMissing",
     "ownerColumn",
+    "doneColumns",
     "lockIdIndex",
     "expiresIndex",
     "locksRightsMissing",

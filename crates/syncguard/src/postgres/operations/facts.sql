@@ -31,6 +31,10 @@ SELECT
   EXISTS (
     SELECT FROM pg_attribute WHERE attrelid = locks AND attname = 'owner' AND NOT attisdropped
   )::text AS "ownerColumn",
+  (
+    SELECT count(*) = 3 FROM pg_attribute
+    WHERE attrelid = fences AND attname IN ('done_due', 'done_at_ms', 'done_lock_id') AND NOT attisdropped
+  )::text AS "doneColumns",
   EXISTS (
     SELECT FROM pg_index
     WHERE indexrelid = lock_id_index AND indrelid = locks AND indisunique AND indisvalid AND indisready

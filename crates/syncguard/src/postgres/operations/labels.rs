@@ -148,7 +148,8 @@ mod tests {
     #[test]
     fn only_a_statement_with_labels_names_their_columns() {
         let of = |sql, value| Labelled::new([sql, value], 6, &Tables::default(), &[]).0;
-        let one = of(include_str!("acquire.sql"), "{}");
+        let plain = super::super::acquire::of_due(include_str!("acquire.sql"), None);
+        let one = of(&plain, "{}");
         let several = of(include_str!("acquire_all.sql"), "id || {}");
         for (set, statement) in one.iter().enumerate().chain(several.iter().enumerate()) {
             let sql = statement.sql();

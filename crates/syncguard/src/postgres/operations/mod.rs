@@ -10,6 +10,7 @@ pub(super) mod is_locked;
 pub(super) mod labels;
 pub(super) mod list;
 pub(super) mod lookup;
+pub(super) mod mark;
 pub(super) mod release;
 
 pub use super::names::PrimaryKeys;

@@ -7,9 +7,11 @@ use crate::error::Error;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
 use crate::postgres::group::Grouped;
+use crate::postgres::names::PrimaryKeys;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
+use crate::request::Finish;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// Releases the locks with given lock ids.
@@ -18,6 +20,7 @@ pub struct Release {
     /// What most releases are, in the least time.
     one: Statement,
     several: Statement,
+    done: Statement,
 }
 
 impl Release {
@@ -28,7 +31,25 @@ impl Release {
         Self {
             one: one.urgent(),
             several: several(tables, ""),
+            done: Statement::telling(include_str!("release_done.sql"), tables, columns).urgent(),
         }
+    }
+
+    /// The statement that releases the lock with `lock_id`, whose names are `names`, and stores that something is done.
+    pub(in crate::postgres) fn plan_done<'a>(
+        &'a self,
+        lock_id: &'a LockId,
+        done: &'a Finish,
+        names: &'a PrimaryKeys,
+    ) -> Plan<'a> {
+        self.done.bind(vec![
+            Param::Text(lock_id.as_str()),
+            Param::BigInt(TIME_TOLERANCE_MS),
+            Param::Text(&names.lock),
+            Param::Text(&names.fence),
+            Param::Text(done.key.as_str()),
+            Param::Text(done.due.as_stored()),
+        ])
     }
 
     /// The statement that releases the lock with `lock_id`. Unless `durable`, the server answers before the

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::record;
+use super::{mark, record};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::outcome::{AcquireOutcome, Grant};
 use crate::redis::backend::Runner;
-use crate::redis::names::Names;
+use crate::redis::names::{self, Names};
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed};
 use crate::request::AcquireRequest;
@@ -25,7 +25,23 @@ script!(
     fits
 );
 
-/// What to send.
+// The same, if the period is still to be done. It is the last argument.
+script!(
+    ONCE_SCRIPT,
+    [
+        ("local due = table.remove(ARGV)"),
+        "clock.lua",
+        "get.lua",
+        "read.lua",
+        "mark.lua",
+        "due.lua",
+        "acquire.lua",
+        "grant.lua"
+    ],
+    |reply| fits(reply) || done_text(reply).is_some()
+);
+
+/// What to send. A period that is to be done is added behind all that.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key, and in a cluster for a lock id that does not fit.
@@ -34,10 +50,15 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
     let [lock_key, fence_key, key] = names.claimed(claim)?;
     let index_key = names.index_key(&claim.lock_id)?;
     let ttl_ms = request.ttl.as_millis();
-    Ok(Plan::new(&SCRIPT)
+    let (script, mark_key) = match request.due {
+        None => (&SCRIPT, None),
+        Some(_) => (&ONCE_SCRIPT, Some(names::mark_key(&fence_key))),
+    };
+    Ok(Plan::new(script)
         .key(names, &lock_key)
         .key(names, &index_key)
         .key(names, &fence_key)
+        .keys_of(names, mark_key.as_deref())
         .arg(claim.lock_id.as_str())
         .number(ttl_ms)
         .number(TIME_TOLERANCE_MS)
@@ -65,6 +86,9 @@ impl Runner {
         if let Some(ttl_ms) = self.fence_ttl_ms() {
             plan = plan.number(ttl_ms);
         }
+        if let Some(due) = &request.due {
+            plan = plan.arg(due.as_stored());
+        }
         // From now on it is known which lock the lock id owns if it owns one.
         if self.names.is_in_cluster()
             && let Some(lock_key) = lock_key(&plan)
@@ -72,7 +96,7 @@ impl Runner {
             self.known.learn(&request.only()?.lock_id, lock_key);
         }
         let outcome = outcome(request, &self.run(plan).await?)?;
-        if outcome.is_locked() {
+        if !matches!(outcome, AcquireOutcome::Acquired(_)) {
             self.forget(&request.only()?.lock_id);
         }
         Ok(outcome)
@@ -88,6 +112,7 @@ pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome
     match reply {
         Reply::Array(items) => locked(items)
             .or_else(|| granted(request, items))
+            .or_else(|| done(reply))
             .ok_or_else(|| malformed("acquire")),
         other => match other.integer() {
             // From somebody's mock of a client.
@@ -120,6 +145,21 @@ fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
         claim: 0,
         free_in: Some(wait(wait_ms)?),
     })
+}
+
+/// What is stored of the last period, if that is done already which was asked for.
+fn done_text(reply: &Reply) -> Option<&[u8]> {
+    match reply {
+        Reply::Array(items) => match items.as_slice() {
+            [code, Reply::Bulk(stored)] if code.integer() == Some(2) => Some(stored),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn done(reply: &Reply) -> Option<AcquireOutcome> {
+    Some(AcquireOutcome::Done(mark::read(done_text(reply)?)?))
 }
 
 /// How long somebody else holds a lock.

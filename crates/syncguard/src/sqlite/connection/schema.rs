@@ -19,6 +19,7 @@ pub(in crate::sqlite) const KEYS: KeySpace<'static> = KeySpace {
 };
 
 const TABLES: &str = include_str!("schema.sql");
+const DONE: &str = include_str!("schema_done.sql");
 
 /// What a database says of itself.
 #[derive(PartialEq)]
@@ -29,11 +30,14 @@ pub(super) struct Marks {
     entries: i64,
     /// How many of them are our tables.
     tables: i64,
+    /// Whether there is the table that older versions do not know.
+    has_done: bool,
 }
 
 const MARKS: &str = "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema), \
      (SELECT count(*) FROM sqlite_schema \
-      WHERE type = 'table' AND name IN ('syncguard_locks', 'syncguard_fence_counters')) \
+      WHERE type = 'table' AND name IN ('syncguard_locks', 'syncguard_fence_counters')), \
+     EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'syncguard_done') \
      FROM pragma_application_id, pragma_user_version";
 
 const NEW: Marks = Marks {
@@ -41,6 +45,7 @@ const NEW: Marks = Marks {
     version: 0,
     entries: 0,
     tables: 0,
+    has_done: false,
 };
 
 impl Marks {
@@ -51,6 +56,7 @@ impl Marks {
                 version: row.get(1)?,
                 entries: row.get(2)?,
                 tables: row.get(3)?,
+                has_done: row.get(4)?,
             })
         })
     }
@@ -81,10 +87,10 @@ pub(super) fn check_version(application_id: i32, version: i32) -> Result<(), Err
     }
 }
 
-/// Creates the tables if there is nothing yet. Any number of processes may do this at once.
+/// Creates the tables if there is nothing yet, and the one that is missing in a file of an older version. Any number of processes may do this at once.
 pub(super) fn ensure(connection: &mut Connection) -> rusqlite::Result<Marks> {
     let marks = Marks::read(connection)?;
-    if marks != NEW {
+    if marks != NEW && (marks.has_done || marks.check().is_err()) {
         return Ok(marks);
     }
     // The numbers are written in the transaction that creates the tables, so no file ever has one without the other,
@@ -95,6 +101,8 @@ pub(super) fn ensure(connection: &mut Connection) -> rusqlite::Result<Marks> {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
+    // Without another version, so that older programs go on with the file.
+    transaction.execute_batch(DONE)?;
     let marks = Marks::read(&transaction)?;
     transaction.commit()?;
     Ok(marks)

@@ -5,9 +5,11 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
 
 use super::labels;
+use super::mark;
 use super::slots::held_slots;
 use crate::batch::Batch;
 use crate::claim::Claim;
+use crate::due::DoneMark;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::granting::{FoundLock, Granting, grant};
@@ -40,6 +42,9 @@ pub(in crate::sqlite) fn acquire(
     // Read inside the transaction, so that the time does not include the wait for the write lock.
     let now_ms = store.now_ms();
     let claims = request.claims.as_slice();
+    if let Some(mark) = done(store, request, now_ms)? {
+        return Ok(AcquireOutcome::Done(mark));
+    }
     let mut wanted: Batch<WantedRow<'_>> = Batch::new();
     for same in claims.chunk_by(|one, other| one.key == other.key) {
         match keys_of(store, same, now_ms)? {
@@ -88,6 +93,22 @@ pub(in crate::sqlite) fn acquire(
     })?;
     Ok(AcquireOutcome::Acquired(grants))
 }
+
+/// What is stored as done, if that is the period that is asked for, or a later one.
+fn done(store: &Store, request: &AcquireRequest, now_ms: i64) -> Result<Option<DoneMark>, Error> {
+    let (Some(due), Some(claim)) = (&request.due, request.claims.first()) else {
+        return Ok(None);
+    };
+    let mark = mark::read(store, &mark::name_of(&claim.key)?)?;
+    let Some(mark) = mark.filter(|mark| mark.covers(due)) else {
+        return Ok(None);
+    };
+    // A lock that is the caller's own, from a call whose answer was lost, was granted for it.
+    let wanted = WantedRow::of(Cow::Borrowed(&claim.key))?;
+    let is_own = read(store, &wanted, claim, now_ms)?.own_fence.is_some();
+    Ok((!is_own).then_some(mark))
+}
+
 /// The keys of the locks that these claims of one key are to get. If they cannot all be had, the claim that gets none,
 /// and how long until somebody else's ends.
 type Keys<'a> = Result<Batch<Cow<'a, Key>>, (usize, Option<Duration>)>;

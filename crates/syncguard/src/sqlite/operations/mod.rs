@@ -8,6 +8,7 @@ pub(super) mod is_locked;
 mod labels;
 pub(super) mod list;
 pub(super) mod lookup;
+pub(super) mod mark;
 mod owned;
 pub(super) mod release;
 mod slots;

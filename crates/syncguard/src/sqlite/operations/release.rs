@@ -1,8 +1,12 @@
+use super::mark;
 use super::owned::{delete, owned};
 use crate::batch::Batch;
+use crate::due::DoneMark;
 use crate::error::Error;
 use crate::lock_id::LockId;
-use crate::outcome::ReleaseOutcome;
+use crate::outcome::{Absence, ReleaseOutcome};
+use crate::request::Finish;
+use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 
 /// Frees the locks that these lock ids own, each for itself. The fence counters stay.
@@ -21,4 +25,33 @@ pub(in crate::sqlite) fn release(
         })
     });
     released.collect()
+}
+
+/// Frees the lock that this lock id owns on the key that is done, and stores that it is.
+pub(in crate::sqlite) fn finish(
+    store: &Store,
+    lock_id: &LockId,
+    Finish { key, due }: &Finish,
+) -> Result<ReleaseOutcome, Error> {
+    let name = mark::name_of(key)?;
+    let lock_key = KEYS.lock_key(key)?;
+    let mark = mark::read(store, &name)?;
+    match owned(store, lock_id, store.now_ms())? {
+        Ok(owned) if owned == lock_key => {
+            // First, so that nothing is freed if it cannot be stored.
+            if mark.is_none_or(|mark| due.is_after(&mark.due)) {
+                mark::write(store, &name, due, lock_id, key)?;
+            }
+            delete(store, &owned, lock_id)?;
+            Ok(ReleaseOutcome::Released)
+        }
+        owned => {
+            let is_own = |mark: &DoneMark| mark.due == *due && mark.lock_id == *lock_id;
+            Ok(match mark.is_some_and(|mark| is_own(&mark)) {
+                // By a try before, whose answer was lost.
+                true => ReleaseOutcome::Released,
+                false => ReleaseOutcome::Absent(owned.err().unwrap_or(Absence::NotFound)),
+            })
+        }
+    }
 }

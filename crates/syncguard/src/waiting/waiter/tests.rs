@@ -111,8 +111,8 @@ impl Backend for Store {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(request).await?),
-            Operation::Release(lock_ids) => {
-                Outcome::Release([self.release(&lock_ids[0]).await?].into())
+            Operation::Release(release) => {
+                Outcome::Release([self.release(&release.lock_ids[0]).await?].into())
             }
             other => panic!("{other:?} is not asked here"),
         })

@@ -31,7 +31,7 @@ async fn they_are_extended_in_one_call_until_they_are_released() {
     sleep(ms(2500)).await;
     assert_eq!(t.store.extended(t.start), [1000, 2000]);
     assert_eq!(*t.store.extended.lock().unwrap(), ids);
-    let released: Batch<ReleaseOutcome> = t.run(Operation::Release(ids)).await;
+    let released: Batch<ReleaseOutcome> = t.run(Operation::Release(ids.into())).await;
     assert_eq!(released.len(), 1);
     t.assert_quiet().await;
     assert!(t.backend.work().heartbeats().is_empty());

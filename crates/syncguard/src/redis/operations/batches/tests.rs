@@ -219,7 +219,10 @@ async fn each_shard_is_released_for_itself() {
     let answers = [ints(&SLOTS), ints(&KEY), ints(&[1, -2]), ints(&[-1])];
     let scene = scene(answers);
     let ids = granted(&scene).await;
-    let outcomes: Batch<ReleaseOutcome> = scene.ask(Operation::Release(ids.clone())).await.unwrap();
+    let outcomes: Batch<ReleaseOutcome> = scene
+        .ask(Operation::Release(ids.clone().into()))
+        .await
+        .unwrap();
     let absent = ReleaseOutcome::Absent;
     let expected = [
         ReleaseOutcome::Released,
@@ -234,7 +237,7 @@ async fn each_shard_is_released_for_itself() {
 async fn of_a_release_that_fails_in_one_shard_the_outcome_is_unknown() {
     let scene = scene([ints(&SLOTS), ints(&KEY), ints(&[1, 1]), down()]);
     let ids = granted(&scene).await;
-    let release = Operation::Release(ids);
+    let release = Operation::Release(ids.into());
     let error = scene.ask::<Batch<ReleaseOutcome>>(release).await;
     assert!(error.unwrap_err().is_outcome_unknown());
 }
@@ -251,7 +254,7 @@ async fn a_lock_that_is_elsewhere_is_looked_for_again() {
         ints(&[1]),
     ]);
     let ids = granted(&scene).await;
-    let release = Operation::Release(ids.clone());
+    let release = Operation::Release(ids.clone().into());
     let outcomes: Batch<ReleaseOutcome> = scene.ask(release).await.unwrap();
     assert_eq!(outcomes[..], [ReleaseOutcome::Released; 3]);
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::claim::Slots;
+use crate::request::ReleaseRequest;
 
 /// A store of many keys, by key the lock id that holds it.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ impl Backend for Keys {
         let mut held = self.held.lock().unwrap();
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(&mut held, request)),
-            Operation::Release(lock_ids) => {
+            Operation::Release(ReleaseRequest { lock_ids, .. }) => {
                 held.retain(|_, holder| !lock_ids.contains(holder));
                 let released = lock_ids.iter().map(|_| ReleaseOutcome::Released);
                 Outcome::Release(released.collect())

@@ -1,0 +1,117 @@
+//! For which period of a key something was done last.
+
+use crate::due::{DoneMark, Due, MarkChange};
+use crate::error::{Error, ErrorKind};
+use crate::key::Key;
+use crate::lock_id::LockId;
+use crate::postgres::error::Failure;
+use crate::postgres::names::PrimaryKeys;
+use crate::postgres::reply;
+use crate::postgres::statement::{Param, Plan, Row, Statement};
+use crate::postgres::tables::Tables;
+
+/// Tells and changes what is stored of the periods of a key.
+#[derive(Debug)]
+pub(in crate::postgres) struct Mark {
+    read: Statement,
+    set: Statement,
+}
+
+impl Mark {
+    pub(in crate::postgres) fn new(tables: &Tables) -> Self {
+        Self {
+            read: Statement::new(include_str!("mark.sql"), tables, &["mark"]),
+            set: Statement::new(include_str!("set_mark.sql"), tables, &["mark", "commit"]),
+        }
+    }
+
+    /// The statement that tells what is stored.
+    pub(in crate::postgres) fn plan<'a>(&'a self, names: &'a PrimaryKeys) -> Plan<'a> {
+        self.read.bind(vec![Param::Text(&names.fence)])
+    }
+
+    /// The statement that makes `change`. A mark that is set gets `lock_id`.
+    pub(in crate::postgres) fn plan_change<'a>(
+        &'a self,
+        key: &'a Key,
+        names: &'a PrimaryKeys,
+        change: &'a MarkChange,
+        lock_id: &'a LockId,
+    ) -> Plan<'a> {
+        let due = match change {
+            MarkChange::Set(due) => due.as_stored(),
+            MarkChange::Keep | MarkChange::Clear => "",
+        };
+        self.set.bind(vec![
+            Param::Text(&names.fence),
+            Param::Text(key.as_str()),
+            Param::Text(due),
+            Param::Text(lock_id.as_str()),
+        ])
+    }
+}
+
+/// What the row says was stored.
+pub(in crate::postgres) fn outcome(row: Option<&Row>) -> Result<Option<DoneMark>, Error> {
+    match row {
+        None => Ok(None),
+        Some(_) => reply::optional(row, 0)?.map(read).transpose(),
+    }
+}
+
+/// A mark: when, under which lock id, and for which period. The last may contain spaces.
+fn read(text: &str) -> Result<DoneMark, Error> {
+    let mut parts = text.splitn(3, ' ');
+    let mut part = || parts.next().ok_or_else(reply::malformed);
+    Ok(DoneMark {
+        done_at_ms: part()?.parse().map_err(|_| reply::malformed())?,
+        lock_id: LockId::parse(part()?).map_err(|_| reply::malformed())?,
+        due: Due::stored(part()?).map_err(|_| reply::malformed())?,
+    })
+}
+
+/// What the detail of an acquisition says that was refused because of it.
+pub(super) fn done(row: Option<&Row>, column: usize) -> Result<DoneMark, Error> {
+    read(reply::text(row, column)?)
+}
+
+/// The error of a statement that needs the columns, in a table of counters that may be older than they are.
+pub(in crate::postgres) fn to_error(failure: Failure) -> Error {
+    if failure.state() != Some("42703") {
+        return failure.into();
+    }
+    Error::new(
+        ErrorKind::InvalidArgument,
+        "the table of fence counters was made by an older version and has no columns for what is done once: add them \
+         with setupSchema() or `syncguard setup`",
+    )
+    .with_source(Error::from(failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written() {
+        let id = "AAAAAAAAAAAAAAAAAAAAAA";
+        let row = vec![Some(format!("1700000000000 {id} tone two  three"))];
+        let mark = outcome(Some(&row)).unwrap().unwrap();
+        assert_eq!(mark.due, Due::new("one two  three").unwrap());
+        assert_eq!(
+            (mark.done_at_ms, mark.lock_id.as_str()),
+            (1_700_000_000_000, id)
+        );
+        assert_eq!(outcome(None).unwrap(), None);
+        assert_eq!(outcome(Some(&vec![None])).unwrap(), None);
+        for bad in [
+            "",
+            "1",
+            &format!("1 {id}"),
+            &format!("x {id} ta"),
+            "1 AAA ta",
+        ] {
+            assert!(outcome(Some(&vec![Some(bad.to_owned())])).is_err(), "{bad}");
+        }
+    }
+}

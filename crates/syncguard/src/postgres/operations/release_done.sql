@@ -1,0 +1,32 @@
+-- $1 lock id   $2 tolerance ms   $3 storage key   $4 fence key   $5 user key   $6 due
+--
+-- Releases the lock, and stores that something is done, if the lock is live still. An acquisition locks the row of the counter
+-- before that of the lock, so this does, too. As in release.sql, RETURNING reads the clock when the row is deleted. A mark
+-- that is lost in a crash would let it be done again, so this transaction is durable even if the session's are not.
+WITH
+turn AS MATERIALIZED (
+  SELECT fence FROM {fences} WHERE fence_key = $4 FOR UPDATE
+),
+freed AS (
+  DELETE FROM {locks} AS lock
+  WHERE lock_id = $1 AND key = $3 AND (SELECT count(*) FROM turn) >= 0
+  RETURNING
+    lock_id,
+    expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint AS is_live,
+    CASE current_setting('synchronous_commit')
+      WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
+    END AS commit,
+    {tell} AS told
+),
+stored AS (
+  INSERT INTO {fences} AS last (fence_key, fence, key_debug, done_due, done_at_ms, done_lock_id)
+  SELECT $4, 0, $5, $6, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $1 FROM freed WHERE is_live
+  ON CONFLICT (fence_key) DO UPDATE SET
+    done_due = excluded.done_due,
+    done_at_ms = excluded.done_at_ms,
+    done_lock_id = excluded.done_lock_id
+    -- A later one that somebody has set by force stays.
+    WHERE last.done_due IS NULL
+      OR left(last.done_due, 1) = left(excluded.done_due, 1) AND last.done_due < excluded.done_due COLLATE "C"
+)
+SELECT lock_id, CASE WHEN is_live THEN 'released' ELSE 'expired' END AS outcome, commit, told FROM freed

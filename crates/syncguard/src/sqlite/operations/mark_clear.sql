@@ -1,0 +1,1 @@
+DELETE FROM syncguard_done WHERE fence_key = ?1;
