@@ -9,12 +9,13 @@
 //   Leadership LockBackend LockBackendLike LockConfig LockConfigOf LockError LockErrorCode
 //   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockMethod LockOp LockSet
 //   LocksHandle LocksOp LookupOptions MAX_KEY_LENGTH_BYTES OnLeadError OnLost OnReleaseError
-//   OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult
-//   SlotClaim SlotHandle SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
-//   calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend createRedisBackend
-//   createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw
-//   hasFence hashKey isLive lead lock makeStorageKey normalizeAndValidateKey owns sanitizeLockInfo
-//   setDefaultBackend validateLockId withTelemetry
+//   OnceMethod OnceOptions OnceResult OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions
+//   ReleaseAllResult ReleaseResult SlotClaim SlotHandle SyncGuardBackend TIME_TOLERANCE_MS
+//   TelemetryOptions acquireHandle calculateRedisServerTimeMs createFirestoreBackend
+//   createPostgresBackend createRedisBackend createSqliteBackend decorateAcquireResult
+//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock
+//   makeStorageKey normalizeAndValidateKey once owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
@@ -25,14 +26,14 @@
 //   LeadOptions Leadership LockBackend LockBackendLike LockConfig LockError LockErrorCode
 //   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
 //   MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnLeadError OnLost
-//   OnReleaseError OwnershipLookup RESERVE_BYTES RawIdentifiers RawLockData ReleaseAllOptions
-//   ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle
-//   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
-//   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
-//   hasFence hashKey isLive lead lock logFenceWarning makeStorageKey mapBackendObservation
-//   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
-//   mergeBackendConfig normalizeAndValidateKey owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   OnReleaseError OnceMethod OnceOptions OnceResult OwnershipLookup RESERVE_BYTES RawIdentifiers
+//   RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS
+//   TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs checkAborted
+//   createAutoLock createDisposableHandle decorateAcquireResult delay formatFence generateLockId
+//   getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock logFenceWarning
+//   makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
+//   mapToMutationResult mergeAcquisitionConfig mergeBackendConfig normalizeAndValidateKey once owns
+//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/redis
 //   LockData RedisBackendOptions RedisCapabilities RedisClient RedisClusterNode RedisConfig
@@ -749,6 +750,48 @@ type Leadership<C extends BackendCapabilities = FencingCapabilities> = {
     /** {@link fence} as a number. */
     readonly term?: number;
 });
+/** Which period `once()` is asked for, and how it takes the lock. */
+interface OnceOptions extends LockLabels {
+    /**
+     * Names the period, or the version: a moment, a whole number that is not negative, or a text whose order is that of its
+     * characters, such as an ISO date; a text of digits alone is a number. A key has either numbers or texts. At most 100 printable
+     * characters of ASCII.
+     */
+    due: Date | number | string;
+    /** Milliseconds after which the lock ends by itself, so that another process can do it if this one has died. Default 30000. */
+    ttlMs?: number | undefined;
+    /** Cancels the attempt, and aborts the signal of the callback's handle. */
+    signal?: AbortSignal | undefined;
+    /** Extends the lock by itself while the function runs. Default: it ends with its TTL. */
+    autoExtend?: AutoExtend | undefined;
+    /** Called when the release after a failure of the function fails. Default: the backend's. */
+    onReleaseError?: OnReleaseError | undefined;
+    /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+    /** Milliseconds after which the release after a failure of the function is no longer waited for. Default: the backend's. */
+    disposeTimeoutMs?: number | undefined;
+}
+/** What came of `once()`. */
+type OnceResult<T> = {
+    /** It ran here, to its end, and is stored as done. */
+    ran: true;
+    /** What the function has returned. */
+    value: T;
+} | {
+    /** It did not run here. */
+    ran: false;
+    /** It was done before, for this period or for a later one. */
+    reason: "done";
+    /** When that was stored, on the store's clock. */
+    doneAt: Date;
+    /** The last period that is stored as done; of a moment its milliseconds. */
+    lastDue: string;
+} | {
+    /** It did not run here. */
+    ran: false;
+    /** Somebody else holds the lock: they do it, or something else under the same key. */
+    reason: "running";
+};
 /** Options of every backend of this package. */
 interface CommonBackendOptions {
     /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
@@ -798,6 +841,8 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     /** Several locks, all or nothing. */
     (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks>;
 };
+/** `once()` of a backend of this package. */
+type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(key: string, options: OnceOptions, fn: (handle: LockHandle<C>) => Promise<T> | T) => Promise<OnceResult<T>>;
 /** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
 interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> extends LockBackend<C> {
     /** Which way operations take to the server, and why. Absent on backends that need no server. */
@@ -910,6 +955,26 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
         signal?: AbortSignal | undefined;
     }) => Promise<ReleaseResult>;
     /**
+     * Runs `fn` under the lock on `key` if nothing was done yet for the period `due`, or for a later one: by whoever comes first, of
+     * all processes. Once `fn` has ended well, the period is stored as done in the step that releases the lock. Where `fn` throws, or
+     * its process dies, it stays open, and whoever comes next does it. Asks once and does not wait.
+     *
+     * At least once: if a process dies after its last effect, or loses its lock there, another one does it again.
+     *
+     * @returns `{ ran: true, value }`, or `{ ran: false, reason }`: it was `"done"` before, or somebody else is `"running"`
+     * @throws LockError `LockLost` if the lock was lost before it was done: then nothing is stored; `InvalidArgument` that names the
+     *   argument; or the store's error, after which it may be stored or not. What `fn` throws is thrown.
+     * @example
+     * ```ts
+     * const due = new Date().toISOString().slice(0, 10); // once a day
+     * const run = await backend.once("nightly-report", { due, ttlMs: 60_000, autoExtend: true }, async ({ fence }) => {
+     *   console.log("writing the report under fence", fence);
+     * });
+     * if (!run.ran) console.log(run.reason === "done" ? `done at ${run.doneAt.toISOString()}` : "somebody else is on it");
+     * ```
+     */
+    once: OnceMethod<C>;
+    /**
      * Gives back the locks that this process holds through this backend, for a process that is told to end. Never rejects
      * because of a release: see {@link ReleaseAllResult}.
      *
@@ -988,8 +1053,8 @@ type LockEvent = {
     keyHashes?: HashId[];
     /** `hashKey(lockId)`, when the operation has a lock id. */
     lockIdHash?: HashId;
-    /** Why an acquisition, release or extension did nothing, when known. */
-    reason?: "locked" | "expired" | "not-found";
+    /** Why an acquisition, release or extension did nothing, when known; `"done"` only for `once()`. */
+    reason?: "locked" | "done" | "expired" | "not-found";
     /** How long `lock()` has waited, in milliseconds: in all, or on a backend of your own until the end of this attempt. */
     waitMs?: number;
     /** How many attempts it has made until then; 0 if its time was over, or it was cancelled, before its turn came. */
@@ -1196,6 +1261,37 @@ declare function lock<T>(fn: (handle: SlotHandle) => Promise<T> | T, config: Loc
  * ```
  */
 declare function lock<T>(fn: (handle: LocksHandle) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
+
+/**
+ * As `backend.once()`: runs `fn` once for each period, by whoever comes first.
+ *
+ * @param backend - where the lock is kept; one of this package, or a wrapper of one
+ * @param key - names what is to be done
+ * @param options - for which period, and how to take the lock
+ * @param fn - does it; what it returns is the `value` of the result
+ * @throws LockError `LockLost` if the lock was lost before it was done; `InvalidArgument` also for a backend that cannot store what is
+ *   done; or the store's error. What `fn` throws is thrown.
+ * @example
+ * ```ts
+ * import { once } from "syncguard";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const backend = createRedisBackend("redis://localhost:6379");
+ * await once(backend, "migration", { due: 42 }, ({ fence }) => console.log("to version 42 under fence", fence));
+ * ```
+ */
+declare function once<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, key: string, options: OnceOptions, fn: (handle: LockHandle<C>) => Promise<T> | T): Promise<OnceResult<T>>;
+/**
+ * On the default backend, as that of `lock()`.
+ *
+ * @example
+ * ```ts
+ * import { once } from "syncguard";
+ *
+ * await once("nightly-report", { due: "2026-11-24" }, () => console.log("writing the report"));
+ * ```
+ */
+declare function once<T>(key: string, options: OnceOptions, fn: (handle: LockHandle) => Promise<T> | T): Promise<OnceResult<T>>;
 
 /** The public types of the Firestore backend. */
 
@@ -3315,5 +3411,5 @@ declare namespace otel {
   export type { otel_InstrumentOptions as InstrumentOptions };
 }
 
-export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, GrantedLock, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, SyncGuardBackend, TelemetryOptions };
+export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
+export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, GrantedLock, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, SyncGuardBackend, TelemetryOptions };

@@ -15,7 +15,7 @@ const require = createRequire(import.meta.url);
 const words = (text: string): string[] => text.trim().split(/\s+/);
 
 const SHARED = words(`
-  LockError lock lead acquireHandle decorateAcquireResult withTelemetry getByKey getById getByKeyRaw getByIdRaw owns hasFence
+  LockError lock lead once acquireHandle decorateAcquireResult withTelemetry getByKey getById getByKeyRaw getByIdRaw owns hasFence
   sanitizeLockInfo validateLockId normalizeAndValidateKey generateLockId hashKey makeStorageKey isLive
   calculateRedisServerTimeMs TIME_TOLERANCE_MS BACKEND_DEFAULTS BACKEND_LIMITS FENCE_THRESHOLDS LOCK_DEFAULTS
   MAX_KEY_LENGTH_BYTES RESERVE_BYTES setDefaultBackend

@@ -10,6 +10,7 @@ import {
 } from "syncguard";
 import { formatFence } from "syncguard/common";
 import { createTestBackend, TestClock } from "syncguard/testing";
+import { readDue, storedDue } from "../../npm/syncguard/lock/due.js";
 import { lockError, thrownLockError } from "../support/errors";
 
 type Expected = { output?: string; error?: string; message?: string };
@@ -26,6 +27,7 @@ type Vectors = {
   lockId: (Expected & { input: string })[];
   ttl: (Expected & { input: number })[];
   owner: (Expected & { input: string })[];
+  due: (Expected & { input: string })[];
   /** The number as a text, because JSON has no infinity. */
   acquisition: (Expected & { option: string; input: string })[];
 };
@@ -59,7 +61,7 @@ const short = (value: unknown): string => JSON.stringify(value).slice(0, 60);
 describe("shared test vectors", () => {
   test("there are some for each function", () => {
     expect(Object.keys(vectors).sort()).toEqual([
-      ...["acquisition", "formatFence", "hashKey", "lockId", "makeStorageKey", "normalize"],
+      ...["acquisition", "due", "formatFence", "hashKey", "lockId", "makeStorageKey", "normalize"],
       ...["owner", "redisCluster", "ttl"],
     ]);
     for (const list of Object.values(vectors)) expect(list.length).toBeGreaterThan(4);
@@ -117,6 +119,13 @@ describe("shared test vectors", () => {
     "owner %s",
     async (_, vector) => {
       await checkArguments({ owner: vector.input }, vector);
+    },
+  );
+
+  test.each(vectors.due.map((vector) => [short(vector.input), vector] as const))(
+    "due %s",
+    (_, vector) => {
+      check(() => storedDue(readDue(vector.input)), vector);
     },
   );
 

@@ -3,6 +3,7 @@
 export { setDefaultBackend } from "./default/backend.js";
 export { lead } from "./default/lead.js";
 export { lock } from "./default/lock.js";
+export { once } from "./default/once.js";
 export {
   type AcquisitionPolicy,
   BACKEND_DEFAULTS,
@@ -76,6 +77,9 @@ export type {
   LockInfoDebug,
   LockOp,
   OnLeadError,
+  OnceMethod,
+  OnceOptions,
+  OnceResult,
   OnLost,
   OnReleaseError,
   OwnershipLookup,

@@ -5,6 +5,7 @@ import "./native/required.js";
 export { setDefaultBackend } from "./default/backend.js";
 export { lead } from "./default/lead.js";
 export { lock } from "./default/lock.js";
+export { once } from "./default/once.js";
 export { createFirestoreBackend } from "./firestore/backend.js";
 export {
   BACKEND_DEFAULTS,
@@ -74,6 +75,9 @@ export type {
   LocksHandle,
   LocksOp,
   OnLeadError,
+  OnceMethod,
+  OnceOptions,
+  OnceResult,
   OnLost,
   OnReleaseError,
   OwnershipLookup,

@@ -8,6 +8,7 @@ import { exec } from "./commands/exec.js";
 import { doctor } from "./commands/doctor.js";
 import { forceRelease } from "./commands/force-release.js";
 import { list } from "./commands/list.js";
+import { mark } from "./commands/mark.js";
 import { release } from "./commands/release.js";
 import { setup } from "./commands/setup.js";
 import { status } from "./commands/status.js";
@@ -23,6 +24,7 @@ const COMMANDS: readonly Command[] = [
   watch,
   release,
   forceRelease,
+  mark,
   setup,
   doctor,
 ];

@@ -34,6 +34,7 @@ import { constants } from "../native/constants.js";
 import { runLeader } from "./lead.js";
 import { createLockMethod } from "./lock.js";
 import { failure, goneLock } from "./mutation.js";
+import { runOnce } from "./once.js";
 import { releaseInBackground } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
@@ -56,6 +57,8 @@ const ACQUIRE_OPTIONS = optionNames("acquire()", [
   ...["key", "claims", "ttlMs", "signal", "autoExtend", ...LABELS],
   // What lock() has read already.
   "asked",
+  // That of `once()`.
+  "due",
 ]);
 
 const FORCE_OPTIONS = optionNames("forceRelease()", ["signal"]);
@@ -166,7 +169,12 @@ export function createBackendOn<C extends BackendCapabilities>(
       let startedMs = clock.elapsed();
       if (autoExtend !== undefined) heartbeats = createHeartbeats?.(autoExtend);
       const hold = heartbeats?.settings;
-      const grant = settle(await store.acquire(key, ttlMs, { claims, labels, hold }, signal, wait));
+      const wanted = { claims, labels, hold, due: opts.due };
+      const grant = settle(await store.acquire(key, ttlMs, wanted, signal, wait));
+      if ("text" in grant) {
+        heartbeats?.stop();
+        return { ...noLock(undefined), done: JSON.parse(grant.text) as unknown } as Taken<C>;
+      }
       if ("lockedKey" in grant) {
         heartbeats?.stop();
         return noLock(givenKey(asked, grant.lockedKey));
@@ -252,6 +260,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       const ids: Partial<LockOp> = given(opts);
       try {
         const lockId = joinedIds(opts);
+        const { due } = opts;
         const signal = startingSignal(opts);
         if (isClosed) throw closed();
         grants.start();
@@ -264,7 +273,11 @@ export function createBackendOn<C extends BackendCapabilities>(
           const isOne = own !== undefined && own.locks === undefined;
           const key = isOne && waiting.has(own.key) ? own.key : undefined;
           const keys = own?.locks && waitedFor(own.locks);
-          const outcome = settle(await store.release(lockId, signal, lastsMs, key, keys));
+          const outcome = settle(
+            own !== undefined && due !== undefined
+              ? await store.finish(lockId, own.key, due, lastsMs)
+              : await store.release(lockId, signal, lastsMs, key, keys),
+          );
           if (outcome === true || (typeof outcome === "object" && outcome.every(Boolean))) {
             (own ?? watched)?.released();
             return { ok: true };
@@ -389,6 +402,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     forceRelease: (key, more) => observed.forceRelease(key, more),
     lock: createLockMethod(() => backend),
     lead: async (key, fn, options) => await runLeader(backend, key, fn, options),
+    once: async (key, options, fn) => await runOnce(backend, key, options, fn),
     releaseAll: createReleaseAll(() => backend),
     close,
     [Symbol.asyncDispose]: close,

@@ -172,10 +172,10 @@ export function observe<C extends BackendCapabilities>(
   };
 }
 
-function acquired(result: { ok: boolean; lockId?: string }): Report {
+function acquired(result: { ok: boolean; lockId?: string; done?: unknown }): Report {
   return result?.ok
     ? { result: "ok", lockId: result.lockId }
-    : { result: "fail", reason: "locked" };
+    : { result: "fail", reason: result?.done === undefined ? "locked" : "done" };
 }
 
 function mutated(result: ReleaseResult | ExtendResult): Report {

@@ -36,8 +36,12 @@ export type AcquireArguments = Readonly<
     ttlMs: number;
     signal?: AbortSignal | undefined;
     autoExtend?: AutoExtend | undefined;
+    /** The period for which something is to be done; checked. */
+    due?: string | undefined;
   }
 >;
+/** What `release()` is given; with the period for which something is done under the lock, if it is. */
+export type ReleaseArguments = (LockOp | LocksOp) & { readonly due?: string };
 export type Extending = Pick<LockBackend, "extend">;
 export type Releasing = Pick<LockBackend, "release">;
 
@@ -46,7 +50,7 @@ export type Operations<C extends BackendCapabilities> = {
   /** Takes a lock. With a `wait`, waits for it as that says, if the backend is one of this package, and else tries once for it. */
   take: (opts: AcquireArguments, wait?: Wait) => Promise<AcquireResult<C>>;
   /** With the lock, if its handle releases it. */
-  release: (opts: LockOp | LocksOp, lease?: Lease) => Promise<ReleaseResult>;
+  release: (opts: ReleaseArguments, lease?: Lease) => Promise<ReleaseResult>;
   extend: (opts: (LockOp | LocksOp) & { ttlMs: number }) => Promise<ExtendResult>;
   isLocked: (opts: KeyOp) => Promise<boolean>;
   lookup: (opts: KeyLookup | OwnershipLookup) => Promise<LockInfo<C> | null>;
@@ -116,7 +120,7 @@ export function takeOf<C extends BackendCapabilities>(
 /** Releases a lock on any backend; for its holder, if `lease` is given. Only those of this package have granted several. */
 export function releaseOn(
   backend: Releasing,
-  opts: LockOp | LocksOp,
+  opts: ReleaseArguments,
   lease?: Lease,
 ): Promise<ReleaseResult> {
   const whole = wholeOf(backend);

@@ -304,6 +304,19 @@ export class Lease {
     return wasLost ? failure("expired") : result;
   }
 
+  /**
+   * Releases the lock under which something was done for a period, and stores in the same step that it is. `sent` is called
+   * once that is on its way: until then, the lock is to be released otherwise.
+   */
+  async finish(backend: Releasing, due: string, sent: () => void): Promise<ReleaseResult> {
+    this.end();
+    if (this.isLost()) return failure("expired");
+    sent();
+    const result = await releaseOn(backend, { ...this.ids, due }, this);
+    if (!result.ok) this.gone();
+    return result;
+  }
+
   /** Frees it, or lets it end later if it was not held for long enough. */
   private async giveBack(
     backend: Releasing,

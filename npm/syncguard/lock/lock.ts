@@ -133,7 +133,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
 }
 
 /** The handle that `lock()` passes to its callback. Its signal is aborted with `user`, too. */
-function createLockHandle<C extends BackendCapabilities>(
+export function createLockHandle<C extends BackendCapabilities>(
   backend: Extending,
   granted: AcquireOk<C>,
   key: string,

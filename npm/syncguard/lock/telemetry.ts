@@ -17,6 +17,7 @@ import {
 } from "./internals.js";
 import { runLeader } from "./lead.js";
 import { createLockMethod } from "./lock.js";
+import { runOnce } from "./once.js";
 import { callQuietly } from "./reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
@@ -36,6 +37,7 @@ type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
   | "lock"
   | "lead"
+  | "once"
   | "forceRelease"
   | "releaseAll"
   | "close"
@@ -146,6 +148,9 @@ export function observeBackend<C extends BackendCapabilities>(
   if (backend.lock) observed.lock = createLockMethod(() => observed);
   if (backend.lead)
     observed.lead = async (key, fn, options) => await runLeader(observed, key, fn, options);
+  if (backend.once) {
+    observed.once = async (key, options, fn) => await runOnce(observed, key, options, fn);
+  }
   if (backend.forceRelease) observed.forceRelease = all.forceRelease;
   if (backend.releaseAll) observed.releaseAll = createReleaseAll(() => observed);
   if (backend.close) observed.close = backend.close;

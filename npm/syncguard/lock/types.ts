@@ -696,6 +696,52 @@ export type Leadership<C extends BackendCapabilities = FencingCapabilities> = {
       /** {@link fence} as a number. */
       readonly term?: number;
     });
+/** Which period `once()` is asked for, and how it takes the lock. */
+export interface OnceOptions extends LockLabels {
+  /**
+   * Names the period, or the version: a moment, a whole number that is not negative, or a text whose order is that of its
+   * characters, such as an ISO date; a text of digits alone is a number. A key has either numbers or texts. At most 100 printable
+   * characters of ASCII.
+   */
+  due: Date | number | string;
+  /** Milliseconds after which the lock ends by itself, so that another process can do it if this one has died. Default 30000. */
+  ttlMs?: number | undefined;
+  /** Cancels the attempt, and aborts the signal of the callback's handle. */
+  signal?: AbortSignal | undefined;
+  /** Extends the lock by itself while the function runs. Default: it ends with its TTL. */
+  autoExtend?: AutoExtend | undefined;
+  /** Called when the release after a failure of the function fails. Default: the backend's. */
+  onReleaseError?: OnReleaseError | undefined;
+  /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
+  onLost?: OnLost | undefined;
+  /** Milliseconds after which the release after a failure of the function is no longer waited for. Default: the backend's. */
+  disposeTimeoutMs?: number | undefined;
+}
+
+/** What came of `once()`. */
+export type OnceResult<T> =
+  | {
+      /** It ran here, to its end, and is stored as done. */
+      ran: true;
+      /** What the function has returned. */
+      value: T;
+    }
+  | {
+      /** It did not run here. */
+      ran: false;
+      /** It was done before, for this period or for a later one. */
+      reason: "done";
+      /** When that was stored, on the store's clock. */
+      doneAt: Date;
+      /** The last period that is stored as done; of a moment its milliseconds. */
+      lastDue: string;
+    }
+  | {
+      /** It did not run here. */
+      ran: false;
+      /** Somebody else holds the lock: they do it, or something else under the same key. */
+      reason: "running";
+    };
 
 /** Options of every backend of this package. */
 export interface CommonBackendOptions {
@@ -752,6 +798,13 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
   /** Several locks, all or nothing. */
   (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks>;
 };
+
+/** `once()` of a backend of this package. */
+export type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(
+  key: string,
+  options: OnceOptions,
+  fn: (handle: LockHandle<C>) => Promise<T> | T,
+) => Promise<OnceResult<T>>;
 
 /** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
 export interface SyncGuardBackend<
@@ -876,6 +929,26 @@ export interface SyncGuardBackend<
     },
   ) => Promise<ReleaseResult>;
   /**
+   * Runs `fn` under the lock on `key` if nothing was done yet for the period `due`, or for a later one: by whoever comes first, of
+   * all processes. Once `fn` has ended well, the period is stored as done in the step that releases the lock. Where `fn` throws, or
+   * its process dies, it stays open, and whoever comes next does it. Asks once and does not wait.
+   *
+   * At least once: if a process dies after its last effect, or loses its lock there, another one does it again.
+   *
+   * @returns `{ ran: true, value }`, or `{ ran: false, reason }`: it was `"done"` before, or somebody else is `"running"`
+   * @throws LockError `LockLost` if the lock was lost before it was done: then nothing is stored; `InvalidArgument` that names the
+   *   argument; or the store's error, after which it may be stored or not. What `fn` throws is thrown.
+   * @example
+   * ```ts
+   * const due = new Date().toISOString().slice(0, 10); // once a day
+   * const run = await backend.once("nightly-report", { due, ttlMs: 60_000, autoExtend: true }, async ({ fence }) => {
+   *   console.log("writing the report under fence", fence);
+   * });
+   * if (!run.ran) console.log(run.reason === "done" ? `done at ${run.doneAt.toISOString()}` : "somebody else is on it");
+   * ```
+   */
+  once: OnceMethod<C>;
+  /**
    * Gives back the locks that this process holds through this backend, for a process that is told to end. Never rejects
    * because of a release: see {@link ReleaseAllResult}.
    *
@@ -957,8 +1030,8 @@ export type LockEvent = {
   keyHashes?: HashId[];
   /** `hashKey(lockId)`, when the operation has a lock id. */
   lockIdHash?: HashId;
-  /** Why an acquisition, release or extension did nothing, when known. */
-  reason?: "locked" | "expired" | "not-found";
+  /** Why an acquisition, release or extension did nothing, when known; `"done"` only for `once()`. */
+  reason?: "locked" | "done" | "expired" | "not-found";
   /** How long `lock()` has waited, in milliseconds: in all, or on a backend of your own until the end of this attempt. */
   waitMs?: number;
   /** How many attempts it has made until then; 0 if its time was over, or it was cancelled, before its turn came. */

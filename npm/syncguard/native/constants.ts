@@ -14,6 +14,8 @@ export const constants = {
   maxTtlMs: 315576000000000,
   labelNames: ["owner"],
   maxLabelBytes: 255,
+  maxDueLength: 100,
+  maxDueDigits: 20,
   retry: {
     maxRetries: 10,
     retryDelayMs: 100,

@@ -6,6 +6,8 @@ export interface AcquireOptions {
   claims?: Array<ClaimSettings>;
   /** What to store with the lock: labels by their names. */
   labels?: Record<string, string>;
+  /** The period for which something is to be done: the lock is granted only if that was not done yet. */
+  due?: string;
   /** How to wait: see `policy.rs`. Without it, the store is asked once. */
   waiting?: Float64Array;
   /** How the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile. */
@@ -67,6 +69,8 @@ export interface Constants {
   /** The labels that can be stored with a lock. */
   labelNames: Array<string>;
   maxLabelBytes: number;
+  maxDueLength: number;
+  maxDueDigits: number;
   /** How `lock()` waits by default. */
   retry: RetryPolicy;
   /** The longest wait of `backend.lock()` between two attempts, by default. */
@@ -252,6 +256,23 @@ export declare class NativeBackend {
     arg4?: string | undefined | null,
     arg5?: Array<string> | undefined | null,
   ) => void;
+  /**
+   * Releases the lock on `key`, and stores in the same step that something is done for a period. `lasts_ms` is as for a
+   * release.
+   */
+  finish(
+    operation: number,
+    cancellable: boolean,
+    lockId: string,
+    lastsMs: number | undefined | null,
+    key: string,
+    due: string,
+  ): void;
+  /**
+   * For which period of the key something was done last, as a text with JSON. What is stored becomes `due`, or nothing if
+   * that is empty.
+   */
+  mark(operation: number, cancellable: boolean, key: string, due?: string | undefined | null): void;
   extend(operation: number, cancellable: boolean, ids: string, ttlMs: number): void;
   isLocked(operation: number, cancellable: boolean, key: string): void;
   lookupByKey(operation: number, cancellable: boolean, key: string): void;

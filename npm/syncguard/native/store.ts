@@ -43,6 +43,7 @@ export class AddonStore {
 
   /**
    * Asks once for the lock, or for all that `wanted` claims; with `wait`, until it is free, and notes there what that has taken.
+   * The text, in JSON, says what is done already of what `wanted` is due.
    */
   acquire(
     key: string,
@@ -50,9 +51,9 @@ export class AddonStore {
     wanted: Wanted,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
-  ): Promise<Acquired | Locked | Failure> {
+  ): Promise<Acquired | Locked | Text | Failure> {
     const options = optionsOf(wanted, wait);
-    const answer = run<Acquired | Locked>(signal, (operation, cancellable) =>
+    const answer = run<Acquired | Locked | Text>(signal, (operation, cancellable) =>
       this.handAcquire(operation, cancellable, key, ttlMs, options),
     );
     return wait === undefined ? answer : answer.then((result) => noted(wait, result));
@@ -77,6 +78,25 @@ export class AddonStore {
   ): Promise<true | readonly boolean[] | Absence | Failure> {
     return run<true | readonly boolean[] | Absence>(signal, (operation, cancellable) =>
       this.handRelease(operation, cancellable, lockId, lastsMs, key, keys),
+    );
+  }
+
+  /** Releases the lock on `key`, and stores in the same step that something is done for the period `due`. */
+  finish(
+    lockId: string,
+    key: string,
+    due: string,
+    lastsMs: number | undefined,
+  ): Promise<true | Absence | Failure> {
+    return run<true | Absence>(undefined, (operation, cancellable) =>
+      this.handle.finish(operation, cancellable, lockId, lastsMs, key, due),
+    );
+  }
+
+  /** For which period of the key something was done last, in JSON. Then `due` is stored in its place; with "", nothing. */
+  mark(key: string, due?: string, signal?: AbortSignal): Promise<Text | Failure> {
+    return run<Text>(signal, (operation, cancellable) =>
+      this.handle.mark(operation, cancellable, key, due),
     );
   }
 
@@ -154,7 +174,10 @@ export class AddonStore {
   }
 }
 
-function noted<Result extends Acquired | Locked | Failure>(wait: Wait, result: Result): Result {
+function noted<Result extends Acquired | Locked | Text | Failure>(
+  wait: Wait,
+  result: Result,
+): Result {
   if ("effort" in result && result.effort !== undefined) Object.assign(wait, result.effort);
   return result;
 }
@@ -164,20 +187,23 @@ export type Wanted = {
   /** Several keys, or slots, in place of the key. */
   readonly claims?: ClaimSettings[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** The period for which something is to be done. */
+  readonly due?: string | undefined;
   /** Extends the lock from its grant on. */
   readonly hold?: HoldSettings | undefined;
 };
 
 /** The same for the addon, which has to look for each: `undefined` if nothing is wanted, as of most acquisitions. */
 function optionsOf(
-  { claims, labels, hold }: Wanted,
+  { claims, labels, due, hold }: Wanted,
   wait: Wait | undefined,
 ): AcquireOptions | undefined {
   const isNothing = claims === undefined && labels === undefined && hold === undefined;
-  if (isNothing && wait === undefined) return undefined;
+  if (isNothing && due === undefined && wait === undefined) return undefined;
   const options: AcquireOptions = {};
   if (claims !== undefined) options.claims = claims;
   if (labels !== undefined) options.labels = labels;
+  if (due !== undefined) options.due = due;
   if (wait !== undefined) options.waiting = wait.policy.numbers;
   if (hold !== undefined) options.hold = hold;
   return options;

@@ -13,14 +13,16 @@ import {
   type Locked,
   type RawRecord,
   settle,
+  type Text,
 } from "../native/outcome.js";
 import type { Wanted } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../lock/defaults.js";
-import { normalizeAndValidateKey } from "../lock/values.js";
+import { isOfKind, shownDue, storedDue } from "../lock/due.js";
+import { generateLockId, normalizeAndValidateKey } from "../lock/values.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
-import { type Obstacle, type Row, SLOT_MARK, type Table } from "./table.js";
+import { type DoneMark, type Obstacle, type Row, SLOT_MARK, type Table } from "./table.js";
 
 type Settings = { operationTimeoutMs: number; cleanupInIsLocked: boolean };
 type Answer<T> = T | Failure;
@@ -66,8 +68,11 @@ export class TestStore implements LockStore {
     wanted: Wanted,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
-  ): Promise<Answer<Acquired | Locked>> {
+  ): Promise<Answer<Acquired | Locked | Text>> {
     const { clock } = this.table;
+    if (wanted.due !== undefined) {
+      return await this.#askDue(key, ttlMs, wanted, storedDue(wanted.due), signal);
+    }
     const claims = wanted.claims ?? [{ key }];
     const asked = { claims, ttlMs, labels: wanted.labels, isSet: wanted.claims !== undefined };
     if (wait === undefined) return await this.#ask(asked, signal);
@@ -109,23 +114,44 @@ export class TestStore implements LockStore {
     this.#refusal.abort();
   }
 
+  /** One attempt, if the period is still to be done. */
+  async #askDue(
+    given: string,
+    ttlMs: number,
+    { labels }: Wanted,
+    due: string,
+    signal: AbortSignal | undefined,
+  ): Promise<Answer<Found | Text>> {
+    const key = normalizeAndValidateKey(given);
+    const asked = { claims: [{ key }], ttlMs, labels, isSet: false };
+    const found = await this.#ask(asked, signal, undefined, () => this.table.doneBefore(key, due));
+    if (found instanceof Failure || !("doneAtMs" in found)) return found;
+    if (isOfKind(found.due, due)) return textOf(found);
+    return failed("InvalidArgument", OTHER_KIND);
+  }
+
   /** One attempt. */
-  async #ask(
+  async #ask<Before extends object = never>(
     { claims, ttlMs, labels, isSet }: AskedOfTable,
     signal: AbortSignal | undefined,
     limitMs?: number,
-  ): Promise<Answer<Found>> {
-    const done = await this.#perform<Granted["rows"] | Obstacle>({
+    before?: () => Before | undefined,
+  ): Promise<Answer<Found | Before>> {
+    const done = await this.#perform<Granted["rows"] | Obstacle | { readonly before: Before }>({
       name: "acquire",
       signal,
       limitMs,
-      run: () => this.table.acquire(claims, ttlMs, labels),
+      run: () => {
+        const found = before?.();
+        return found === undefined ? this.table.acquire(claims, ttlMs, labels) : { before: found };
+      },
       undo: (granted) => {
-        if ("freeInMs" in granted) return;
+        if ("freeInMs" in granted || "before" in granted) return;
         for (const { lockId } of granted) this.table.release(lockId);
       },
     });
     if (done instanceof Failure) return done;
+    if ("before" in done) return done.before;
     if ("freeInMs" in done) {
       return { ok: false, freeInMs: done.freeInMs, lockedKey: isSet ? done.key : undefined };
     }
@@ -163,6 +189,24 @@ export class TestStore implements LockStore {
       return [found, ...others.map((other) => this.table.release(other))].map((is) => is === true);
     };
     return this.#perform({ name: "release", signal, run });
+  }
+
+  finish(lockId: string, key: string, due: string): Promise<Answer<true | Absence>> {
+    const run = (): true | Absence =>
+      this.table.finish(lockId, normalizeAndValidateKey(key), storedDue(due));
+    return this.#perform({ name: "release", signal: undefined, run });
+  }
+
+  mark(given: string, due?: string, signal?: AbortSignal): Promise<Answer<Text>> {
+    const run = (): Text => {
+      const key = normalizeAndValidateKey(given);
+      const before = this.table.mark(key);
+      if (due !== undefined) {
+        this.table.setMark(key, due === "" ? undefined : storedDue(due), generateLockId());
+      }
+      return textOf(before);
+    };
+    return this.#perform({ name: "lookup", signal, run });
   }
 
   extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<Answer<number | Gone>> {
@@ -286,6 +330,15 @@ export class TestStore implements LockStore {
       clock.setTimeout(arrive, delayMs);
     });
   }
+}
+
+const OTHER_KIND =
+  "due is a number where a text is stored as done for this key, or the other way round: neither comes before the other";
+
+/** For which period something was done last, as the addon tells it. */
+function textOf(mark: DoneMark | undefined): Text {
+  const shown = mark && { due: shownDue(mark.due), doneAtMs: mark.doneAtMs };
+  return { text: JSON.stringify(shown ?? null) };
 }
 
 function failed(code: LockErrorCode, message: string): Failure {

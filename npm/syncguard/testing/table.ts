@@ -1,6 +1,7 @@
 /** Locks in memory, by the rules of every store. */
 
 import type { Clock } from "../lock/clock.js";
+import { isAfter } from "../lock/due.js";
 import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../lock/polling.js";
@@ -21,12 +22,21 @@ export type Obstacle = { readonly key: string; readonly freeInMs: number };
 /** Stands between a key and the number of a slot: docs/format.md, "Slots". */
 export const SLOT_MARK = "\u037e";
 
+/** For which period something was done last, when, and under which lock id. */
+export type DoneMark = {
+  readonly due: string;
+  readonly doneAtMs: number;
+  readonly lockId: string;
+};
+
 type Listener = { tell: () => void };
 
 /** What several test backends share, as processes share a server. */
 export class Table {
   readonly #rows = new Map<string, Row>();
   readonly #fences = new Map<string, number>();
+  /** For which period something was done last, by key; as stored. */
+  readonly #marks = new Map<string, DoneMark>();
   readonly #listeners = new Map<string, Set<Listener>>();
 
   constructor(readonly clock: Clock) {}
@@ -82,6 +92,34 @@ export class Table {
     if (typeof row === "string") return row;
     this.#delete(row);
     return true;
+  }
+
+  /** What is stored, if that is the period `due`, or one after which it cannot come. */
+  doneBefore(key: string, due: string): DoneMark | undefined {
+    const mark = this.#marks.get(key);
+    return mark === undefined || isAfter(due, mark.due) ? undefined : mark;
+  }
+
+  /** Releases a lock, and stores that something is done, if the lock is held; also after that was done once. */
+  finish(lockId: string, key: string, due: string): true | Absence {
+    const row = this.#owned(lockId);
+    const mark = this.#marks.get(key);
+    if (typeof row === "string" || row.key !== key) {
+      const isOwn = mark?.lockId === lockId && mark.due === due;
+      return isOwn ? true : typeof row === "string" ? row : "not-found";
+    }
+    if (mark === undefined || isAfter(due, mark.due)) this.setMark(key, due, lockId);
+    this.#delete(row);
+    return true;
+  }
+
+  mark(key: string): DoneMark | undefined {
+    return this.#marks.get(key);
+  }
+
+  setMark(key: string, due: string | undefined, lockId: string): void {
+    if (due === undefined) this.#marks.delete(key);
+    else this.#marks.set(key, { due, doneAtMs: this.clock.now(), lockId });
   }
 
   /** All or none. */

@@ -1,6 +1,8 @@
 import { ownerOfProcess } from "../../lock/arguments.js";
 import { BACKEND_DEFAULTS } from "../../lock/defaults.js";
 import { leaseOf } from "../../lock/handle.js";
+import { takeOf } from "../../lock/internals.js";
+import type { Lease } from "../../lock/lease.js";
 import type { GrantedLock, HeldLock, HeldLocks } from "../../lock/types.js";
 import { constants } from "../../native/constants.js";
 import { LockError } from "../../native/errors.js";
@@ -9,8 +11,10 @@ import type { Command, Invocation } from "../command.js";
 import { readCount, text, type Values } from "../values.js";
 import { readDuration, readPositiveDuration } from "../duration.js";
 import { CliError, Exit, exitCodeOfSignal, toCliError, usage } from "../exit.js";
+import { type Mark, shownMark } from "../marks.js";
 import type { Output } from "../output.js";
 import { type Backend, withBackend } from "../store.js";
+import { readPeriod } from "./mark.js";
 
 /** The signals that the command gets in our place. */
 const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
@@ -33,7 +37,10 @@ export const exec: Command = {
     "nevertheless, the command gets SIGTERM, and SIGKILL after --kill-after.\n" +
     "Several keys are taken all or nothing. With --slots, at most so many commands run at a time, on all machines.\n" +
     "The command has SYNCGUARD_KEY and SYNCGUARD_FENCE in its environment, of a slot SYNCGUARD_SLOT as well; of several locks\n" +
-    "SYNCGUARD_KEY_1, SYNCGUARD_FENCE_1 and so on, in the order of the keys. No shell is involved: use sh -c for one.",
+    "SYNCGUARD_KEY_1, SYNCGUARD_FENCE_1 and so on, in the order of the keys. No shell is involved: use sh -c for one.\n" +
+    "With --once, the command runs only if no command has run to its end for this period, or for a later one: otherwise the exit\n" +
+    "code is 0. A command that ends with another code than 0 leaves the period open.",
+
   options: {
     ttl: {
       type: "string",
@@ -50,6 +57,11 @@ export const exec: Command = {
       type: "string",
       value: "DURATION",
       help: "keep the lock for so long, also if the command ends sooner; at most --ttl",
+    },
+    once: {
+      type: "string",
+      value: "DUE",
+      help: "once for each period: a number, or a text that sorts, such as an ISO date; all of a key are of one kind",
     },
     wait: {
       type: "string",
@@ -82,11 +94,16 @@ export const exec: Command = {
       "under both locks, or not at all",
     ],
     ["syncguard exec api:partner --slots 5 --wait 1m -- ./call-partner", "at most five at a time"],
+    [
+      'syncguard exec nightly-report --once "$(date -u +%F)" -- node report.mjs',
+      "on every machine's cron: one runs it, once a day, however their clocks differ",
+    ],
     ["syncguard exec migrate --wait 5m -- npm run migrate", "one after the other"],
     ['syncguard exec backup --ttl 2m -- sh -c "pg_dump app | gzip > app.gz"', "with a shell"],
   ],
   exits: [
     ["N", "the command's own exit code"],
+    ["0", "also with --once: it was done before, for this period or for a later one"],
     ["128+N", "the command was ended by signal N, or exec was while it waited"],
     ["75", "somebody else holds the lock; the command was not run"],
     ["76", "the lock was lost before the command had ended"],
@@ -113,6 +130,7 @@ type Settings = {
   readonly ttlMs: number;
   readonly minHoldMs: number;
   readonly waitMs: number;
+  readonly due: string | undefined;
   readonly killAfterMs: number;
   readonly autoExtend: boolean;
   readonly owner: string;
@@ -136,9 +154,17 @@ function read({ values, operands }: Invocation): Settings {
   const ttlMs = duration("ttl", BACKEND_DEFAULTS.ttlMs, readPositiveDuration);
   const minHoldMs = duration("min-hold", 0, readDuration);
   if (minHoldMs > ttlMs) throw usage("--min-hold must not be longer than --ttl");
+  const once = text(values, "once");
+  if (once !== undefined) {
+    if (operands.length > 1 || slots !== undefined) throw usage("--once is for one key");
+    for (const other of ["wait", "min-hold"]) {
+      if (values[other] !== undefined) throw usage(`--once and --${other} exclude each other`);
+    }
+  }
   return {
     ...{ keys: operands, slots, take, ttlMs, minHoldMs },
     waitMs: duration("wait", 0, readDuration),
+    due: once === undefined ? undefined : readPeriod(once, "once"),
     killAfterMs: duration("kill-after", DEFAULT_KILL_AFTER_MS, readDuration),
     autoExtend: values["no-auto-extend"] !== true,
     owner: ownerOf(values),
@@ -159,8 +185,12 @@ async function runUnderLock(
     out.detail("waiting for the lock");
     const held = await acquire(backend, settings, signals);
     if (signals.first !== undefined) {
-      await held?.release();
+      if (held !== undefined && "release" in held) await held.release();
       return exitCodeOfSignal(signals.first);
+    }
+    if (held !== undefined && "done" in held) {
+      out.detail(`nothing to do: done for ${shownMark(held.done)}`);
+      return Exit.OK;
     }
     if (held === undefined) {
       const { waitMs } = settings;
@@ -174,7 +204,7 @@ async function runUnderLock(
     // The lock's loss is told as everything else is that a command has to say.
     const lease = leaseOf(held);
     if (lease !== undefined) lease.onLost = () => undefined;
-    return await runCommand(held, settings, rest, signals, out);
+    return await runCommand(backend, held, settings, rest, signals, out);
   } finally {
     signals.close();
   }
@@ -186,18 +216,23 @@ function whyNot({ keys, slots, take = 1 }: Settings): string {
   return take === 1 ? "all slots are in use" : "too few slots are free";
 }
 
-/** The lock; `undefined` if somebody else holds it, or if a signal ended the waiting. */
+/** The lock; `undefined` if somebody else holds it, or if a signal ended the waiting; or what is done already. */
 async function acquire(
   backend: Backend,
-  { keys, slots, take, ttlMs, waitMs, autoExtend, owner }: Settings,
+  { keys, slots, take, ttlMs, waitMs, due, autoExtend, owner }: Settings,
   { told }: Signals,
-): Promise<Held | undefined> {
+): Promise<Held | { readonly done: Mark } | undefined> {
   const [key = ""] = keys;
   const claims = slots === undefined ? keys : [{ key, slots, take }];
   const isOne = keys.length === 1 && slots === undefined;
 
   const options = { ttlMs, owner, signal: told, autoExtend: autoExtend || undefined };
   try {
+    if (due !== undefined) {
+      const attempt = await takeOf(backend)?.({ key, ...options, due });
+      if (attempt?.ok === true) return attempt as HeldLock;
+      return attempt !== undefined && "done" in attempt ? (attempt as { done: Mark }) : undefined;
+    }
     if (waitMs === 0) {
       const attempt = await (isOne
         ? backend.acquire({ key, ...options })
@@ -242,6 +277,7 @@ function locksOf(held: Held): readonly Omit<GrantedLock, "lockId">[] {
 }
 
 async function runCommand(
+  backend: Backend,
   held: Held,
   settings: Settings,
   [command = "", ...args]: readonly string[],
@@ -287,7 +323,10 @@ async function runCommand(
     });
     // There is nothing to end any more, should the lock be found gone now.
     held.signal.removeEventListener("abort", onLost);
-    if (stopped === undefined && (await release(held, out))) return code;
+    const isDone = settings.due !== undefined && code === 0 && stopped === undefined;
+    if (isDone && lease !== undefined) {
+      if (await finish(backend, lease, settings.due)) return code;
+    } else if (stopped === undefined && (await release(held, out))) return code;
     await stopped;
     // Of several locks, the others are still there.
     if (stopped !== undefined && locksOf(held).length > 1) await release(held, out);
@@ -306,6 +345,17 @@ async function runCommand(
 function lossOf({ signal }: Held): string {
   const reason: unknown = signal.reason;
   return reason instanceof Error ? reason.message : "the lock was lost";
+}
+
+/** Releases the lock and stores that it is done; gives whether it was ours until then. */
+async function finish(backend: Backend, lease: Lease, due: string): Promise<boolean> {
+  try {
+    return (await lease.finish(backend, due, () => undefined)).ok;
+  } catch (error) {
+    const failed = toCliError(error);
+    const message = `${failed.message}: the command has ended with 0, and it may not be stored that it is done`;
+    throw new CliError(failed.code, failed.exitCode, message);
+  }
 }
 
 /** Gives whether the lock was ours until now, as far as we know. */

@@ -6,7 +6,8 @@ import type { Command } from "../command.js";
 import { Exit } from "../exit.js";
 import { slotsInUse } from "../listing.js";
 import { age, expiry, keyOf, ofLookup, shownLock, tableOf, time } from "../locks.js";
-import type { Output } from "../output.js";
+import { readMark, shownMark } from "../marks.js";
+import { type Output, printable } from "../output.js";
 import { type Backend, withBackend } from "../store.js";
 
 export const status: Command = {
@@ -15,7 +16,8 @@ export const status: Command = {
   operands: ["<key|lockId>"],
   description:
     "Shows the lock on a key. If nobody holds that key and the argument has the form of a lock id, the lock with that id is shown;\n" +
-    "else the slots of the key that are in use, for which all locks are looked through, as list does.\n" +
+    "else the slots of the key that are in use, for which all locks are looked through, as list does. Of a key for which something\n" +
+    "was done once, the last period that is done is shown, too.\n" +
     "The answer may be out of date when it arrives: do not decide by it whether to do what the lock protects. Use exec for that.",
   options: {
     "show-lock-id": {
@@ -41,7 +43,11 @@ export const status: Command = {
         );
         const [first] = slots;
         if (first === undefined) {
-          out.result({ locked: false }, () => out.style("green", "free"));
+          const done = await readMark(backend, wanted);
+          const shown = out.style("green", "free");
+          out.result({ locked: false, ...(done && { done }) }, () =>
+            done === null ? shown : `${shown}; done for ${printable(shownMark(done))}`,
+          );
           return Exit.NO;
         }
         const { key, keyHash } = first;
@@ -49,7 +55,8 @@ export const status: Command = {
         return Exit.OK;
       }
       const lock = shownLock(ofLookup(info), showsLockId);
-      out.result({ locked: true, ...lock }, () =>
+      const done = lock.slot === undefined ? await readMark(backend, lock.key) : null;
+      out.result({ locked: true, ...lock, ...(done && { done }) }, () =>
         out.pairs([
           ["state", "held"],
           ["key", keyOf(lock)],
@@ -57,6 +64,7 @@ export const status: Command = {
           ["fence", lock.fence],
           ["acquired", `${time(lock.acquiredAtMs)} (${age(lock)})`],
           ["expires", `${time(lock.expiresAtMs)} (${expiry(lock.expiresInMs)})`],
+          ...(done === null ? [] : ([["done for", shownMark(done)]] as const)),
           ["key hash", lock.keyHash],
           ["lock id hash", lock.lockIdHash],
           ...(lock.lockId === undefined ? [] : ([["lock id", lock.lockId]] as const)),

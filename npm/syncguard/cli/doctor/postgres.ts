@@ -70,6 +70,9 @@ function schema(facts: Facts, locks: string, fences: string): Check[] {
   if (facts.ownerColumn !== true) {
     checks.push(warn("labels", `${locks} has no column for owners: labels are not kept`, SETUP));
   }
+  if (facts.doneColumns !== true) {
+    checks.push(warn("once", `${fences} has no columns for once(): it cannot be used`, SETUP));
+  }
   if (facts.lockIdIndex === true && facts.expiresIndex === true) {
     checks.push(ok("indexes", "both are there and valid"));
   } else {

@@ -1,0 +1,205 @@
+/** `once()`: what it takes, and what it does with what its function does. */
+
+import { describe, expect, test } from "vitest";
+import { type LockEvent, once, setDefaultBackend, withTelemetry } from "syncguard";
+import { createTestBackend, TestClock } from "syncguard/testing";
+import { lockError, rejection } from "../support/errors";
+import { fakeBackend } from "../support/fake-backend";
+
+const KEY = "job:nightly";
+const nothing = (): undefined => undefined;
+
+function onTestClock() {
+  const clock = new TestClock();
+  const backend = createTestBackend({ clock });
+  const peer = createTestBackend({ sharing: backend });
+  return { clock, backend, peer };
+}
+
+describe("the arguments", () => {
+  test("name the field that is wrong, and nothing of what was given", async () => {
+    const { backend } = onTestClock();
+    for (const [due, problem] of [
+      [undefined, "due must be a Date, a number or a string"],
+      [null, "due must be a Date, a number or a string"],
+      [true, "due must be a Date, a number or a string"],
+      [{}, "due must be a Date, a number or a string"],
+      [10n, "due must be a Date, a number or a string"],
+      [new Date(Number.NaN), "due must be a valid Date, or a whole number that is not negative"],
+      [new Date(-1), "due must be a valid Date, or a whole number that is not negative"],
+      [-1, "due must be a valid Date, or a whole number that is not negative"],
+      [1.5, "due must be a valid Date, or a whole number that is not negative"],
+      [Number.NaN, "due must be a valid Date, or a whole number that is not negative"],
+      [2 ** 53, "due must be a valid Date, or a whole number that is not negative"],
+      ["secr\u00e9t", "due must contain only printable characters of ASCII"],
+    ] as const) {
+      const refused = backend.once(KEY, { due: due as never }, nothing);
+      const error = await lockError(refused);
+      expect(error).toMatchObject({ code: "InvalidArgument", message: problem });
+    }
+    for (const [refused, problem] of [
+      [backend.once([KEY] as never, { due: 1 }, nothing), "once() takes one key"],
+      [backend.once(KEY, undefined as never, nothing), "options must be an object"],
+      [backend.once(KEY, { due: 1 }, undefined as never), "fn must be a function"],
+      [backend.once(KEY, { due: 1, ttl: 1 } as never, nothing), "once() has no option ttl"],
+      [backend.once(KEY, { due: 1, ttlMs: 0 }, nothing), "ttlMs must be a positive integer"],
+      [backend.once("", { due: 1 }, nothing), "Key must not be empty"],
+    ] as const) {
+      const error = await lockError(refused);
+      expect(error.code).toBe("InvalidArgument");
+      expect(error.message).toContain(problem);
+    }
+    expect(await backend.isLocked({ key: KEY })).toBe(false);
+  });
+
+  test("a backend of users' own cannot store what is done", async () => {
+    for (const own of [fakeBackend(), withTelemetry(fakeBackend(), { onEvent: nothing })]) {
+      const error = await lockError(once(own, KEY, { due: 1 }, nothing));
+      expect(error.code).toBe("InvalidArgument");
+      expect(error.message).toContain("needs a backend of this package");
+    }
+  });
+
+  test("a moment is its milliseconds, however it is given", async () => {
+    const { backend } = onTestClock();
+    const at = new Date("2026-11-24T06:00:00Z");
+    expect(await backend.once(KEY, { due: at }, () => 1)).toEqual({ ran: true, value: 1 });
+    for (const due of [at, at.getTime(), String(at.getTime()), at.getTime() - 1, 0]) {
+      expect(await backend.once(KEY, { due }, () => 2)).toMatchObject({
+        reason: "done",
+        lastDue: String(at.getTime()),
+      });
+    }
+    const error = await lockError(backend.once(KEY, { due: at.toISOString() }, () => 3));
+    expect(error).toMatchObject({ code: "InvalidArgument" });
+    expect(error.message).toContain("due is a number where a text is stored");
+    expect(await backend.once(KEY, { due: at.getTime() + 1 }, () => 4)).toMatchObject({
+      ran: true,
+    });
+  });
+});
+
+describe("the function", () => {
+  test("gets the handle, and its value is the result's", async () => {
+    const { clock, backend, peer } = onTestClock();
+    const doneAt = new Date(clock.now());
+    const ran = await backend.once(KEY, { due: 1, owner: "me" }, async (handle) => {
+      expect(handle).toMatchObject({ key: KEY, expiresAtMs: clock.now() + 30_000 });
+      expect(handle.fence).toMatch(/^\d{15}$/);
+      expect(handle.signal.aborted).toBe(false);
+      expect(await peer.once(KEY, { due: 1 }, nothing)).toEqual({ ran: false, reason: "running" });
+      expect(await handle.extend(60_000)).toMatchObject({ ok: true });
+      return "value";
+    });
+    expect(ran).toEqual({ ran: true, value: "value" });
+    expect(await backend.isLocked({ key: KEY })).toBe(false);
+    await clock.advance(1_000);
+    for (const other of [backend, peer]) {
+      const refused = await other.once(KEY, { due: 1 }, nothing);
+      expect(refused).toEqual({ ran: false, reason: "done", doneAt, lastDue: "1" });
+    }
+  });
+
+  test("leaves the period open when it throws, and frees the lock at once", async () => {
+    const { backend, peer } = onTestClock();
+    const failure = new Error("no paper");
+    const failed = backend.once(KEY, { due: 1 }, () => {
+      throw failure;
+    });
+    expect(await rejection(failed)).toBe(failure);
+    expect(await peer.once(KEY, { due: 1 }, () => 2)).toEqual({ ran: true, value: 2 });
+  });
+
+  test("leaves the period open when its process dies: another does it after the TTL", async () => {
+    const { clock, backend, peer } = onTestClock();
+    void backend.once(KEY, { due: 1, ttlMs: 5_000 }, () => new Promise(() => undefined));
+    await clock.advance(0);
+    expect(await peer.once(KEY, { due: 1 }, nothing)).toEqual({ ran: false, reason: "running" });
+    await clock.advance(6_000);
+    expect(await peer.once(KEY, { due: 1 }, () => 2)).toEqual({ ran: true, value: 2 });
+  });
+
+  test("is not done when the lock was lost meanwhile, and nothing is stored", async () => {
+    for (const lose of ["steal", "expire", "forceRelease"] as const) {
+      const { backend, peer } = onTestClock();
+      const losses: unknown[] = [];
+      const options = { due: 1, onLost: (error: unknown) => void losses.push(error) };
+      const lost = backend.once(KEY, options, async () => {
+        if (lose === "steal") backend.faults.steal(KEY);
+        else if (lose === "expire") backend.faults.expire(KEY);
+        else await peer.forceRelease(KEY);
+      });
+      expect(await lockError(lost)).toMatchObject({ code: "LockLost" });
+      expect(losses).toHaveLength(1);
+      await peer.forceRelease(KEY);
+      expect(await peer.once(KEY, { due: 1 }, () => 2)).toEqual({ ran: true, value: 2 });
+    }
+  });
+
+  test("is told by its signal, and by the caller's, that it is in vain", async () => {
+    const { clock, backend } = onTestClock();
+    const controller = new AbortController();
+    const ran = await backend.once(KEY, { due: 1, signal: controller.signal }, ({ signal }) => {
+      controller.abort("enough");
+      return signal.reason as unknown;
+    });
+    // Once it has ended well, it is done.
+    expect(ran).toEqual({ ran: true, value: "enough" });
+    const late = backend.once(
+      KEY,
+      { due: 2, ttlMs: 1_000, onLost: nothing },
+      async ({ signal }) => {
+        await clock.advance(1_000);
+        expect(signal.aborted).toBe(true);
+      },
+    );
+    expect(await lockError(late)).toMatchObject({ code: "LockLost" });
+    const aborted = AbortSignal.abort();
+    const refused = backend.once(KEY, { due: 2, signal: aborted }, nothing);
+    expect(await lockError(refused)).toMatchObject({ code: "Aborted" });
+  });
+
+  test("extends its lock for as long as it runs", async () => {
+    const { clock, backend, peer } = onTestClock();
+    const ran = backend.once(KEY, { due: 1, ttlMs: 3_000, autoExtend: true }, async () => {
+      await clock.advance(10_000);
+      expect(await peer.isLocked({ key: KEY })).toBe(true);
+    });
+    expect(await ran).toMatchObject({ ran: true });
+  });
+});
+
+test("a release whose answer is lost fails, and says so; the period may be done", async () => {
+  const { clock, backend, peer } = onTestClock();
+  backend.faults.loseReply("release");
+  const failed = backend.once(KEY, { due: 1 }, () => 1);
+  const outcome = lockError(failed);
+  await clock.advance(5_000);
+  expect(await outcome).toMatchObject({ code: "NetworkTimeout" });
+  expect(await peer.once(KEY, { due: 1 }, () => 2)).toMatchObject({ reason: "done" });
+});
+
+test("telemetry tells of what was done before as of a lock that is held", async () => {
+  const { backend } = onTestClock();
+  const events: LockEvent[] = [];
+  const observed = withTelemetry(backend, { onEvent: (event) => events.push(event) });
+  await observed.once(KEY, { due: 1 }, nothing);
+  await observed.once(KEY, { due: 1 }, nothing);
+  await Promise.resolve();
+  expect(events.map(({ type, result, reason }) => [type, result, reason])).toEqual([
+    ["acquire", "ok", undefined],
+    ["release", "ok", undefined],
+    ["acquire", "fail", "done"],
+  ]);
+});
+
+test("without a backend, the default one is asked", async () => {
+  const { backend } = onTestClock();
+  setDefaultBackend(backend);
+  try {
+    expect(await once(KEY, { due: 1 }, () => 1)).toEqual({ ran: true, value: 1 });
+    expect(await backend.once(KEY, { due: 1 }, () => 1)).toMatchObject({ reason: "done" });
+  } finally {
+    setDefaultBackend(undefined);
+  }
+});

@@ -1,0 +1,67 @@
+import { checkBackend } from "../lock/arguments.js";
+import type { Work } from "../lock/lock.js";
+import { runOnce } from "../lock/once.js";
+import type {
+  BackendCapabilities,
+  FencingCapabilities,
+  LockBackendLike,
+  LockHandle,
+  OnceOptions,
+  OnceResult,
+} from "../lock/types.js";
+import { getDefaultBackend } from "./backend.js";
+
+/**
+ * As `backend.once()`: runs `fn` once for each period, by whoever comes first.
+ *
+ * @param backend - where the lock is kept; one of this package, or a wrapper of one
+ * @param key - names what is to be done
+ * @param options - for which period, and how to take the lock
+ * @param fn - does it; what it returns is the `value` of the result
+ * @throws LockError `LockLost` if the lock was lost before it was done; `InvalidArgument` also for a backend that cannot store what is
+ *   done; or the store's error. What `fn` throws is thrown.
+ * @example
+ * ```ts
+ * import { once } from "syncguard";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const backend = createRedisBackend("redis://localhost:6379");
+ * await once(backend, "migration", { due: 42 }, ({ fence }) => console.log("to version 42 under fence", fence));
+ * ```
+ */
+export function once<T, C extends BackendCapabilities = BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  key: string,
+  options: OnceOptions,
+  fn: (handle: LockHandle<C>) => Promise<T> | T,
+): Promise<OnceResult<T>>;
+/**
+ * On the default backend, as that of `lock()`.
+ *
+ * @example
+ * ```ts
+ * import { once } from "syncguard";
+ *
+ * await once("nightly-report", { due: "2026-11-24" }, () => console.log("writing the report"));
+ * ```
+ */
+export function once<T>(
+  key: string,
+  options: OnceOptions,
+  fn: (handle: LockHandle) => Promise<T> | T,
+): Promise<OnceResult<T>>;
+// Async, so that every error is a rejection.
+export async function once<T, C extends BackendCapabilities>(
+  first: LockBackendLike<C> | string,
+  second: string | OnceOptions,
+  third: OnceOptions | Work<T, FencingCapabilities>,
+  fourth?: Work<T, C>,
+): Promise<OnceResult<T>> {
+  if (typeof first === "string") {
+    const work = third as Work<T, FencingCapabilities>;
+    return await runOnce(getDefaultBackend(), first, second as OnceOptions, work);
+  }
+  checkBackend(first);
+  const [key, options] = [second as string, third as OnceOptions];
+  return await runOnce(first, key, options, fourth as Work<T, C>);
+}
