@@ -4,13 +4,16 @@
 // (docs/reliability.md, "The fault matrix").
 // npm run torture -- lead [BACKENDS SECONDS SEED]: several processes want to lead; the leader is killed, stopped and told to end
 // (docs/reliability.md, "Leaders").
+// npm run torture -- once [BACKENDS JOBS PERIODS]: instances whose clocks differ do jobs once per period, while some are killed
+// (docs/reliability.md, "Once per period").
 
 import { join } from "node:path";
-import { build as buildPackage, install, needCompilers } from "./lib/build.mjs";
+import { build as buildPackage, buildEmulator, install, needCompilers } from "./lib/build.mjs";
 import { target } from "./lib/paths.mjs";
 import { main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
 import { runLeaders } from "../verify/leader/run.mjs";
+import { runPeriods } from "../verify/once/run.mjs";
 import { startStore, storeNames } from "./lib/torture.mjs";
 
 /** All stores; the matrix has rows for each. */
@@ -20,6 +23,7 @@ await main(async () => {
   const words = process.argv.slice(2);
   if (words[0] === "matrix") return await matrix(words.slice(1));
   if (words[0] === "lead") return await leaders(words.slice(1));
+  if (words[0] === "once") return await periods(words.slice(1));
   return await runs(words);
 });
 
@@ -32,6 +36,13 @@ async function leaders(words) {
   await buildPackage();
   await needServers();
   return await runLeaders(words);
+}
+
+async function periods(words) {
+  await buildPackage();
+  await buildEmulator();
+  await needServers();
+  return await runPeriods(words);
 }
 
 async function runs([names = ALL, seconds = "60", seed = someSeed()]) {

@@ -28,6 +28,16 @@ test.concurrent("leader: another leads after a kill, and at once after SIGTERM",
   expect(example.lines.filter((line) => line.endsWith(": stopped"))).toHaveLength(2);
 });
 
+test.concurrent("once: each job once a second, whoever has it in its schedule", async () => {
+  const example = startExample("once", { RUNS: "3" });
+  expect(await example.ended).toEqual({ code: 0, stderr: "" });
+  expect(example.lines.at(-1)).toMatch(/^\d+ runs, none twice$/);
+  for (const of of ["node-cron", "coordinated", "croner", "nest", "http"]) {
+    const runs = example.lines.filter((line) => line.includes(`: ${of}: did `));
+    expect(runs.length).toBeGreaterThanOrEqual(3);
+  }
+});
+
 test.concurrent("migration: one instance migrates, the others wait", async () => {
   const example = startExample("migration");
   expect(await example.ended).toEqual({ code: 0, stderr: "" });

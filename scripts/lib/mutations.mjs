@@ -208,22 +208,20 @@ const postgres = [
       ["postgres/operations/acquire.rs", "6, tables, columns", "7, tables, columns"],
       [
         "postgres/operations/acquire.rs",
-        "let params = vec![\n            Param::Text(&names.lock),",
+        "return self.always.bind(params, labels);",
         `let now_ms = crate::time::Clock::now_ms(&crate::time::SystemClock);
-        let mut params = vec![
-            Param::Text(&names.lock),`,
-      ],
-      [
-        "postgres/operations/acquire.rs",
-        "self.statements.bind(params, labels)",
-        `params.push(Param::BigInt(now_ms));
-        self.statements.bind(params, labels)`,
+            params.push(Param::BigInt(now_ms));
+            return self.always.bind(params, labels);`,
       ],
     ],
     ["shift"],
   ),
   mutation("postgres-fence-guard", "postgres", "A fence is counted from an old snapshot.", [
-    ["postgres/operations/acquire.sql", "    WHERE last.fence = (SELECT fence FROM call)\n", ""],
+    [
+      "postgres/operations/acquire.sql",
+      "    WHERE last.fence = (SELECT fence FROM call){still_due}\n",
+      "",
+    ],
   ]),
   mutation(
     "postgres-release-counter",
@@ -285,6 +283,54 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
       `Statement::new(&include_str!("release.sql").replace("{tell}", "NULL"), tables, columns)`,
     ],
   ]),
+  tested(
+    "postgres",
+    "it_comes_with_the_columns",
+    mutation(
+      "postgres-once-compared",
+      "postgres",
+      "A grant for a period does not ask what is done.",
+      [
+        [
+          "postgres/operations/acquire.rs",
+          '"{row}done_due IS NOT NULL',
+          '"false AND {row}done_due IS NOT NULL',
+        ],
+      ],
+    ),
+  ),
+  tested(
+    "postgres",
+    "a_mark_that_comes_while_an_acquisition_waits_is_seen",
+    mutation(
+      "postgres-once-snapshot",
+      "postgres",
+      "A grant for a period believes what its snapshot shows of what is done.",
+      [
+        [
+          "postgres/operations/acquire.rs",
+          'coalesce({}, false)", is_done("last.")',
+          'coalesce({} AND false, false)", is_done("last.")',
+        ],
+      ],
+    ),
+  ),
+  tested(
+    "postgres",
+    "a_release_of_a_lock_that_is_gone_stores_nothing",
+    mutation(
+      "postgres-once-lost",
+      "postgres",
+      "A release stores what is done although the lock was lost.",
+      [
+        [
+          "postgres/operations/release_done.sql",
+          "FROM freed WHERE is_live",
+          "FROM (SELECT count(*) FROM freed) freed",
+        ],
+      ],
+    ),
+  ),
 ];
 
 const sqlite = [

@@ -138,7 +138,7 @@ fn pgbench(server: &PostgresServer, clients: usize, durable: bool, seconds: u64)
          \\set ttl 30000\n\\set tolerance 1000\n{};\n{};\n",
         with_variables(
             acquires
-                .plan(&request.claims[0], request.ttl, &names, None)
+                .plan(&request.claims[0], request.ttl, &names, None, None)
                 .statement
                 .sql(),
             &acquire

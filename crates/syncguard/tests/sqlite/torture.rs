@@ -72,9 +72,8 @@ async fn work(folder: &Path, worker: usize) {
             )
             .unwrap();
             let answer = backend.run(&Operation::Acquire(request)).await.unwrap();
-            match AcquireOutcome::of(answer).unwrap() {
-                AcquireOutcome::Acquired(grant) => break (grant, key),
-                _ => {}
+            if let AcquireOutcome::Acquired(grant) = AcquireOutcome::of(answer).unwrap() {
+                break (grant, key);
             }
         };
         let fence = grant[0].fence.get();
