@@ -5,17 +5,18 @@
 //   AutoExtendOptions BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions
 //   BackendTransport BoundLock Claim Claims ClosableLock CommonBackendOptions DecoratedAcquireResult
 //   DiagnosticsMessage DisposableLockHandle ExtendResult FENCE_THRESHOLDS Fence FencingCapabilities
-//   GrantedLock HashId HeldLock HeldLocks HeldSlot KeyLookup KeyOp LOCK_DEFAULTS LeadOptions
-//   Leadership LockBackend LockBackendLike LockConfig LockConfigOf LockError LockErrorCode
-//   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockMethod LockOp LockSet
-//   LocksHandle LocksOp LookupOptions MAX_KEY_LENGTH_BYTES OnLeadError OnLost OnReleaseError
-//   OnceMethod OnceOptions OnceResult OwnershipLookup RESERVE_BYTES RawLockData ReleaseAllOptions
-//   ReleaseAllResult ReleaseResult SlotClaim SlotHandle SyncGuardBackend TIME_TOLERANCE_MS
-//   TelemetryOptions acquireHandle calculateRedisServerTimeMs createFirestoreBackend
-//   createPostgresBackend createRedisBackend createSqliteBackend decorateAcquireResult
-//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock
-//   makeStorageKey normalizeAndValidateKey once owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   FirestoreGuard FirestoreTransaction GrantedLock GuardQuery HashId HeldLock HeldLocks HeldSlot
+//   KeyLookup KeyOp LOCK_DEFAULTS LeadOptions Leadership LockBackend LockBackendLike LockConfig
+//   LockConfigOf LockError LockErrorCode LockErrorContext LockEvent LockHandle LockInfo
+//   LockInfoDebug LockMethod LockOp LockSet LocksHandle LocksOp LookupOptions MAX_KEY_LENGTH_BYTES
+//   OnLeadError OnLost OnReleaseError OnceMethod OnceOptions OnceResult OwnershipLookup
+//   PostgresGuard PostgresTransaction RESERVE_BYTES RawLockData RedisEvalOptions RedisGuard
+//   RedisReply ReleaseAllOptions ReleaseAllResult ReleaseResult SlotClaim SlotHandle StoreMembers
+//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
+//   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
+//   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
+//   isLive lead lock makeStorageKey normalizeAndValidateKey once owns sanitizeLockInfo
+//   setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
@@ -40,13 +41,14 @@
 //   RedisConnectionOptions RedisTlsOptions createLock createRedisBackend
 //
 // syncguard/postgres
-//   PgClient PostgresBackendOptions PostgresCapabilities PostgresClient PostgresConfig
-//   PostgresConnectionOptions PostgresJsClient PostgresSchemaOptions PostgresSslOptions createLock
-//   createPostgresBackend setupSchema
+//   GuardQuery PgClient PostgresBackendOptions PostgresCapabilities PostgresClient PostgresConfig
+//   PostgresConnectionOptions PostgresGuard PostgresJsClient PostgresSchemaOptions
+//   PostgresSslOptions PostgresTransaction createLock createPostgresBackend setupSchema
 //
 // syncguard/firestore
 //   FirestoreBackendOptions FirestoreCapabilities FirestoreClient FirestoreConfig
-//   FirestoreConnectionOptions LockDocument createFirestoreBackend createLock
+//   FirestoreConnectionOptions FirestoreGuard FirestoreTransaction LockDocument
+//   createFirestoreBackend createLock
 //
 // syncguard/sqlite
 //   SqliteBackendOptions SqliteCapabilities createLock createSqliteBackend
@@ -226,7 +228,7 @@ type LockSet = {
     readonly lockIds: readonly string[];
 };
 /** Several locks of a backend of this package, which are extended and released together, and lost when one of them is. */
-type HeldLocks = DisposableLockHandle & LockSet & {
+type HeldLocks<C extends BackendCapabilities = FencingCapabilities> = DisposableLockHandle & StoreMembers<C> & LockSet & {
     /** The locks were granted. */
     ok: true;
     /** When the first of them ends, in milliseconds since the Unix epoch. */
@@ -510,12 +512,162 @@ type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<
  * A lock of a backend of this package: an {@link AsyncLock} that knows its key and surely has its signal. What is spread of it has
  * both, too.
  */
-type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & {
+type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & StoreMembers<C> & {
     /** The key as given. */
     readonly key: string;
     /** Always there: pass it to what the lock protects. */
     readonly signal: AbortSignal;
 };
+/** What the locks of a store can do besides. */
+type StoreMembers<C extends BackendCapabilities> = C extends Record<"backend", "postgres"> ? PostgresGuard : C extends Record<"backend", "firestore"> ? FirestoreGuard : C extends Record<"backend", "redis"> ? RedisGuard : unknown;
+/** What locks in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
+interface PostgresGuard {
+    /**
+     * Checks in a transaction of yours, in the database of the locks, that the lock is held, or all of several, and keeps it from being
+     * taken over until the transaction ends, however long that takes: what is committed was written by the holder. One round trip.
+     *
+     * If the lock is gone, the transaction has failed, so that it cannot be committed even if the error is caught.
+     *
+     * @param tx - what postgres.js' `sql.begin()` gives, or a `Client` or `PoolClient` of pg after its `BEGIN`; for others there is
+     *   {@link PostgresGuard.guardQuery}
+     * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
+     *   transaction, or one of another database, and where the index on `lock_id` is missing; `AuthFailed` if the role of the
+     *   transaction has not the rights; or the error of your client
+     * @example
+     * ```ts
+     * import postgres from "postgres";
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const sql = postgres("postgres://app:secret@localhost/app");
+     * const backend = createPostgresBackend(sql);
+     * await using held = await backend.lock("account:1");
+     * await sql.begin(async (tx) => {
+     *   await held.guard(tx);
+     *   await tx`UPDATE accounts SET balance = balance - 10 WHERE id = 1`;
+     * });
+     * ```
+     */
+    readonly guard: (tx: PostgresTransaction) => Promise<void>;
+    /**
+     * The statement of {@link PostgresGuard.guard}, for clients that it does not know: run it in your transaction, before or after its
+     * writes. It fails if the lock is gone, with a message that contains `LockLost`, and the transaction with it; otherwise it gives a
+     * row that need not be looked at.
+     *
+     * @throws LockError `LockLost` if it is known already
+     * @example
+     * ```ts
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
+     * await using held = await backend.lock("account:1");
+     * const { text, values } = held.guardQuery();
+     * console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
+     * ```
+     */
+    readonly guardQuery: () => GuardQuery;
+}
+/** A statement for a transaction of yours. */
+interface GuardQuery {
+    /** The SQL, with `$1` … for the values. */
+    text: string;
+    /** The values, all of them texts. */
+    values: string[];
+}
+/** A transaction of postgres.js, or a pg `Client` or `PoolClient` in one. */
+type PostgresTransaction = {
+    /** Runs a statement. */
+    unsafe: (...args: never[]) => unknown;
+    /** What tells a transaction from the instance. */
+    savepoint: (...args: never[]) => unknown;
+} | {
+    /** Runs a statement. */
+    query: (...args: never[]) => unknown;
+    /** A pool has none. */
+    escapeIdentifier: (...args: never[]) => unknown;
+};
+/** What locks in Firestore can do besides. The function needs no `this` and may be destructured. */
+interface FirestoreGuard {
+    /**
+     * Reads the lock in a transaction of yours, in the database of the locks: if somebody takes it over before the transaction is
+     * committed, Firestore runs your function again, and then this fails. So what is committed was written by the holder.
+     *
+     * Call it before the first write, as every read of a transaction.
+     *
+     * @param tx - a `Transaction` of `@google-cloud/firestore`
+     * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
+     *   transaction, or one of another database; or the error of your client
+     * @example
+     * ```ts
+     * import { Firestore } from "@google-cloud/firestore";
+     * import { createFirestoreBackend } from "syncguard/firestore";
+     *
+     * const db = new Firestore();
+     * const backend = createFirestoreBackend(db);
+     * await using held = await backend.lock("account:1");
+     * await db.runTransaction(async (tx) => {
+     *   await held.guard(tx);
+     *   tx.update(db.doc("accounts/1"), { checked: true });
+     * });
+     * ```
+     */
+    readonly guard: (tx: FirestoreTransaction) => Promise<void>;
+}
+/** A `Transaction` of `@google-cloud/firestore`. */
+interface FirestoreTransaction {
+    /** Reads a document. */
+    get: (...args: never[]) => unknown;
+    /** Reads several documents. */
+    getAll: (...args: never[]) => unknown;
+}
+/** What locks in Redis can do besides. */
+interface RedisGuard {
+    /**
+     * Runs your Lua only if the lock is held, by the server's clock: in one atomic step with the check, and one round trip. Of
+     * several locks, all must be held. A holder that was stopped for longer than its TTL changes nothing.
+     *
+     * The script is sent as it is, and sees its own `KEYS` and `ARGV`, from 1 on. Its text is code: what comes from elsewhere
+     * belongs into `keys` and `arguments`. After the first time only its hash is sent.
+     *
+     * @param script - Lua, as for `EVAL`
+     * @returns what the script returns: see {@link RedisReply}
+     * @throws LockError `LockLost` if the lock is not held any more: nothing of the script has run, and `signal` is aborted;
+     *   `InvalidArgument` that names the argument, for a script that the server cannot compile, and in a Redis Cluster for keys in
+     *   another hash slot than the lock; `Internal` with the server's own words for what the script fails with, after which what
+     *   it has written before stays; `Aborted` if the signal came first; or the store's error. A script is sent once at most:
+     *   where its answer is lost, the message ends with "the script may have run"
+     * @example
+     * ```ts
+     * import { createRedisBackend } from "syncguard/redis";
+     *
+     * const backend = createRedisBackend("redis://localhost:6379");
+     * await using held = await backend.lock("account:1");
+     * const balance = await held.eval("return redis.call('INCRBY', KEYS[1], ARGV[1])", {
+     *   keys: ["balance:1"],
+     *   arguments: [25],
+     * });
+     * console.log("the balance is", balance);
+     * ```
+     */
+    readonly eval: (script: string, options?: RedisEvalOptions) => Promise<RedisReply>;
+}
+/** What a script is given. */
+interface RedisEvalOptions {
+    /**
+     * The names of your data that the script touches, as they are in the server; the script's `KEYS`. Where the backend was given a
+     * client of ioredis with a `keyPrefix`, or `clientKeyPrefix`, that is put before each, as ioredis does it. The backend's own
+     * `keyPrefix` is not.
+     */
+    readonly keys?: readonly string[] | undefined;
+    /** What else the script is given, as texts; the script's `ARGV`. */
+    readonly arguments?: readonly (string | number)[] | undefined;
+    /** Cancels the call, which is then rejected with `Aborted`; the script may have run. */
+    readonly signal?: AbortSignal | undefined;
+}
+/**
+ * What a script returns, as ioredis and node-redis give it: a number of Lua as a whole number, a text or a status as a text, `nil`
+ * and `false` as `null`, `true` as `1`, a table as an array to its first `nil`, an error within a table as an error.
+ */
+type RedisReply = string | number | null | LockError | RedisReply[];
 /** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
 type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
     /** The lock was not granted. */
@@ -592,7 +744,7 @@ interface LockConfig extends LockLabels {
     acquisition?: AcquisitionOptions | undefined;
 }
 /** The handle that `lock()` passes to its callback. */
-type LockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandleMembers<C> & {
+type LockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandleMembers<C> & StoreMembers<C> & {
     /**
      * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
      * reason. Without `autoExtend` the lock is lost when its time is over.
@@ -646,7 +798,7 @@ type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under one slot of a key. */
     <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
     /** Under several locks, all or nothing. */
-    <T>(fn: (handle: LocksHandle) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
+    <T>(fn: (handle: LocksHandle<C>) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
 };
 /** {@link LockConfig} for other things than a key. */
 type LockConfigOf<What> = Omit<LockConfig, "key"> & {
@@ -659,7 +811,7 @@ type SlotHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandl
     readonly slot: number;
 };
 /** The handle that `lock()` passes to its callback where it was given claims. */
-type LocksHandle = Pick<HeldLocks, "expiresAtMs" | "signal" | "extend"> & LockSet;
+type LocksHandle<C extends BackendCapabilities = FencingCapabilities> = Pick<HeldLocks, "expiresAtMs" | "signal" | "extend"> & StoreMembers<C> & LockSet;
 /** What `createLock()` gives: {@link BoundLock} with a backend of its own, which is closed with it. */
 type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLock<C> & {
     /** As {@link SyncGuardBackend.close} of its backend. */
@@ -825,7 +977,7 @@ type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
         claims: Claims;
         /** Cancels the operation, which is then rejected with `Aborted`. */
         signal?: AbortSignal | undefined;
-    }): Promise<HeldLocks | (Extract<DecoratedAcquireResult<C>, {
+    }): Promise<HeldLocks<C> | (Extract<DecoratedAcquireResult<C>, {
         ok: false;
     }> & {
         /** What stood in the way. */
@@ -839,7 +991,7 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     /** One slot of a key. */
     (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
     /** Several locks, all or nothing. */
-    (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks>;
+    (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
 };
 /** `once()` of a backend of this package. */
 type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(key: string, options: OnceOptions, fn: (handle: LockHandle<C>) => Promise<T> | T) => Promise<OnceResult<T>>;
@@ -1214,7 +1366,7 @@ declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(ba
  * });
  * ```
  */
-declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: LocksHandle) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
+declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: LocksHandle<C>) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
 /**
  * Waits for the lock on the default backend, runs `fn` while it is held, and frees it whatever `fn` did. The default backend is
  * the one given to `setDefaultBackend()`, else the one that `SYNCGUARD_URL` names, else an SQLite database in the user's
@@ -2449,20 +2601,23 @@ declare namespace redis {
  */
 declare function createLock$2(sql: PostgresClient | string | PostgresConnectionOptions, options?: PostgresBackendOptions): ClosableLock<PostgresCapabilities>;
 
+type postgres_GuardQuery = GuardQuery;
 type postgres_PgClient = PgClient;
 type postgres_PostgresBackendOptions = PostgresBackendOptions;
 type postgres_PostgresCapabilities = PostgresCapabilities;
 type postgres_PostgresClient = PostgresClient;
 type postgres_PostgresConfig = PostgresConfig;
 type postgres_PostgresConnectionOptions = PostgresConnectionOptions;
+type postgres_PostgresGuard = PostgresGuard;
 type postgres_PostgresJsClient = PostgresJsClient;
 type postgres_PostgresSchemaOptions = PostgresSchemaOptions;
 type postgres_PostgresSslOptions = PostgresSslOptions;
+type postgres_PostgresTransaction = PostgresTransaction;
 declare const postgres_createPostgresBackend: typeof createPostgresBackend;
 declare const postgres_setupSchema: typeof setupSchema;
 declare namespace postgres {
   export { createLock$2 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
-  export type { postgres_PgClient as PgClient, postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresClient as PostgresClient, postgres_PostgresConfig as PostgresConfig, postgres_PostgresConnectionOptions as PostgresConnectionOptions, postgres_PostgresJsClient as PostgresJsClient, postgres_PostgresSchemaOptions as PostgresSchemaOptions, postgres_PostgresSslOptions as PostgresSslOptions };
+  export type { postgres_GuardQuery as GuardQuery, postgres_PgClient as PgClient, postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresClient as PostgresClient, postgres_PostgresConfig as PostgresConfig, postgres_PostgresConnectionOptions as PostgresConnectionOptions, postgres_PostgresGuard as PostgresGuard, postgres_PostgresJsClient as PostgresJsClient, postgres_PostgresSchemaOptions as PostgresSchemaOptions, postgres_PostgresSslOptions as PostgresSslOptions, postgres_PostgresTransaction as PostgresTransaction };
 }
 
 /** `syncguard/firestore` */
@@ -2488,11 +2643,13 @@ type firestore_FirestoreCapabilities = FirestoreCapabilities;
 type firestore_FirestoreClient = FirestoreClient;
 type firestore_FirestoreConfig = FirestoreConfig;
 type firestore_FirestoreConnectionOptions = FirestoreConnectionOptions;
+type firestore_FirestoreGuard = FirestoreGuard;
+type firestore_FirestoreTransaction = FirestoreTransaction;
 type firestore_LockDocument = LockDocument;
 declare const firestore_createFirestoreBackend: typeof createFirestoreBackend;
 declare namespace firestore {
   export { firestore_createFirestoreBackend as createFirestoreBackend, createLock$1 as createLock };
-  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_LockDocument as LockDocument };
+  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_FirestoreGuard as FirestoreGuard, firestore_FirestoreTransaction as FirestoreTransaction, firestore_LockDocument as LockDocument };
 }
 
 /** `syncguard/sqlite` */
@@ -3412,4 +3569,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, GrantedLock, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, RawIdentifiers, RawLockData, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, SyncGuardBackend, TelemetryOptions };
+export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions };

@@ -24,6 +24,9 @@ import {
   type DisposableLockHandle,
   type DecoratedAcquireResult,
   type ExtendResult,
+  type PostgresTransaction,
+  type PostgresGuard,
+  type FirestoreGuard,
   type Fence,
   FENCE_THRESHOLDS,
   getById,
@@ -61,6 +64,9 @@ import {
   type OwnershipLookup,
   owns,
   type ReleaseResult,
+  type RedisEvalOptions,
+  type RedisGuard,
+  type RedisReply,
   RESERVE_BYTES,
   setDefaultBackend,
   type SyncGuardBackend,
@@ -368,6 +374,22 @@ expectTypeOf(sqlite.lock({ key: "b", slots: 5 }, { minHoldMs: 5 })).resolves.toE
   HeldSlot<SqliteCapabilities>
 >();
 expectTypeOf<HeldSlot>().toExtend<HeldLock>();
+// Of the stores, Redis runs scripts, on every handle.
+const redis = createRedisBackend("redis://h");
+expectTypeOf((await redis.lock("k")).eval).toEqualTypeOf<RedisGuard["eval"]>();
+expectTypeOf((await redis.lock(["a", "b"])).eval).returns.resolves.toEqualTypeOf<RedisReply>();
+expectTypeOf((await redis.lock({ key: "k", slots: 2 })).eval)
+  .parameter(1)
+  .toEqualTypeOf<RedisEvalOptions | undefined>();
+const tried = await redis.acquire({ key: "k", ttlMs: 1 });
+if (tried.ok) expectTypeOf(tried.eval).toBeFunction();
+await lock(redis, async ({ eval: run }) => await run("return 1"), { key: "k" });
+await lock(redis, (handle) => handle.eval("return 1"), { key: ["a", "b"] });
+await createRedisLock("redis://h")((handle) => handle.eval("return 1"), { key: "k" });
+const ofAny: SyncGuardBackend = redis;
+expectTypeOf(await ofAny.lock("k")).not.toHaveProperty("eval");
+expectTypeOf(await sqlite.lock("k")).not.toHaveProperty("eval");
+expectTypeOf(await createPostgresBackend("postgres://h").lock("k")).not.toHaveProperty("eval");
 expectTypeOf<HeldSlot["slot"]>().toBeNumber();
 expectTypeOf<HeldLocks>().toExtend<DisposableLockHandle>();
 expectTypeOf<HeldLocks["fences"]>().toEqualTypeOf<ReadonlyMap<string, Fence>>();
@@ -529,3 +551,15 @@ expectTypeOf<PostgresConfig["tableName"]>().toBeString();
 expectTypeOf<FirestoreConfig["collection"]>().toBeString();
 expectTypeOf<LockData["fence"]>().toBeString();
 expectTypeOf<LockDocument["fence"]>().toBeString();
+
+// Guards: where the store can check the holder.
+declare const heldInPostgres: HeldLock<PostgresCapabilities>;
+expectTypeOf(heldInPostgres.guard).parameters.toEqualTypeOf<[tx: PostgresTransaction]>();
+expectTypeOf(heldInPostgres.guardQuery()).toEqualTypeOf<{ text: string; values: string[] }>();
+expectTypeOf<HeldLocks<PostgresCapabilities>>().toExtend<PostgresGuard>();
+expectTypeOf<LocksHandle<PostgresCapabilities>>().toExtend<PostgresGuard>();
+expectTypeOf<LockHandle<FirestoreCapabilities>>().toExtend<FirestoreGuard>();
+// @ts-expect-error a lock in SQLite has none
+void ({} as HeldLock<SqliteCapabilities>).guard;
+// @ts-expect-error nor has one of which the store is not known
+void ({} as HeldLock).guard;

@@ -35,6 +35,7 @@ const sections: { text: string; items: { text: string; link: string }[] }[] = [
       { text: "Several keys", link: "/several-keys" },
       { text: "At most N at a time", link: "/slots" },
       { text: "One leader", link: "/leader" },
+      { text: "Guards", link: "/guards" },
       { text: "Once per period", link: "/once" },
       { text: "Errors", link: "/errors" },
       { text: "Testing", link: "/testing" },

@@ -11,9 +11,11 @@ import type {
   LockDocument,
 } from "./firestore/types.js";
 import { createOwnLock } from "./lock/lock.js";
-import type { ClosableLock } from "./lock/types.js";
+import type { ClosableLock, FirestoreGuard, FirestoreTransaction } from "./lock/types.js";
 
 export {
+  type FirestoreGuard,
+  type FirestoreTransaction,
   createFirestoreBackend,
   type FirestoreBackendOptions,
   type FirestoreCapabilities,

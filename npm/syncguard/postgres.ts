@@ -2,7 +2,7 @@
 
 import "./native/required.js";
 import { createOwnLock } from "./lock/lock.js";
-import type { ClosableLock } from "./lock/types.js";
+import type { ClosableLock, GuardQuery, PostgresGuard, PostgresTransaction } from "./lock/types.js";
 import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
 import type {
   PgClient,
@@ -17,6 +17,9 @@ import type {
 } from "./postgres/types.js";
 
 export {
+  type GuardQuery,
+  type PostgresGuard,
+  type PostgresTransaction,
   createPostgresBackend,
   setupSchema,
   type PgClient,

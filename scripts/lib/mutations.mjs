@@ -22,8 +22,7 @@ function mutation(name, store, breaks, edits, trouble = TROUBLE) {
 const FREE_AND_DELETE = "call('DEL', lock_key, KEYS[1])\nlocal";
 const PG_CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const PG_TIME = `least(${PG_CLOCK}, 90000000000000)`;
-const PG_LIVE = `AND expires_at_ms > ${PG_CLOCK} - $6::bigint`;
-const PG_DEAD = `WHERE held.expires_at_ms <= ${PG_CLOCK} - $6::bigint`;
+const PG_LIVE = `WHEN expires_at_ms > ${PG_CLOCK} - $6::bigint`;
 
 // With the time in it, a fence that is not counted is repeated only within a millisecond.
 const REDIS_WITHOUT_TIME = [
@@ -48,6 +47,27 @@ const redis = [
       "call('SET', KEYS[1], value, 'PX', ARGV[2])",
     ],
   ]),
+  tested(
+    "redis",
+    "nothing_runs_without_the_lock",
+    mutation("redis-eval-ownership", "redis", "A script does not check whose lock it runs under.", [
+      ["redis/operations/held.lua", "not stored or id ~= lock_id", "not stored"],
+    ]),
+  ),
+  tested(
+    "redis",
+    "nothing_runs_without_the_lock",
+    mutation("redis-eval-expiry", "redis", "A script runs under a lock whose time is over.", [
+      ["redis/operations/held.lua", "expires <= now - tolerance", "false"],
+    ]),
+  ),
+  tested(
+    "redis",
+    "all_of_several_locks_must_be_held",
+    mutation("redis-eval-first", "redis", "A script asks for the first of several locks only.", [
+      ["redis/operations/eval.lua", "for place = count - 1, 0, -1 do", "for place = 0, 0 do"],
+    ]),
+  ),
   tested(
     "redis",
     "an_index_that_leads_to_anothers_lock_frees_nothing",
@@ -184,11 +204,25 @@ const cluster = [
 
 const postgres = [
   mutation("postgres-tolerance", "postgres", "A lock counts as free as soon as its TTL is over.", [
-    ["postgres/operations/acquire.sql", PG_LIVE, `AND expires_at_ms > ${PG_CLOCK}`],
-    ["postgres/operations/acquire.sql", PG_DEAD, `WHERE held.expires_at_ms <= ${PG_CLOCK}`],
+    ["postgres/operations/acquire.sql", PG_LIVE, `WHEN expires_at_ms > ${PG_CLOCK}`],
+    [
+      "postgres/operations/acquire_all.sql",
+      `SELECT ${PG_CLOCK} - $4::bigint AS live_after_ms`,
+      `SELECT ${PG_CLOCK} AS live_after_ms`,
+    ],
+    [
+      "postgres/operations/acquire_all.sql",
+      "(last_end_ms <= now_ms - $4::bigint)",
+      "(last_end_ms <= now_ms)",
+    ],
+    [
+      "postgres/operations/acquire_all.sql",
+      "held.expires_at_ms <= excluded.acquired_at_ms - $4::bigint",
+      "held.expires_at_ms <= excluded.acquired_at_ms",
+    ],
   ]),
   mutation("postgres-expiry", "postgres", "An acquisition ignores the expiry of the row.", [
-    ["postgres/operations/acquire.sql", PG_LIVE, "AND $6::bigint IS NOT NULL"],
+    ["postgres/operations/acquire.sql", PG_LIVE, "WHEN $6::bigint IS NOT NULL"],
   ]),
   mutation("postgres-advisory", "postgres-mixed", "An acquisition forgets the advisory lock.", [
     ["postgres/operations/acquire.sql", "pg_advisory_xact_lock(hashtext($1))::text", "''"],
@@ -275,6 +309,51 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
         "expires_at_ms > now_ms - $4::bigint * 1000 AS is_live",
       ],
     ],
+  ),
+  tested(
+    "postgres",
+    "a_guarded_lock_is_not_taken_over_when_its_time_is_over",
+    mutation(
+      "postgres-guard-unlocked",
+      "postgres",
+      "A guard looks at the lock and does not keep it.",
+      [["postgres/operations/guard.sql", "  FOR KEY SHARE\n", ""]],
+    ),
+  ),
+  tested(
+    "postgres",
+    "a_lock_whose_time_is_over_cannot_be_guarded",
+    mutation("postgres-guard-expired", "postgres", "A guard finds a lock whose time is over.", [
+      [
+        "postgres/operations/guard.sql",
+        "WHERE expires_at_ms >",
+        "WHERE expires_at_ms IS NOT NULL OR 0 >",
+      ],
+    ]),
+  ),
+  tested(
+    "postgres",
+    "without_the_unique_index_nothing_is_guarded",
+    mutation("postgres-guard-index", "postgres", "A guard does not look for its index.", [
+      ["postgres/operations/guard.sql", ") IS NOT TRUE", ") IS NULL AND false"],
+    ]),
+  ),
+  tested(
+    "postgres",
+    "a_guarded_lock_is_not_taken_over_when_its_time_is_over",
+    mutation(
+      "postgres-takeover-waits",
+      "postgres",
+      "Who wants a guarded lock waits for the guard.",
+      [["postgres/operations/acquire_all.sql", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"]],
+    ),
+  ),
+  tested(
+    "postgres",
+    "extensions_and_heartbeats_do_not_wait_for_a_guard",
+    mutation("postgres-extend-waits", "postgres", "An extension waits for a guard.", [
+      ["postgres/operations/extend.sql", "FOR NO KEY UPDATE{skip}", "FOR UPDATE{skip}"],
+    ]),
   ),
   mutation("postgres-tells-nobody", "postgres", "A release wakes nobody.", [
     [

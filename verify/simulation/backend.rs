@@ -200,7 +200,7 @@ impl Backend for Process {
                     .call(process, move |world| Ok(world.force_release(process, &key)))
                     .await?,
             ),
-            Operation::List(_) | Operation::Facts | Operation::Mark { .. } => {
+            Operation::List(_) | Operation::Facts | Operation::Eval(_) | Operation::Mark { .. } => {
                 return Err(Error::invalid("not simulated"));
             }
         })

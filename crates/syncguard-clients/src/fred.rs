@@ -76,6 +76,8 @@ where
 
 struct Fred<C: ClientLike> {
     client: WithOptions<C>,
+    /// For scripts of the caller's, which nobody may send twice.
+    once: WithOptions<C>,
     /// Whether it sends a command again whose answer was lost.
     repeats: bool,
 }
@@ -91,6 +93,10 @@ impl<C: ClientLike> Fred<C> {
             repeats: client.client_reconnect_policy().is_some()
                 && client.connection_config().max_command_attempts != 1,
             client: client.with_options(&options),
+            once: client.with_options(&Options {
+                max_attempts: Some(1),
+                ..options
+            }),
         }
     }
 }
@@ -110,11 +116,15 @@ impl<C: ClientLike + 'static> Client for Fred<C> {
         let keys = plan.keys().len().to_string();
         let mut args = vec![script, keys.as_str()];
         args.extend(plan.keys().chain(plan.args()));
-        let value: Result<Value, _> = self.client.custom(command, args).await;
+        let (client, repeats) = match plan.is_callers() {
+            true => (&self.once, false),
+            false => (&self.client, self.repeats),
+        };
+        let value: Result<Value, _> = client.custom(command, args).await;
         value
             .map_err(|error| trouble(&error))
             .and_then(reply)
-            .map_err(|trouble| trouble.repeated(self.repeats))
+            .map_err(|trouble| trouble.repeated(repeats))
     }
 }
 

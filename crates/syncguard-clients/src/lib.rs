@@ -9,6 +9,8 @@
 //! | `deadpool-postgres` | a pool of `deadpool-postgres` 0.14                                             |
 //! | `firestore-db`      | a client of the crate `firestore` 0.61                                         |
 //!
+//! The feature `tokio-postgres` is no backend: its module checks locks in transactions of `tokio-postgres` 0.7.
+//!
 //! The client stays the application's: closing the backend does not close it. The locks are those of connections of
 //! syncguard's own: the same scripts, statements and calls go over the client, by way of the `Transport` of the store
 //! ([Redis](syncguard::redis::Transport), [PostgreSQL](syncguard::postgres::Transport)) or the
@@ -25,3 +27,5 @@ pub mod fred;
 pub mod redis_rs;
 #[cfg(any(feature = "fred", feature = "redis-rs"))]
 mod scripts;
+#[cfg(feature = "tokio-postgres")]
+pub mod tokio_postgres;

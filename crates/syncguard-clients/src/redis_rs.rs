@@ -115,12 +115,23 @@ fn reply(value: Value) -> Result<Reply, Trouble> {
         Value::BulkString(bytes) => Reply::Bulk(bytes),
         Value::SimpleString(text) => Reply::Bulk(text.into_bytes()),
         Value::Okay => Reply::Bulk(b"OK".to_vec()),
-        Value::Array(items) => {
-            Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
+        Value::Array(items) => Reply::Array(items.into_iter().map(part).collect::<Result<_, _>>()?),
+        Value::ServerError(error) => {
+            return Err(trouble(&error.into()));
         }
-        Value::ServerError(error) => return Err(trouble(&error.into())),
         _ => return Err(Trouble::unreadable()),
     })
+}
+
+/// One of several replies.
+fn part(value: Value) -> Result<Reply, Trouble> {
+    match value {
+        Value::ServerError(error) => Ok(Reply::Error(match error.details() {
+            Some(details) => format!("{} {details}", error.code()),
+            None => error.code().to_owned(),
+        })),
+        value => reply(value),
+    }
 }
 
 #[cfg(test)]

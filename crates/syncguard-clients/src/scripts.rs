@@ -10,7 +10,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use syncguard::redis::{
     Cause, ClientPrefix, Plan, RedisBackend, RedisLocks, Reply, Transport, reply_code,
-    to_error_hiding,
 };
 use syncguard::{Error, ErrorKind};
 
@@ -128,7 +127,7 @@ impl Trouble {
                 words,
             },
         };
-        let mut error = to_error_hiding(cause, true, plan.secrets());
+        let mut error = plan.error(cause);
         if self.may_be_repeated {
             error = error.with_unknown_outcome();
         }

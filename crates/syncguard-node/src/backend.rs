@@ -17,8 +17,9 @@ use crate::completion::Completion;
 use crate::environment::Completions;
 use crate::holder::HoldSettings;
 use crate::operations::Operations;
-use crate::options::whole;
+use crate::options::{lock_ids, whole};
 use crate::policy::policy;
+use crate::scripts::ScriptSettings;
 use crate::watch::NativeWatch;
 
 #[napi(object)]
@@ -346,6 +347,14 @@ impl NativeBackend {
             .submit(&env, operation, cancellable, request, DEFAULTS);
     }
 
+    /// Runs a script only if locks are held: a text with the JSON of its reply.
+    #[napi]
+    pub fn eval(&self, env: Env, operation: u32, cancellable: bool, script: ScriptSettings) {
+        let request = script.into_eval().map(Operation::Eval);
+        self.operations
+            .submit(&env, operation, cancellable, request, DEFAULTS);
+    }
+
     #[napi]
     pub fn close(&self, env: Env, operation: u32) {
         let backend = Arc::clone(&self.operations.backend);
@@ -373,11 +382,6 @@ impl NativeBackend {
             postgres: None,
         }
     }
-}
-
-/// Lock ids with commas between.
-fn lock_ids(text: &str) -> Result<Batch<LockId>, Error> {
-    text.split(',').map(LockId::parse).collect()
 }
 
 const DEFAULTS: CallOptions = CallOptions::DEFAULT;

@@ -8,14 +8,15 @@ use napi::Env;
 use serde_json::{Value, json};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Claim, DoneMark, Error, ExtendOutcome,
-    Hold, Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Claim, DoneMark, Error, EvalOutcome,
+    ExtendOutcome, Hold, Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
 use crate::completion::{Completion, Effort, Granted};
 use crate::environment::{Completions, Environment};
 use crate::holder::HoldSettings;
 use crate::inspection::{facts_json, page_json};
+use crate::scripts::reply_json;
 
 /// A backend in one environment.
 #[derive(Clone)]
@@ -190,6 +191,10 @@ fn completion(
         Outcome::Lookup(None) => Completion::NotFound,
         Outcome::Lookup(Some(record)) => Completion::Found(Box::new(record)),
         Outcome::List(page) => Completion::Text(page_json(&page).to_string()),
+        Outcome::Eval(EvalOutcome::Done(reply)) => Completion::Text(reply_json(&reply).to_string()),
+        Outcome::Eval(EvalOutcome::Absent { lock, absence }) => {
+            Completion::Absent { lock, absence }
+        }
         Outcome::Facts(nodes) => Completion::Text(facts_json(&nodes).to_string()),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use napi_derive::napi;
-use syncguard::{DefaultRoots, Error};
+use syncguard::{Batch, DefaultRoots, Error, LockId};
 
 /// The authorities that Node trusts, if they are not just Mozilla's list.
 #[napi(object)]
@@ -74,4 +74,9 @@ pub(crate) fn whole(number: f64, field: &str, max: f64) -> Result<f64, Error> {
             "{field} must be a whole number from 0 to {max}"
         )))
     }
+}
+
+/// Lock ids with commas between.
+pub(crate) fn lock_ids(text: &str) -> Result<Batch<LockId>, Error> {
+    text.split(',').map(LockId::parse).collect()
 }

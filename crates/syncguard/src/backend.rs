@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::check::LockCheck;
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::event_loop::Lane;
+use crate::lock_id::LockId;
 use crate::outcome::Outcome;
 use crate::request::{AcquireRequest, Operation};
 use crate::time::TimeAuthority;
@@ -77,6 +79,17 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// release before it has ended. `None`: they may be carried out in any order.
     fn lane(&self) -> Option<Lane> {
         None
+    }
+
+    /// What checks, in a transaction of the caller's own on this store, that these locks are held.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where that is not possible.
+    fn check(&self, lock_ids: &[LockId]) -> Result<LockCheck, Error> {
+        let _ = lock_ids;
+        Err(Error::invalid(
+            "this store has no transactions in which a lock can be checked",
+        ))
     }
 
     /// Hears when what is claimed may have been freed; of slots, when any of them may. `None`: this store cannot tell of it.

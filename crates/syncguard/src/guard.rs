@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::backend::Backend;
 use crate::batch::Batch;
+use crate::check::LockCheck;
 use crate::claim::Claim;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind};
@@ -20,8 +21,9 @@ use crate::holding::{AutoExtend, Hold, Holder, end_of};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::operation::{self, CallOptions};
-use crate::outcome::{ExtendOutcome, Grant, ReleaseOutcome};
-use crate::request::{Extension, Finish, Operation, ReleaseRequest};
+use crate::outcome::{EvalOutcome, ExtendOutcome, Grant, ReleaseOutcome};
+use crate::reply::Reply;
+use crate::request::{Eval, Extension, Finish, Operation, ReleaseRequest};
 use crate::ttl::Ttl;
 use crate::waiting::waiter::Granted;
 
@@ -129,6 +131,26 @@ impl LockGuard {
         self.state.expires_at_ms.load(Relaxed)
     }
 
+    /// What checks, in a transaction of the caller's own in the database of the locks, that they are held. A store that has
+    /// no SQL refuses.
+    ///
+    /// The statement fails, and the transaction with it, unless all of them are held. Else nobody gets them before the
+    /// transaction ends, whatever its time is. `syncguard_clients::tokio_postgres::check` runs it in a transaction of
+    /// `tokio-postgres`; with another client, [`lose`](Self::lose) tells the guard what was found.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store cannot do that.
+    pub fn check_sql(&self) -> Result<LockCheck, Error> {
+        self.backend.check(&self.lock_ids())
+    }
+
+    /// The lock was found gone, by a [check](Self::check_sql) for example: from now on it is lost.
+    pub fn lose(&self, error: Error) {
+        if !self.state.is_lost() {
+            self.state.lost(error, None);
+        }
+    }
+
     /// Completes when the lock is lost, with an error of the kind `LockLost` that says why. Never completes once
     /// the lock has been released.
     ///
@@ -233,6 +255,55 @@ impl LockGuard {
                 self.state
                     .lose("the lock was lost: it was gone when it was to be extended");
                 Ok(false)
+            }
+        }
+    }
+
+    /// Runs a script of Redis, in its Lua, only if the lock is held, by the server's clock: in one atomic step with the check. Of
+    /// several locks, all must be held. Other stores refuse.
+    ///
+    /// `keys` are the names of your own data, as they are in the server; the script sees them as `KEYS`, from 1 on, and
+    /// `arguments` as `ARGV`. In a Redis Cluster the keys must be in the hash slot of the lock, which a key prefix with a hash tag
+    /// sees to. The text is sent once, and then its hash: what changes from call to call belongs into the arguments.
+    ///
+    /// ```no_run
+    /// # async fn transfer(guard: &syncguard::LockGuard) -> Result<(), syncguard::Error> {
+    /// use syncguard::Reply;
+    ///
+    /// let script = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
+    /// let reply = guard.eval(script, ["account:1"], ["25"]).await?;
+    /// assert!(matches!(reply, Reply::Int(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `LockLost` if the lock is not held any more: then nothing of the script has run, and [`lost`](Self::lost) completes.
+    /// `InvalidArgument` for a script that the server cannot compile, for keys in other hash slots, and on other stores. What
+    /// the script itself fails with is `Internal`, in the server's words; what it has written before stays. A script is
+    /// sent once at most: after an error of which [`is_outcome_unknown`](Error::is_outcome_unknown) is true it may have run.
+    pub async fn eval<T: Into<String>, A: Into<String>>(
+        &self,
+        script: &str,
+        keys: impl IntoIterator<Item = T>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Reply, Error> {
+        if let Status::Lost(error) = &*self.state.status.borrow() {
+            return Err(error.clone());
+        }
+        let eval = Operation::Eval(Eval {
+            locks: self.keys.iter().cloned().zip(self.lock_ids()).collect(),
+            script: script.to_owned(),
+            keys: keys.into_iter().map(Into::into).collect(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+        });
+        let call = CallOptions::default();
+        match operation::run(&self.backend, eval, call, pending()).await? {
+            EvalOutcome::Done(reply) => Ok(reply),
+            EvalOutcome::Absent { .. } => {
+                let message = "the lock was lost: it was gone when a script was to run under it";
+                self.state.lose(message);
+                Err(Error::new(ErrorKind::LockLost, message))
             }
         }
     }

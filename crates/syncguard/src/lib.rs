@@ -37,6 +37,7 @@
 
 mod backend;
 mod batch;
+mod check;
 mod claim;
 #[cfg(feature = "network")]
 mod dial;
@@ -73,6 +74,7 @@ mod random;
 mod redact;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod reply;
 mod request;
 mod sending;
 mod shared;
@@ -92,6 +94,7 @@ mod work;
 
 pub use backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 pub use batch::Batch;
+pub use check::LockCheck;
 pub use claim::{Claim, IntoClaims, MAX_CLAIMS, MAX_SLOTS, Slots};
 pub use due::{DoneMark, Due, MarkChange};
 pub use error::{Error, ErrorKind};
@@ -109,11 +112,13 @@ pub use lock_id::LockId;
 pub use login::{Login, LoginSource};
 pub use once::{OnceGuard, OnceOptions, OnceOutcome, once};
 pub use outcome::{
-    Absence, AcquireOutcome, ExtendOutcome, FromOutcome, Grant, Outcome, ReleaseOutcome,
+    Absence, AcquireOutcome, EvalOutcome, ExtendOutcome, FromOutcome, Grant, Outcome,
+    ReleaseOutcome,
 };
 pub use owner::Owner;
 pub use permits::{Permit, Permits};
-pub use request::{AcquireRequest, Extension, Finish, Limit, Operation, ReleaseRequest};
+pub use reply::Reply;
+pub use request::{AcquireRequest, Eval, Extension, Finish, Limit, Operation, ReleaseRequest};
 pub use time::{
     Clock, Milliseconds, SystemClock, TIME_TOLERANCE_MS, TimeAuthority, is_live,
     redis_server_time_ms,

@@ -17,7 +17,9 @@ use crate::error::{Error, ErrorKind};
 use crate::holding::{Extender, Hold, end_of};
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::outcome::{AcquireOutcome, ExtendOutcome, FromOutcome, Outcome, ReleaseOutcome};
+use crate::outcome::{
+    AcquireOutcome, EvalOutcome, ExtendOutcome, FromOutcome, Outcome, ReleaseOutcome,
+};
 use crate::request::{AcquireRequest, Extension, Limit, Operation, ReleaseRequest};
 use crate::sending::Sending;
 use crate::time::{TIME_TOLERANCE_MS, TimeAuthority};
@@ -77,6 +79,11 @@ impl Default for CallOptions {
 /// the error says that the outcome is unknown. After an error the lock may be held still: it is
 /// released in the background if [`lasts`](CallOptions::lasts) is given, else it ends with its TTL.
 ///
+/// # Scripts
+///
+/// A script of the caller's is sent once at most. An error of which [`is_outcome_unknown`](Error::is_outcome_unknown) is true says
+/// that it may have run.
+///
 /// # Errors
 /// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or a lock was
 /// granted too late, else as the backend says.
@@ -97,6 +104,9 @@ pub async fn run<T: FromOutcome>(
         }
         Operation::Extend(extension) => {
             Outcome::Extend(Box::pin(extend(backend, extension, options, cancelled)).await?)
+        }
+        ref operation @ Operation::Eval(_) => {
+            Outcome::Eval(Box::pin(eval(backend, operation, options, cancelled)).await?)
         }
         ref other => Box::pin(attempt(backend, other, options, cancelled)).await?,
     };
@@ -224,6 +234,29 @@ async fn extend(
         extending.done(&Ok(*outcome));
     }
     answer
+}
+
+/// Runs a script of the caller's, once at most: nobody knows whether that would do harm twice.
+async fn eval(
+    backend: &Arc<dyn Backend>,
+    operation: &Operation,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<EvalOutcome, Error> {
+    let _running = backend.work().start()?;
+    let limit = options.limit(backend.as_ref());
+    let sending = Sending::default();
+    let running = sending.of(backend.run(operation));
+    let error = match bounded(backend, running, limit, cancelled).await {
+        Ok(Ok(outcome)) => return EvalOutcome::of(outcome),
+        Ok(Err(error)) => error,
+        Err(error) if sending.is_waiting() => error,
+        Err(error) => error.with_unknown_outcome(),
+    };
+    Err(match error.is_outcome_unknown() {
+        true => error.followed_by("the script may have run"),
+        false => error,
+    })
 }
 
 impl Extender for Arc<dyn Backend> {

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::inspection::{Facts, LockPage, LockRecord};
 use crate::lock_id::LockId;
+use crate::reply::Reply;
 
 /// What came of an [`Operation`](crate::Operation) that the store has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum Outcome {
     ForceRelease(bool),
     /// Some of the live locks.
     List(LockPage),
+    /// Of a script.
+    Eval(EvalOutcome),
     /// For which period something was done last, before any change; `None`: for none yet.
     Mark(Option<DoneMark>),
     /// How the store is set up.
@@ -116,6 +119,20 @@ impl ExtendOutcome {
     }
 }
 
+/// The result of a script that was to run only if locks were held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvalOutcome {
+    /// They were held, and it has run.
+    Done(Reply),
+    /// One of them was not there, and nothing of the script has run.
+    Absent {
+        /// Which one: the first that is missing.
+        lock: usize,
+        /// Why.
+        absence: Absence,
+    },
+}
+
 /// What an [`Outcome`] of one kind holds, or an outcome of any kind.
 pub trait FromOutcome: Sized {
     /// What `outcome` holds.
@@ -165,6 +182,7 @@ answers! {
     bool: IsLocked | ForceRelease;
     Option<LockRecord>: Lookup;
     LockPage: List;
+    EvalOutcome: Eval;
     Option<DoneMark>: Mark;
     Vec<Facts>: Facts;
 }

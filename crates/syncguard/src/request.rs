@@ -1,5 +1,6 @@
 //! What a store is asked.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub enum Operation {
     /// List live locks, a page at a time, for people to look at: by the time they do, it is out of date. A lock that comes
     /// or goes meanwhile may be missing, and on Redis one may be listed twice. `InvalidArgument` where the store cannot.
     List(PageRequest),
+    /// Run a script only if these locks are held. `InvalidArgument` where the store runs none.
+    Eval(Eval),
     /// Tell for which period of the key something was done last, and change that, whoever holds the lock.
     Mark {
         /// Of which key.
@@ -204,6 +207,36 @@ pub struct Extension {
     /// Whether the locks extend themselves. Many of those are due together, and one may wait a moment to go to the store
     /// with others.
     pub is_heartbeat: bool,
+}
+
+/// A script of the caller's, in the language of the store, to run only if all these locks are held, in one atomic step. The text
+/// is a developer's; what comes from elsewhere goes into the keys and arguments.
+#[derive(Clone)]
+pub struct Eval {
+    /// What must be held: the key, of a slot with its number, and proof of ownership.
+    pub locks: Batch<(Key, LockId)>,
+    /// The script's text.
+    pub script: String,
+    /// The names of the caller's data that it touches.
+    pub keys: Vec<String>,
+    /// What else it is given.
+    pub arguments: Vec<String>,
+}
+
+impl fmt::Debug for Eval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Eval")
+            .field("locks", &self.locks.len())
+            .field("script", &self.script.len())
+            .field("keys", &self.keys.len())
+            .field("arguments", &self.arguments.len())
+            .finish()
+    }
+}
+
+/// The answer of a store that runs no scripts.
+pub(crate) fn runs_no_scripts() -> Error {
+    Error::invalid("this store runs no scripts: eval() is for locks in Redis")
 }
 
 fn one_at_a_time() -> Error {

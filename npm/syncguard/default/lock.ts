@@ -77,7 +77,7 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
  */
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
-  fn: (handle: LocksHandle) => Promise<T> | T,
+  fn: (handle: LocksHandle<C>) => Promise<T> | T,
   config: LockConfigOf<Claims | Required<Claim>>,
 ): Promise<T>;
 /**

@@ -16,6 +16,7 @@ import { createFirestoreConnection, openFirestore, openFirestoreOverClient } fro
 import { driveClient, warnOfDuplicates } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { readConnection } from "./connection.js";
+import { guarding } from "./guard.js";
 import type {
   FirestoreBackendOptions,
   FirestoreCapabilities,
@@ -66,7 +67,7 @@ export function createFirestoreBackend(
   checkOptions(given);
   checkDisposal(given);
   const { store, transport } = connect(db, given);
-  return createBackend(store, given, transport);
+  return createBackend(store, given, transport, guarding(store, given.collection));
 }
 
 function connect(

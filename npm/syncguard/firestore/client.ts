@@ -215,7 +215,7 @@ function ofQueries(found: readonly { docs: Document[] }[], nowMs: number): Found
 }
 
 /** The fields that locks use, as JSON values: clients may be configured to give numbers as BigInt. */
-function plain(data: Record<string, unknown>): Fields {
+export function plain(data: Record<string, unknown>): Fields {
   const fields: Fields = {};
   for (const [name, value] of Object.entries(data)) {
     if (typeof value === "string" || typeof value === "number") fields[name] = value;

@@ -64,7 +64,10 @@ const ACQUIRE_OPTIONS = optionNames("acquire()", [
 const FORCE_OPTIONS = optionNames("forceRelease()", ["signal"]);
 
 /** A store of locks, as far as every backend needs it. */
-export type LockStore = Omit<Store, "perform" | "setupSchema" | "list" | "facts" | "watch">;
+export type LockStore = Omit<
+  Store,
+  "perform" | "setupSchema" | "list" | "facts" | "watch" | "check" | "eval"
+>;
 
 type Taken<C extends BackendCapabilities> =
   HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>;
@@ -85,6 +88,8 @@ export type Means = {
   /** The addon's store, which other operations may be carried out on as one call. */
   readonly direct?: Store;
   readonly transport?: BackendTransport | undefined;
+  /** What the handles of a lock have beside the methods of all. */
+  readonly members?: ((lease: Lease) => object) | undefined;
 };
 
 /**
@@ -94,7 +99,7 @@ export type Means = {
 export function createBackendOn<C extends BackendCapabilities>(
   store: LockStore,
   options: DisposalOptions,
-  { clock = systemClock, heartbeats: createHeartbeats, direct, transport }: Means,
+  { clock = systemClock, heartbeats: createHeartbeats, direct, transport, members }: Means,
 ): SyncGuardBackend<C> {
   const disposal = readDisposal(options);
   const declared: BackendCapabilities & { backend: string } = store.capabilities;
@@ -215,6 +220,8 @@ export function createBackendOn<C extends BackendCapabilities>(
       if (fenceNearLimit) logFenceWarning(fence, hashKey(key));
       lease.onLost = disposal.onLost;
       lease.stream = stream;
+      lease.ofStore = members?.(lease);
+      lease.direct = onStore;
       const handle = createHandle(backend, lease, grant, disposal, isSet);
       if (heartbeats === undefined && autoExtend !== undefined) {
         startHeartbeats({ extend }, handle, lease, ttlMs, startedMs, autoExtend);
@@ -389,6 +396,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       }
     };
 
+  const onStore = direct === undefined ? undefined : runOn(direct);
   const stream = publisher(declared.backend, transport);
   const observed = observe(operations, stream, clock, true);
   const backend: SyncGuardBackend<C> = {
@@ -413,7 +421,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     operations: observed,
     stream,
     grants,
-    ...(direct === undefined ? {} : { direct: runOn(direct) }),
+    ...(onStore === undefined ? {} : { direct: onStore }),
   });
   return backend;
 }

@@ -9,6 +9,7 @@ import { systemClock } from "./clock.js";
 import { endOf, Lease } from "./lease.js";
 import { type Extending, internalsOf, type Releasing } from "./internals.js";
 import { releaseInBackground } from "./reports.js";
+import { runScript, type ScriptOptions, type ScriptReply } from "./scripts.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -63,6 +64,11 @@ class Handle {
   /** A getter, so that a lock whose signal nobody asks for has none. */
   get signal(): AbortSignal {
     return behind(this).#lease.signal;
+  }
+
+  /** On the prototype: what is printed of a lock stays short, and few stores can do it. */
+  async eval(script: string, options?: ScriptOptions): Promise<ScriptReply> {
+    return await runScript(behind(this).#lease, script, options);
   }
 
   static is(result: object): result is Handle {
@@ -217,6 +223,7 @@ function addMethods(
   let releasing: Promise<unknown> | undefined;
   const handle = given as Handle & Mutable<DisposableLockHandle>;
   lease.follow(handle);
+  if (lease.ofStore !== undefined) Object.assign(handle, lease.ofStore);
   handle.release = async (signal) => {
     if (releasing !== undefined) return { ok: false };
     // Checked first: an unusable signal must not use up the only release.

@@ -8,7 +8,14 @@ import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
 import { type LeaseReport, type Stream, subjectOfKeys } from "./events.js";
-import { type Extending, extendOn, internalsOf, type Releasing, releaseOn } from "./internals.js";
+import {
+  type Direct,
+  type Extending,
+  extendOn,
+  internalsOf,
+  type Releasing,
+  releaseOn,
+} from "./internals.js";
 import { failure, goneLock } from "./mutation.js";
 import { reportLoss, reportReleaseError, warnOfForgotten } from "./reports.js";
 import { callAt, LONGEST_TIMER_MS } from "./timers.js";
@@ -55,6 +62,10 @@ export class Lease {
   onLost: OnLost | undefined = undefined;
   /** Those who observe the backend. */
   stream: Stream | undefined = undefined;
+  /** What its handles have beside the methods of all: see {@link StoreMembers}. */
+  ofStore: object | undefined = undefined;
+  /** How to reach the addon's store that has granted it, if one has. */
+  direct: Direct | undefined = undefined;
   private extended: Extended | undefined = undefined;
   private controller: AbortController | undefined = undefined;
   /** Stops the timer that ends the lock. */
@@ -201,6 +212,12 @@ export class Lease {
     this.loseWith(new LockError("LockLost", message, { ...this.named(which), cause }));
   }
 
+  /** As {@link lose}, with the error for whoever has found that out, also if the lock was released before. */
+  lostBefore(message: string, which: number): LockError {
+    this.lose(message, undefined, which);
+    return this.loss ?? new LockError("LockLost", message, this.named(which));
+  }
+
   /** As {@link lose}, for what the core says. */
   loseOne(failure: Failure, which: number | undefined): void {
     const { key, lockId } = this.named(which);
@@ -208,7 +225,7 @@ export class Lease {
   }
 
   /** Names one of several locks for errors; all of them if it is not known which. */
-  private named(which: number | undefined): { key: string; lockId: string } {
+  named(which: number | undefined): { key: string; lockId: string } {
     const { key, lockId } = (which === undefined ? undefined : this.locks?.[which]) ?? this;
     return { key, lockId };
   }

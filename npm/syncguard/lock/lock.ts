@@ -12,6 +12,7 @@ import { subject } from "./events.js";
 import { disposalOf, handleOver, membersOfSet, readDisposal } from "./handle.js";
 import type { Lease } from "./lease.js";
 import { type Extending, internalsOf } from "./internals.js";
+import { runScript, type ScriptOptions } from "./scripts.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
@@ -141,9 +142,16 @@ export function createLockHandle<C extends BackendCapabilities>(
   user: AbortSignal | undefined,
 ): LockHandle<C> {
   let signal: AbortSignal | undefined;
-  return Object.defineProperty(lockHandleMembers(backend, granted, key, lease), "signal", {
+  const handle = lockHandleMembers(backend, granted, key, lease);
+  Object.defineProperty(handle, "signal", {
     get: () => (signal ??= lease.signalWith(user)),
     enumerable: true,
+    configurable: true,
+  });
+  // Not printed, as few stores can do it.
+  return Object.defineProperty(handle, "eval", {
+    value: (script: string, options?: ScriptOptions) => runScript(lease, script, options),
+    writable: true,
     configurable: true,
   }) as LockHandle<C>;
 }
@@ -163,6 +171,7 @@ export function lockHandleMembers<C extends BackendCapabilities>(
     expiresAtMs,
     ...(locks === undefined ? { key, lockId, fence } : membersOfSet(lease)),
     ...(slot === undefined ? {} : { slot }),
+    ...lease.ofStore,
   };
   lease.follow(handle);
   const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>

@@ -3,6 +3,7 @@
 import type { Store } from "../native/store.js";
 import { createBackendOn } from "./backend.js";
 import type { DisposalOptions } from "./arguments.js";
+import type { Lease } from "./lease.js";
 import { CoreHeartbeats } from "./core-heartbeats.js";
 import type { BackendCapabilities, BackendTransport, SyncGuardBackend } from "./types.js";
 
@@ -11,10 +12,12 @@ export function createBackend<C extends BackendCapabilities>(
   store: Store,
   options: DisposalOptions,
   transport?: BackendTransport,
+  members?: (lease: Lease) => object,
 ): SyncGuardBackend<C> {
   return createBackendOn<C>(store, options, {
     heartbeats: (options) => new CoreHeartbeats(options),
     direct: store,
     transport,
+    members,
   });
 }

@@ -99,7 +99,8 @@ export type LockSet = {
 };
 
 /** Several locks of a backend of this package, which are extended and released together, and lost when one of them is. */
-export type HeldLocks = DisposableLockHandle &
+export type HeldLocks<C extends BackendCapabilities = FencingCapabilities> = DisposableLockHandle &
+  StoreMembers<C> &
   LockSet & {
     /** The locks were granted. */
     ok: true;
@@ -427,12 +428,181 @@ export type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = Acq
  * A lock of a backend of this package: an {@link AsyncLock} that knows its key and surely has its signal. What is spread of it has
  * both, too.
  */
-export type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & {
-  /** The key as given. */
-  readonly key: string;
-  /** Always there: pass it to what the lock protects. */
-  readonly signal: AbortSignal;
-};
+export type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> &
+  StoreMembers<C> & {
+    /** The key as given. */
+    readonly key: string;
+    /** Always there: pass it to what the lock protects. */
+    readonly signal: AbortSignal;
+  };
+
+/** What the locks of a store can do besides. */
+export type StoreMembers<C extends BackendCapabilities> =
+  C extends Record<"backend", "postgres">
+    ? PostgresGuard
+    : C extends Record<"backend", "firestore">
+      ? FirestoreGuard
+      : C extends Record<"backend", "redis">
+        ? RedisGuard
+        : unknown;
+
+/** What locks in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
+export interface PostgresGuard {
+  /**
+   * Checks in a transaction of yours, in the database of the locks, that the lock is held, or all of several, and keeps it from being
+   * taken over until the transaction ends, however long that takes: what is committed was written by the holder. One round trip.
+   *
+   * If the lock is gone, the transaction has failed, so that it cannot be committed even if the error is caught.
+   *
+   * @param tx - what postgres.js' `sql.begin()` gives, or a `Client` or `PoolClient` of pg after its `BEGIN`; for others there is
+   *   {@link PostgresGuard.guardQuery}
+   * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
+   *   transaction, or one of another database, and where the index on `lock_id` is missing; `AuthFailed` if the role of the
+   *   transaction has not the rights; or the error of your client
+   * @example
+   * ```ts
+   * import postgres from "postgres";
+   * import { createPostgresBackend } from "syncguard/postgres";
+   *
+   * const sql = postgres("postgres://app:secret@localhost/app");
+   * const backend = createPostgresBackend(sql);
+   * await using held = await backend.lock("account:1");
+   * await sql.begin(async (tx) => {
+   *   await held.guard(tx);
+   *   await tx`UPDATE accounts SET balance = balance - 10 WHERE id = 1`;
+   * });
+   * ```
+   */
+  readonly guard: (tx: PostgresTransaction) => Promise<void>;
+  /**
+   * The statement of {@link PostgresGuard.guard}, for clients that it does not know: run it in your transaction, before or after its
+   * writes. It fails if the lock is gone, with a message that contains `LockLost`, and the transaction with it; otherwise it gives a
+   * row that need not be looked at.
+   *
+   * @throws LockError `LockLost` if it is known already
+   * @example
+   * ```ts
+   * import { createPostgresBackend } from "syncguard/postgres";
+   *
+   * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
+   * await using held = await backend.lock("account:1");
+   * const { text, values } = held.guardQuery();
+   * console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
+   * ```
+   */
+  readonly guardQuery: () => GuardQuery;
+}
+
+/** A statement for a transaction of yours. */
+export interface GuardQuery {
+  /** The SQL, with `$1` … for the values. */
+  text: string;
+  /** The values, all of them texts. */
+  values: string[];
+}
+
+/** A transaction of postgres.js, or a pg `Client` or `PoolClient` in one. */
+export type PostgresTransaction =
+  | {
+      /** Runs a statement. */
+      unsafe: (...args: never[]) => unknown;
+      /** What tells a transaction from the instance. */
+      savepoint: (...args: never[]) => unknown;
+    }
+  | {
+      /** Runs a statement. */
+      query: (...args: never[]) => unknown;
+      /** A pool has none. */
+      escapeIdentifier: (...args: never[]) => unknown;
+    };
+
+/** What locks in Firestore can do besides. The function needs no `this` and may be destructured. */
+export interface FirestoreGuard {
+  /**
+   * Reads the lock in a transaction of yours, in the database of the locks: if somebody takes it over before the transaction is
+   * committed, Firestore runs your function again, and then this fails. So what is committed was written by the holder.
+   *
+   * Call it before the first write, as every read of a transaction.
+   *
+   * @param tx - a `Transaction` of `@google-cloud/firestore`
+   * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
+   *   transaction, or one of another database; or the error of your client
+   * @example
+   * ```ts
+   * import { Firestore } from "@google-cloud/firestore";
+   * import { createFirestoreBackend } from "syncguard/firestore";
+   *
+   * const db = new Firestore();
+   * const backend = createFirestoreBackend(db);
+   * await using held = await backend.lock("account:1");
+   * await db.runTransaction(async (tx) => {
+   *   await held.guard(tx);
+   *   tx.update(db.doc("accounts/1"), { checked: true });
+   * });
+   * ```
+   */
+  readonly guard: (tx: FirestoreTransaction) => Promise<void>;
+}
+
+/** A `Transaction` of `@google-cloud/firestore`. */
+export interface FirestoreTransaction {
+  /** Reads a document. */
+  get: (...args: never[]) => unknown;
+  /** Reads several documents. */
+  getAll: (...args: never[]) => unknown;
+}
+
+/** What locks in Redis can do besides. */
+export interface RedisGuard {
+  /**
+   * Runs your Lua only if the lock is held, by the server's clock: in one atomic step with the check, and one round trip. Of
+   * several locks, all must be held. A holder that was stopped for longer than its TTL changes nothing.
+   *
+   * The script is sent as it is, and sees its own `KEYS` and `ARGV`, from 1 on. Its text is code: what comes from elsewhere
+   * belongs into `keys` and `arguments`. After the first time only its hash is sent.
+   *
+   * @param script - Lua, as for `EVAL`
+   * @returns what the script returns: see {@link RedisReply}
+   * @throws LockError `LockLost` if the lock is not held any more: nothing of the script has run, and `signal` is aborted;
+   *   `InvalidArgument` that names the argument, for a script that the server cannot compile, and in a Redis Cluster for keys in
+   *   another hash slot than the lock; `Internal` with the server's own words for what the script fails with, after which what
+   *   it has written before stays; `Aborted` if the signal came first; or the store's error. A script is sent once at most:
+   *   where its answer is lost, the message ends with "the script may have run"
+   * @example
+   * ```ts
+   * import { createRedisBackend } from "syncguard/redis";
+   *
+   * const backend = createRedisBackend("redis://localhost:6379");
+   * await using held = await backend.lock("account:1");
+   * const balance = await held.eval("return redis.call('INCRBY', KEYS[1], ARGV[1])", {
+   *   keys: ["balance:1"],
+   *   arguments: [25],
+   * });
+   * console.log("the balance is", balance);
+   * ```
+   */
+  readonly eval: (script: string, options?: RedisEvalOptions) => Promise<RedisReply>;
+}
+
+/** What a script is given. */
+export interface RedisEvalOptions {
+  /**
+   * The names of your data that the script touches, as they are in the server; the script's `KEYS`. Where the backend was given a
+   * client of ioredis with a `keyPrefix`, or `clientKeyPrefix`, that is put before each, as ioredis does it. The backend's own
+   * `keyPrefix` is not.
+   */
+  readonly keys?: readonly string[] | undefined;
+  /** What else the script is given, as texts; the script's `ARGV`. */
+  readonly arguments?: readonly (string | number)[] | undefined;
+  /** Cancels the call, which is then rejected with `Aborted`; the script may have run. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * What a script returns, as ioredis and node-redis give it: a number of Lua as a whole number, a text or a status as a text, `nil`
+ * and `false` as `null`, `true` as `1`, a table as an array to its first `nil`, an error within a table as an error.
+ */
+export type RedisReply = string | number | null | LockError | RedisReply[];
 
 /** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
 export type DecoratedAcquireResult<C extends BackendCapabilities> =
@@ -517,8 +687,8 @@ export interface LockConfig extends LockLabels {
 }
 
 /** The handle that `lock()` passes to its callback. */
-export type LockHandle<C extends BackendCapabilities = FencingCapabilities> =
-  LockHandleMembers<C> & {
+export type LockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandleMembers<C> &
+  StoreMembers<C> & {
     /**
      * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
      * reason. Without `autoExtend` the lock is lost when its time is over.
@@ -577,7 +747,7 @@ export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
   <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
   /** Under several locks, all or nothing. */
   <T>(
-    fn: (handle: LocksHandle) => Promise<T> | T,
+    fn: (handle: LocksHandle<C>) => Promise<T> | T,
     config: LockConfigOf<Claims | Required<Claim>>,
   ): Promise<T>;
 };
@@ -595,7 +765,12 @@ export type SlotHandle<C extends BackendCapabilities = FencingCapabilities> = Lo
 };
 
 /** The handle that `lock()` passes to its callback where it was given claims. */
-export type LocksHandle = Pick<HeldLocks, "expiresAtMs" | "signal" | "extend"> & LockSet;
+export type LocksHandle<C extends BackendCapabilities = FencingCapabilities> = Pick<
+  HeldLocks,
+  "expiresAtMs" | "signal" | "extend"
+> &
+  StoreMembers<C> &
+  LockSet;
 
 /** What `createLock()` gives: {@link BoundLock} with a backend of its own, which is closed with it. */
 export type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLock<C> & {
@@ -781,7 +956,7 @@ export type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> =
       signal?: AbortSignal | undefined;
     },
   ): Promise<
-    | HeldLocks
+    | HeldLocks<C>
     | (Extract<DecoratedAcquireResult<C>, { ok: false }> & {
         /** What stood in the way. */
         readonly key?: string;
@@ -796,7 +971,7 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
   /** One slot of a key. */
   (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
   /** Several locks, all or nothing. */
-  (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks>;
+  (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
 };
 
 /** `once()` of a backend of this package. */

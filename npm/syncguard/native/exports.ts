@@ -20,6 +20,12 @@ export interface Capabilities {
   timeAuthority: TimeAuthority;
 }
 
+/** What the error of such a statement says of the locks. */
+export interface CheckFailure {
+  code: string;
+  message: string;
+}
+
 /** What is asked of one key. */
 export interface ClaimSettings {
   key: string;
@@ -184,6 +190,20 @@ export interface HoldSettings {
   maxStallMs?: number;
 }
 
+/** A statement for a transaction of the user's own. */
+export interface LockCheck {
+  /** With `$1` … for the values. */
+  text: string;
+  /** All of them texts. */
+  values: Array<string>;
+}
+
+/** Where a lock is in Firestore. */
+export interface LockPlace {
+  collection: string;
+  id: string;
+}
+
 export declare class NativeBackend {
   #native;
 
@@ -227,6 +247,8 @@ export declare class NativeBackend {
     client: number,
     options: FirestoreLockOptions,
   ): NativeBackend;
+  /** What checks that the locks are held whose ids are given, with commas between. */
+  check(ids: string): LockCheck;
   get capabilities(): Capabilities;
   /**
    * A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
@@ -287,6 +309,8 @@ export declare class NativeBackend {
   ): void;
   /** How the store is set up: a text with the JSON of facts by name, for each node. */
   facts(operation: number, cancellable: boolean): void;
+  /** Runs a script only if locks are held: a text with the JSON of its reply. */
+  eval(operation: number, cancellable: boolean, script: ScriptSettings): void;
   close(operation: number): void;
   /** Watches the lock on `key`; nothing if the store cannot tell. */
   watch(key: string): NativeWatch | null;
@@ -452,6 +476,17 @@ export interface Roots {
   withMozilla: boolean;
 }
 
+/** A script, and the locks that must be held. */
+export interface ScriptSettings {
+  /** The lock ids with commas between. */
+  ids: string;
+  /** The key of each, as it was granted. */
+  locks: Array<string>;
+  script: string;
+  keys: Array<string>;
+  arguments: Array<string>;
+}
+
 export interface SqliteOptions {
   /** Absent for a database in memory. */
   path?: string;
@@ -516,7 +551,19 @@ export interface TlsSettings {
   rejectUnauthorized?: boolean;
 }
 
+/** Reads it in the SQLSTATE and the message of the error; nothing if that is about something else. */
+export declare function checkFailure(state: string, message: string): CheckFailure | null;
+
 export declare function constants(): Constants;
+
+/** Whether the lock document with these fields, in JSON, is the lock of that id, and is live at that time. */
+export declare function firestoreHolds(fields: string, lockId: string, nowMs: number): boolean;
+
+/** Where the lock on `key`, as it was granted, is in Firestore. */
+export declare function firestoreLock(
+  collection: string | undefined | null,
+  key: string,
+): LockPlace;
 
 /** Throws the error for a forced release that is not allowed. */
 export declare function forrstForbidden(key: string): never;

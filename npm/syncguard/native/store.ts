@@ -7,7 +7,9 @@ import type {
   ClaimSettings,
   Completions,
   HoldSettings,
+  LockCheck,
   NativeBackend,
+  ScriptSettings,
 } from "./exports.js";
 import { ownCompletions, run } from "./operations.js";
 import {
@@ -145,6 +147,11 @@ export class AddonStore {
     return (signal) => run<true>(signal, (operation) => watch.freed(operation));
   }
 
+  /** The statement that checks in a transaction of the user's own that the locks are held; PostgreSQL only. */
+  check(lockId: string): LockCheck {
+    return callAddon(() => this.handle.check(lockId));
+  }
+
   /** Makes what is missing of the tables; PostgreSQL only. */
   async setupSchema(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
@@ -154,6 +161,13 @@ export class AddonStore {
   list(after: string | undefined, limit: number, signal?: AbortSignal): Promise<Text | Failure> {
     return run<Text>(signal, (operation, cancellable) =>
       this.handle.list(operation, cancellable, after, limit),
+    );
+  }
+
+  /** Runs a script only if locks are held: its reply in JSON, or which lock is not there. */
+  eval(script: ScriptSettings, signal?: AbortSignal): Promise<Text | Absence | Gone | Failure> {
+    return run<Text | Absence | Gone>(signal, (operation, cancellable) =>
+      this.handle.eval(operation, cancellable, script),
     );
   }
 

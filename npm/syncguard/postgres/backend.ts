@@ -16,6 +16,7 @@ import {
 import { createPostgresConnection, openPostgres, openPostgresOverClient } from "./addon.js";
 import { runOnClient } from "./client.js";
 import { isClient, readClient } from "./client-settings.js";
+import { guarding } from "./guard.js";
 import { isCount, readConnection } from "./connection.js";
 import { currentLogin, loginOf } from "./login.js";
 import { type Target, withNodeRoots } from "./target.js";
@@ -60,7 +61,7 @@ export function createPostgresBackend(
   checkOptions(given);
   checkDisposal(given);
   const { store, transport } = connect(sql, given);
-  return createBackend(store, given, transport);
+  return createBackend(store, given, transport, guarding(store));
 }
 
 /** The default backend on PostgreSQL, which is given only a URL. It creates missing tables at their first use. */
@@ -72,7 +73,8 @@ export function createPostgresBackendOfUrl(
   if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
   const target = readConnection(url);
   const store = connectNatively(target, locks, {});
-  return createBackend(store, {}, transportBy("PostgreSQL", { by: "settings" }));
+  const transport = transportBy("PostgreSQL", { by: "settings" });
+  return createBackend(store, {}, transport, guarding(store));
 }
 
 /**

@@ -12,7 +12,13 @@ import { openStore, type Store } from "../native/store.js";
 import type { RedisLogin } from "./login.js";
 
 /** A script for a client to run. */
-export type RedisScriptCall = { script: string; keys: string[]; args: string[] };
+export type RedisScriptCall = {
+  script: string;
+  keys: string[];
+  args: string[];
+  /** Whether it is a script of the user's, which may reply anything. */
+  isUsers: boolean;
+};
 
 /** `login` is called for each connection that is opened, and what it gives takes the place of that in `settings`. */
 export function createRedisConnection(

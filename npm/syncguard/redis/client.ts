@@ -16,15 +16,15 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
   if (isNodeRedis(client)) {
     if (kindOfCluster(client) !== undefined) return runOnNodeRedisCluster(client);
     const target = promising(client) as { eval: NodeRedisEval };
-    return async ({ script, keys, args }) =>
-      plain(await target.eval(script, { keys, arguments: args }));
+    return async ({ script, keys, args, isUsers }) =>
+      read(await target.eval(script, { keys, arguments: args }), isUsers);
   }
   const target = client as { eval: IoredisEval };
   const isMock = isPlainObject(client);
   return async (call) => {
-    const { script, keys, args } = call;
-    const reply = plain(await target.eval(script, keys.length, ...keys, ...args));
-    return isMock && reply === 1 ? inFull(call) : reply;
+    const { script, keys, args, isUsers } = call;
+    const reply = read(await target.eval(script, keys.length, ...keys, ...args), isUsers);
+    return isMock && reply === 1 && !isUsers ? inFull(call) : reply;
   };
 }
 
@@ -48,7 +48,7 @@ function runOnNodeRedisCluster(client: RedisClient): (call: RedisScriptCall) => 
   return async (call) => {
     for (let refusals = 0; ; refusals += 1) {
       try {
-        return plain(await send(call));
+        return read(await send(call), call.isUsers);
       } catch (error) {
         if (refusals >= MOST_REFUSALS || !isOnItsWay(error)) throw error;
         await delay(REFUSAL_PAUSE_MS);
@@ -104,6 +104,25 @@ function inFull({ keys, args }: RedisScriptCall): unknown {
 function promising(client: RedisClient): RedisClient {
   const { options } = client as { options?: { legacyMode?: boolean } };
   return options?.legacyMode === true ? (client as unknown as { v4: RedisClient }).v4 : client;
+}
+
+const read = (reply: unknown, isUsers: boolean): unknown =>
+  isUsers ? anything(reply) : plain(reply);
+
+/**
+ * The reply to a script of the user's as a JSON value, with the types of RESP2. Errors among several become objects with their words;
+ * no other reply is an object.
+ */
+function anything(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(anything);
+  if (reply instanceof Error) return { error: reply.message };
+  if (reply instanceof Set) return [...reply].map(anything);
+  // A script has asked for the types of RESP3, and the client, too.
+  if (reply instanceof Map) return [...reply].flat().map(anything);
+  if (typeof reply === "boolean") return Number(reply);
+  if (typeof reply === "number") return Number.isInteger(reply) ? reply : String(reply);
+  const isMap = typeof reply === "object" && reply !== null && !(reply instanceof Uint8Array);
+  return isMap ? Object.entries(reply).flat().map(anything) : plain(reply);
 }
 
 /** A reply as a JSON value: some clients give bytes or BigInts. */

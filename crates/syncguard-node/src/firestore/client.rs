@@ -222,12 +222,16 @@ fn documents(what: &ReadSet, answer: Value) -> Result<Documents, Failure> {
     Ok(documents)
 }
 
-fn document(found: Found) -> Document {
-    let field = |value| match value {
+/// A field of a document, if it is of a type that locks use.
+pub(crate) fn field(value: Value) -> Option<Field> {
+    match value {
         Value::String(text) => Some(Field::Text(text)),
         Value::Number(number) => number.as_f64().map(Field::Number),
         _ => None,
-    };
+    }
+}
+
+fn document(found: Found) -> Document {
     let fields = found.fields.into_iter();
     Document {
         id: found.id,

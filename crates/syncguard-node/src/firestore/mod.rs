@@ -1,6 +1,6 @@
 //! Firestore: one connection for several backends, and a backend on it or over a client in JavaScript.
 
-mod client;
+pub(crate) mod client;
 mod settings;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use napi_derive::napi;
 use serde_json::{Value, json};
-use syncguard::redis::{Cause, Plan, Reply, Transport, reply_code, to_error_hiding};
+use syncguard::redis::{Cause, Plan, Reply, Transport, reply_code};
 use syncguard::{Error, ErrorKind};
 
 use crate::bridge::{Bridge, Rejection};
@@ -38,7 +38,12 @@ impl RedisClient {
 
     fn error(&self, rejection: &Rejection, plan: &Plan) -> Error {
         let is_cluster = self.traits.is_cluster;
-        let error = to_error_hiding(cause_of(rejection, is_cluster), true, plan.secrets());
+        // A script of the user's may choose its words, so that they need not begin with a code.
+        let cause = match plan.is_callers() && is_reply(rejection) {
+            true => Cause::Reply(&rejection.message),
+            false => cause_of(rejection, is_cluster),
+        };
+        let error = plan.error(cause);
         // A client of a cluster may have sent the call before, to a node that did not answer.
         match is_cluster && error.kind().is_transient() {
             true => error.with_unknown_outcome(),
@@ -57,11 +62,13 @@ impl fmt::Debug for RedisClient {
 impl Transport for RedisClient {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
         let request = json!({
+            "isUsers": plan.is_callers(),
             "script": plan.script().source(),
             "keys": plan.keys().map(|key| self.bare(key)).collect::<Vec<_>>(),
             "args": plan.args().collect::<Vec<_>>(),
         });
         match self.bridge.ask(&request).await {
+            Ok(value) if plan.is_callers() => users_reply(value),
             Ok(value) => reply(value),
             Err(rejection) => Err(self.error(&rejection, &plan)),
         }
@@ -72,11 +79,33 @@ impl Transport for RedisClient {
     }
 }
 
+/// The server may have done what was asked.
+fn malformed() -> Error {
+    Error::new(ErrorKind::Internal, "the client gave a malformed reply").with_unknown_outcome()
+}
+
+/// The reply to a script of the user's, which may be anything: see `redis/client.ts`.
+fn users_reply(value: Value) -> Result<Reply, Error> {
+    Ok(match value {
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => Reply::Int(number),
+            None => Reply::Bulk(number.to_string().into_bytes()),
+        },
+        Value::Array(items) => Reply::Array(
+            items
+                .into_iter()
+                .map(users_reply)
+                .collect::<Result<_, _>>()?,
+        ),
+        Value::Object(fields) => match fields.get("error").and_then(Value::as_str) {
+            Some(words) => Reply::Error(words.to_owned()),
+            None => return Err(malformed()),
+        },
+        value => reply(value)?,
+    })
+}
+
 fn reply(value: Value) -> Result<Reply, Error> {
-    // The server may have done what was asked.
-    let malformed = || {
-        Error::new(ErrorKind::Internal, "the client gave a malformed reply").with_unknown_outcome()
-    };
     Ok(match value {
         Value::Null | Value::Bool(false) => Reply::Nil,
         Value::Bool(true) => Reply::Int(1),
@@ -90,6 +119,15 @@ fn reply(value: Value) -> Result<Reply, Error> {
         }
         Value::Object(_) => return Err(malformed()),
     })
+}
+
+/// Whether it is an error of the server, as ioredis and node-redis 4 and 5 name it.
+fn is_reply(rejection: &Rejection) -> bool {
+    let is_moved = matches!(reply_code(&rejection.message), Some("MOVED" | "ASK"));
+    matches!(
+        rejection.name.as_str(),
+        "ReplyError" | "ErrorReply" | "SimpleError" | "BlobError"
+    ) && !is_moved
 }
 
 /// What the error of a client means. ioredis and node-redis distinguish errors by `code`, by `name` or only by the
@@ -258,6 +296,7 @@ fn by_text(text: &str) -> Option<Meaning> {
 mod tests {
     use super::*;
     use ErrorKind::{AuthFailed, Internal, NetworkTimeout, ServiceUnavailable};
+    use syncguard::redis::to_error_hiding;
 
     #[test]
     fn replies_of_clients_become_replies() {
@@ -275,6 +314,21 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Internal);
             assert!(error.is_outcome_unknown());
         }
+    }
+
+    #[test]
+    fn replies_to_users_scripts_may_hold_anything() {
+        let given = json!([1.5, 9007199254740993_i64, true, { "error": "MINE" }, [null]]);
+        let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+        let expected = vec![
+            bulk("1.5"),
+            Reply::Int(9_007_199_254_740_993),
+            Reply::Int(1),
+            Reply::Error("MINE".to_owned()),
+            Reply::Array(vec![Reply::Nil]),
+        ];
+        assert_eq!(users_reply(given).unwrap(), Reply::Array(expected));
+        assert!(users_reply(json!({})).unwrap_err().is_outcome_unknown());
     }
 
     #[test]

@@ -88,7 +88,7 @@ use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
 use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Finish, Operation};
+use crate::request::{AcquireRequest, Extension, Finish, Operation, runs_no_scripts};
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -406,6 +406,7 @@ impl Backend for FirestoreBackend {
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(key).await?),
             Operation::List(page) => Outcome::List(self.list(page).await?),
+            Operation::Eval(_) => return Err(runs_no_scripts()),
             Operation::Mark { key, change } => Outcome::Mark(self.mark(key, change).await?),
             Operation::Facts => Outcome::Facts(self.facts().await?),
         })

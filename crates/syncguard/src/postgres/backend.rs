@@ -15,7 +15,7 @@ use super::connection::shared::{PostgresConnection, TransportInUse};
 use super::error::Failure;
 use super::group::Groups;
 use super::names::{PrimaryKeys, lock_name, told_name};
-use super::operations::acquire::{Acquire, Acquisitions, NamedRequest};
+use super::operations::acquire::{Acquire, Acquisitions, Attempted, NamedRequest};
 use super::operations::acquire_all::{AcquireAll, Claimed};
 use super::operations::extend::{Extend, Extensions, Sets};
 use super::operations::force_release::ForceRelease;
@@ -24,7 +24,8 @@ use super::operations::labels::StoredLabels;
 use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
 use super::operations::{
-    acquire, acquire_all, extend, facts, force_release, is_locked, list, lookup, mark, release,
+    acquire, acquire_all, extend, facts, force_release, guard, is_locked, list, lookup, mark,
+    release,
 };
 use super::reply;
 use super::runner::StatementRunner;
@@ -34,14 +35,15 @@ use super::tables::Tables;
 use super::wakeups::notify::watched_name;
 use crate::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::batch::Batch;
+use crate::check::LockCheck;
 use crate::claim::Claim;
-use crate::due::{DoneMark, MarkChange};
+use crate::due::{DoneMark, Due, MarkChange};
 use crate::error::{Error, ErrorKind};
 use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Finish, Limit, Operation};
+use crate::request::{AcquireRequest, Extension, Finish, Limit, Operation, runs_no_scripts};
 use crate::shared::Lease;
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
@@ -215,14 +217,14 @@ impl PostgresBackend {
         }
     }
 
-    /// Tries to take one lock; `None` if somebody else came between.
+    /// Tries to take one lock.
     async fn try_one(
         &self,
         executor: &Executor,
         request: &AcquireRequest,
         claim: &Claim,
         names: &PrimaryKeys,
-    ) -> Result<Option<AcquireOutcome>, Error> {
+    ) -> Result<Attempted, Error> {
         let (acquire, ttl) = (&self.operations.acquire, request.ttl);
         let due = request.due.as_ref();
         let subjects = [Subject::Key(&names.lock)];
@@ -245,7 +247,7 @@ impl PostgresBackend {
         }
         let named = || NamedRequest::new(claim, ttl, names);
         if let Some(outcome) = executor.acquisitions.join(named).await? {
-            return Ok(Some(outcome));
+            return Ok(Attempted::Done(outcome));
         }
         let plan = acquire.plan(claim, ttl, names, None, None);
         acquire::outcome(claim, executor.runner.run(&subjects, &plan).await?.as_ref())
@@ -294,15 +296,54 @@ impl PostgresBackend {
             _ => None,
         };
         loop {
-            let outcome = match &one {
+            let attempted = match &one {
                 Some((claim, names)) => self.try_one(executor, request, claim, names).await?,
-                None => Box::pin(self.try_all(executor, request)).await?,
+                None => Attempted::Expired,
+            };
+            let outcome = match attempted {
+                Attempted::Done(outcome) => Some(outcome),
+                Attempted::Overtaken => None,
+                Attempted::Expired => {
+                    let outcome = Box::pin(self.try_all(executor, request)).await?;
+                    match (&request.due, &one, outcome) {
+                        (
+                            Some(due),
+                            Some((_, names)),
+                            Some(outcome @ AcquireOutcome::Acquired(_)),
+                        ) => {
+                            let held =
+                                Box::pin(self.while_due(executor, request, due, names, outcome));
+                            // The lock is taken: after a failure it has to be given back.
+                            Some(held.await.map_err(Error::with_unknown_outcome)?)
+                        }
+                        (_, _, outcome) => outcome,
+                    }
+                }
             };
             match outcome {
                 Some(outcome) => return Ok(outcome),
                 None if Instant::now() < limit.at => {}
                 None => return Err(overtaken()),
             }
+        }
+    }
+
+    /// Gives a lock that was taken over back if something was done for its period meanwhile. The statement that takes over
+    /// looks at no marks; while the lock is held, nobody else stores one.
+    async fn while_due(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+        due: &Due,
+        names: &PrimaryKeys,
+        outcome: AcquireOutcome,
+    ) -> Result<AcquireOutcome, Error> {
+        match self.read_mark(executor, names).await? {
+            Some(mark) if !due.is_after(&mark.due) => {
+                self.release_alone(executor, &request.lock_ids()).await?;
+                Ok(AcquireOutcome::Done(mark))
+            }
+            _ => Ok(outcome),
         }
     }
 
@@ -342,13 +383,27 @@ impl PostgresBackend {
         let subjects = quota::rows(lock_ids);
         if let [lock_id] = lock_ids {
             let plan = release.plan(lock_id, durable);
-            let row = executor.runner.run(&subjects, &plan).await?;
+            let row = self.run_on_rows(executor, &subjects, &plan).await?;
             return Ok(Batch::from([release::outcome(lock_id, row.as_ref())?]));
         }
         let listed = reply::joined(lock_ids);
         let plan = release.plan_several(&listed, durable);
-        let row = executor.runner.run(&subjects, &plan).await?;
+        let row = self.run_on_rows(executor, &subjects, &plan).await?;
         release::outcomes(lock_ids, row.as_ref())
+    }
+
+    /// Runs a statement that frees locks: it waits for a transaction that has locked their rows, and says so if that takes
+    /// too long.
+    async fn run_on_rows(
+        &self,
+        executor: &Executor,
+        rows: &[Subject<'_>],
+        plan: &Plan<'_>,
+    ) -> Result<Option<Row>, Error> {
+        let runner = executor.runner.as_ref();
+        let running = runner.run(rows, plan);
+        let (blocked, limit) = (&self.operations.blocked, self.options.operation_timeout);
+        blocked.watch_rows(runner, rows, limit, running).await
     }
 
     async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
@@ -442,7 +497,8 @@ impl PostgresBackend {
         let executor = self.executor.get()?;
         let name = lock_name(key)?;
         let plan = self.operations.force_release.plan(&name);
-        let row = executor.runner.run(&[Subject::Row(&name)], &plan).await?;
+        let rows = [Subject::Row(&name)];
+        let row = self.run_on_rows(&executor, &rows, &plan).await?;
         force_release::outcome(row.as_ref())
     }
 
@@ -497,9 +553,14 @@ impl Backend for PostgresBackend {
             Operation::Lookup(lookup) => Outcome::Lookup(self.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(self.force_release(key).await?),
             Operation::List(page) => Outcome::List(self.list(page).await?),
+            Operation::Eval(_) => return Err(runs_no_scripts()),
             Operation::Mark { key, change } => Outcome::Mark(self.mark(key, change).await?),
             Operation::Facts => Outcome::Facts(self.facts().await?),
         })
+    }
+
+    fn check(&self, lock_ids: &[LockId]) -> Result<LockCheck, Error> {
+        guard::check(&self.options.tables, lock_ids)
     }
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {

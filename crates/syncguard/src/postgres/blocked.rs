@@ -1,13 +1,14 @@
-//! Finds out which session keeps an acquisition waiting for the advisory lock of a key.
+//! Finds out which session keeps an operation waiting in the server.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::connection::quota::Subject;
 use super::names;
 use super::runner::StatementRunner;
 use super::statement::{Param, Statement};
@@ -20,18 +21,38 @@ use crate::sending::Sending;
 /// How long a look may take.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// Looks at what acquisitions wait for.
+/// Looks at what operations wait for.
 #[derive(Debug)]
 pub(super) struct Blocked {
-    statement: Statement,
-    /// One look at a time: many acquisitions may be late at once, and then the server has enough to do.
+    keys: Look,
+    rows: Look,
+    /// One look at a time: many operations may be late at once, and then the server has enough to do.
     looking: Semaphore,
+}
+
+/// A look at one kind of obstacle.
+#[derive(Debug)]
+struct Look {
+    /// Takes a JSON array of names, and gives the number of a server process.
+    statement: Statement,
+    /// What is said of that process.
+    words: &'static str,
 }
 
 impl Blocked {
     pub(super) fn new(tables: &Tables) -> Self {
+        let statement = |sql| Statement::new(sql, tables, &["process"]);
         Self {
-            statement: Statement::new(include_str!("blocked.sql"), tables, &["process"]),
+            keys: Look {
+                statement: statement(include_str!("blocked.sql")),
+                words: "holds the advisory lock that acquisitions of this key take one after the other; if it is another \
+                        application's, see docs/postgres.md, \"Advisory locks\"",
+            },
+            rows: Look {
+                statement: statement(include_str!("blocked_row.sql")),
+                words: "has locked the lock's row: with a guard, in a transaction that has not ended (docs/guards.md), or \
+                        with a statement of its own",
+            },
             looking: Semaphore::new(1),
         }
     }
@@ -45,22 +66,68 @@ impl Blocked {
         limit: &Limit,
         attempt: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
+        let names = || claims.iter().flat_map(names::all_of).collect();
+        self.watch_for(runner, &self.keys, names, limit, attempt)
+            .await
+    }
+
+    /// The same for what changes rows, and has `time`: shortly before that is over, an error says what it waits for, if a look
+    /// has found that.
+    pub(super) async fn watch_rows<T>(
+        &self,
+        runner: &StatementRunner,
+        rows: &[Subject<'_>],
+        time: Duration,
+        attempt: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let limit = Limit::after(time - time / 16);
+        let names = || {
+            let name = |row: &Subject<'_>| match row {
+                Subject::Key(name) | Subject::Row(name) => (*name).to_owned(),
+            };
+            rows.iter().map(name).collect()
+        };
+        let watched = self.watch_for(runner, &self.rows, names, &limit, attempt);
+        let late = async {
+            sleep_until(limit.at).await;
+            match limit.waits_for.get() {
+                Some(what) => Error::new(ErrorKind::NetworkTimeout, "no answer in time")
+                    .with_unknown_outcome()
+                    .followed_by(what),
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = watched => answer,
+            error = late => Err(error),
+        }
+    }
+
+    async fn watch_for<T>(
+        &self,
+        runner: &StatementRunner,
+        look: &Look,
+        names: impl Fn() -> Vec<String>,
+        limit: &Limit,
+        attempt: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let mut attempt = pin!(attempt);
         let patience = limit.at.saturating_duration_since(Instant::now()) * 3 / 4;
-        // Boxed because they are rare: otherwise the future of every acquisition would be as large. What a look sends is not
-        // the acquisition, which the server may carry out while the look waits for a connection.
-        let look = || Box::pin(Sending::default().of(self.look(runner, claims, limit)));
+        // Boxed because they are rare: otherwise the future of every operation would be as large. What a look sends is not
+        // the operation, which the server may carry out while the look waits for a connection.
+        let take = || Box::pin(Sending::default().of(self.take(runner, look, names(), limit)));
         let answer = match timeout(patience, &mut attempt).await {
             Ok(answer) => answer,
             Err(_) => tokio::select! {
                 answer = &mut attempt => answer,
-                () = look() => attempt.await,
+                () = take() => attempt.await,
             },
         };
         match answer {
             Err(error) if error.kind() == ErrorKind::NetworkTimeout => {
                 if limit.waits_for.get().is_none() {
-                    look().await;
+                    take().await;
                 }
                 Err(match limit.waits_for.get() {
                     Some(what) => error.followed_by(what),
@@ -71,22 +138,21 @@ impl Blocked {
         }
     }
 
-    async fn look(&self, runner: &StatementRunner, claims: &[Claim], limit: &Limit) {
+    async fn take(&self, runner: &StatementRunner, look: &Look, names: Vec<String>, limit: &Limit) {
         let Ok(_permit) = self.looking.try_acquire() else {
             return;
         };
-        let locks = claims.iter().flat_map(names::all_of).collect::<Vec<_>>();
-        let locks = Value::from(locks).to_string();
-        let plan = self.statement.bind(vec![Param::Text(&locks)]);
+        let names = Value::from(names).to_string();
+        let plan = look.statement.bind(vec![Param::Text(&names)]);
         let until = limit.at.min(Instant::now() + LONGEST_LOOK);
         let found = timeout_at(until, runner.connections.transport.run(&plan)).await;
         if let Ok(Ok(Some(row))) = found
             && let Some(Some(process)) = row.first()
         {
-            let _ = limit.waits_for.set(format!(
-                "the server process {process} holds the advisory lock that acquisitions of this key take one after the \
-                 other; if it is another application's, see docs/postgres.md, \"Advisory locks\""
-            ));
+            let words = look.words;
+            let _ = limit
+                .waits_for
+                .set(format!("the server process {process} {words}"));
         }
     }
 }

@@ -22,6 +22,10 @@
 //! repeated. Rows of several locks are locked in the order of their names, by whoever extends, releases or takes them. A
 //! group has the acquisitions of single keys, and the releases and heartbeats of whole sets.
 //!
+//! A transaction of the application's own can check that locks are held, and keep them from being taken over until its end:
+//! [`LockGuard::check_sql`](crate::LockGuard::check_sql). That locks the rows for a foreign key, so that extensions do not
+//! wait for it. Whoever wants the lock when its time is over is told that it is held.
+//!
 //! With the crate `syncguard-clients`, a pool of the application's own will do instead of a connection of ours.
 //!
 //! # What a crash of the server may forget
@@ -67,6 +71,7 @@ pub use connection::shared::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use names::KEYS;
+pub use operations::check_failure;
 pub use schema::schema_sql;
 pub use statement::{Param, Plan, Row, Statement, Transport};
 pub use tables::Tables;

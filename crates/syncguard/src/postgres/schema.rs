@@ -179,7 +179,12 @@ impl<'a> IndexNames<'a> {
     }
 
     fn template(&self) -> String {
-        SQL.replace("{lock_id_index}", &self.lock_id_index)
+        self.write_into(SQL)
+    }
+
+    /// `sql` with the names of the indexes.
+    pub(super) fn write_into(&self, sql: &str) -> String {
+        sql.replace("{lock_id_index}", &self.lock_id_index)
             .replace("{expires_index}", &self.expires_index)
     }
 

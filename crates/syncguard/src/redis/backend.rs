@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::callers::CallersScripts;
 use super::config::{RedisConfig, RedisLocks};
 use super::known::KnownLocks;
 use super::names::{ClientPrefix, Names};
@@ -161,6 +162,7 @@ impl Backend for RedisBackend {
             Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(runner.force_release(key).await?),
             Operation::List(page) => Outcome::List(runner.list(page).await?),
+            Operation::Eval(eval) => Outcome::Eval(runner.eval(eval).await?),
             Operation::Mark { key, change } => Outcome::Mark(runner.mark(key, change).await?),
             Operation::Facts => Outcome::Facts(runner.facts().await?),
         })
@@ -186,6 +188,7 @@ pub(super) struct Runner {
     pub(super) operation_timeout: Duration,
     /// Used in a cluster only.
     pub(super) known: KnownLocks,
+    pub(super) scripts: CallersScripts,
     pub(super) transport: Lease<dyn Transport>,
 }
 
@@ -206,6 +209,7 @@ impl Runner {
             fence_ttl: locks.fence_ttl,
             operation_timeout: locks.operation_timeout,
             known: KnownLocks::default(),
+            scripts: CallersScripts::default(),
             transport: Lease::new(transport),
         }
     }

@@ -167,6 +167,21 @@ pub fn to_error_hiding<'a>(
     }
 }
 
+/// The error of a script of the caller's: in the server's words, which the script may have chosen itself, unless they tell that
+/// the server cannot do what it is asked.
+pub(super) fn script_error<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> Error {
+    let code = reply_code(text).unwrap_or("ERR");
+    let is_servers = by_reply(text).0 != ErrorKind::Internal && code != "WRONGTYPE";
+    if is_servers || code == "SYNCGUARD" {
+        return to_error_hiding(Cause::Reply(text), true, secrets);
+    }
+    let words = redact::hide(text, secrets);
+    match text.starts_with("ERR Error compiling script") {
+        true => Error::invalid(format!("script: {words}")),
+        false => Error::new(ErrorKind::Internal, words),
+    }
+}
+
 fn with_words(message: &str, words: &str) -> String {
     if words.is_empty() {
         message.to_owned()

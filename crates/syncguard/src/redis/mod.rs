@@ -39,7 +39,7 @@
 //!
 //! In a cluster, scripts touch only the keys that they are given, and slots of these. So a
 //! release or an extension of a lock that another backend took begins with a look at where the lock is, and a lock
-//! id must fit its key ([`Backend::prepare`]). Calls follow slots that move, and are sent again only when a node has
+//! id must fit its key ([`Backend::prepare`](crate::Backend::prepare)). Calls follow slots that move, and are sent again only when a node has
 //! said that it has not run them. Replication is asynchronous: a primary that fails may take locks with
 //! it that its replica has not got. Fences go on rising.
 //!
@@ -68,11 +68,12 @@
 //! ioredis' `keyPrefix`). Libraries that share a store through such clients exclude each other. Our index
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
-// Files depend in one direction, without circles: names, plan, reply, answer and settings; connection/ (socket, stream, limited,
+// Files depend in one direction, without circles: names, plan, callers, reply, answer and settings; connection/ (socket, stream, limited,
 // connect, session, sentinel, target, pipeline, reading, link, script_connection, cluster/); wakeups/; transport/;
 // backend; operations/.
 mod answer;
 mod backend;
+mod callers;
 mod config;
 mod connection;
 mod error;

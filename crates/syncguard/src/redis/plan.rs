@@ -1,44 +1,43 @@
 //! What to send for an operation: a script, the keys it touches and its arguments.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, OnceLock};
 
 use sha1::{Digest, Sha1};
 
+use super::error::{Cause, script_error, to_error_hiding};
 use super::names::{ClientPrefix, Names};
 use super::replication::Replication;
 use super::reply::Reply;
+use crate::error::Error;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// A Lua script that runs atomically in the server.
 pub struct Script {
-    source: &'static str,
-    sha: LazyLock<String>,
+    source: Cow<'static, str>,
+    sha: OnceLock<String>,
     /// Whether a reply is one that it can give, whatever is stored.
     fits: fn(&Reply) -> bool,
 }
 
 impl Script {
-    pub(super) const fn new(
-        source: &'static str,
-        sha: fn() -> String,
-        fits: fn(&Reply) -> bool,
-    ) -> Self {
+    pub(super) const fn new(source: Cow<'static, str>, fits: fn(&Reply) -> bool) -> Self {
         Self {
             source,
-            sha: LazyLock::new(sha),
+            sha: OnceLock::new(),
             fits,
         }
     }
 
     /// The text, for `EVAL`.
-    pub fn source(&self) -> &'static str {
-        self.source
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The hash under which the server keeps it, for `EVALSHA`: 40 hex digits.
     pub fn sha(&self) -> &str {
-        &self.sha
+        self.sha.get_or_init(|| sha1_hex(&self.source))
     }
 }
 
@@ -48,7 +47,7 @@ impl fmt::Debug for Script {
     }
 }
 
-pub(super) fn sha1_hex(source: &str) -> String {
+fn sha1_hex(source: &str) -> String {
     use fmt::Write as _;
     let mut hex = String::with_capacity(40);
     for byte in Sha1::digest(source.as_bytes()) {
@@ -64,7 +63,7 @@ macro_rules! script {
     ($name:ident, [$($part:tt),+], $fits:expr) => {
         pub(in crate::redis) static $name: $crate::redis::plan::Script = {
             const SOURCE: &str = concat!($($crate::redis::plan::script!(@ $part)),+);
-            $crate::redis::plan::Script::new(SOURCE, || $crate::redis::plan::sha1_hex(SOURCE), $fits)
+            $crate::redis::plan::Script::new(std::borrow::Cow::Borrowed(SOURCE), $fits)
         };
     };
     (@ ($line:literal)) => { concat!($line, "\n") };
@@ -83,7 +82,9 @@ pub(super) enum Form {
 ///
 /// `Debug` shows no keys and no arguments: they hold what users lock.
 pub struct Plan {
-    script: &'static Script,
+    script: PlannedScript,
+    /// Of its keys and arguments, so many are the caller's own, and come first: where the script is, too.
+    given: Option<[usize; 2]>,
     /// All keys and then all arguments, one after the other: a call is planned for every operation, and one
     /// text costs less than a dozen.
     text: String,
@@ -94,10 +95,29 @@ pub struct Plan {
     replication: Option<Replication>,
 }
 
+/// Whose script it is.
+enum PlannedScript {
+    Ours(&'static Script),
+    Callers(Arc<Script>),
+}
+
 impl Plan {
     pub(super) fn new(script: &'static Script) -> Self {
+        Self::of(PlannedScript::Ours(script))
+    }
+
+    /// One with a script of the caller's, who also gives so many of the first keys and arguments.
+    pub(super) fn of_callers(script: Arc<Script>, given: [usize; 2]) -> Self {
+        Self {
+            given: Some(given),
+            ..Self::of(PlannedScript::Callers(script))
+        }
+    }
+
+    fn of(script: PlannedScript) -> Self {
         Self {
             script,
+            given: None,
             text: String::with_capacity(320),
             ends: Vec::with_capacity(12),
             keys: 0,
@@ -156,13 +176,29 @@ impl Plan {
     }
 
     /// What to run.
-    pub fn script(&self) -> &'static Script {
-        self.script
+    pub fn script(&self) -> &Script {
+        match &self.script {
+            PlannedScript::Ours(script) => script,
+            PlannedScript::Callers(script) => script,
+        }
+    }
+
+    /// Whether the script is the caller's own, which may do and answer anything.
+    pub fn is_callers(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// The error for a failure of this call, which may have been sent. It shows nothing of what locks are named by.
+    pub fn error(&self, cause: Cause<'_>) -> Error {
+        match cause {
+            Cause::Reply(text) if self.is_callers() => script_error(text, self.secrets()),
+            _ => to_error_hiding(cause, true, self.secrets()),
+        }
     }
 
     /// Whether a reply is one that the script can give. If not, the connection mixes answers up.
     pub(super) fn fits(&self) -> fn(&Reply) -> bool {
-        self.script.fits
+        self.script().fits
     }
 
     /// The keys, in order.
@@ -188,8 +224,8 @@ impl Plan {
     /// Redis server").
     pub(super) fn write(&self, form: Form, out: &mut Vec<u8>) {
         let (command, script) = match form {
-            Form::Hash => ("EVALSHA", self.script.sha()),
-            Form::Source => ("EVAL", self.script.source()),
+            Form::Hash => ("EVALSHA", self.script().sha()),
+            Form::Source => ("EVAL", self.script().source()),
         };
         let mut keys = itoa::Buffer::new();
         let keys = keys.format(self.keys);
@@ -207,17 +243,19 @@ impl Plan {
     }
 
     /// What must not be told to anybody: names of keys, lock ids, owners. Numbers of few digits are the
-    /// times of locks, and stand in many messages.
+    /// times of locks, and stand in many messages. What the caller's own script says of the caller's own data is his to hear.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let [keys, args] = self.given.unwrap_or_default();
+        let ours = self.keys().skip(keys).chain(self.args().skip(args));
         let is_time = |text: &str| text.len() < 6 && text.bytes().all(|byte| byte.is_ascii_digit());
-        self.texts().filter(move |text| !is_time(text))
+        ours.filter(move |text| !is_time(text))
     }
 }
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
-            .field("script", &self.script)
+            .field("script", self.script())
             .field("keys", &self.keys)
             .field("args", &(self.ends.len() - self.keys))
             .finish()

@@ -90,7 +90,7 @@ use crate::due::MarkChange;
 use crate::error::Error;
 use crate::key::Key;
 use crate::outcome::Outcome;
-use crate::request::{Operation, ReleaseRequest};
+use crate::request::{Operation, ReleaseRequest, runs_no_scripts};
 use crate::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
@@ -210,6 +210,7 @@ impl Backend for SqliteBackend {
                 let list = move |store: &Store| list::list(store, &page);
                 Outcome::List(queue.run(Effect::Read, list).await?)
             }
+            Operation::Eval(_) => return Err(runs_no_scripts()),
             Operation::Facts => Outcome::Facts(vec![queue.run(Effect::Read, facts::facts).await?]),
         })
     }

@@ -20,6 +20,7 @@ mod fleet;
 mod flights;
 mod gate;
 mod groups;
+mod guards;
 mod labels;
 mod limits;
 mod listening;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         ("faults", faults::TESTS),
         ("fences", fences::TESTS),
         ("groups", groups::TESTS),
+        ("guards", guards::TESTS),
         ("labels", labels::TESTS),
         ("limits", limits::TESTS),
         ("listening", listening::TESTS),

@@ -13,6 +13,7 @@ mod bursts;
 mod claims;
 mod clients;
 mod connecting;
+mod eval;
 mod fake;
 mod faults;
 mod fences;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ("claims", claims::TESTS),
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
+        ("eval", eval::TESTS),
         ("faults", faults::TESTS),
         ("fences", fences::TESTS),
         ("foreign", foreign::TESTS),

@@ -12,6 +12,7 @@
 mod answers;
 mod claims;
 mod connecting;
+mod eval;
 mod failover;
 #[allow(dead_code, reason = "this suite uses its part")]
 #[path = "../redis/fake.rs"]
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ("answers", answers::TESTS),
         ("claims", claims::TESTS),
         ("connecting", connecting::TESTS),
+        ("eval", eval::TESTS),
         ("failover", failover::TESTS),
         ("layout", layout::TESTS),
         ("moving", moving::TESTS),

@@ -75,8 +75,15 @@ function schema(facts: Facts, locks: string, fences: string): Check[] {
   }
   if (facts.lockIdIndex === true && facts.expiresIndex === true) {
     checks.push(ok("indexes", "both are there and valid"));
+    const rights = `SELECT (key, lock_id, expires_at_ms) and UPDATE of one column of ${locks}`;
+    checks.push(
+      ok("guards", `a transaction with a guard needs ${rights}, and no other rights here`),
+    );
   } else {
-    const index = facts.lockIdIndex === true ? "expires_at_ms" : "lock_id";
+    const index =
+      facts.lockIdIndex === true
+        ? "expires_at_ms"
+        : "lock_id, without which nothing can be guarded";
     const fix = `${SETUP}; if the index is there and invalid, REINDEX it`;
     checks.push(fail("indexes", `${locks} lacks its index on ${index}, or it is invalid`, fix));
   }

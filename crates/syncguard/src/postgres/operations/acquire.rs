@@ -68,6 +68,17 @@ impl Acquire {
     }
 }
 
+/// What came of the attempt to take one lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempted {
+    /// This.
+    Done(AcquireOutcome),
+    /// Somebody else came between: it has to be asked again.
+    Overtaken,
+    /// There is a lock whose time is over: [`AcquireAll`](super::AcquireAll) takes it over.
+    Expired,
+}
+
 /// The statement that asks whether a period is still to be done, which is parameter `due`; without it, the one that grants the
 /// lock in any case.
 ///
@@ -116,12 +127,12 @@ fn with_due(sql: &str, texts: [&str; 7]) -> String {
     })
 }
 
-/// What its row says; `None` if it has to be asked again, because somebody else came between.
+/// What its row says.
 ///
 /// # Errors
 /// `Internal` when the fence counter has no number left, and for a row that makes no sense.
-pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Option<AcquireOutcome>, Error> {
-    Ok(Some(match reply::text(row, 0)? {
+pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Attempted, Error> {
+    Ok(Attempted::Done(match reply::text(row, 0)? {
         "acquired" => AcquireOutcome::one(Grant {
             lock_id: claim.lock_id.clone(),
             slot: None,
@@ -134,7 +145,8 @@ pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Option<AcquireOutcome
         },
         "done" => AcquireOutcome::Done(mark::done(row, 1)?),
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
-        "again" => return Ok(None),
+        "again" => return Ok(Attempted::Overtaken),
+        "over" => return Ok(Attempted::Expired),
         _ => return Err(reply::malformed()),
     }))
 }

@@ -1,10 +1,10 @@
 -- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms{due_param}{label_params}
 --
 -- The snapshot of a statement is taken before its first wait, so after the wait for the advisory lock
--- no plain SELECT can be trusted. Therefore the two INSERT ... ON CONFLICT DO UPDATE decide: they work
--- on the last committed version of a row, whatever the snapshot shows, and the clock in their WHERE and
--- SET is read when they have that row. Each step takes rows from the one before it, which fixes their
--- order. There are few parts, because each one costs the server time before the statement starts.
+-- no plain SELECT can be trusted. Therefore the two INSERT ... ON CONFLICT decide: they work on the last
+-- committed version of a row, whatever the snapshot shows, and the clock is read when they have that row.
+-- Each step takes rows from the one before it, which fixes their order. There are few parts, because each
+-- one costs the server time before the statement starts.
 WITH
 -- A snapshot that shows a live lock can be trusted: the key was held after this call began. Otherwise
 -- the advisory lock allows one acquisition of a key at a time, also of other writers. A fence that is
@@ -26,9 +26,14 @@ call AS MATERIALIZED (
       (
         -- When it ends, and before that the fence, if it is the caller's own lock, from an attempt whose answer
         -- was lost. That is given as it was granted.
-        SELECT CASE WHEN lock_id = $4 THEN fence ELSE '' END || ' ' || expires_at_ms FROM {locks}
-        WHERE key = $1
-          AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
+        -- A lock whose time is over may have to be waited for, or be guarded: acquire_all.sql takes it over.
+        SELECT
+          CASE
+            WHEN expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
+            THEN CASE WHEN lock_id = $4 THEN fence ELSE '' END || ' ' || expires_at_ms
+            ELSE 'over'
+          END
+        FROM {locks} WHERE key = $1
       ) AS held{done_read}
     OFFSET 0
   ) seen
@@ -50,21 +55,14 @@ counted AS (
     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
 ),
 granted AS (
-  INSERT INTO {locks} AS held (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{label_columns})
+  INSERT INTO {locks} (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{label_columns})
   SELECT $1, $4, now_ms + $5::bigint, now_ms, fence, $3{label_values} FROM counted
-  ON CONFLICT (key) DO UPDATE SET
-    lock_id = excluded.lock_id,
-    (acquired_at_ms, expires_at_ms) = (
-      SELECT now_ms, now_ms + $5::bigint
-      FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms OFFSET 0) clock
-    ),
-    fence = excluded.fence,
-    user_key = excluded.user_key{label_updates}
-    WHERE held.expires_at_ms <= floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
+  ON CONFLICT (key) DO NOTHING
   RETURNING fence, expires_at_ms
 )
 SELECT
   CASE
+    WHEN held = 'over' THEN 'over'
     WHEN granted.fence IS NOT NULL OR held NOT LIKE ' %' THEN 'acquired'
     {done_outcome}-- A key that was never held before may have been counted for nothing, by who wanted several (acquire_all.sql).
     WHEN has_turn AND call.fence = 0 THEN 'again'

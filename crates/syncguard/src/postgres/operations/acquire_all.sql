@@ -70,6 +70,23 @@ same AS MATERIALIZED (
     FOR UPDATE
   ) last JOIN picked ON picked.fence = last.fence_key AND picked.count = last.fence
 ),
+-- The rows of locks whose time is over. What others do with them is waited for, unless it is a guard (guard.sql): that lasts
+-- for as long as its transaction, and alone can now keep a row from being locked as a whole.
+expired AS MATERIALIZED (
+  SELECT key, expires_at_ms FROM {locks}
+  WHERE key = ANY (ARRAY(SELECT lock FROM picked)) AND (SELECT is_so FROM same)
+  ORDER BY key
+  FOR NO KEY UPDATE
+),
+unguarded AS MATERIALIZED (
+  SELECT key FROM {locks} WHERE key = ANY (ARRAY(SELECT key FROM expired)) FOR UPDATE SKIP LOCKED
+),
+-- The claim of which the lock is guarded.
+guarded AS MATERIALIZED (
+  SELECT min(array_position(string_to_array($2, ','), id)) - 1 AS claim
+  FROM picked JOIN expired ON expired.key = lock
+  WHERE lock NOT IN (SELECT key FROM unguarded)
+),
 -- The time, if no expired lock was extended in time after all, by a transaction that is not in the snapshot. It is read
 -- after the last wait.
 ready AS MATERIALIZED (
@@ -80,16 +97,12 @@ ready AS MATERIALIZED (
       CASE current_setting('synchronous_commit')
         WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
       END AS durable
-    FROM (
-      SELECT expires_at_ms FROM {locks}
-      WHERE key = ANY (ARRAY(SELECT lock FROM picked)) AND (SELECT is_so FROM same)
-      ORDER BY key
-      FOR UPDATE
-    ) expired
+    FROM expired
     OFFSET 0
   ) clock
   WHERE (SELECT number FROM turns) > 0
     AND (SELECT is_so FROM same)
+    AND (SELECT claim FROM guarded) IS NULL
     AND (last_end_ms <= now_ms - $4::bigint) IS NOT FALSE
 ),
 -- Counters that are not in the snapshot. If one is there by now, the others have been counted for nothing: acquire.sql
@@ -133,6 +146,7 @@ SELECT
     WHEN found = asked THEN 'acquired'
     WHEN found > 0 OR (SELECT bool_or(cardinality(free) < take) FROM asked) THEN 'locked'
     WHEN (SELECT number FROM turns) = 0 THEN 'exhausted'
+    WHEN (SELECT claim FROM guarded) IS NOT NULL THEN 'locked'
     -- Somebody else was granted one of the locks after the snapshot.
     ELSE 'again'
   END AS outcome,
@@ -161,6 +175,8 @@ SELECT
       ),
       (SELECT max(count)::text FROM picked)
     )
+    -- Nobody knows when its transaction ends.
+    ELSE (SELECT claim || ' ' FROM guarded)
   END AS detail
 FROM (
   SELECT

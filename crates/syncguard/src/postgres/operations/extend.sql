@@ -16,7 +16,7 @@ held AS MATERIALIZED (
   SELECT key, lock_id, expires_at_ms FROM {locks}
   WHERE lock_id = ANY (string_to_array($1, ','))
   ORDER BY key
-  FOR UPDATE{skip}
+  FOR NO KEY UPDATE{skip}
 ),
 judged AS MATERIALIZED (
   SELECT timed.*, bool_and(is_live IS TRUE) OVER (PARTITION BY part) AS is_whole
@@ -39,10 +39,15 @@ extended AS (
   WHERE is_whole AND lock.key = judged.key AND lock.lock_id = judged.id
   RETURNING lock.lock_id, lock.expires_at_ms
 ),
+-- What is expired goes, unless it is guarded (guard.sql): nobody waits for that.
+removable AS MATERIALIZED (
+  SELECT lock.key, lock.lock_id FROM {locks} AS lock JOIN judged ON lock.key = judged.key AND lock.lock_id = judged.id
+  WHERE NOT is_live
+  FOR UPDATE OF lock SKIP LOCKED
+),
 removed AS (
-  DELETE FROM {locks} AS lock USING judged
-  WHERE NOT is_live AND lock.key = judged.key AND lock.lock_id = judged.id
-  RETURNING lock.lock_id
+  DELETE FROM {locks} AS lock USING removable
+  WHERE lock.key = removable.key AND lock.lock_id = removable.lock_id
 )
 SELECT
   string_agg(lock_id || ' ' || outcome, ',') AS outcomes,
@@ -52,7 +57,7 @@ SELECT
 FROM (
   SELECT lock_id, expires_at_ms::text AS outcome FROM extended
   UNION ALL
-  SELECT lock_id, 'expired' FROM removed
+  SELECT id, 'expired' FROM judged WHERE NOT is_live
   UNION ALL
   SELECT id, 'live' FROM judged WHERE is_live AND NOT is_whole
 ) outcomes

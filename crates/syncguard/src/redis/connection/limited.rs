@@ -16,6 +16,9 @@ use super::stream::{ServerEndpoint, Stream};
 /// The largest reply, in bytes.
 const LIMIT: usize = 1024 * 1024;
 
+/// The largest to a script of the caller's, which may give anything.
+pub(in crate::redis) const CALLERS_LIMIT: usize = 64 * LIMIT;
+
 /// The error of a read past the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("a reply is longer than {0} bytes")]

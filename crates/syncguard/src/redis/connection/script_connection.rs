@@ -8,7 +8,7 @@ use redis::cmd;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::limited::Limited;
+use super::limited::{CALLERS_LIMIT, Limited};
 use super::link::{Connection, Dial, Link};
 use super::pipeline::Pipeline;
 use super::reading::{Reading, is_alive};
@@ -168,6 +168,10 @@ impl ScriptConnection {
 
     /// Runs a script. What it grants counts once the replicas have it that the plan asks for.
     pub(in crate::redis) async fn run(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+        if plan.is_callers() {
+            self.pipeline
+                .with_stream(|stream| stream.allow(CALLERS_LIMIT));
+        }
         match plan.replication() {
             None => {
                 let write = |out: &mut Vec<u8>| plan.write(form, out);

@@ -30,7 +30,7 @@ pub fn outcome(reply: Reply) -> Result<Option<String>, Error> {
         Reply::Bulk(bytes) => String::from_utf8(bytes)
             .map(Some)
             .map_err(|_| malformed("holder")),
-        Reply::Int(_) | Reply::Array(_) => Err(malformed("holder")),
+        Reply::Int(_) | Reply::Array(_) | Reply::Error(_) => Err(malformed("holder")),
     }
 }
 

@@ -27,7 +27,7 @@ pub fn outcome(names: &Names, lock_id: &LockId, reply: Reply) -> Result<Option<S
     let lock_key = match reply {
         Reply::Nil => return Ok(None),
         Reply::Bulk(bytes) => String::from_utf8(bytes).ok(),
-        Reply::Int(_) | Reply::Array(_) => None,
+        Reply::Int(_) | Reply::Array(_) | Reply::Error(_) => None,
     };
     let lock_key = lock_key.filter(|lock_key| names.fits(lock_key, lock_id));
     lock_key.map(Some).ok_or_else(|| malformed("locate"))

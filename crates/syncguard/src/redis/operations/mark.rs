@@ -47,7 +47,7 @@ fn outcome(reply: &Reply) -> Result<Option<DoneMark>, Error> {
     match reply {
         Reply::Nil => Ok(None),
         Reply::Bulk(stored) => read(stored).map(Some).ok_or_else(|| malformed("mark")),
-        Reply::Int(_) | Reply::Array(_) => Err(malformed("mark")),
+        Reply::Int(_) | Reply::Array(_) | Reply::Error(_) => Err(malformed("mark")),
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod acquire;
 mod acquire_all;
 mod batches;
+mod eval;
 pub mod extend;
 mod extend_all;
 pub(super) mod facts;

@@ -52,7 +52,7 @@ pub(super) fn fits(reply: &Reply) -> bool {
         Reply::Array(items) => {
             matches!(items.as_slice(), [Reply::Bulk(_), now] if now.integer().is_some())
         }
-        Reply::Int(_) => false,
+        Reply::Int(_) | Reply::Error(_) => false,
     }
 }
 
@@ -68,7 +68,7 @@ pub fn outcome(reply: &Reply) -> Result<Option<LockRecord>, Error> {
             [Reply::Bulk(json), now] => now.integer().and_then(|now| read(json, Some(now))),
             _ => None,
         },
-        Reply::Int(_) => None,
+        Reply::Int(_) | Reply::Error(_) => None,
     };
     record.map(Some).ok_or_else(|| malformed("lookup"))
 }

@@ -20,7 +20,7 @@ use crate::redis::answer::Answer;
 use crate::redis::config::{RedisCluster, RedisConfig};
 use crate::redis::connection::cluster::redirect::Redirect;
 use crate::redis::connection::cluster::routes::{Node, Routes};
-use crate::redis::error::{Cause, reply_code, to_error, to_error_hiding};
+use crate::redis::error::{Cause, reply_code, to_error};
 use crate::redis::plan::{Form, Plan};
 use crate::redis::reply::Reply;
 use crate::redis::slots;
@@ -290,6 +290,6 @@ impl Routing<'_> {
     }
 
     fn error(&self, text: &str) -> Error {
-        to_error_hiding(Cause::Reply(text), true, self.plan.secrets())
+        self.plan.error(Cause::Reply(text))
     }
 }

@@ -13,7 +13,7 @@ use crate::redis::answer::Answer;
 use crate::redis::config::RedisConfig;
 use crate::redis::connection::script_connection::{Connections, PATIENCE};
 use crate::redis::connection::target::Target;
-use crate::redis::error::{Cause, to_error, to_error_hiding};
+use crate::redis::error::{Cause, to_error};
 use crate::redis::plan::{Form, Plan};
 use crate::redis::reply::Reply;
 use crate::redis::wakeups::listen::Subscriptions;
@@ -64,7 +64,7 @@ impl Transport for DirectTransport {
             // The server has lost its scripts, in a restart or a SCRIPT FLUSH.
             answer = self.call(Form::Source, &plan).await?;
         }
-        answer.reply(|text| to_error_hiding(Cause::Reply(text), true, plan.secrets()))
+        answer.reply(|text| plan.error(Cause::Reply(text)))
     }
 
     fn waits_for_replicas(&self) -> bool {

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use redis::{Parser, Value};
 
 use crate::error::Error;
-use crate::redis::error::{Cause, driver_error, to_error};
+use crate::redis::error::{Cause, driver_error, error_text, to_error};
 use crate::redis::reply::Reply;
 
 /// Keeps what has come of a reply until the rest comes.
@@ -35,6 +35,8 @@ pub(super) fn reply(value: Value) -> Result<Reply, Error> {
         Value::Array(items) => {
             Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
         }
+        // Only a script of the caller's gives one among several.
+        Value::ServerError(error) => Reply::Error(error_text(&error)),
         _ => return Err(to_error(Cause::Unreadable, true)),
     })
 }

@@ -13,7 +13,6 @@ use crate::lock_id::LockId;
 use crate::outcome::ReleaseOutcome;
 use crate::redis::connection::socket::Socket;
 use crate::redis::connection::stream::{ServerEndpoint, Stream};
-use crate::redis::error::to_error_hiding;
 use crate::redis::names::{ClientPrefix, Names};
 use crate::redis::operations::release;
 use crate::redis::plan::{Form, Plan};
@@ -131,7 +130,7 @@ fn plan() -> Plan {
 pub(super) async fn outcome(call: Called) -> Result<ReleaseOutcome, Error> {
     let answer = call.await?;
     let plan = plan();
-    let refused = |text: &str| to_error_hiding(Cause::Reply(text), true, plan.secrets());
+    let refused = |text: &str| plan.error(Cause::Reply(text));
     release::outcome(&answer.reply(refused)?)
 }
 

@@ -1,0 +1,314 @@
+/** Locks that are checked in users' own transactions. */
+
+import { Client, Pool, type PoolClient } from "pg";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { type HeldLock, LockError, type SyncGuardBackend } from "syncguard";
+import { createAutoLock } from "syncguard/common";
+import {
+  createPostgresBackend,
+  type PostgresCapabilities,
+  type PostgresTransaction,
+  setupSchema,
+} from "syncguard/postgres";
+import { lockError as anyLockError } from "../support/errors";
+import {
+  type Pooler,
+  type PostgresServer,
+  startPgBouncer,
+  startPostgres,
+  USER,
+} from "../support/postgres";
+import { newKey } from "../support/suite";
+
+let server: PostgresServer;
+let pooler: Pooler;
+let sql: postgres.Sql;
+let backend: SyncGuardBackend<PostgresCapabilities>;
+beforeAll(async () => {
+  server = await startPostgres();
+  pooler = await startPgBouncer(server);
+  sql = connect();
+  await setupSchema(server.socketUrl);
+  await sql`CREATE TABLE sums (id text PRIMARY KEY, n int NOT NULL)`;
+  backend = createPostgresBackend(server.socketUrl, { onLost: () => undefined });
+});
+afterAll(async () => {
+  await backend.close();
+  await sql.end();
+  await pooler.stop();
+  await server.stop();
+});
+
+function connect(options: object = {}): postgres.Sql {
+  const { folder: host, port } = server;
+  const all = { host, port, user: USER, database: "postgres", onnotice: () => undefined };
+  return postgres({ ...all, ...options });
+}
+
+function pgSettings(): { host: string; port: number; user: string; database: string } {
+  return { host: server.folder, port: server.port, user: USER, database: "postgres" };
+}
+
+/** The LockError of that code that a promise is rejected with. */
+async function lockError(promise: Promise<unknown>, code: string): Promise<LockError> {
+  const error = await anyLockError(promise);
+  expect(error.code).toBe(code);
+  return error;
+}
+
+/** A lock, and another holder that has taken it over since. */
+async function overtaken(key: string): Promise<HeldLock<PostgresCapabilities>> {
+  const stale = await backend.lock(key);
+  await sql`UPDATE syncguard_locks SET expires_at_ms = 1 WHERE lock_id = ${stale.lockId}`;
+  await backend.lock(key);
+  return stale;
+}
+
+/** Begins a transaction, lets `work` write in it, and commits it. */
+type Transact = (work: (tx: PostgresTransaction, write: Write) => Promise<void>) => Promise<void>;
+type Write = (id: string) => Promise<unknown>;
+
+const INSERT = "INSERT INTO sums VALUES ($1, 1)";
+
+function onPg(client: Client | PoolClient): Transact {
+  return async (work) => {
+    await client.query("BEGIN");
+    try {
+      await work(client, (id) => client.query(INSERT, [id]));
+      await client.query("COMMIT");
+    } catch (error) {
+      await client.query("ROLLBACK");
+      throw error;
+    }
+  };
+}
+
+function onPostgresJs(of: postgres.Sql): Transact {
+  return async (work) => {
+    await of.begin(async (tx) => {
+      await work(tx, (id) => tx.unsafe(INSERT, [id]));
+    });
+  };
+}
+
+const CLIENTS: Record<string, () => Promise<{ transact: Transact; end: () => Promise<unknown> }>> =
+  {
+    "postgres.js": async () => ({ transact: onPostgresJs(sql), end: async () => undefined }),
+    "postgres.js behind PgBouncer": async () => {
+      const behind = postgres(pooler.url.split("?")[0] as string, { prepare: false });
+      return { transact: onPostgresJs(behind), end: () => behind.end() };
+    },
+    "a Client of pg": async () => {
+      const client = new Client(pgSettings());
+      await client.connect();
+      return { transact: onPg(client), end: () => client.end() };
+    },
+    "a PoolClient of pg behind PgBouncer": async () => {
+      const pool = new Pool({ connectionString: pooler.url.split("?")[0] as string });
+      const client = await pool.connect();
+      return {
+        transact: onPg(client),
+        end: async () => {
+          client.release();
+          await pool.end();
+        },
+      };
+    },
+  };
+
+describe.each(Object.keys(CLIENTS))("in a transaction of %s", (name) => {
+  let transact: Transact;
+  let end: () => Promise<unknown>;
+  beforeAll(async () => {
+    ({ transact, end } = await (CLIENTS[name] as () => ReturnType<(typeof CLIENTS)[string]>)());
+  });
+  afterAll(() => end());
+
+  test("the holder of a lock commits, and gives it back", async () => {
+    const key = newKey();
+    const held = await backend.lock(key);
+    await transact(async (tx, write) => {
+      await held.guard(tx);
+      await write(key);
+    });
+    expect(await sql`SELECT n FROM sums WHERE id = ${key}`).toEqual([{ n: 1 }]);
+    expect(await held.release()).toEqual({ ok: true });
+  });
+
+  test("a stale holder commits nothing, and hears of its loss", async () => {
+    const key = newKey();
+    const stale = await overtaken(key);
+    const { signal } = stale;
+    const committed = transact(async (tx, write) => {
+      await write(key);
+      await stale.guard(tx);
+    });
+    const error = await lockError(committed, "LockLost");
+    expect(error.context).toMatchObject({ key, lockId: stale.lockId });
+    expect((error.cause as { code: string }).code).toBe("22P02");
+    expect(await sql`SELECT n FROM sums WHERE id = ${key}`).toEqual([]);
+    expect(signal.reason).toBe(error);
+    // Known by now, it takes no round trip.
+    expect(() => stale.guardQuery()).toThrow(error);
+  });
+
+  test("a stale holder that ignores the error commits nothing either", async () => {
+    const key = newKey();
+    const stale = await overtaken(key);
+    const { text, values } = stale.guardQuery();
+    const committed = transact(async (tx, write) => {
+      await write(key);
+      const run =
+        "unsafe" in tx
+          ? (tx as unknown as postgres.Sql).unsafe(text, values)
+          : (tx as unknown as Client).query(text, values);
+      await run.then(
+        () => expect.unreachable(),
+        (error: unknown) => expect((error as Error).message).toContain("LockLost"),
+      );
+    });
+    // postgres.js rejects; pg's COMMIT is a ROLLBACK.
+    await committed.catch(() => undefined);
+    expect(await sql`SELECT n FROM sums WHERE id = ${key}`).toEqual([]);
+  });
+
+  test("nobody takes the lock before the transaction ends, whatever its time is", async () => {
+    const key = newKey();
+    const held = await backend.lock(key);
+    await transact(async (tx) => {
+      await held.guard(tx);
+      await sql`UPDATE syncguard_locks SET expires_at_ms = 1 WHERE lock_id = ${held.lockId}`;
+      expect(await backend.acquire({ key, ttlMs: 1_000 })).toMatchObject({ ok: false });
+      expect(await backend.extend({ lockId: held.lockId, ttlMs: 1_000 })).toEqual({ ok: false });
+    });
+    expect(await backend.acquire({ key, ttlMs: 1_000 })).toMatchObject({ ok: true });
+  });
+
+  test("one guard is for all of several locks, and names the one that is gone", async () => {
+    const keys = [newKey(), newKey()];
+    const held = await backend.lock([...keys, { key: newKey(), slots: 3, take: 2 }]);
+    await transact((tx) => held.guard(tx));
+    const gone = held.locks[2] as (typeof held.locks)[number];
+    await sql`DELETE FROM syncguard_locks WHERE lock_id = ${gone.lockId}`;
+    const error = await lockError(
+      transact((tx) => held.guard(tx)),
+      "LockLost",
+    );
+    expect(error.context).toMatchObject({ key: gone.key, lockId: gone.lockId });
+  });
+
+  test("heartbeats go on meanwhile", async () => {
+    const key = newKey();
+    const held = await backend.lock(key, { ttlMs: 5_000, autoExtend: { everyMs: 50 } });
+    const before = held.expiresAtMs;
+    await transact(async (tx) => {
+      await held.guard(tx);
+      await expect.poll(() => held.expiresAtMs, { timeout: 20_000 }).toBeGreaterThan(before);
+    });
+    expect(await held.release()).toEqual({ ok: true });
+  });
+});
+
+test("the handle of a callback guards, and so does what is spread of a handle", async () => {
+  const lock = createAutoLock(backend);
+  const key = newKey();
+  const guarded = lock(
+    async ({ guard, guardQuery }) => {
+      await sql.begin((tx) => guard(tx));
+      return guardQuery().values.length;
+    },
+    { key },
+  );
+  expect(await guarded).toBe(1);
+  const both = lock((handle) => sql.begin((tx) => handle.guard(tx)), { key: [key, newKey()] });
+  await both;
+  const { guard } = { ...(await backend.lock(key, { onReleaseError: () => undefined })) };
+  await sql.begin((tx) => guard(tx));
+});
+
+describe("what cannot be guarded", () => {
+  test.each([
+    ["the instance of postgres.js", (): unknown => sql, "sql.begin() gives"],
+    ["a reserved connection", () => sql.reserve(), "sql.begin() gives"],
+    ["a pool", () => new Pool(pgSettings()), "not the pool"],
+    ["no client", () => ({}), "tx must be a transaction of postgres.js"],
+    ["something with a method query", () => ({ query: async () => ({}) }), "guardQuery()"],
+    ["nothing", () => undefined, "tx must be a transaction of postgres.js"],
+    ["a text", () => "BEGIN", "tx must be a transaction of postgres.js"],
+  ])("is %s: InvalidArgument", async (_, make, message) => {
+    const tx = await make();
+    onTestFinished(() => (tx as { release?: () => void } | undefined)?.release?.());
+    const held = await backend.lock(newKey());
+    const error = await lockError(held.guard(tx as PostgresTransaction), "InvalidArgument");
+    expect(error.message).toContain(message);
+    expect(held.signal.aborted).toBe(false);
+  });
+
+  test("is a client without a transaction", async () => {
+    const client = new Client(pgSettings());
+    await client.connect();
+    onTestFinished(() => client.end());
+    const held = await backend.lock(newKey());
+    const error = await lockError(held.guard(client), "InvalidArgument");
+    expect(error.message).toContain("BEGIN has to come first");
+    await client.query("BEGIN");
+    await held.guard(client);
+    await client.query("COMMIT");
+    await lockError(held.guard(client), "InvalidArgument");
+  });
+
+  test("is a transaction of another database: with no table of locks, or without the lock", async () => {
+    await sql`CREATE DATABASE other`;
+    const other = connect({ database: "other" });
+    onTestFinished(() => other.end());
+    const held = await backend.lock(newKey());
+    const { signal } = held;
+    const guard = (): Promise<unknown> => other.begin((tx) => held.guard(tx));
+    expect((await lockError(guard(), "InvalidArgument")).message).toContain("another database");
+    await setupSchema(`${server.socketUrl.slice(0, -"postgres".length)}other`);
+    expect((await lockError(guard(), "InvalidArgument")).message).toContain("another database");
+    expect(signal.aborted).toBe(false);
+  });
+
+  test("is a transaction that has begun before the lock was granted", async () => {
+    const key = newKey();
+    const guarded = sql.begin("ISOLATION LEVEL REPEATABLE READ", async (tx) => {
+      await tx`SELECT 1`;
+      const held = await backend.lock(key);
+      await held.guard(tx);
+    });
+    expect((await lockError(guarded, "InvalidArgument")).message).toContain("has begun before");
+  });
+
+  test("is a lock without the unique index, or under a role without the rights", async () => {
+    const tables = { tableName: "bare_locks", fenceTableName: "bare_fences" };
+    await setupSchema(server.socketUrl, tables);
+    await sql`DROP INDEX idx_bare_locks_lock_id`;
+    await sql`CREATE ROLE poor`;
+    const bare = createPostgresBackend(server.socketUrl, tables);
+    onTestFinished(() => bare.close());
+    const held = await bare.lock(newKey());
+    const guarded = sql.begin((tx) => held.guard(tx));
+    const error = await lockError(guarded, "InvalidArgument");
+    expect(error.message).toContain("unique index on lock_id: call setupSchema");
+    const poor = sql.begin(async (tx) => {
+      await tx`SET LOCAL ROLE poor`;
+      await held.guard(tx);
+    });
+    expect((await lockError(poor, "AuthFailed")).message).toContain("needs SELECT");
+    expect(held.signal.aborted).toBe(false);
+  });
+
+  test("errors that are none of the guard's are the client's own", async () => {
+    const held = await backend.lock(newKey());
+    let error: unknown;
+    const failed = sql.begin(async (tx) => {
+      await tx`SELECT 1 / 0`.catch(() => undefined);
+      error = await held.guard(tx).catch((reason: unknown) => reason);
+    });
+    await expect(failed).rejects.toThrow("division by zero");
+    expect(error).not.toBeInstanceOf(LockError);
+    expect((error as { code: string }).code).toBe("25P02");
+  });
+});

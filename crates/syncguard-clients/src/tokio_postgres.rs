@@ -1,0 +1,48 @@
+//! Guards in transactions of tokio-postgres.
+
+use syncguard::postgres::check_failure;
+use syncguard::{Error, ErrorKind, LockGuard};
+use tokio_postgres::Transaction;
+use tokio_postgres::types::ToSql;
+
+/// Checks that the locks of `guard` are held, in a transaction of the application's own in the database of the locks, and keeps
+/// them from being taken over until it ends: what it commits was written by the holder.
+///
+/// It takes one round trip. If one of the locks is gone, the transaction has failed and cannot be committed any more, and
+/// the guard is lost. A transaction of `deadpool-postgres` derefs to what this takes.
+///
+/// ```no_run
+/// # use syncguard::LockGuard;
+/// # async fn deposit(guard: &LockGuard, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let transaction = client.transaction().await?;
+/// syncguard_clients::tokio_postgres::check(guard, &transaction).await?;
+/// transaction.execute("UPDATE accounts SET balance = balance + 1 WHERE id = 1", &[]).await?;
+/// transaction.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// `LockLost`; `InvalidArgument` if the transaction does not see the table of locks, if that has no unique index on `lock_id`,
+/// or if the locks are not in PostgreSQL; `AuthFailed` for missing rights;
+/// `Internal`, with the error of tokio-postgres as its source, if the statement has failed for another reason.
+pub async fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Error> {
+    let check = guard.check_sql()?;
+    let values = check
+        .values
+        .iter()
+        .map(|value| value as &(dyn ToSql + Sync));
+    let values = values.collect::<Vec<_>>();
+    let Err(error) = transaction.query_one(&check.text, &values).await else {
+        return Ok(());
+    };
+    let said = error
+        .as_db_error()
+        .and_then(|said| check_failure(said.code().code(), said.message()));
+    let failure =
+        said.unwrap_or_else(|| Error::new(ErrorKind::Internal, "the locks could not be checked"));
+    if failure.kind() == ErrorKind::LockLost {
+        guard.lose(failure.clone());
+    }
+    Err(failure.with_source(error))
+}

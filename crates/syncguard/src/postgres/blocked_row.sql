@@ -1,0 +1,16 @@
+-- $1 lock ids and storage keys, as a JSON array
+--
+-- A transaction that has locked the row of one of these locks. Who waits for it in the server shows where by a lock on the
+-- tuple, which only the first of those has.
+SELECT holder::text AS process
+FROM {locks} AS lock
+  JOIN pg_locks AS waiting ON waiting.locktype = 'tuple'
+    AND waiting.granted
+    AND waiting.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND waiting.relation = lock.tableoid
+    AND waiting.page = (lock.ctid::text::point)[0]
+    AND waiting.tuple = (lock.ctid::text::point)[1]
+  CROSS JOIN LATERAL unnest(pg_blocking_pids(waiting.pid)) AS holder
+WHERE lock.key IN (SELECT json_array_elements_text($1::text::json))
+  OR lock.lock_id IN (SELECT json_array_elements_text($1::text::json))
+LIMIT 1

@@ -1,0 +1,469 @@
+//! Locks that are checked in transactions of the application's own: who waits for those, and who does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use syncguard::postgres::{PostgresBackend, PostgresOptions, Tables};
+use syncguard::{
+    Absence, AcquireOutcome, AcquireRequest, Backend, Claim, ErrorKind, ExtendOutcome, Extension,
+    Grant, LockGuard, LockOptions, Operation, Outcome, ReleaseOutcome, Slots, lock,
+};
+use syncguard_clients::tokio_postgres::check;
+use tokio_postgres::IsolationLevel;
+
+use crate::stage::{backend, own_tables, server, until_waiting};
+use crate::support::attempts::Attempts as _;
+use crate::support::locks::{acquire, eventually, key, request, try_acquire, ttl};
+use crate::support::suite::tests;
+
+tests![
+    a_guarded_lock_is_not_taken_over_when_its_time_is_over,
+    a_guarded_slot_and_one_of_several_are_not_taken_over,
+    extensions_and_heartbeats_do_not_wait_for_a_guard,
+    an_expired_lock_that_is_guarded_is_not_extended_and_stays,
+    a_release_waits_for_the_guard_and_is_done_after_it,
+    a_release_that_waits_too_long_says_for_whom_and_is_done_later,
+    a_lock_that_was_taken_over_cannot_be_guarded,
+    a_lock_whose_time_is_over_cannot_be_guarded,
+    a_takeover_under_way_decides,
+    what_is_guarded_is_written_by_its_holder_in_every_isolation_level,
+    without_the_unique_index_nothing_is_guarded,
+    a_role_needs_few_rights_for_a_guard,
+    an_expired_lock_is_taken_over_after_what_others_do_with_its_row,
+];
+
+/// A lock that the crate's own guard holds, on tables of its own.
+async fn held(ttl_ms: i64) -> (Arc<PostgresBackend>, Tables, LockGuard) {
+    let (backend, tables) = backend(server().unix()).await;
+    let backend = Arc::new(backend);
+    let guard = hold(&backend, "k", ttl_ms).await;
+    (backend, tables, guard)
+}
+
+async fn hold(backend: &Arc<PostgresBackend>, name: &str, ttl_ms: i64) -> LockGuard {
+    let options = LockOptions {
+        ttl: ttl(ttl_ms),
+        ..LockOptions::default()
+    };
+    let backend: Arc<dyn Backend> = Arc::clone(backend) as _;
+    lock(&backend, &key(name), &options).await.unwrap()
+}
+
+/// Lets the time of all locks be over, also for a transaction that guards one of them.
+async fn expire(tables: &Tables) {
+    let sql = format!("UPDATE {} SET expires_at_ms = 1", tables.locks());
+    server().client().await.batch_execute(&sql).await.unwrap();
+}
+
+fn is_locked(outcome: &AcquireOutcome) -> bool {
+    outcome.is_locked()
+}
+
+async fn a_guarded_lock_is_not_taken_over_when_its_time_is_over() {
+    let (backend, tables, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    expire(&tables).await;
+    // Neither alone nor in a group, and not with a label either.
+    let mut labelled = request("k");
+    labelled.labels.owner = Some(syncguard::Owner::new("me").unwrap());
+    for asked in [request("k"), labelled] {
+        let answer = backend.acquire(&asked);
+        let answer = tokio::time::timeout(Duration::from_secs(2), answer).await;
+        assert!(is_locked(&answer.expect("it waits").unwrap()));
+    }
+    let many = (0..40).map(|_| try_acquire(&*backend, "k"));
+    for answer in join_all(many).await {
+        assert!(is_locked(&answer.unwrap()));
+    }
+    // No number was used for nothing.
+    transaction.commit().await.unwrap();
+    let next = acquire(&*backend, "k").await;
+    assert!(next.fence > guard.fence());
+    guard.keep();
+}
+
+async fn a_guarded_slot_and_one_of_several_are_not_taken_over() {
+    let (backend, tables) = backend(server().unix()).await;
+    let backend = Arc::new(backend);
+    let shared: Arc<dyn Backend> = Arc::clone(&backend) as _;
+    let slots = || vec![Claim::slot(key("s"), Slots::new(1).unwrap()).unwrap()];
+    let both = || [key("b"), key("k")].map(|key| Claim::new(key).unwrap());
+    let options = LockOptions::default();
+    let slot = lock(&shared, slots(), &options).await.unwrap();
+    let other = hold(&backend, "k", 60_000).await;
+    let mut client = server().client().await;
+    let transaction = client.transaction().await.unwrap();
+    check(&slot, &transaction).await.unwrap();
+    check(&other, &transaction).await.unwrap();
+    expire(&tables).await;
+    let asked = AcquireRequest::of(slots(), ttl(1000)).unwrap();
+    assert_eq!(
+        backend.acquire(&asked).await.unwrap(),
+        AcquireOutcome::Locked {
+            claim: 0,
+            free_in: None
+        }
+    );
+    let asked = AcquireRequest::of(both(), ttl(1000)).unwrap();
+    assert_eq!(
+        backend.acquire(&asked).await.unwrap(),
+        AcquireOutcome::Locked {
+            claim: 1,
+            free_in: None
+        }
+    );
+    // The other one of both was not taken, nor counted.
+    let count = format!(
+        "SELECT count(*) FROM {} WHERE fence_key LIKE '%b'",
+        tables.fences()
+    );
+    let count: i64 = transaction.query_one(&count, &[]).await.unwrap().get(0);
+    assert_eq!(count, 0);
+    transaction.rollback().await.unwrap();
+    let AcquireOutcome::Acquired(grants) = backend.acquire(&asked).await.unwrap() else {
+        panic!("locked after the transaction");
+    };
+    assert_eq!(grants.len(), 2);
+    slot.keep();
+    other.keep();
+}
+
+async fn extensions_and_heartbeats_do_not_wait_for_a_guard() {
+    let (backend, _, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    let mut extension = Extension::new(guard.lock_ids(), ttl(90_000));
+    for is_heartbeat in [false, true] {
+        extension.is_heartbeat = is_heartbeat;
+        let many = (0..40).map(|_| {
+            let operation = Operation::Extend(extension.clone());
+            let backend = Arc::clone(&backend);
+            async move { backend.run(&operation).await.unwrap() }
+        });
+        let many = join_all(many);
+        let outcomes = tokio::time::timeout(Duration::from_secs(3), many).await;
+        for outcome in outcomes.expect("it waits") {
+            let Outcome::Extend(ExtendOutcome::Extended { expires_at_ms }) = outcome else {
+                panic!("not extended");
+            };
+            assert!(expires_at_ms > guard.expires_at_ms());
+        }
+    }
+    // It is still guarded, and can be again.
+    check(&guard, &transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert!(guard.release().await.unwrap());
+}
+
+async fn an_expired_lock_that_is_guarded_is_not_extended_and_stays() {
+    let (backend, tables, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    expire(&tables).await;
+    let gone = ExtendOutcome::absent(Absence::Expired);
+    let extended = backend.extend(guard.lock_id(), ttl(1000));
+    let extended = tokio::time::timeout(Duration::from_secs(2), extended).await;
+    assert_eq!(extended.expect("it waits").unwrap(), gone);
+    assert_eq!(rows(&tables).await, 1);
+    transaction.commit().await.unwrap();
+    // Without a guard it is removed.
+    assert_eq!(
+        backend.extend(guard.lock_id(), ttl(1000)).await.unwrap(),
+        gone
+    );
+    assert_eq!(rows(&tables).await, 0);
+    guard.keep();
+}
+
+async fn rows(tables: &Tables) -> i64 {
+    let sql = format!("SELECT count(*) FROM {}", tables.locks());
+    server()
+        .client()
+        .await
+        .query_one(&sql, &[])
+        .await
+        .unwrap()
+        .get(0)
+}
+
+async fn a_release_waits_for_the_guard_and_is_done_after_it() {
+    let (config, tables) = (server().unix(), own_tables());
+    let config = syncguard::postgres::PostgresConfig {
+        application_name: Some("guarded release".to_owned()),
+        ..config
+    };
+    let options = PostgresOptions {
+        tables,
+        ..PostgresOptions::default()
+    };
+    let backend = Arc::new(PostgresBackend::new(config, options).unwrap());
+    backend.setup_schema().await.unwrap();
+    let guard = hold(&backend, "k", 60_000).await;
+    let mut client = server().client().await;
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    let releasing = tokio::spawn(guard.release());
+    until_waiting(&server().client().await, "guarded release", 1).await;
+    transaction.commit().await.unwrap();
+    assert!(releasing.await.unwrap().unwrap());
+}
+
+async fn a_release_that_waits_too_long_says_for_whom_and_is_done_later() {
+    let tables = own_tables();
+    let options = PostgresOptions {
+        tables: tables.clone(),
+        operation_timeout: Duration::from_millis(1500),
+        ..PostgresOptions::default()
+    };
+    let backend = Arc::new(PostgresBackend::new(server().unix(), options).unwrap());
+    backend.setup_schema().await.unwrap();
+    let guard = hold(&backend, "k", 60_000).await;
+    let mut client = server().client().await;
+    let pid: i32 = client
+        .query_one("SELECT pg_backend_pid()", &[])
+        .await
+        .unwrap()
+        .get(0);
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    let forced = backend.force_release(&key("k")).await.unwrap_err();
+    let released = guard.release().await.unwrap_err();
+    for error in [forced, released] {
+        assert_eq!(error.kind(), ErrorKind::NetworkTimeout);
+        let words = format!("the server process {pid} has locked the lock's row: with a guard");
+        assert!(error.message().contains(&words), "{error}");
+    }
+    assert!(backend.is_locked(&key("k")).await.unwrap());
+    transaction.commit().await.unwrap();
+    // The release goes on in the background.
+    eventually("the lock is free", async || {
+        !backend.is_locked(&key("k")).await.unwrap()
+    })
+    .await;
+}
+
+async fn a_lock_that_was_taken_over_cannot_be_guarded() {
+    let (backend, tables, guard) = held(60_000).await;
+    expire(&tables).await;
+    let next = acquire(&*backend, "k").await;
+    let mut client = server().client().await;
+    client
+        .batch_execute("CREATE TEMP TABLE written (n int)")
+        .await
+        .unwrap();
+    let transaction = client.transaction().await.unwrap();
+    transaction
+        .execute("INSERT INTO written VALUES (1)", &[])
+        .await
+        .unwrap();
+    let error = check(&guard, &transaction).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    // Whoever does not look at the error writes nothing either.
+    transaction.commit().await.unwrap();
+    let count: i64 = client
+        .query_one("SELECT count(*) FROM written", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(count, 0);
+    assert_eq!(guard.lost().await.kind(), ErrorKind::LockLost);
+    // The next holder has noticed nothing.
+    assert_eq!(
+        backend.release(&next.lock_id).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+}
+
+async fn a_lock_whose_time_is_over_cannot_be_guarded() {
+    let (_, tables, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    for (past_ms, holds) in [(500, true), (1500, false)] {
+        let sql = format!(
+            "UPDATE {} SET expires_at_ms = floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {past_ms}",
+            tables.locks()
+        );
+        client.batch_execute(&sql).await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        assert_eq!(
+            check(&guard, &transaction).await.is_ok(),
+            holds,
+            "{past_ms}"
+        );
+    }
+    guard.keep();
+}
+
+async fn a_takeover_under_way_decides() {
+    for commits in [true, false] {
+        let (_, tables, guard) = held(60_000).await;
+        let writer = server().client().await;
+        let sql = format!(
+            "BEGIN; UPDATE {} SET lock_id = 'AAAAAAAAAAAAAAAAAAAAAA'",
+            tables.locks()
+        );
+        writer.batch_execute(&sql).await.unwrap();
+        let name = format!("guard beside a takeover {commits}");
+        let mut client = server().client().await;
+        client
+            .execute("SELECT set_config('application_name', $1, false)", &[&name])
+            .await
+            .unwrap();
+        let checking = tokio::spawn(async move {
+            let transaction = client.transaction().await.unwrap();
+            let found = check(&guard, &transaction).await;
+            guard.keep();
+            found.map_err(|error| error.kind())
+        });
+        until_waiting(&server().client().await, &name, 1).await;
+        let end = if commits { "COMMIT" } else { "ROLLBACK" };
+        writer.batch_execute(end).await.unwrap();
+        let expected = if commits {
+            Err(ErrorKind::LockLost)
+        } else {
+            Ok(())
+        };
+        assert_eq!(checking.await.unwrap(), expected);
+    }
+}
+
+/// A holder that is overtaken between what it reads and what it writes.
+async fn what_is_guarded_is_written_by_its_holder_in_every_isolation_level() {
+    for level in [
+        IsolationLevel::ReadCommitted,
+        IsolationLevel::RepeatableRead,
+        IsolationLevel::Serializable,
+    ] {
+        let (backend, tables, stale) = held(60_000).await;
+        let table = format!("{}_sum", tables.locks());
+        let [mut one, mut other] = [server().client().await, server().client().await];
+        let setup = format!("CREATE TABLE {table} (n int); INSERT INTO {table} VALUES (0)");
+        one.batch_execute(&setup).await.unwrap();
+        let (read, write) = (
+            format!("SELECT n FROM {table}"),
+            format!("UPDATE {table} SET n = $1"),
+        );
+        let begun = one
+            .build_transaction()
+            .isolation_level(level)
+            .start()
+            .await
+            .unwrap();
+        let n: i32 = begun.query_one(&read, &[]).await.unwrap().get(0);
+        expire(&tables).await;
+        let next = hold(&backend, "k", 60_000).await;
+        let theirs = other
+            .build_transaction()
+            .isolation_level(level)
+            .start()
+            .await
+            .unwrap();
+        check(&next, &theirs).await.unwrap();
+        theirs.execute(&write, &[&(n + 1)]).await.unwrap();
+        theirs.commit().await.unwrap();
+        assert!(next.release().await.unwrap());
+        check(&stale, &begun).await.unwrap_err();
+        begun.execute(&write, &[&(n + 1)]).await.unwrap_err();
+        begun.rollback().await.unwrap();
+        assert_eq!(one.query_one(&read, &[]).await.unwrap().get::<_, i32>(0), 1);
+        stale.keep();
+    }
+}
+
+async fn without_the_unique_index_nothing_is_guarded() {
+    let (_, tables, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    let index = format!("idx_{}_lock_id", tables.locks());
+    for instead in [
+        String::new(),
+        format!("CREATE INDEX {index} ON {} (lock_id)", tables.locks()),
+        format!(
+            "CREATE UNIQUE INDEX {index} ON {} (lock_id) WHERE expires_at_ms > 0",
+            tables.locks()
+        ),
+    ] {
+        client
+            .batch_execute(&format!("DROP INDEX {index}; {instead}"))
+            .await
+            .unwrap();
+        let transaction = client.transaction().await.unwrap();
+        let error = check(&guard, &transaction).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{instead}");
+        assert!(
+            error.message().contains("unique index on lock_id"),
+            "{error}"
+        );
+        transaction.rollback().await.unwrap();
+        let again = format!(
+            "DROP INDEX IF EXISTS {index}; CREATE UNIQUE INDEX {index} ON {} (lock_id)",
+            tables.locks()
+        );
+        client.batch_execute(&again).await.unwrap();
+    }
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    guard.keep();
+}
+
+async fn a_role_needs_few_rights_for_a_guard() {
+    let (_, tables, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    let locks = tables.locks();
+    let role = format!("guard_of_{locks}");
+    client
+        .batch_execute(&format!("CREATE ROLE {role}; SET ROLE {role}"))
+        .await
+        .unwrap();
+    for grant in ["SELECT (key, lock_id, expires_at_ms)", "UPDATE (owner)"] {
+        let transaction = client.transaction().await.unwrap();
+        let error = check(&guard, &transaction).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{grant}");
+        transaction.rollback().await.unwrap();
+        client
+            .batch_execute(&format!(
+                "RESET ROLE; GRANT {grant} ON {locks} TO {role}; SET ROLE {role}"
+            ))
+            .await
+            .unwrap();
+    }
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    guard.keep();
+}
+
+/// What is no guard is waited for, as ever.
+async fn an_expired_lock_is_taken_over_after_what_others_do_with_its_row() {
+    let (backend, tables, guard) = held(60_000).await;
+    let grant: Grant = guard.keep().remove(0);
+    expire(&tables).await;
+    let writer = server().client().await;
+    let sql = format!("BEGIN; DELETE FROM {}", tables.locks());
+    writer.batch_execute(&sql).await.unwrap();
+    let taking = tokio::spawn({
+        let backend = Arc::clone(&backend);
+        async move { try_acquire(&*backend, "k").await.unwrap() }
+    });
+    eventually("the acquisition waits", async || {
+        let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+        server()
+            .client()
+            .await
+            .query_one(sql, &[])
+            .await
+            .unwrap()
+            .get::<_, i64>(0)
+            > 0
+    })
+    .await;
+    writer.batch_execute("COMMIT").await.unwrap();
+    let AcquireOutcome::Acquired(grants) = taking.await.unwrap() else {
+        panic!("locked by nobody");
+    };
+    assert!(grants[0].fence > grant.fence);
+}

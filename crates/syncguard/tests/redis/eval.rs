@@ -1,0 +1,491 @@
+//! Scripts of the caller's under a lock: that they run only while it is held, and what they see and give.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
+use syncguard::{
+    Backend, Claim, Error, ErrorKind, IntoClaims, LockGuard, LockId, LockOptions, Reply, lock,
+};
+
+use crate::fake;
+use crate::stage::{Stage, scripts};
+use crate::support::attempts::Attempts as _;
+use crate::support::claims::{plain, slot};
+use crate::support::clients::{fred, manager, multiplexed};
+use crate::support::locks::key;
+use crate::support::redis_server::{RedisServer, Version};
+use crate::support::resp::{Answer, Resp};
+use crate::support::suite::tests;
+
+tests![
+    a_script_sees_its_own_keys_and_arguments,
+    replies_are_what_the_script_returns,
+    errors_are_the_scripts_own_words,
+    nothing_runs_without_the_lock,
+    no_text_comes_before_the_check,
+    all_of_several_locks_must_be_held,
+    the_lock_of_a_slot_must_be_held,
+    a_script_is_one_call_and_its_text_is_sent_once,
+    a_clients_own_prefix_stands_before_the_keys,
+    a_long_reply_ends_nothing,
+    a_script_whose_answer_is_lost_has_run_once,
+    a_script_that_takes_too_long_may_have_run,
+    clients_run_scripts_too,
+];
+
+const INCR: &str = "return redis.call('INCR', KEYS[1])";
+const NONE: [&str; 0] = [];
+
+fn backend_at(server: &RedisServer) -> Arc<dyn Backend> {
+    Arc::new(RedisBackend::new(RedisConfig::from_url(&server.url()).unwrap()).unwrap())
+}
+
+async fn held(backend: &Arc<dyn Backend>, claims: impl IntoClaims) -> LockGuard {
+    lock(backend, claims, &LockOptions::default())
+        .await
+        .unwrap()
+}
+
+fn bulk(text: &str) -> Reply {
+    Reply::Bulk(text.as_bytes().to_vec())
+}
+
+/// Writes a lock that ends so long from now.
+fn write(raw: &mut Resp, name: &str, lock_id: &LockId, after_ms: i64) {
+    let time = raw.call(&["TIME"]);
+    let seconds: i64 = time.list()[0].text().parse().unwrap();
+    let ends = seconds * 1000 + after_ms;
+    let id = lock_id.as_str();
+    let json = format!(
+        "{{\"lockId\":\"{id}\",\"expiresAtMs\":{ends},\"acquiredAtMs\":1,\"fence\":\"000000000000007\",\"key\":\"k\"}}"
+    );
+    raw.call(&["SET", name, &json]);
+}
+
+/// What ends a lock, of which it is told the lock id.
+type Losing<'a> = &'a dyn Fn(&mut Resp, &LockId);
+
+fn assert_lost(answer: Result<Reply, Error>) {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LockLost, "{error}");
+    assert!(!error.is_outcome_unknown());
+}
+
+async fn a_script_sees_its_own_keys_and_arguments() {
+    for version in [Version::Installed, Version::Oldest] {
+        let server = RedisServer::start_version(version, &[]);
+        let guard = held(&backend_at(&server), &key("k")).await;
+        let all = "local all = {#KEYS, #ARGV}
+            for _, key in ipairs(KEYS) do all[#all + 1] = key end
+            for _, arg in ipairs(ARGV) do all[#all + 1] = arg end
+            return all";
+        let reply = guard.eval(all, NONE, NONE).await.unwrap();
+        assert_eq!(reply, Reply::Array(vec![Reply::Int(0), Reply::Int(0)]));
+        let hostile = ["a", "", "é\0\r\n\"\\"];
+        let reply = guard.eval(all, hostile, ["1", hostile[2]]).await.unwrap();
+        let texts = hostile.into_iter().chain(["1", hostile[2]]).map(bulk);
+        let counts = [Reply::Int(3), Reply::Int(2)];
+        assert_eq!(
+            reply,
+            Reply::Array(counts.into_iter().chain(texts).collect())
+        );
+        // Names of the check are not seen, and a script may use them.
+        let reply = guard
+            .eval(
+                "local lost, call, now = 1, 2, 3 return lost + call + now",
+                NONE,
+                NONE,
+            )
+            .await;
+        assert_eq!(reply.unwrap(), Reply::Int(6));
+        for name in ["lost", "call", "now", "lock_key", "pop"] {
+            let error = guard
+                .eval(&format!("return {name}"), NONE, NONE)
+                .await
+                .unwrap_err();
+            assert!(
+                error.message().contains("nonexistent global variable"),
+                "{error}"
+            );
+        }
+    }
+}
+
+async fn replies_are_what_the_script_returns() {
+    for version in [Version::Installed, Version::Oldest] {
+        let server = RedisServer::start_version(version, &[]);
+        let guard = held(&backend_at(&server), &key("k")).await;
+        for (script, expected) in [
+            ("", Reply::Nil),
+            ("-- nothing", Reply::Nil),
+            ("return nil", Reply::Nil),
+            ("return false", Reply::Nil),
+            ("return true", Reply::Int(1)),
+            ("return 3.99", Reply::Int(3)),
+            (
+                "return -9007199254740991",
+                Reply::Int(-9_007_199_254_740_991),
+            ),
+            ("return '3.99'", bulk("3.99")),
+            ("return ''", bulk("")),
+            ("return '\\255\\0'", Reply::Bulk(vec![255, 0])),
+            ("return redis.status_reply('FINE')", bulk("FINE")),
+            ("return redis.call('SET', 'a', 1)", bulk("OK")),
+            ("return redis.call('GET', 'none')", Reply::Nil),
+            ("return {}", Reply::Array(vec![])),
+            ("return {1, nil, 3}", Reply::Array(vec![Reply::Int(1)])),
+            (
+                "return {{'a'}, redis.error_reply('MINE x'), false}",
+                Reply::Array(vec![
+                    Reply::Array(vec![bulk("a")]),
+                    Reply::Error("MINE x".to_owned()),
+                    Reply::Nil,
+                ]),
+            ),
+            (
+                "redis.setresp(3) return {map = {a = 1}}",
+                Reply::Array(vec![bulk("a"), Reply::Int(1)]),
+            ),
+        ] {
+            let reply = guard.eval(script, NONE, NONE).await;
+            assert_eq!(reply.unwrap(), expected, "{script}");
+        }
+        guard.release().await.unwrap();
+    }
+}
+
+async fn errors_are_the_scripts_own_words() {
+    use ErrorKind::{Internal, InvalidArgument, ServiceUnavailable};
+    for version in [Version::Installed, Version::Oldest] {
+        let server = RedisServer::start_version(version, &[]);
+        let guard = held(&backend_at(&server), &key("k")).await;
+        let sha = 40;
+        for (script, kind, words) in [
+            (
+                "return redis.error_reply('MINE text')",
+                Internal,
+                "MINE text",
+            ),
+            (
+                "return redis.error_reply('own words')",
+                Internal,
+                "own words",
+            ),
+            ("error('boom')", Internal, "user_script:1: boom"),
+            (
+                "local a\n\nreturn a.b",
+                Internal,
+                "user_script:3: attempt to index",
+            ),
+            (
+                "redis.call('SET', 'a', 1) return redis.call('LPUSH', 'a', 1)",
+                Internal,
+                "WRONGTYPE Operation",
+            ),
+            (
+                "\nreturn return",
+                InvalidArgument,
+                "script: ERR Error compiling script (new function): user_script:2:",
+            ),
+            (
+                "return redis.error_reply('READONLY x')",
+                ServiceUnavailable,
+                "READONLY x",
+            ),
+        ] {
+            let error = guard.eval(script, NONE, NONE).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{script}: {error}");
+            assert!(error.message().contains(words), "{script}: {error}");
+            assert!(!error.is_outcome_unknown());
+            for id in guard.lock_ids() {
+                assert!(!error.message().contains(id.as_str()));
+            }
+        }
+        let error = guard.eval(
+            "return redis.error_reply('MINE ' .. KEYS[1] .. ARGV[1])",
+            ["key"],
+            ["arg"],
+        );
+        assert_eq!(error.await.unwrap_err().message(), "MINE keyarg");
+        // Nothing ended with an error.
+        assert_eq!(
+            guard.eval("return 40", NONE, NONE).await.unwrap(),
+            Reply::Int(sha)
+        );
+        assert!(guard.release().await.unwrap());
+    }
+    // What the server says of how a script is to run stands on the first line.
+    let server = RedisServer::start();
+    let guard = held(&backend_at(&server), &key("k")).await;
+    let reading = "#!lua flags=no-writes\nreturn redis.call('SET', 'a', 1)";
+    let error = guard.eval(reading, NONE, NONE).await.unwrap_err();
+    assert!(error.message().contains("read-only scripts"), "{error}");
+    assert!(error.message().contains("user_script:2."), "{error}");
+}
+
+async fn nothing_runs_without_the_lock() {
+    for version in [Version::Installed, Version::Oldest] {
+        let server = RedisServer::start_version(version, &[]);
+        let (backend, mut raw) = (backend_at(&server), server.connect());
+        let other = LockId::generate().unwrap();
+        let ways: [Losing<'_>; 5] = [
+            &|raw, _| drop(raw.call(&["DEL", "syncguard:k"])),
+            &|raw, _| write(raw, "syncguard:k", &other, 60_000),
+            &|raw, own| write(raw, "syncguard:k", own, -2000),
+            &|raw, _| drop(raw.call(&["FLUSHALL"])),
+            &|raw, own| {
+                let foreign = format!("{{\"expiresAtMs\":1,\"lockId\":\"{}\"}}", own.as_str());
+                raw.call(&["SET", "syncguard:k", &foreign]);
+            },
+        ];
+        for (number, way) in ways.iter().enumerate() {
+            let guard = held(&backend, &key("k")).await;
+            assert_eq!(guard.eval(INCR, ["n"], NONE).await.unwrap(), Reply::Int(1));
+            way(&mut raw, guard.lock_id());
+            let before = raw.call(&["GET", "n"]);
+            assert_lost(guard.eval(INCR, ["n"], NONE).await);
+            assert_eq!(raw.call(&["GET", "n"]), before, "{number}");
+            assert_eq!(guard.lost().await.kind(), ErrorKind::LockLost);
+            // From now on it is not even asked.
+            raw.call(&["FLUSHALL"]);
+            write(&mut raw, "syncguard:k", guard.lock_id(), 60_000);
+            assert_lost(guard.eval(INCR, ["n"], NONE).await);
+            assert_eq!(raw.call(&["EXISTS", "n"]).int(), 0);
+            drop(guard);
+            backend.force_release(&key("k")).await.unwrap();
+        }
+        // Within the tolerance nobody else gets it, so that it is held.
+        let guard = held(&backend, &key("k")).await;
+        write(&mut raw, "syncguard:k", guard.lock_id(), 0);
+        raw.call(&["DEL", "n"]);
+        write(&mut raw, "syncguard:k", guard.lock_id(), 500);
+        assert_eq!(guard.eval(INCR, ["n"], NONE).await.unwrap(), Reply::Int(1));
+        // What is no lock is told of as elsewhere.
+        raw.call(&["SET", "syncguard:k", "no lock"]);
+        let error = guard.eval(INCR, ["n"], NONE).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.message().contains("is no lock"), "{error}");
+        assert_eq!(raw.call(&["GET", "n"]).text(), "1");
+    }
+}
+
+async fn no_text_comes_before_the_check() {
+    let t = Stage::new();
+    let backend = backend_at(&t.server);
+    let (mut raw, guard) = (t.server.connect(), held(&backend, &key("k")).await);
+    let id = guard.lock_ids();
+    raw.call(&["DEL", "syncguard:k"]);
+    let write = "redis.call('SET', 'written', 1)";
+    for text in [
+        format!("{write} end"),
+        format!("end {write} do"),
+        format!("end end end {write}"),
+        format!("until true {write} repeat"),
+        format!("else {write}"),
+        format!("]] {write} --[["),
+        format!("') {write} ('"),
+        format!("\"{write}\n{write}"),
+        format!("--[[\n{write}"),
+        format!("\n#!lua\n{write}"),
+        format!("return {write}"),
+        format!("({write})"),
+        format!("; {write}"),
+        format!("= {write}"),
+        format!("KEYS, ARGV = {{}}, {{}} {write}"),
+    ] {
+        let eval = syncguard::Eval {
+            locks: [(key("k"), id[0].clone())].into(),
+            script: text.clone(),
+            keys: vec!["written".to_owned()],
+            arguments: vec![],
+        };
+        match t.backend.ask(syncguard::Operation::Eval(eval)).await {
+            Ok(syncguard::EvalOutcome::Absent { lock, .. }) => assert_eq!(lock, 0),
+            Ok(syncguard::EvalOutcome::Done(reply)) => panic!("{text} has run: {reply:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}: {error}"),
+        }
+        assert_eq!(raw.call(&["EXISTS", "written"]).int(), 0, "{text}");
+    }
+}
+
+async fn all_of_several_locks_must_be_held() {
+    let t = Stage::new();
+    let (backend, mut raw) = (backend_at(&t.server), t.server.connect());
+    for gone in ["a", "b", "c"] {
+        let claims = ["a", "b", "c"].map(plain);
+        let guard = held(&backend, claims.into_iter().collect::<Vec<Claim>>()).await;
+        raw.call(&["DEL", "n"]);
+        assert_eq!(guard.eval(INCR, ["n"], ["x"]).await.unwrap(), Reply::Int(1));
+        raw.call(&["DEL", &format!("syncguard:{gone}")]);
+        let locks = guard.keys().iter().cloned().zip(guard.lock_ids());
+        let eval = syncguard::Eval {
+            locks: locks.collect(),
+            script: INCR.to_owned(),
+            keys: vec!["n".to_owned()],
+            arguments: vec![],
+        };
+        let outcome = t
+            .backend
+            .ask(syncguard::Operation::Eval(eval))
+            .await
+            .unwrap();
+        let syncguard::EvalOutcome::Absent { lock, .. } = outcome else {
+            panic!("has run");
+        };
+        assert_eq!(guard.keys()[lock], key(gone));
+        assert_lost(guard.eval(INCR, ["n"], ["x"]).await);
+        assert_eq!(raw.call(&["GET", "n"]).text(), "1");
+        assert!(!guard.release().await.unwrap());
+    }
+    let none = syncguard::Eval {
+        locks: syncguard::Batch::new(),
+        script: INCR.to_owned(),
+        keys: vec!["n".to_owned()],
+        arguments: vec![],
+    };
+    let refused = t
+        .backend
+        .ask::<syncguard::EvalOutcome>(syncguard::Operation::Eval(none));
+    assert_eq!(
+        refused.await.unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+}
+
+async fn the_lock_of_a_slot_must_be_held() {
+    let t = Stage::new();
+    let (backend, mut raw) = (backend_at(&t.server), t.server.connect());
+    let guard = held(&backend, slot("p", 3)).await;
+    assert_eq!(guard.eval(INCR, ["n"], NONE).await.unwrap(), Reply::Int(1));
+    let number = guard.grants()[0].slot.unwrap();
+    raw.call(&["DEL", &format!("syncguard:p\u{37e}{number}")]);
+    assert_lost(guard.eval(INCR, ["n"], NONE).await);
+    assert_eq!(raw.call(&["GET", "n"]).text(), "1");
+}
+
+async fn a_script_is_one_call_and_its_text_is_sent_once() {
+    let t = Stage::new();
+    let (backend, mut raw) = (backend_at(&t.server), t.server.connect());
+    let guard = held(&backend, &key("k")).await;
+    let with = |number: u32| guard.eval(INCR, ["n"], [number.to_string()]);
+    assert_eq!(with(1).await.unwrap(), Reply::Int(1));
+    scripts(&mut raw);
+    for number in 2..12_u32 {
+        assert_eq!(with(number).await.unwrap(), Reply::Int(number.into()));
+    }
+    assert_eq!(scripts(&mut raw).0, 10);
+    raw.call(&["SCRIPT", "FLUSH"]);
+    assert_eq!(with(12).await.unwrap(), Reply::Int(12));
+    assert_eq!(with(13).await.unwrap(), Reply::Int(13));
+    let text = raw.call(&["INFO", "commandstats"]).text().to_owned();
+    assert!(text.contains("cmdstat_eval:calls=1,"), "{text}");
+}
+
+async fn a_clients_own_prefix_stands_before_the_keys() {
+    let server = RedisServer::start();
+    let mut config = RedisConfig::from_url(&server.url()).unwrap();
+    config.client_key_prefix = "mine:".to_owned();
+    let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+    let guard = held(&backend, &key("k")).await;
+    let script = "redis.call('SET', KEYS[1], 1) return KEYS[1]";
+    assert_eq!(
+        guard.eval(script, ["n"], ["n"]).await.unwrap(),
+        bulk("mine:n")
+    );
+    let mut raw = server.connect();
+    assert_eq!(raw.call(&["GET", "mine:n"]), Answer::Text("1".to_owned()));
+}
+
+async fn a_long_reply_ends_nothing() {
+    let t = Stage::new();
+    let guard = held(&backend_at(&t.server), &key("k")).await;
+    let script = "return {string.rep('x', 3000000), ARGV[1]}";
+    let long = "y".repeat(2_000_000);
+    let reply = guard.eval(script, NONE, [long.clone()]).await.unwrap();
+    let Reply::Array(items) = reply else { panic!() };
+    assert_eq!(items[0], bulk(&"x".repeat(3_000_000)));
+    assert_eq!(items[1], bulk(&long));
+    assert!(guard.release().await.unwrap());
+}
+
+async fn a_script_whose_answer_is_lost_has_run_once() {
+    let server = RedisServer::start();
+    let mut raw = server.connect();
+    let (port, losses) = fake::lossy(server.port()).await;
+    let locks = RedisLocks::default();
+    let config = RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let backends: [Arc<dyn Backend>; 4] = [
+        Arc::new(RedisBackend::new(config).unwrap()),
+        Arc::new(syncguard_clients::fred::backend(&fred(port).await, &locks).unwrap()),
+        Arc::new(syncguard_clients::redis_rs::backend(&manager(port).await, &locks).unwrap()),
+        Arc::new(syncguard_clients::redis_rs::backend(&multiplexed(port).await, &locks).unwrap()),
+    ];
+    for backend in backends {
+        raw.call(&["DEL", "n"]);
+        let guard = held(&backend, &key("k")).await;
+        assert_eq!(guard.eval(INCR, ["n"], NONE).await.unwrap(), Reply::Int(1));
+        losses.store(1, SeqCst);
+        let error = guard.eval(INCR, ["n"], NONE).await.unwrap_err();
+        assert!(error.is_outcome_unknown(), "{backend:?}: {error}");
+        assert!(
+            error.message().ends_with(": the script may have run"),
+            "{error}"
+        );
+        assert_eq!(losses.load(SeqCst), 0);
+        assert_eq!(raw.call(&["GET", "n"]).text(), "2", "{backend:?}");
+        drop(guard);
+        raw.call(&["FLUSHALL"]);
+    }
+}
+
+async fn a_script_that_takes_too_long_may_have_run() {
+    let t = Stage::new();
+    let mut config = RedisConfig::from_url(&t.server.url()).unwrap();
+    config.locks.operation_timeout = Duration::from_millis(300);
+    let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config).unwrap());
+    let guard = held(&backend, &key("k")).await;
+    let slow = "redis.call('INCR', KEYS[1])
+        local from = redis.call('TIME')
+        repeat local now = redis.call('TIME') until now[1] - from[1] >= 2";
+    let error = guard.eval(slow, ["n"], NONE).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error}");
+    assert!(error.is_outcome_unknown());
+    assert!(
+        error.message().ends_with(": the script may have run"),
+        "{error}"
+    );
+    let mut raw = t.server.connect();
+    assert_eq!(raw.call(&["GET", "n"]).text(), "1");
+    // A server that is not there has run nothing.
+    drop(t);
+    let error = guard.eval(slow, ["n"], NONE).await.unwrap_err();
+    assert!(!error.is_outcome_unknown(), "{error}");
+}
+
+async fn clients_run_scripts_too() {
+    let server = RedisServer::start();
+    let (mut raw, port) = (server.connect(), server.port());
+    let locks = RedisLocks::default();
+    let backends: [Arc<dyn Backend>; 2] = [
+        Arc::new(syncguard_clients::fred::backend(&fred(port).await, &locks).unwrap()),
+        Arc::new(syncguard_clients::redis_rs::backend(&manager(port).await, &locks).unwrap()),
+    ];
+    for backend in backends {
+        raw.call(&["FLUSHALL"]);
+        let guard = held(&backend, &key("k")).await;
+        let reply = guard
+            .eval("return {KEYS[1], ARGV[1], 7, false}", ["a"], ["b"])
+            .await;
+        let expected = vec![bulk("a"), bulk("b"), Reply::Int(7), Reply::Nil];
+        assert_eq!(reply.unwrap(), Reply::Array(expected));
+        let error = guard
+            .eval("return redis.error_reply('MINE x')", NONE, NONE)
+            .await;
+        assert_eq!(error.unwrap_err().message(), "MINE x");
+        raw.call(&["DEL", "syncguard:k"]);
+        assert_lost(guard.eval(INCR, ["n"], NONE).await);
+        assert_eq!(raw.call(&["EXISTS", "n"]).int(), 0);
+    }
+}

@@ -1,0 +1,83 @@
+/** Scripts of users' own, which run only while a lock is held. */
+
+import { addContext, LockError } from "../native/errors.js";
+import { checkAborted, readSignal } from "../native/signal.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
+import { checkObject, invalid } from "../options/validation.js";
+import type { Lease } from "./lease.js";
+import { checkText } from "./values.js";
+
+/** What a script is given. */
+export type ScriptOptions = {
+  readonly keys?: readonly string[] | undefined;
+  readonly arguments?: readonly (string | number)[] | undefined;
+  readonly signal?: AbortSignal | undefined;
+};
+
+/** What a script replies. */
+export type ScriptReply = string | number | null | LockError | ScriptReply[];
+
+const OPTIONS = optionNames("eval()", ["keys", "arguments", "signal"]);
+
+/** Runs a script if the lock is held, and else ends it: then it is lost. */
+export async function runScript(
+  lease: Lease,
+  script: string,
+  given: ScriptOptions | null | undefined,
+): Promise<ScriptReply> {
+  const { key, lockId, direct } = lease;
+  try {
+    checkText(script, "script");
+    const options = given ?? {};
+    checkObject(options, "options");
+    refuseUnknown(options, OPTIONS);
+    const keys = listOf(options.keys, "keys", text);
+    const args = listOf(options.arguments, "arguments", argument);
+    const signal = readSignal(options.signal);
+    checkAborted(signal);
+    if (direct === undefined)
+      throw invalid("eval() needs a lock of a Redis backend of this package");
+    if (lease.isLost()) throw lease.loss as LockError;
+    const locks = lease.locks?.map((lock) => lock.stored) ?? [key.normalize()];
+    const settings = { ids: lockId, locks, script, keys, arguments: args };
+    const outcome = await direct(key, signal, (store) => store.eval(settings, signal));
+    if (typeof outcome === "object" && "text" in outcome) {
+      return replyOf(JSON.parse(outcome.text) as RawReply);
+    }
+    throw lease.lostBefore(LOST, typeof outcome === "object" ? outcome.lock : 0);
+  } catch (error) {
+    throw addContext(error, key);
+  }
+}
+
+const LOST = "the lock was lost: it was gone when a script was to run under it";
+
+/** As the addon gives it. */
+type RawReply = string | number | null | { readonly error: string } | RawReply[];
+
+function replyOf(raw: RawReply): ScriptReply {
+  if (Array.isArray(raw)) return raw.map(replyOf);
+  return typeof raw === "object" && raw !== null ? new LockError("Internal", raw.error) : raw;
+}
+
+function listOf(
+  list: unknown,
+  name: string,
+  read: (one: unknown, name: string) => string,
+): string[] {
+  if (list === undefined || list === null) return [];
+  if (!Array.isArray(list)) throw invalid(`${name} must be an array`);
+  // `map` leaves holes out.
+  return Array.from(list, (one: unknown, place) => read(one, `${name}[${place}]`));
+}
+
+function text(value: unknown, name: string): string {
+  checkText(value, name);
+  return value;
+}
+
+function argument(value: unknown, name: string): string {
+  if (Number.isFinite(value)) return String(value);
+  if (typeof value !== "string") throw invalid(`${name} must be a string or a finite number`);
+  return text(value, name);
+}

@@ -1,0 +1,77 @@
+// The stores of run.mjs: a sum and a list for each key, and locks beside them.
+
+import { Firestore } from "@google-cloud/firestore";
+import postgres from "postgres";
+import { createFirestoreBackend } from "syncguard/firestore";
+import { createPostgresBackend, setupSchema } from "syncguard/postgres";
+
+/** Opens the sums and the backend. `add` pauses before it reads, before it writes or after that, as `where` says. */
+export async function openStore({ name, at }) {
+  return name === "postgres" ? openPostgres(at) : openFirestore(at);
+}
+
+function openPostgres(url) {
+  const sql = postgres(url, { max: 1, onnotice: () => undefined });
+  const backend = createPostgresBackend(url);
+  return {
+    backend,
+    async prepare(keys) {
+      await setupSchema(url);
+      await sql`DROP TABLE IF EXISTS sums`;
+      await sql`CREATE TABLE sums (key text PRIMARY KEY, n int NOT NULL, items text NOT NULL)`;
+      for (const key of keys) await sql`INSERT INTO sums VALUES (${key}, 0, '')`;
+    },
+    async add(held, key, item, { guarded, pause, where }) {
+      await sql.begin(async (tx) => {
+        if (guarded && where === 0) await held.guard(tx);
+        const [{ n, items }] = await tx`SELECT n, items FROM sums WHERE key = ${key}`;
+        if (where < 2) await pause();
+        if (guarded && where === 1) await held.guard(tx);
+        await tx`UPDATE sums SET n = ${n + 1}, items = ${`${items} ${item}`} WHERE key = ${key}`;
+        if (where < 2) return;
+        await pause();
+        if (guarded) await held.guard(tx);
+      });
+    },
+    async read(key) {
+      const [{ n, items }] = await sql`SELECT n, items FROM sums WHERE key = ${key}`;
+      return { n, items: items.split(" ").filter(Boolean) };
+    },
+    async close() {
+      await backend.close();
+      await sql.end();
+    },
+  };
+}
+
+function openFirestore(host) {
+  process.env.METADATA_SERVER_DETECTION = "none";
+  const db = new Firestore({ projectId: "guards", host, ssl: false });
+  const backend = createFirestoreBackend({ projectId: "guards", emulatorHost: host });
+  const sums = db.collection("sums");
+  return {
+    backend,
+    async prepare(keys) {
+      for (const key of keys) await sums.doc(key).set({ n: 0, items: "" });
+    },
+    async add(held, key, item, { guarded, pause, where }) {
+      // Read outside: what is read in a transaction of Firestore, nobody else overwrites.
+      const { n, items } = (await sums.doc(key).get()).data();
+      if (where === 0) await pause();
+      await db.runTransaction(async (tx) => {
+        if (guarded) await held.guard(tx);
+        if (where === 1) await pause();
+        tx.set(sums.doc(key), { n: n + 1, items: `${items} ${item}` });
+        if (where === 2) await pause();
+      });
+    },
+    async read(key) {
+      const { n, items } = (await sums.doc(key).get()).data();
+      return { n, items: items.split(" ").filter(Boolean) };
+    },
+    async close() {
+      await backend.close();
+      await db.terminate();
+    },
+  };
+}
