@@ -20,6 +20,7 @@ tests![
     it_is_done_once_for_each_period,
     while_it_runs_others_are_told_so,
     an_older_period_is_refused_for_ever,
+    what_is_done_stays_done_behind_a_lock_that_has_ended,
     texts_have_the_order_of_their_bytes_and_numbers_their_own,
     a_number_and_a_text_are_no_periods_of_one_key,
     what_was_left_is_open_at_once,
@@ -128,6 +129,22 @@ async fn an_older_period_is_refused_for_ever(stage: Stage) {
         assert_eq!(mark.due, due("10"));
     }
     assert!(!t.is_locked(&key).await);
+}
+
+async fn what_is_done_stays_done_behind_a_lock_that_has_ended(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    done(&t.backend, &key, "10").await;
+    // Its holder has died, and what it has left is taken over by whoever comes next.
+    t.acquire_and_expire(&key).await;
+    for period in ["9", "10"] {
+        let outcome = ask(&t.backend, &key, period, LONG).await;
+        assert!(matches!(outcome, OnceOutcome::Done(_)), "{outcome:?}");
+        assert!(!t.is_locked(&key).await);
+    }
+    t.acquire_and_expire(&key).await;
+    done(&t.backend, &key, "11").await;
+    assert_eq!(last(&t, &key).await.as_deref(), Some("11"));
 }
 
 async fn texts_have_the_order_of_their_bytes_and_numbers_their_own(stage: Stage) {
