@@ -40,7 +40,7 @@ async function sessions(name: string): Promise<number> {
 }
 
 describe("setupSchema", () => {
-  test("makes the tables and indexes that the TypeScript library makes, and a place for labels", async () => {
+  test("makes the tables and indexes that the TypeScript library makes, and places for labels and for what is done", async () => {
     await setupSchema(server.socketUrl, { tableName: "a_locks", fenceTableName: "a_fences" });
     const columns = await admin<{ name: string }[]>`
       SELECT table_name || '.' || column_name || ' ' || data_type AS name
@@ -50,6 +50,9 @@ describe("setupSchema", () => {
       "a_fences.fence_key text",
       "a_fences.fence bigint",
       "a_fences.key_debug text",
+      "a_fences.done_due text",
+      "a_fences.done_at_ms bigint",
+      "a_fences.done_lock_id text",
       "a_locks.key text",
       "a_locks.lock_id text",
       "a_locks.expires_at_ms bigint",

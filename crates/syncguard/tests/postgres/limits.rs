@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::load::{TIMEOUT, in_time, no_lock_is_left, scene};
 use crate::stage::{server, sessions, until_waiting};
 use crate::support::attempts::Attempts as _;
-use crate::support::locks::key;
+use crate::support::locks::{key, ttl};
 use crate::support::suite::tests;
 
 tests![
@@ -36,9 +36,10 @@ async fn a_full_pool() {
     }
     let blocker = scene.lock_rows().await;
     let mut waiting = JoinSet::new();
+    // Extensions, because releases end by themselves once they know what they wait for.
     for grant in grants {
         let (backend, id) = (Arc::clone(&scene.backend), grant.lock_id);
-        waiting.spawn(async move { backend.release(&id).await });
+        waiting.spawn(async move { backend.extend(&id, ttl(60_000)).await });
     }
     until_waiting(&scene.client, "full", 4).await;
     let error = in_time(TIMEOUT, scene.backend.is_locked(&key("k")))
