@@ -2,7 +2,7 @@
 
 import { setImmediate } from "node:timers";
 import { addContext, LockError } from "../native/errors.js";
-import { type AcquiredLock, settle } from "../native/outcome.js";
+import { type Acquired, type AcquiredLock, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
@@ -156,7 +156,7 @@ export function createBackendOn<C extends BackendCapabilities>(
   const take = async (opts: AcquireArguments, wait?: Wait): Promise<Taken<C>> => {
     const { ttlMs } = given(opts);
     const asked = askedOf(opts);
-    const { key, claims, isSet } = asked;
+    const { key, claims } = asked;
     let isCounted = false;
     let heartbeats: StoreHeartbeats | undefined;
     try {
@@ -188,12 +188,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       // It was asked for the lock then, after it had waited.
       if (wait?.lastMs !== undefined) startedMs = nowMs - wait.lastMs;
       const { lockId, fence, fenceNearLimit } = grant;
-      // The addon answers one claim of a key as it answers the key.
-      const only = { key, stored: key.normalize(), slot: null, lockId, fence };
-      const locks = (grant.locks ?? (isSet === true ? [only] : undefined))?.map((one) => ({
-        ...one,
-        key: givenKey(asked, one.key) ?? one.key,
-      }));
+      const locks = locksOf(asked, grant);
       const lease = new Lease(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs, locks);
       grants.add(lease);
       if (signal?.aborted === true) {
@@ -222,7 +217,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       lease.stream = stream;
       lease.ofStore = members?.(lease);
       lease.direct = onStore;
-      const handle = createHandle(backend, lease, grant, disposal, isSet);
+      const handle = createHandle(backend, lease, grant, disposal, asked.isSet);
       if (heartbeats === undefined && autoExtend !== undefined) {
         startHeartbeats({ extend }, handle, lease, ttlMs, startedMs, autoExtend);
       }
@@ -433,6 +428,15 @@ function askedOf(opts: AcquireArguments): Asked {
   if ((opts.key ?? undefined) !== undefined) throw invalid("key cannot be given beside claims");
   if (!Array.isArray(opts.claims)) throw invalid("claims must be an array");
   return readAsked(opts.claims);
+}
+
+/** Each of the locks that were granted, if several were asked for. */
+function locksOf(asked: Asked, { locks, lockId, fence }: Acquired): AcquiredLock[] | undefined {
+  if (locks === undefined && asked.isSet !== true) return undefined;
+  const { key } = asked;
+  // The addon answers one claim of a key as it answers the key.
+  const granted = locks ?? [{ key, stored: key.normalize(), slot: null, lockId, fence }];
+  return granted.map((one) => ({ ...one, key: givenKey(asked, one.key) ?? one.key }));
 }
 
 /** A key as its claim has given it, and not in NFC. */
