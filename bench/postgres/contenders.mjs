@@ -55,12 +55,12 @@ export function pgbenchScript(tables, isDurable) {
   const { tableName, fenceTableName } = tablesOf(tables);
   const statement = (name, params) => {
     let text = readFileSync(fileURLToPath(new URL(`${name}.sql`, sql)), "utf8")
-      .replace(/^\s*--.*$/gm, "")
       .replace("{tell}", TELL)
       .replaceAll("{locks}", tableName)
       .replaceAll("{fences}", fenceTableName)
       // What else has a place in it is of options that these pairs do not use.
-      .replace(/\{\w+\}/g, "");
+      .replace(/\{\w+\}/g, "")
+      .replace(/^\s*--.*$/gm, "");
     for (const [index, param] of params.entries()) text = text.replaceAll(`$${index + 1}`, param);
     return `${text.replaceAll(/\s+/g, " ").trim()};`;
   };
