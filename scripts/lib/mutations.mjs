@@ -506,6 +506,19 @@ const together = [
   mutation("slot-held", "sqlite", "A slot that is held counts as free.", [
     ["granting.rs", "        *is_held = true;", "        *is_held = number != 1;"],
   ]),
+  mutation(
+    "slots-share-fence",
+    "sqlite",
+    "A fence is a number, and each slot counts from that of the first.",
+    [
+      SQLITE_WITHOUT_TIME,
+      [
+        "sqlite/operations/acquire.rs",
+        "let names = [&wanted.lock_key, &wanted.fence_key];",
+        'let names = [&wanted.lock_key, &match wanted.key.slot_number() { Some(_) => format!("{}1", wanted.fence_key.trim_end_matches(|one: char| one.is_ascii_digit())), None => wanted.fence_key.clone() }];',
+      ],
+    ],
+  ),
   mutation("release-in-part", "sqlite", "Of several locks, a release frees all but the last.", [
     [
       "sqlite/operations/release.rs",
@@ -611,10 +624,11 @@ const shared = [
     [
       [
         "waiting/waiter.rs",
-        `() = told => if turn.is_news() {
+        `times = told => if turn.is_news(times) {
+                    turn.may_be_free();
                     return PauseEnd::Freed;
                 },`,
-        `() = told => {
+        `_ = told => {
                     sleep_until(until).await;
                     return end;
                 }`,

@@ -6,6 +6,7 @@
 
 mod clients;
 mod properties;
+mod several;
 mod state;
 mod system;
 

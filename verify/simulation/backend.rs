@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use super::listening::Dialer;
 use super::world::Sim;
 use crate::backend::{Backend, Capabilities};
+use crate::batch::Batch;
 use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
@@ -28,7 +29,7 @@ pub(super) struct Process {
 /// Notes how a call ends, also when nobody waits for it any more.
 struct Call<'a> {
     process: &'a Process,
-    lock_id: &'a LockId,
+    lock_ids: &'a [LockId],
     what: What,
 }
 
@@ -65,21 +66,21 @@ impl Process {
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
-        let (process, lock_id, ttl) = (self.number, &extension.lock_ids[0], extension.ttl);
+        let (process, lock_ids, ttl) = (self.number, &extension.lock_ids, extension.ttl);
         let is_heartbeat = extension.is_heartbeat;
         let number = self.sim.with(|world| {
-            let lock = world.witness.number(lock_id);
+            let lock = world.witness.number(&lock_ids[0]);
             world.note("extends", &[process as u64, lock, u64::from(is_heartbeat)]);
-            world.witness.extending(lock_id, ttl, is_heartbeat)
+            world.witness.extending(lock_ids, ttl, is_heartbeat)
         });
         let mut call = Call {
             process: self,
-            lock_id,
+            lock_ids,
             what: What::Extend(number, None),
         };
-        let id = lock_id.clone();
+        let ids = lock_ids.clone();
         let act =
-            move |world: &mut super::world::World| Ok(world.extend(process, &id, ttl, number));
+            move |world: &mut super::world::World| Ok(world.extend(process, &ids, ttl, number));
         let answer = self.sim.call(process, act).await;
         call.what = What::Extend(number, answer.as_ref().ok().copied());
         answer
@@ -100,42 +101,43 @@ impl Process {
             .as_ref()
             .and_then(|owner| owner.as_str().parse().ok());
         let id = self.sim.with(|world| {
-            let (key, lock_id) = (&request.claims[0].key, &request.claims[0].lock_id);
-            let id = world
-                .witness
-                .attempt(process, key, lock_id, request.ttl, waiter);
+            let claims = &request.claims;
+            let id = world.witness.attempt(process, claims, request.ttl, waiter);
             world.note("acquires", &[process as u64, id as u64]);
             id
         });
-        let request = request.clone();
+        let asked = request.clone();
         let answer = self
             .sim
-            .call(process, move |world| world.acquire(process, &request))
+            .call(process, move |world| world.acquire(process, &asked))
             .await;
         self.sim.with(|world| {
             world.note("answered", &[id as u64, u64::from(answer.is_ok())]);
             if let Some(waiter) = waiter {
-                world.witness.answered(waiter, id, &answer);
+                world.witness.answered(waiter, id, &request.claims, &answer);
             }
         });
         answer
     }
 
-    async fn release(&self, lock_id: &LockId) -> Result<ReleaseOutcome, Error> {
+    async fn release(&self, lock_ids: &Batch<LockId>) -> Result<Batch<ReleaseOutcome>, Error> {
         let process = self.number;
         self.sim.with(|world| {
-            world.note("releases", &[process as u64, world.witness.number(lock_id)]);
-            world.witness.releasing(lock_id);
+            for lock_id in lock_ids {
+                world.note("releases", &[process as u64, world.witness.number(lock_id)]);
+                world.witness.releasing(lock_id);
+            }
         });
         let _call = Call {
             process: self,
-            lock_id,
+            lock_ids,
             what: What::Release,
         };
-        let id = lock_id.clone();
-        self.sim
-            .call(process, move |world| Ok(world.release(process, &id)))
-            .await
+        let ids = lock_ids.clone();
+        let act = move |world: &mut super::world::World| {
+            Ok(ids.iter().map(|id| world.release(process, id)).collect())
+        };
+        self.sim.call(process, act).await
     }
 }
 
@@ -175,9 +177,7 @@ impl Backend for Process {
         let process = self.number;
         Ok(match operation.clone() {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(&request).await?),
-            Operation::Release(release) => {
-                Outcome::Release([self.release(&release.lock_ids[0]).await?].into())
-            }
+            Operation::Release(release) => Outcome::Release(self.release(&release.lock_ids).await?),
             Operation::Extend(extension) => Outcome::Extend(self.extend(&extension).await?),
             Operation::IsLocked(key) => Outcome::IsLocked(
                 self.sim
@@ -225,12 +225,16 @@ impl Drop for Call<'_> {
     fn drop(&mut self) {
         let sim = &self.process.sim;
         sim.with(|world| match self.what {
-            What::Release => world.witness.released(self.lock_id),
+            What::Release => {
+                for lock_id in self.lock_ids {
+                    world.witness.released(lock_id);
+                }
+            }
             What::Extend(number, outcome) => {
-                let lock = world.witness.number(self.lock_id);
+                let lock = world.witness.number(&self.lock_ids[0]);
                 let was_answered = u64::from(outcome.is_some());
                 world.note("extends no more", &[lock, number as u64, was_answered]);
-                world.witness.extension_done(self.lock_id, number, outcome);
+                world.witness.extension_done(self.lock_ids, number, outcome);
             }
         });
     }

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::backend::{Process, label};
 use super::world::Sim;
 use crate::backend::Backend;
+use crate::claim::{Claim, Slots};
 use crate::error::{Error, ErrorKind};
 use crate::guard::LockGuard;
 use crate::holding::AutoExtend;
@@ -21,6 +22,20 @@ use crate::outcome::Outcome;
 use crate::request::Operation;
 use crate::ttl::Ttl;
 use crate::waiting::retry::{Backoff, Jitter, RetryPolicy, Wait};
+
+/// A claim of one of the keys.
+fn plain(number: usize) -> Claim {
+    Claim::new(Key::new(&number.to_string()).unwrap()).unwrap()
+}
+
+fn slots_key() -> Key {
+    Key::new("s").unwrap()
+}
+
+/// A claim of a slot, if there are any.
+fn slots_of(count: u16) -> Option<Claim> {
+    Claim::slot(slots_key(), Slots::new(count).ok()?).ok()
+}
 
 pub(super) struct Client {
     pub(super) sim: Sim,
@@ -113,16 +128,50 @@ impl Client {
             },
             ..LockOptions::default()
         };
-        let key = Key::new("0")?;
-        let held = self.waits(&key, &options).await?;
+        let (keys, slots) = self.sim.with(|world| (world.plan.keys, world.plan.slots));
+        let mut claims = vec![plain(0)];
+        if self.sim.with(|world| world.plan.sets) {
+            claims.extend((1..keys).map(plain));
+            claims.extend(slots_of(slots));
+        }
+        let held = self.waits(claims, &options).await?;
         sleep(Duration::from_millis(5)).await;
         self.releases(held).await
     }
 
     fn key(&self) -> Key {
-        let keys = self.sim.with(|world| world.plan.keys as u64);
-        let number = self.sim.random(0..keys);
-        Key::new(&number.to_string()).unwrap()
+        let (keys, slots) = self
+            .sim
+            .with(|world| (world.plan.keys as u64, world.plan.slots));
+        if slots > 0 && self.sim.chance(0.5) {
+            let number = self.sim.random(1..u64::from(slots) + 1);
+            return slots_key().slot(u16::try_from(number).unwrap_or(1));
+        }
+        plain(self.sim.random(0..keys) as usize).key
+    }
+
+    /// What to ask for: one key, or several, or slots, or both.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        let (keys, sets, slots) = self.sim.with(|world| {
+            let plan = &world.plan;
+            (plan.keys, plan.sets, plan.slots)
+        });
+        let first = self.sim.random(0..keys as u64) as usize;
+        let mut count = 1;
+        if sets && self.sim.chance(0.6) {
+            count = self.sim.random(1..keys as u64 + 1) as usize;
+        }
+        let mut claims: Vec<_> = (first..first + count)
+            .map(|number| plain(number % keys))
+            .collect();
+        if slots > 0 && self.sim.chance(0.6) {
+            if !sets || self.sim.chance(0.5) {
+                claims.clear();
+            }
+            let take = self.sim.random(1..3).min(u64::from(slots));
+            claims.extend((0..take).flat_map(|_| slots_of(slots)));
+        }
+        claims
     }
 
     fn options(&self) -> LockOptions {
@@ -164,24 +213,24 @@ impl Client {
 
     /// Waits for a lock, holds it, and lets go; or gives up at any moment.
     async fn locks(&self, options: &LockOptions) -> Result<(), Error> {
-        let key = self.key();
+        let claims = self.claims();
         let patience = match self.sim.chance(0.3) {
             true => self.sim.random(0..3000),
             false => 1_000_000,
         };
         let patience = Duration::from_millis(patience);
-        let Ok(held) = timeout(patience, self.waits(&key, options)).await else {
+        let Ok(held) = timeout(patience, self.waits(claims, options)).await else {
             return Ok(());
         };
         self.holds(held?).await
     }
 
-    async fn waits(&self, key: &Key, options: &LockOptions) -> Result<Holding<'_>, Error> {
+    async fn waits(&self, claims: Vec<Claim>, options: &LockOptions) -> Result<Holding<'_>, Error> {
         let process = self.process.number;
         let mut waiting = Waiting {
             number: self
                 .sim
-                .with(|world| world.witness.waiters.enter(process, key.as_str(), options)),
+                .with(|world| world.witness.waiters.enter(process, &claims, options)),
             sim: &self.sim,
             was_granted: false,
         };
@@ -191,7 +240,7 @@ impl Client {
             owner: label(waiting.number),
             ..options.clone()
         };
-        let guard = match lock(&self.backend, key, &options).await {
+        let guard = match lock(&self.backend, claims, &options).await {
             Ok(guard) => guard,
             Err(error) => {
                 self.check(&error);
@@ -201,9 +250,7 @@ impl Client {
         waiting.was_granted = true;
         drop(waiting);
         self.sim.with(|world| {
-            world
-                .witness
-                .hold(guard.lock_id(), guard.fence(), options.auto_extend)
+            world.witness.hold(guard.grants(), options.auto_extend);
         });
         let (lost, sim, lock_id) = (guard.lost(), self.sim.clone(), guard.lock_id().clone());
         let watcher = tokio::spawn(async move {

@@ -16,6 +16,10 @@ pub(super) struct Plan {
     pub(super) processes: usize,
     pub(super) clients: usize,
     pub(super) keys: usize,
+    /// Whether clients ask for several keys at once.
+    pub(super) sets: bool,
+    /// How many slots there are of one more key; 0 if there is none.
+    pub(super) slots: u16,
     pub(super) actions: usize,
     /// Nothing fails, and nobody forces a release: then no lock that extends itself may be lost.
     pub(super) is_calm: bool,
@@ -52,10 +56,22 @@ impl Plan {
         let (closes, crashes, forces) = (rarely(0.2), rarely(0.2), rarely(0.4));
         let has_faults = rarely(0.8);
         let is_client_clock = rng.random_bool(0.2);
+        // Of its own, so that a seed without them stays the run that it was.
+        let mut more = SmallRng::seed_from_u64(!seed);
+        let sets = more.random_bool(0.3);
+        let slots = match more.random_bool(0.3) {
+            true => more.random_range(1..=3),
+            false => 0,
+        };
+        let processes = rng.random_range(1..=3);
+        let clients = rng.random_range(1..=3);
+        let keys = if rng.random_bool(0.8) { 1 } else { 2 };
         let plan = Self {
-            processes: rng.random_range(1..=3),
-            clients: rng.random_range(1..=3),
-            keys: if rng.random_bool(0.8) { 1 } else { 2 },
+            processes,
+            clients,
+            keys: if sets { 3 } else { keys },
+            sets,
+            slots,
             actions: rng.random_range(1..=3),
             is_calm,
             authority: match is_client_clock {

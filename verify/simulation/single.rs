@@ -11,7 +11,6 @@ use super::clients::{Client, Dropped};
 use super::world::Sim;
 use crate::error::Error;
 use crate::holding::{AutoExtend, Hold, Holder};
-use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::mutex::lock;
 use crate::operation::{self, CallOptions};
@@ -43,10 +42,9 @@ impl Holder for Hearer {
 impl Client {
     /// Tries once to get a lock, and holds it for a while if it does. Every call may be cancelled.
     pub(super) async fn tries_once(&self, extends_itself: bool) -> Result<(), Error> {
-        let key = Key::new("0")?;
         let ttl = Ttl::from_millis(3000)?;
-        let mut request = AcquireRequest::new(key, ttl)?;
-        let lock_id = request.claims[0].lock_id.clone();
+        let mut request = AcquireRequest::of(self.claims(), ttl)?;
+        let (lock_ids, lock_id) = (request.lock_ids(), request.claims[0].lock_id.clone());
         let auto_extend = AutoExtend::default();
         if extends_itself {
             request.hold = Some(Box::new(Hold {
@@ -67,26 +65,20 @@ impl Client {
         dropped.1 = None;
         // Without heartbeats nobody hears of a loss, and so nobody believes anything.
         if extends_itself {
-            let hold = (grants[0].fence, Some(auto_extend));
             self.sim
-                .with(|world| world.witness.hold(&lock_id, hold.0, hold.1));
+                .with(|world| world.witness.hold(&grants, Some(auto_extend)));
         }
         sleep(Duration::from_millis(self.sim.random(0..5000))).await;
         if self.sim.chance(0.3) {
             let ttl = Ttl::from_millis(self.sim.random(50..8000) as i64)?;
             // It goes on as before whether it was extended or not.
             let _ = self
-                .carries_out(Operation::Extend(Extension::new(
-                    [lock_id.clone()].into(),
-                    ttl,
-                )))
+                .carries_out(Operation::Extend(Extension::new(lock_ids.clone(), ttl)))
                 .await;
             sleep(Duration::from_millis(self.sim.random(0..1000))).await;
         }
         self.sim.with(|world| world.witness.end(&lock_id, false));
-        let release = self
-            .carries_out(Operation::Release([lock_id.clone()].into()))
-            .await;
+        let release = self.carries_out(Operation::Release(lock_ids.into())).await;
         release.map(|_| ())
     }
 

@@ -1,7 +1,10 @@
 //! The store: leases as docs/format.md describes them, in memory.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use crate::batch::Batch;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::inspection::{LockRecord, Lookup};
@@ -37,6 +40,7 @@ pub(super) struct Stored {
 
 /// A lock that the store does not have any more.
 pub(super) struct Gone {
+    pub(super) key: Key,
     pub(super) lock_id: LockId,
     pub(super) was_live: bool,
 }
@@ -46,8 +50,24 @@ impl Stored {
         is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)
     }
 
+    fn grant(&self) -> Grant {
+        Grant {
+            lock_id: self.lock_id.clone(),
+            slot: self.key.slot_number(),
+            fence: self.fence,
+            expires_at_ms: self.expires_at_ms,
+        }
+    }
+
     fn free_in_ms(&self, now_ms: i64) -> u64 {
         (self.expires_at_ms - now_ms + TIME_TOLERANCE_MS).unsigned_abs()
+    }
+}
+
+fn locked(claim: usize, free_in_ms: u64) -> AcquireOutcome {
+    AcquireOutcome::Locked {
+        claim,
+        free_in: Some(Duration::from_millis(free_in_ms)),
     }
 }
 
@@ -59,55 +79,83 @@ impl Store {
         }
     }
 
-    /// Takes the lock. The second value is an expired lock that this replaces.
+    /// Takes all that is claimed, or nothing. The second value are expired locks that these replace.
     pub(super) fn acquire(
         &mut self,
         request: &AcquireRequest,
         now_ms: i64,
-    ) -> (Result<AcquireOutcome, Error>, Option<Gone>) {
-        let name = request.claims[0].key.as_str();
-        if let Some(stored) = self.locks.get(name).filter(|lock| lock.is_live(now_ms)) {
-            let outcome = match stored.lock_id == request.claims[0].lock_id {
-                true => AcquireOutcome::one(Grant {
-                    lock_id: stored.lock_id.clone(),
-                    slot: None,
-                    fence: stored.fence,
-                    expires_at_ms: stored.expires_at_ms,
-                }),
-                false => AcquireOutcome::Locked {
-                    claim: 0,
-                    free_in: Some(std::time::Duration::from_millis(stored.free_in_ms(now_ms))),
-                },
-            };
-            return (Ok(outcome), None);
+    ) -> (Result<AcquireOutcome, Error>, Vec<Gone>) {
+        let keys = match self.wanted(&request.claims, now_ms) {
+            Ok(keys) => keys,
+            Err((claim, free_in_ms)) => return (Ok(locked(claim, free_in_ms)), Vec::new()),
+        };
+        let live = |key: &Key| {
+            let stored = self.locks.get(key.as_str());
+            stored.filter(|stored| stored.is_live(now_ms))
+        };
+        let each = || request.claims.iter().zip(&keys);
+        let own = each().map(|(claim, key)| {
+            let stored = live(key).filter(|stored| stored.lock_id == claim.lock_id)?;
+            Some(stored.grant())
+        });
+        if let Some(grants) = own.collect() {
+            return (Ok(AcquireOutcome::Acquired(grants)), Vec::new());
         }
-        let counter = self.fences.entry(name.to_owned()).or_default();
-        let fence = match Fence::after(*counter, now_ms) {
-            Ok(fence) => fence,
-            Err(error) => return (Err(error), None),
+        if let Some((claim, stored)) = (0..)
+            .zip(&keys)
+            .find_map(|(claim, key)| Some((claim, live(key)?)))
+        {
+            return (Ok(locked(claim, stored.free_in_ms(now_ms))), Vec::new());
+        }
+        let counter = |key: &Key| self.fences.get(key.as_str()).copied().unwrap_or_default();
+        let fences = keys.iter().map(|key| Fence::after(counter(key), now_ms));
+        let fences = match fences.collect::<Result<Vec<_>, _>>() {
+            Ok(fences) => fences,
+            Err(error) => return (Err(error), Vec::new()),
         };
-        *counter = fence.get().cast_signed();
-        let gone = self.remove(name, now_ms);
-        let expires_at_ms = now_ms + request.ttl.as_millis();
-        let lock_id = request.claims[0].lock_id.clone();
-        self.index
-            .insert(lock_id.as_str().to_owned(), name.to_owned());
-        let stored = Stored {
-            key: request.claims[0].key.clone(),
-            lock_id: lock_id.clone(),
-            fence,
-            acquired_at_ms: now_ms,
-            expires_at_ms,
-            labels: request.labels.clone(),
-        };
-        self.locks.insert(name.to_owned(), stored);
-        let grant = Grant {
-            lock_id,
-            slot: None,
-            fence,
-            expires_at_ms,
-        };
-        (Ok(AcquireOutcome::one(grant)), gone)
+        let (mut grants, mut gone) = (Batch::new(), Vec::new());
+        for ((claim, key), fence) in request.claims.iter().zip(keys).zip(fences) {
+            let (name, lock_id) = (key.as_str().to_owned(), claim.lock_id.clone());
+            self.fences.insert(name.clone(), fence.get().cast_signed());
+            gone.extend(self.remove(&name, now_ms));
+            self.index.insert(lock_id.as_str().to_owned(), name.clone());
+            let stored = Stored {
+                key,
+                lock_id,
+                fence,
+                acquired_at_ms: now_ms,
+                expires_at_ms: now_ms + request.ttl.as_millis(),
+                labels: request.labels.clone(),
+            };
+            grants.push(stored.grant());
+            self.locks.insert(name, stored);
+        }
+        (Ok(AcquireOutcome::Acquired(grants)), gone)
+    }
+
+    /// The locks that the claims are to get: of slots, those that they have already, or free ones. Else the claim that gets
+    /// none, and how long until a slot is free.
+    fn wanted(&self, claims: &[Claim], now_ms: i64) -> Result<Vec<Key>, (usize, u64)> {
+        let mut keys: Vec<Key> = Vec::new();
+        for (number, claim) in claims.iter().enumerate() {
+            let Some(slots) = claim.slots else {
+                keys.push(claim.key.clone());
+                continue;
+            };
+            let slots = || (1..=slots.count()).map(|number| claim.key.slot(number));
+            let held_by = |key: &Key| {
+                let stored = self.locks.get(key.as_str());
+                stored.filter(|stored| stored.is_live(now_ms))
+            };
+            let is_own = |key: &Key| held_by(key).is_some_and(|it| it.lock_id == claim.lock_id);
+            let is_free = |key: &Key| held_by(key).is_none() && !keys.contains(key);
+            let found = slots().find(is_own).or_else(|| slots().find(is_free));
+            let ends = || slots().filter_map(|key| Some(held_by(&key)?.free_in_ms(now_ms)));
+            // Without one that is held, it asks for more than there are.
+            let found = found.ok_or_else(|| (number, ends().min().unwrap_or(1)));
+            keys.push(found?);
+        }
+        Ok(keys)
     }
 
     /// The lock that this lock id owns, live or not. The second value is one that the store forgets, now that it is asked for
@@ -145,24 +193,32 @@ impl Store {
         }
     }
 
+    /// Makes all of them end later, or none. Those that it has found ended are gone.
     pub(super) fn extend(
         &mut self,
-        lock_id: &LockId,
+        lock_ids: &[LockId],
         ttl: Ttl,
         now_ms: i64,
     ) -> (ExtendOutcome, Option<Gone>) {
-        let (stored, forgotten) = self.owned(lock_id, now_ms);
-        let Some(stored) = stored else {
-            return (ExtendOutcome::absent(Absence::NotFound), forgotten);
-        };
-        let name = stored.key.as_str();
-        if !stored.is_live(now_ms) {
-            let gone = self.remove(name, now_ms);
-            return (ExtendOutcome::absent(Absence::Expired), gone);
+        let mut names = Vec::new();
+        for (lock, lock_id) in lock_ids.iter().enumerate() {
+            let (stored, forgotten) = self.owned(lock_id, now_ms);
+            let absent = |absence| ExtendOutcome::Absent { lock, absence };
+            let Some(stored) = stored else {
+                return (absent(Absence::NotFound), forgotten);
+            };
+            let name = stored.key.as_str();
+            if !stored.is_live(now_ms) {
+                let gone = self.remove(name, now_ms);
+                return (absent(Absence::Expired), gone);
+            }
+            names.push(name.to_owned());
         }
         let expires_at_ms = now_ms + ttl.as_millis();
-        if let Some(stored) = self.locks.get_mut(name) {
-            stored.expires_at_ms = expires_at_ms;
+        for name in &names {
+            if let Some(stored) = self.locks.get_mut(name) {
+                stored.expires_at_ms = expires_at_ms;
+            }
         }
         (ExtendOutcome::Extended { expires_at_ms }, None)
     }
@@ -204,6 +260,7 @@ impl Store {
         self.index.remove(stored.lock_id.as_str());
         Some(Gone {
             was_live: stored.is_live(now_ms),
+            key: stored.key,
             lock_id: stored.lock_id,
         })
     }

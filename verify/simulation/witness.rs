@@ -1,12 +1,14 @@
 //! Sees all that happens in a run, and says what must not have happened: what is known of each lock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::plan::Plan;
 use super::waiters::Waiters;
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::holding::AutoExtend;
@@ -40,7 +42,10 @@ pub(super) struct Witness {
 
 /// A lock id, from the moment in which it was sent.
 struct Lock {
+    /// Of a slot, that of the one which was granted.
     key: String,
+    /// The locks of the same acquisition, this one among them.
+    group: Range<usize>,
     process: usize,
     ttl: Ttl,
     sent: Instant,
@@ -102,11 +107,6 @@ impl Witness {
         Instant::now() > due.max(self.stalled) + SLACK
     }
 
-    pub(super) fn key_of(&self, lock_id: &LockId) -> Option<String> {
-        let id = *self.numbers.get(lock_id)?;
-        Some(self.locks[id].key.clone())
-    }
-
     pub(super) fn number(&self, lock_id: &LockId) -> u64 {
         self.numbers.get(lock_id).map_or(u64::MAX, |id| *id as u64)
     }
@@ -116,19 +116,25 @@ impl Witness {
         Some((id, &mut self.locks[id]))
     }
 
-    /// An acquisition is sent, by the waiter of that number if it is one.
+    /// The locks that were asked for together with this one.
+    fn set(&self, lock_id: &LockId) -> Range<usize> {
+        let id = self.numbers.get(lock_id);
+        id.map_or(0..0, |id| self.locks[*id].group.clone())
+    }
+
+    /// An acquisition is sent, by the waiter of that number if it is one. Gives the number of its first lock.
     pub(super) fn attempt(
         &mut self,
         process: usize,
-        key: &Key,
-        lock_id: &LockId,
+        claims: &[Claim],
         ttl: Ttl,
         waiter: Option<usize>,
     ) -> usize {
         let now = Instant::now();
         let id = self.locks.len();
-        self.locks.push(Lock {
-            key: key.as_str().to_owned(),
+        let locks = claims.iter().map(|claim| Lock {
+            key: claim.key.as_str().to_owned(),
+            group: id..id + claims.len(),
             process,
             ttl,
             sent: now,
@@ -149,7 +155,10 @@ impl Witness {
             extensions: Vec::new(),
             absent: None,
         });
-        self.numbers.insert(lock_id.clone(), id);
+        self.locks.extend(locks);
+        let numbers = claims.iter().zip(id..);
+        self.numbers
+            .extend(numbers.map(|(claim, id)| (claim.lock_id.clone(), id)));
         if let Some(waiter) = waiter {
             let before = self.waiters.attempt(waiter, id, self.stalled);
             match before {
@@ -166,16 +175,19 @@ impl Witness {
         &mut self,
         waiter: usize,
         id: usize,
+        claims: &[Claim],
         answer: &Result<AcquireOutcome, Error>,
     ) {
         if self.locks[id].tries == 0 {
-            self.waiters.answered(waiter, id, answer);
+            self.waiters.answered(waiter, id, claims, answer);
         }
     }
 
     /// Nobody has an interest in that acquisition any more, and nobody was given the lock.
     pub(super) fn orphan(&mut self, id: usize) {
-        self.locks[id].orphaned.get_or_insert_with(Instant::now);
+        for id in self.locks[id].group.clone() {
+            self.locks[id].orphaned.get_or_insert_with(Instant::now);
+        }
     }
 
     pub(super) fn given_up(&mut self, lock_id: &LockId) {
@@ -205,6 +217,7 @@ impl Witness {
             self.check_alone(other, id, key);
         }
         let lock = &mut self.locks[id];
+        key.as_str().clone_into(&mut lock.key);
         lock.granted = Some((now, grant.fence));
         (lock.set, lock.lasts, lock.gone) = (now, ttl, false);
         id as u64
@@ -263,7 +276,18 @@ impl Witness {
         }
     }
 
-    pub(super) fn hold(&mut self, lock_id: &LockId, fence: Fence, auto_extend: Option<AutoExtend>) {
+    /// The locks of a set have been given to whoever asked for them.
+    pub(super) fn hold(&mut self, grants: &[Grant], auto_extend: Option<AutoExtend>) {
+        for grant in grants {
+            self.holds(&grant.lock_id, grant.fence, auto_extend);
+        }
+        let set = grants.first().map(|grant| self.set(&grant.lock_id).len());
+        if set != Some(grants.len()) {
+            self.problem(format!("{} locks of {set:?} were given", grants.len()));
+        }
+    }
+
+    fn holds(&mut self, lock_id: &LockId, fence: Fence, auto_extend: Option<AutoExtend>) {
         let Some((id, lock)) = self.lock(lock_id) else {
             return self.problem("a lock was given that nobody asked for");
         };
@@ -276,12 +300,16 @@ impl Witness {
         }
     }
 
-    /// Its holder lets go: it releases the lock, drops it, or stops to care.
+    /// Its holder lets go of all locks of the set: it releases them, drops them, or stops to care.
     pub(super) fn end(&mut self, lock_id: &LockId, is_dropped: bool) {
+        for id in self.set(lock_id) {
+            self.ends(id, is_dropped);
+        }
+    }
+
+    fn ends(&mut self, id: usize, is_dropped: bool) {
         let now = Instant::now();
-        let Some((id, lock)) = self.lock(lock_id) else {
-            return;
-        };
+        let lock = &mut self.locks[id];
         lock.let_go = true;
         if is_dropped {
             lock.orphaned = Some(now);
@@ -295,13 +323,24 @@ impl Witness {
         }
     }
 
-    /// Its holder was told that it is lost.
+    /// Its holder was told that it is lost, or another of the same set.
     pub(super) fn lost(&mut self, lock_id: &LockId, error: &Error) {
+        let set = self.set(lock_id);
+        if !self.locks[set.clone()].iter().any(Lock::may_be_lost) {
+            self.problem(format!(
+                "the holder of {set:?} was told although it was extended in time"
+            ));
+        }
+        let was_forced = self.locks[set.clone()].iter().any(|lock| lock.forced);
+        for id in set {
+            self.is_lost(id, was_forced, error);
+        }
+    }
+
+    fn is_lost(&mut self, id: usize, was_forced: bool, error: &Error) {
         let now = Instant::now();
         let is_calm = self.is_calm;
-        let Some((id, lock)) = self.lock(lock_id) else {
-            return;
-        };
+        let lock = &mut self.locks[id];
         if error.kind() != crate::error::ErrorKind::LockLost {
             self.problem(format!("lock {id} was lost with an error of another kind"));
             return;
@@ -316,13 +355,8 @@ impl Witness {
         }
         let extends_itself = lock.held.as_ref().is_some_and(|(_, auto)| auto.is_some());
         let limit = lock.held.as_ref().and_then(|(_, auto)| auto.as_ref()?.max);
-        if is_calm && extends_itself && limit.is_none() && !lock.forced {
+        if is_calm && extends_itself && limit.is_none() && !was_forced {
             self.problem(format!("lock {id} was lost although nothing was wrong"));
-        }
-        if !self.locks[id].may_be_lost() {
-            self.problem(format!(
-                "the holder of {id} was told although it was extended in time"
-            ));
         }
         self.check_told_in_time(id);
     }
@@ -373,28 +407,34 @@ impl Witness {
         }
     }
 
-    /// Gives the number of the extension, if the lock is known.
-    pub(super) fn extending(&mut self, lock_id: &LockId, ttl: Ttl, is_heartbeat: bool) -> usize {
-        let Some((id, lock)) = self.lock(lock_id) else {
-            return 0;
-        };
-        let is_over = lock.ended.is_some() || lock.told.is_some();
-        lock.extensions.push(Extension {
-            ttl,
-            sent: Instant::now(),
-            done: None,
-            was_answered: false,
-        });
-        let number = lock.extensions.len() - 1;
-        if is_heartbeat && is_over {
-            self.problem(format!("a heartbeat was sent for {id} after its end"));
+    /// Gives the number of the extension among those of each of these locks: all of a set.
+    pub(super) fn extending(&mut self, lock_ids: &[LockId], ttl: Ttl, is_heartbeat: bool) -> usize {
+        let set = self.set(&lock_ids[0]);
+        if set.len() != lock_ids.len() {
+            self.problem(format!("{} of {set:?} were extended", lock_ids.len()));
+        }
+        let mut number = 0;
+        for id in set {
+            let lock = &mut self.locks[id];
+            let is_over = lock.ended.is_some() || lock.told.is_some();
+            number = lock.extensions.len();
+            lock.extensions.push(Extension {
+                ttl,
+                sent: Instant::now(),
+                done: None,
+                was_answered: false,
+            });
+            if is_heartbeat && is_over {
+                self.problem(format!("a heartbeat was sent for {id} after its end"));
+            }
         }
         number
     }
 
     /// The store has carried out an extension.
-    pub(super) fn extended(&mut self, lock_id: &LockId, number: usize) {
-        if let Some((_, lock)) = self.lock(lock_id) {
+    pub(super) fn extended(&mut self, lock_ids: &[LockId], number: usize) {
+        for id in self.set(&lock_ids[0]) {
+            let lock = &mut self.locks[id];
             lock.set = Instant::now();
             lock.lasts = lock.extensions[number].ttl;
             let (before, later) = lock.extensions.split_at(number + 1);
@@ -406,21 +446,21 @@ impl Witness {
     /// Whoever has sent an extension knows its outcome now, or does not wait for it any more.
     pub(super) fn extension_done(
         &mut self,
-        lock_id: &LockId,
+        lock_ids: &[LockId],
         number: usize,
         outcome: Option<ExtendOutcome>,
     ) {
         let now = Instant::now();
-        let Some((_, lock)) = self.lock(lock_id) else {
-            return;
-        };
-        lock.extensions[number].done = Some(now);
-        match outcome {
-            Some(ExtendOutcome::Extended { .. }) => lock.extensions[number].was_answered = true,
-            Some(ExtendOutcome::Absent { .. }) => {
-                lock.absent.get_or_insert(now);
+        for (place, id) in self.set(&lock_ids[0]).enumerate() {
+            let lock = &mut self.locks[id];
+            lock.extensions[number].done = Some(now);
+            match outcome {
+                Some(ExtendOutcome::Extended { .. }) => lock.extensions[number].was_answered = true,
+                Some(ExtendOutcome::Absent { lock: absent, .. }) if absent == place => {
+                    lock.absent.get_or_insert(now);
+                }
+                _ => {}
             }
-            None => {}
         }
     }
 

@@ -163,14 +163,16 @@ impl World {
         request: &AcquireRequest,
     ) -> Result<AcquireOutcome, Error> {
         let (outcome, replaced) = self.store.acquire(request, self.now_ms(process));
-        if let Some(gone) = &replaced {
+        for gone in &replaced {
             self.gone(gone, false);
         }
-        if let Ok(AcquireOutcome::Acquired(grant)) = &outcome {
-            let id = self
-                .witness
-                .granted(&request.claims[0].key, &grant[0], request.ttl);
-            self.note("granted", &[process as u64, id, grant[0].fence.get()]);
+        if let Ok(AcquireOutcome::Acquired(grants)) = &outcome {
+            for (claim, grant) in request.claims.iter().zip(grants) {
+                let slot = grant.slot.map(|number| claim.key.slot(number));
+                let key = slot.as_ref().unwrap_or(&claim.key);
+                let id = self.witness.granted(key, grant, request.ttl);
+                self.note("granted", &[process as u64, id, grant.fence.get()]);
+            }
         } else {
             self.note("held", &[process as u64]);
         }
@@ -179,21 +181,21 @@ impl World {
 
     pub(super) fn release(&mut self, process: usize, lock_id: &LockId) -> ReleaseOutcome {
         let (outcome, gone) = self.store.release(lock_id, self.now_ms(process));
-        self.removed(gone, lock_id, false);
+        self.removed(gone, false);
         outcome
     }
 
     pub(super) fn extend(
         &mut self,
         process: usize,
-        lock_id: &LockId,
+        lock_ids: &[LockId],
         ttl: Ttl,
         number: usize,
     ) -> ExtendOutcome {
-        let (outcome, gone) = self.store.extend(lock_id, ttl, self.now_ms(process));
+        let (outcome, gone) = self.store.extend(lock_ids, ttl, self.now_ms(process));
         match outcome {
-            ExtendOutcome::Extended { .. } => self.witness.extended(lock_id, number),
-            ExtendOutcome::Absent { .. } => self.removed(gone, lock_id, false),
+            ExtendOutcome::Extended { .. } => self.witness.extended(lock_ids, number),
+            ExtendOutcome::Absent { .. } => self.removed(gone, false),
         }
         let is_there = matches!(outcome, ExtendOutcome::Extended { .. });
         self.note("extend", &[process as u64, u64::from(is_there)]);
@@ -202,21 +204,18 @@ impl World {
 
     pub(super) fn force_release(&mut self, process: usize, key: &Key) -> bool {
         let (was_held, gone) = self.store.force_release(key, self.now_ms(process));
-        if let Some(gone) = gone {
-            let lock_id = gone.lock_id.clone();
-            self.removed(Some(gone), &lock_id, true);
-        }
+        self.removed(gone, true);
         was_held
     }
 
-    fn removed(&mut self, gone: Option<Gone>, lock_id: &LockId, is_forced: bool) {
+    fn removed(&mut self, gone: Option<Gone>, is_forced: bool) {
         let Some(gone) = gone else {
             return;
         };
         // A store that forgets locks tells of none that has ended.
         let is_told = gone.was_live || !self.store.forgets;
-        if let Some(key) = self.witness.key_of(lock_id).filter(|_| is_told) {
-            self.tell(&key);
+        if is_told {
+            self.tell(gone.key.base());
         }
         self.gone(&gone, is_forced);
     }

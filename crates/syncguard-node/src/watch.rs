@@ -24,7 +24,7 @@ impl NativeWatch {
         self.operations
             .spawn(&env, operation, true, |cancelled| async move {
                 tokio::select! {
-                    () = watch.freed() => {}
+                    _ = watch.freed() => {}
                     () = cancelled => {}
                 }
                 Ok(Completion::Done)

@@ -13,11 +13,11 @@ use syncguard::operation::{self, CallOptions};
 use syncguard::{
     Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Extension,
     Grant, Key, LockId, LockOptions, LockRecord, Lookup, Operation, ReleaseOutcome, RetryPolicy,
-    Ttl, lock,
+    Ttl, Waiter,
 };
 use tokio::time::sleep;
 
-mod together;
+pub(crate) mod together;
 mod trials;
 
 use crate::history::{Call, Outcome};
@@ -261,13 +261,23 @@ impl Loop {
 
     async fn wait(&mut self, key: &Key, options: LockOptions) -> Result<Option<Grant>, Failed> {
         // Its lock id is known afterwards. If it gives up, an attempt may be granted and undone.
-        let unseen = Call::AcquireUnseen {
-            number: self.random.u64(..),
-            ttl_ms: options.ttl.as_millis(),
+        let mut unseen = || {
+            let call = Call::AcquireUnseen {
+                number: self.random.u64(..),
+                ttl_ms: options.ttl.as_millis(),
+            };
+            self.recorder.start(key.as_str(), call)
         };
-        let running = self.recorder.start(key.as_str(), unseen)?;
-        let grant = match lock(&self.backend, key, &options).await {
-            Ok(guard) => guard.keep().remove(0),
+        // So may one that was answered too late, before another was granted in time.
+        let (running, before) = (unseen()?, unseen()?);
+        let request = AcquireRequest::new(key.clone(), options.ttl)?;
+        let mut waiter = Waiter::new(&self.backend, request, options.retry)?;
+        let granted = waiter.acquire(pending()).await;
+        let failed = waiter.attempts() - waiter.contended() - u32::from(granted.is_ok());
+        let before_it = (granted.is_ok() && failed > 0).then_some(Outcome::Unknown);
+        self.recorder.end(before, before_it)?;
+        let grant = match granted {
+            Ok(mut granted) => granted.grants.remove(0),
             Err(error) => {
                 self.end::<()>(running, &Err(error.clone()), after_error(&error))?;
                 return Ok(None);

@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_millis(250);
 /// For how long another process that had the lock is taken for one that wants it again.
 const RIVALRY: Duration = Duration::from_secs(1);
 /// How late the message of a release may come that the next holder did not wait for.
-const LATE_MESSAGE: Duration = Duration::from_millis(10);
+pub(crate) const LATE_MESSAGE: Duration = Duration::from_millis(10);
 
 /// What is known of the holders of one lock, for as long as somebody in this process waits for it.
 #[derive(Default)]
@@ -25,6 +25,9 @@ pub(super) struct HandOver {
     /// When all processes last had the same chance.
     opened: Option<Instant>,
     rivals_until: Option<Instant>,
+    /// How many messages of slots that were handed over are still to come, and until when.
+    late_messages: u64,
+    late_until: Option<Instant>,
 }
 
 impl HandOver {
@@ -49,6 +52,27 @@ impl HandOver {
             self.opened = Some(now);
         }
         self.is_handed_over
+    }
+
+    /// A slot was handed over, and the store tells of its release.
+    pub(super) fn slot_handed_over(&mut self, now: Instant) {
+        self.forget_late_messages(now);
+        self.late_messages += 1;
+        self.late_until = Some(now + LATE_MESSAGE);
+    }
+
+    /// How many of so many messages that come now tell of other slots than those that were handed over.
+    pub(super) fn news_of_slots(&mut self, messages: u64, now: Instant) -> u64 {
+        self.forget_late_messages(now);
+        let late = messages.min(self.late_messages);
+        self.late_messages -= late;
+        messages - late
+    }
+
+    fn forget_late_messages(&mut self, now: Instant) {
+        if self.late_until.is_none_or(|until| until <= now) {
+            self.late_messages = 0;
+        }
     }
 
     /// The lock is not held any more by anybody who stood in the queue.
@@ -122,5 +146,19 @@ mod tests {
         assert!(!hand_over.is_late(start + MS * 10));
         hand_over.freed();
         assert!(!hand_over.is_late(start));
+    }
+
+    #[test]
+    fn of_slots_as_many_messages_come_late_as_were_handed_over() {
+        let (start, mut hand_over) = (Instant::now(), HandOver::default());
+        assert_eq!(hand_over.news_of_slots(1, start), 1);
+        for _ in 0..3 {
+            hand_over.slot_handed_over(start);
+        }
+        assert_eq!(hand_over.news_of_slots(2, start + MS * 9), 0);
+        assert_eq!(hand_over.news_of_slots(2, start + MS * 9), 1);
+        hand_over.slot_handed_over(start);
+        let too_late = start + MS * 10;
+        assert_eq!(hand_over.news_of_slots(1, too_late), 1);
     }
 }

@@ -5,7 +5,7 @@
 //! process has released it and nobody else seems to want it ([`hand_over`]), when the lock would have ended by itself, and
 //! when the rules for polling say so ([`retry`]): a message may be lost, or not be sent.
 
-mod hand_over;
+pub(crate) mod hand_over;
 pub(crate) mod listener;
 pub(crate) mod queue;
 pub(crate) mod retry;

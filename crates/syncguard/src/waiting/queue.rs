@@ -3,17 +3,19 @@
 //! Who claims several locks stands in the queue of each of them, and asks when it is the first in all. It enters all
 //! of them in one step, so that of two whose claims overlap one is before the other everywhere: nobody waits in a circle, and
 //! nobody is passed.
+//!
+//! Of slots, several may be free. Those who want nothing but slots of one key ask beside each other while none was refused,
+//! and after that as many of them as this process has released slots. Whoever is refused goes back to its place.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::hand_over::HandOver;
+use super::hand_over::{HandOver, LATE_MESSAGE};
 use super::retry::{RetryPolicy, Wait};
 use super::wakeups::Watch;
 use crate::batch::Batch;
@@ -37,34 +39,63 @@ struct QueuesInner {
     refusal: Option<Error>,
 }
 
-/// Those who wait for one key. The first is not in the line.
+/// Those who wait for one key. Those who have a turn are not in the line.
 #[derive(Default)]
 struct Queue {
     /// Whether one who has got the lock keeps the next from getting it. Of slots, others may be free.
     is_exclusive: bool,
+    /// In the order of their numbers.
     line: VecDeque<QueuedWaiter>,
+    /// How many have a turn: one, unless it is about slots.
+    turns: usize,
+    /// How many of them ask at this moment, and want nothing else.
+    asking: usize,
+    room: Room,
     /// Tells the first that something has changed.
     news: Arc<Notify>,
     /// In which lane the first asks.
     lane: Option<Lane>,
     /// Hears what the store tells; there once it was needed.
     watch: Option<Arc<Watch>>,
-    /// Whether this process has freed the lock since the store was last asked, and the first is to hear of it.
-    is_freed: bool,
-    /// Whether the first is to hear of the release that is under way once it has ended.
-    hears_of_end: bool,
+    /// How often this process has freed the lock since the store was last asked, and the first is to hear of it. Of slots,
+    /// each question answers one.
+    freed: usize,
+    /// Of how many releases that are under way the first is to hear once they have ended.
+    hears_of_ends: usize,
     hand_over: HandOver,
-    /// When the lock ends by itself that the one before has taken.
+    /// When the lock ends by itself that the one before has taken; of slots, the first of those that are all held.
     taken: Option<Instant>,
+    /// When to ask for a slot again, because what the store has told may have been news.
+    look_again_at: Option<Instant>,
     /// How the store failed when it was last asked. All who wait for their turn wait for this.
     failure: Option<Error>,
 }
 
-/// One who waits for its turn.
-struct QueuedWaiter {
+/// What is known of the slots of a key.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Room {
+    /// Nobody was refused.
+    #[default]
+    Open,
+    /// Something may have been freed by others: how much is unknown.
+    Unknown,
+    /// The last who asked was refused.
+    Full,
+}
+
+/// Who came when, and how it would ask if it were alone.
+#[derive(Clone, Copy)]
+struct Ticket {
     number: u64,
     since: Instant,
     policy: RetryPolicy,
+    /// Whether it stands in no other queue.
+    is_alone: bool,
+}
+
+/// One who waits for its turn.
+struct QueuedWaiter {
+    ticket: Ticket,
     turn: oneshot::Sender<Turn>,
 }
 
@@ -92,12 +123,20 @@ pub(crate) struct Place {
     turn: oneshot::Receiver<Turn>,
 }
 
-/// The first place: the right to ask the store. Dropping it gives the turn to the next.
+/// The right to ask the store. Dropping it gives the turn to the next.
 pub(crate) struct Turn {
     queues: Queues,
     key: Key,
+    ticket: Ticket,
+    /// Whether others may have one at the same time.
+    has_others: bool,
+    /// Whether it asked last because what it wants was freed.
+    was_freed: bool,
     is_over: bool,
 }
+
+/// Notes for as long as it lives that one who has a turn asks.
+pub(crate) struct Asking<'a>(&'a Turn);
 
 impl Queues {
     /// The last places in the queues for what is claimed, for one who would ask as `policy` says if it were alone. Claims
@@ -106,6 +145,13 @@ impl Queues {
         let mut queues = lock(&self.0);
         let QueuesInner { by_key, number, .. } = &mut *queues;
         *number += 1;
+        let keys = || claims.chunk_by(|one, other| one.key == other.key);
+        let ticket = Ticket {
+            number: *number,
+            since: Instant::now(),
+            policy: *policy,
+            is_alone: keys().count() == 1,
+        };
         let mut enter = |claim: &Claim| {
             let is_exclusive = claim.slots.is_none();
             let key = match is_exclusive {
@@ -114,25 +160,49 @@ impl Queues {
             };
             let Some(queue) = by_key.get_mut(&key) else {
                 by_key.insert(key.clone(), Queue::new(is_exclusive));
-                return Entered::First(Turn::new(self, key));
+                return Entered::First(Turn::new(self, key, ticket, is_exclusive));
             };
-            let (sender, turn) = oneshot::channel();
-            queue.line.push_back(QueuedWaiter {
-                number: *number,
-                since: Instant::now(),
-                policy: *policy,
-                turn: sender,
-            });
-            queue.news.notify_one();
-            Entered::Behind(Place {
-                queues: self.clone(),
-                key,
-                number: *number,
-                turn,
-            })
+            if queue.line.is_empty() && queue.has_room(&ticket) {
+                queue.turns += 1;
+                return Entered::First(Turn::new(self, key, ticket, is_exclusive));
+            }
+            Entered::Behind(queue.wait(self, key, ticket))
         };
-        let keys = claims.chunk_by(|one, other| one.key == other.key);
-        keys.filter_map(<[_]>::first).map(&mut enter).collect()
+        keys().filter_map(<[_]>::first).map(&mut enter).collect()
+    }
+
+    /// Gives the first in line a turn if nobody has one, or if there is room for one more.
+    fn go_on(&self, key: &Key) {
+        loop {
+            let mut queues = lock(&self.0);
+            let Some(queue) = queues.by_key.get_mut(key) else {
+                return;
+            };
+            let front = queue.line.front();
+            let goes_on =
+                front.is_some_and(|next| queue.turns == 0 || queue.has_room(&next.ticket));
+            let Some(next) = goes_on.then(|| queue.line.pop_front()).flatten() else {
+                if queue.turns == 0 {
+                    let last = queues.by_key.remove(key);
+                    // The connection that the watch may end takes locks of its own.
+                    drop(queues);
+                    drop(last);
+                }
+                return;
+            };
+            queue.turns += 1;
+            let is_exclusive = queue.is_exclusive;
+            drop(queues);
+            let turn = Turn::new(self, key.clone(), next.ticket, is_exclusive);
+            let Err(mut turn) = next.turn.send(turn) else {
+                return;
+            };
+            // It has just left.
+            turn.is_over = true;
+            if let Some(queue) = lock(&self.0).by_key.get_mut(key) {
+                queue.turns -= 1;
+            }
+        }
     }
 
     /// Lets all who wait, and who come later, fail with this error.
@@ -146,26 +216,42 @@ impl Queues {
 
     /// This process has sent the release of a lock in that lane: what is asked in the same lane comes after it.
     pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
+        let (key, now) = (queue_of(key), Instant::now());
         let mut queues = lock(&self.0);
-        let Some(queue) = queues.by_key.get_mut(queue_of(key).as_ref()) else {
+        let Some(queue) = queues.by_key.get_mut(key.as_ref()) else {
             return;
         };
         queue.hand_over.freed();
-        if queue.is_told() && queue.hand_over.releases(Instant::now()) {
-            match lane.is_some() && lane == queue.lane {
-                true => queue.free(),
-                false => queue.hears_of_end = true,
-            }
+        if !queue.is_told() || !queue.hand_over.releases(now) {
+            return;
         }
+        if !queue.is_exclusive {
+            queue.hand_over.slot_handed_over(now);
+        }
+        if lane.is_none() || lane != queue.lane {
+            queue.hears_of_ends += 1;
+            return;
+        }
+        queue.free();
+        drop(queues);
+        self.go_on(&key);
     }
 
     /// That release has ended.
     pub(crate) fn release_ended(&self, key: &Key) {
-        if let Some(queue) = lock(&self.0).by_key.get_mut(queue_of(key).as_ref())
-            && (mem::take(&mut queue.hears_of_end) || !queue.is_told())
-        {
-            queue.free();
+        let key = queue_of(key);
+        let mut queues = lock(&self.0);
+        let Some(queue) = queues.by_key.get_mut(key.as_ref()) else {
+            return;
+        };
+        match queue.hears_of_ends.checked_sub(1) {
+            Some(others) => queue.hears_of_ends = others,
+            None if queue.is_told() => return,
+            None => {}
         }
+        queue.free();
+        drop(queues);
+        self.go_on(&key);
     }
 
     #[cfg(test)]
@@ -191,7 +277,35 @@ impl Queue {
     fn new(is_exclusive: bool) -> Self {
         Self {
             is_exclusive,
+            turns: 1,
             ..Self::default()
+        }
+    }
+
+    /// Whether one more may ask beside those who do: all of these have been granted what they want, as far as is known, or
+    /// so much was freed.
+    fn has_room(&self, ticket: &Ticket) -> bool {
+        let is_beside = !self.is_exclusive && ticket.is_alone && self.asking == self.turns;
+        is_beside && (self.room == Room::Open || self.freed > 0)
+    }
+
+    /// A place in line, behind those who came before.
+    fn wait(&mut self, queues: &Queues, key: Key, ticket: Ticket) -> Place {
+        let (sender, turn) = oneshot::channel();
+        let place = self
+            .line
+            .partition_point(|one| one.ticket.number < ticket.number);
+        let waiter = QueuedWaiter {
+            ticket,
+            turn: sender,
+        };
+        self.line.insert(place, waiter);
+        self.news.notify_one();
+        Place {
+            queues: queues.clone(),
+            key,
+            number: ticket.number,
+            turn,
         }
     }
 
@@ -203,7 +317,10 @@ impl Queue {
     }
 
     fn free(&mut self) {
-        self.is_freed = true;
+        self.freed = match self.is_exclusive {
+            true => 1,
+            false => self.freed + 1,
+        };
         self.news.notify_one();
     }
 }
@@ -230,7 +347,7 @@ impl Drop for Place {
             // They stand in the order of their numbers.
             let place = queue
                 .line
-                .binary_search_by_key(&self.number, |one| one.number);
+                .binary_search_by_key(&self.number, |one| one.ticket.number);
             if let Ok(place) = place {
                 queue.line.remove(place);
             }
@@ -240,10 +357,13 @@ impl Drop for Place {
 }
 
 impl Turn {
-    fn new(queues: &Queues, key: Key) -> Self {
+    fn new(queues: &Queues, key: Key, ticket: Ticket, is_exclusive: bool) -> Self {
         Self {
             queues: queues.clone(),
             key,
+            ticket,
+            has_others: ticket.is_alone && !is_exclusive,
+            was_freed: false,
             is_over: false,
         }
     }
@@ -262,32 +382,94 @@ impl Turn {
             .unwrap_or_default()
     }
 
-    /// When the lock ends by itself that the one before has taken, if it has.
-    pub(crate) fn taken(&self) -> Option<Instant> {
-        self.with(|queue| queue.taken.take())
+    /// When what it wants ends by itself, as far as is known, if there is no need to ask for it now: the one before has taken
+    /// the lock, or was refused a slot.
+    pub(crate) fn taken(&self) -> Option<Option<Instant>> {
+        self.with(|queue| match queue.is_exclusive {
+            true => queue.taken.take().map(Some),
+            false => (queue.room == Room::Full && queue.freed == 0).then_some(queue.taken),
+        })
     }
 
     /// Notes that the store is asked now, and fails if nobody may wait any more.
-    pub(crate) fn asks(&self) -> Result<(), Error> {
+    pub(crate) fn asks(&mut self) -> Result<(), Error> {
         let mut queues = lock(&self.queues.0);
         if let Some(refusal) = &queues.refusal {
             return Err(refusal.clone());
         }
         if let Some(queue) = queues.by_key.get_mut(&self.key) {
             // What was told before is of no use any more.
-            queue.is_freed = false;
+            let left = queue.freed.checked_sub(1);
+            self.was_freed = left.is_some();
+            queue.freed = left.filter(|_| !queue.is_exclusive).unwrap_or(0);
+            queue.taken = queue.taken.filter(|_| !queue.is_exclusive);
         }
         Ok(())
     }
 
-    /// Notes that somebody holds the lock, or how the store has failed.
-    pub(crate) fn found(&self, failure: Option<&Error>) {
+    /// Whether others may have a turn at the same time.
+    pub(crate) fn has_others(&self) -> bool {
+        self.has_others
+    }
+
+    /// Lets others ask at the same time, as many as there is room for, until what this gives is dropped.
+    pub(crate) fn asking(&self) -> Option<Asking<'_>> {
+        if !self.has_others {
+            return None;
+        }
+        self.with(|queue| queue.asking += 1);
+        self.queues.go_on(&self.key);
+        Some(Asking(self))
+    }
+
+    /// Notes that somebody holds the lock, until that time if it is known, or how the store has failed.
+    pub(crate) fn found(&self, failure: Option<&Error>, free_at: Option<Instant>) {
+        let now = Instant::now();
         self.with(|queue| {
             queue.failure = failure.cloned();
-            if failure.is_none() {
-                queue.hand_over.found_held(Instant::now());
+            if queue.is_exclusive {
+                if failure.is_none() {
+                    queue.hand_over.found_held(now);
+                }
+                return;
+            }
+            queue.taken = free_at;
+            queue.look_again_at = None;
+            queue.room = match failure {
+                None => Room::Full,
+                Some(_) => Room::Unknown,
+            };
+            // All slots may be those of this process, but not one that was just freed.
+            if failure.is_none() && self.was_freed {
+                queue.hand_over.found_held(now);
             }
         });
+    }
+
+    /// Notes that something may have been freed by others, or by itself.
+    pub(crate) fn may_be_free(&self) {
+        self.with(|queue| {
+            if queue.room == Room::Full {
+                queue.room = Room::Unknown;
+            }
+        });
+    }
+
+    /// Goes back to its place in line if somebody else waits with a turn, or came earlier.
+    pub(crate) fn give_way(self) -> Entered {
+        let mut queues = lock(&self.queues.0);
+        let Some(queue) = queues.by_key.get_mut(&self.key) else {
+            drop(queues);
+            return Entered::First(self);
+        };
+        let is_older = |one: &QueuedWaiter| one.ticket.number < self.ticket.number;
+        if queue.turns == 1 && !queue.line.front().is_some_and(is_older) {
+            drop(queues);
+            return Entered::First(self);
+        }
+        let place = queue.wait(&self.queues, self.key.clone(), self.ticket);
+        drop(queues);
+        Entered::Behind(place)
     }
 
     /// The lock was granted. It ends by itself at that time.
@@ -310,7 +492,7 @@ impl Turn {
     ) -> (Arc<Notify>, Option<Arc<Watch>>) {
         self.with(|queue| {
             queue.lane = lane;
-            let others = || queue.line.iter().map(|waiting| waiting.policy.wait);
+            let others = || queue.line.iter().map(|waiting| waiting.ticket.policy.wait);
             if queue.watch.is_none() && (listens || others().any(|wait| wait == Wait::Notify)) {
                 queue.watch = listen().map(Arc::new);
             }
@@ -322,12 +504,28 @@ impl Turn {
     pub(crate) fn is_freed(&self) -> bool {
         let queues = lock(&self.queues.0);
         let queue = queues.by_key.get(&self.key);
-        queues.refusal.is_some() || queue.is_some_and(|queue| queue.is_freed)
+        queues.refusal.is_some() || queue.is_some_and(|queue| queue.freed > 0)
     }
 
-    /// Whether what the store tells now is news.
-    pub(crate) fn is_news(&self) -> bool {
-        !self.with(|queue| queue.hand_over.is_late(Instant::now()))
+    /// Whether what the store tells now, so many times, is news.
+    pub(crate) fn is_news(&self, times: u64) -> bool {
+        let now = Instant::now();
+        self.with(|queue| {
+            if queue.is_exclusive {
+                return !queue.hand_over.is_late(now);
+            }
+            let is_news = queue.hand_over.news_of_slots(times, now) > 0;
+            if !is_news {
+                // A store may tell once of several releases, and then this was another one.
+                queue.look_again_at.get_or_insert(now + LATE_MESSAGE);
+            }
+            is_news
+        })
+    }
+
+    /// When to ask again because of messages that were taken for those of slots which this process has handed over.
+    pub(crate) fn looks_again_at(&self) -> Option<Instant> {
+        self.with(|queue| queue.look_again_at)
     }
 
     /// When the most eager of those who wait behind would ask again, `asked` being when the store was last asked;
@@ -336,9 +534,9 @@ impl Turn {
         let pace_ms = self.with(|queue| {
             let random = random::unit().unwrap_or(0.5);
             let paces = queue.line.iter().map(|waiting| {
-                let waited = asked.saturating_duration_since(waiting.since);
+                let waited = asked.saturating_duration_since(waiting.ticket.since);
                 let waited_ms = waited.as_secs_f64() * 1000.0;
-                waiting.policy.pace_ms(waited_ms, random)
+                waiting.ticket.policy.pace_ms(waited_ms, random)
             });
             paces.reduce(f64::min)
         })?;
@@ -348,23 +546,16 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        while !self.is_over {
-            let mut queues = lock(&self.queues.0);
-            let queue = queues.by_key.get_mut(&self.key);
-            let Some(next) = queue.and_then(|queue| queue.line.pop_front()) else {
-                let last = queues.by_key.remove(&self.key);
-                // The connection that the watch may end takes locks of its own.
-                drop(queues);
-                drop(last);
-                return;
-            };
-            drop(queues);
-            let turn = Self::new(&self.queues, self.key.clone());
-            match next.turn.send(turn) {
-                Ok(()) => self.is_over = true,
-                // It has just left: this one passes the turn on, and not that one.
-                Err(mut turn) => turn.is_over = true,
-            }
+        if self.is_over {
+            return;
         }
+        self.with(|queue| queue.turns -= 1);
+        self.queues.go_on(&self.key);
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.with(|queue| queue.asking -= 1);
     }
 }

@@ -140,22 +140,11 @@ impl Waiter {
         let entered = queues.enter(&self.request.claims, &self.policy);
         let is_behind = |entered: &Entered| matches!(entered, Entered::Behind(_));
         // What is waited for is boxed, so that whoever gets a lock at once takes no room for it.
-        let turns = match entered.iter().any(is_behind) {
+        let mut turns: Batch<Turn> = match entered.iter().any(is_behind) {
             true => Box::pin(self.turns(entered)).await?,
             false => entered.into_iter().filter_map(Entered::first).collect(),
         };
-        let taken = |claim| Some((claim, self.turn_for(&turns, claim)?.taken()?));
-        let mut found = match (0..self.request.claims.len()).find_map(taken) {
-            // Whoever was first before has it, so there is no need to ask.
-            Some((claim, free_at)) => {
-                self.obstacle = claim;
-                AttemptOutcome::NotYet {
-                    attempt: FailedAttempt::Locked,
-                    free_at: Some(free_at),
-                }
-            }
-            None => self.ask(&turns).await?,
-        };
+        let mut found = self.at_turn(&mut turns).await?;
         let mut is_hinted = false;
         loop {
             let (attempt, free_at) = match found {
@@ -168,11 +157,33 @@ impl Waiter {
                 AttemptOutcome::NotYet { attempt, free_at } => (attempt, free_at),
             };
             let retry_at = Instant::now() + self.decide(attempt, is_hinted)?;
+            if turns.iter().all(Turn::has_others) {
+                // Others may have asked at the same time, and came earlier.
+                let entered: Batch<_> = turns.into_iter().map(Turn::give_way).collect();
+                if entered.iter().any(is_behind) {
+                    turns = Box::pin(self.turns(entered)).await?;
+                    is_hinted = true;
+                    found = Box::pin(self.at_turn(&mut turns)).await?;
+                    continue;
+                }
+                turns = entered.into_iter().filter_map(Entered::first).collect();
+            }
             let end = Box::pin(self.pause(&turns, retry_at, free_at)).await;
             is_hinted = !matches!(end, PauseEnd::Retry);
             self.wakeups += u32::from(matches!(end, PauseEnd::Freed));
-            found = self.ask(&turns).await?;
+            found = self.ask(&mut turns).await?;
         }
+    }
+
+    /// Asks, unless it is known already that somebody else has what it wants.
+    async fn at_turn(&mut self, turns: &mut [Turn]) -> Result<AttemptOutcome, Error> {
+        let taken = |claim| Some((claim, self.turn_for(turns, claim)?.taken()?));
+        let Some((claim, free_at)) = (0..self.request.claims.len()).find_map(taken) else {
+            return self.ask(turns).await;
+        };
+        self.obstacle = claim;
+        let attempt = FailedAttempt::Locked;
+        Ok(AttemptOutcome::NotYet { attempt, free_at })
     }
 
     /// Waits until it is the first in all queues, at most for as long as the locks are waited for.
@@ -225,11 +236,13 @@ impl Waiter {
     }
 
     /// Asks the store, and lets those behind know how it has answered.
-    async fn ask(&mut self, turns: &[Turn]) -> Result<AttemptOutcome, Error> {
-        for turn in turns {
+    async fn ask(&mut self, turns: &mut [Turn]) -> Result<AttemptOutcome, Error> {
+        for turn in &mut *turns {
             turn.asks()?;
         }
+        let asking = turns.first().and_then(Turn::asking);
         let found = self.attempt().await?;
+        drop(asking);
         let Some(turn) = self.turn_for(turns, self.obstacle) else {
             return Ok(found);
         };
@@ -237,9 +250,11 @@ impl Waiter {
             AttemptOutcome::Granted(_) => {}
             AttemptOutcome::NotYet {
                 attempt: FailedAttempt::Locked,
-                ..
-            } => turn.found(None),
-            AttemptOutcome::NotYet { .. } => turn.found(self.failure.as_ref()),
+                free_at,
+            } => turn.found(None, *free_at),
+            AttemptOutcome::NotYet { free_at, .. } => {
+                turn.found(self.failure.as_ref(), *free_at);
+            }
         }
         Ok(found)
     }
@@ -324,7 +339,7 @@ impl Waiter {
             if turn.is_freed() {
                 return PauseEnd::Freed;
             }
-            let early = [free_at, turn.others_ask_at(asked)];
+            let early = [free_at, turn.others_ask_at(asked), turn.looks_again_at()];
             let early = early.into_iter().flatten().min();
             let (until, end) = match early.filter(|early| *early < retry_at) {
                 Some(early) => (early, PauseEnd::Early),
@@ -338,10 +353,14 @@ impl Waiter {
             };
             tokio::select! {
                 biased;
-                () = told => if turn.is_news() {
+                times = told => if turn.is_news(times) {
+                    turn.may_be_free();
                     return PauseEnd::Freed;
                 },
-                () = sleep_until(until) => return end,
+                () = sleep_until(until) => {
+                    turn.may_be_free();
+                    return end;
+                }
                 () = backend.work().closing() => return PauseEnd::Freed,
                 () = news.notified() => {}
             }

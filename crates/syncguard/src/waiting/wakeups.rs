@@ -120,15 +120,17 @@ pub struct Watch {
 
 impl Watch {
     /// Completes when the lock may have been freed since the last time this completed, also when the store has
-    /// just begun to tell of it. Never completes while the store cannot tell. Needs a tokio runtime.
-    pub async fn freed(&self) {
+    /// just begun to tell of it. Gives how many times that was. Never completes while the store cannot tell. Needs a tokio
+    /// runtime.
+    pub async fn freed(&self) -> u64 {
         loop {
             let mut woken = pin!(self.topic.woken.notified());
             // Before the count is read, so that nothing is missed between the two.
             woken.as_mut().enable();
             let freed = self.topic.freed.load(SeqCst);
-            if self.seen.swap(freed, SeqCst) != freed {
-                return;
+            let seen = self.seen.swap(freed, SeqCst);
+            if seen != freed {
+                return freed.wrapping_sub(seen);
             }
             self.shared.listen();
             woken.await;

@@ -26,6 +26,7 @@ use crate::store;
 use crate::store_faults::{on_the_stores_clock, with_gaps};
 use crate::task::{Task, Work};
 use crate::turns::TTL_MS;
+use crate::worker::together::slots;
 
 /// How long after the last operation a lock can be there, whatever went wrong: its TTL, the tolerance, and time for what was under
 /// way. Beyond it, nothing may be left.
@@ -322,11 +323,22 @@ async fn all_free(
 ) -> io::Result<()> {
     let backend = store::open(url).await;
     let backend = backend.map_err(io::Error::other)?;
-    let names = (0..keys).map(|number| format!("key:{number}"));
-    let open = names.map(|name| until_free(&backend, name, start));
+    let names = (0..keys).map(|number| Key::new(&format!("key:{number}")));
+    // There are many slots, and some that nobody has had.
+    let was_had = |slot: &Result<Key, _>| match slot {
+        Ok(slot) => fences.contains_key(slot.as_str()),
+        Err(_) => true,
+    };
+    let names: Vec<_> = names.chain(slots(keys).filter(was_had)).collect();
+    let names = names.into_iter().collect::<Result<Vec<_>, _>>();
+    let names = names.map_err(io::Error::other)?;
+    let open = names
+        .into_iter()
+        .map(|name| until_free(&backend, name, start));
     let mut done = stream::iter(open).buffer_unordered(AT_ONCE);
-    while let Some((name, fence)) = done.next().await {
-        let last = fences.get(name.as_str()).copied().unwrap_or(0);
+    while let Some((key, fence)) = done.next().await {
+        let name = key.as_str();
+        let last = fences.get(name).copied().unwrap_or(0);
         match fence {
             Ok(fence) => verdict.must(fence > last, || {
                 format!("{name}: the fence {fence} comes after {last}")
@@ -340,15 +352,15 @@ async fn all_free(
 
 async fn until_free(
     backend: &Arc<dyn Backend>,
-    name: String,
+    key: Key,
     start: Instant,
-) -> (String, Result<u64, String>) {
+) -> (Key, Result<u64, String>) {
     loop {
         let request =
-            Key::new(&name).and_then(|key| AcquireRequest::new(key, Ttl::from_millis(TTL_MS)?));
+            Ttl::from_millis(TTL_MS).and_then(|ttl| AcquireRequest::new(key.clone(), ttl));
         let request = match request {
             Ok(request) => request,
-            Err(error) => return (name, Err(error.to_string())),
+            Err(error) => return (key, Err(error.to_string())),
         };
         let answer = operation::run::<AcquireOutcome>(
             backend,
@@ -374,7 +386,7 @@ async fn until_free(
                 let released = released.await;
                 let fence = grant.fence.get();
                 return (
-                    name,
+                    key,
                     released.map(|_| fence).map_err(|error| error.to_string()),
                 );
             }
@@ -386,7 +398,7 @@ async fn until_free(
             }
         };
         if start.elapsed() > limit {
-            return (name, Err(why));
+            return (key, Err(why));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use syncguard::operation;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Batch, Claim, ErrorKind, ExtendOutcome, Extension, Grant, Key,
-    LockId, Operation, ReleaseOutcome, Slots, Ttl,
+    AcquireOutcome, AcquireRequest, Batch, Claim, Error, ErrorKind, ExtendOutcome, Extension,
+    Grant, Key, LockId, Operation, ReleaseOutcome, Slots, Ttl,
 };
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -22,6 +22,19 @@ use crate::writer::Writer;
 
 /// How many slots there are of each key that has some.
 const SLOTS: u16 = 2;
+
+/// The slots of so many keys.
+pub(crate) fn slots(keys: usize) -> impl Iterator<Item = Result<Key, Error>> {
+    let each = |number| {
+        let key = slots_key(number);
+        (1..=SLOTS).map(move |slot| Ok(key.clone()?.slot(slot)))
+    };
+    (0..keys).flat_map(each)
+}
+
+fn slots_key(number: usize) -> Result<Key, Error> {
+    Key::new(&format!("slots:{number}"))
+}
 
 /// What was granted: the key of each lock, and its grant.
 type Granted = Vec<(Key, Grant)>;
@@ -87,7 +100,7 @@ impl Loop {
             }
         }
         if kind >= 5 {
-            let key = Key::new(&format!("slots:{}", self.random.usize(..self.keys)))?;
+            let key = slots_key(self.random.usize(..self.keys))?;
             for _ in 0..self.random.u8(1..=2) {
                 claims.push(Claim::slot(key.clone(), Slots::new(SLOTS)?)?);
             }
@@ -123,6 +136,13 @@ impl Loop {
             cancelled,
         )
         .await;
+        if let Ok(AcquireOutcome::Acquired(grants)) = &answer {
+            let mut ends = grants.iter().map(|grant| grant.expires_at_ms);
+            let first = ends.next();
+            if !self.is_spread && ends.any(|end| Some(end) != first) {
+                return Err("a set was granted at more than one instant".into());
+            }
+        }
         let mut granted = Vec::new();
         for (at, each) in running.into_iter().enumerate() {
             for (running, key) in each {

@@ -122,7 +122,13 @@ impl Loop {
 
     /// Waits for a lock that is free only for moments, and would not come by again if nobody told of its release.
     pub(super) async fn wait_patiently(&mut self, register: &mut Writer) -> Result<(), Failed> {
-        let key = Key::new(&format!("{}{}", takeover::PREFIX, self.random.u8(..2)))?;
+        // For some of them all wait, and a waiter hears of what it has missed when others come by. For each of the others, seldom
+        // more than one waits: it begins to listen while the lock is being released.
+        let number = match self.random.bool() {
+            true => self.random.u8(..2),
+            false => self.random.u8(2..8),
+        };
+        let key = Key::new(&format!("{}{number}", takeover::PREFIX))?;
         let left = self.until.saturating_duration_since(Instant::now());
         let limit = (left + Duration::from_secs(1)).min(Duration::from_secs(12));
         let options = LockOptions {

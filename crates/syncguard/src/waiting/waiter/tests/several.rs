@@ -13,6 +13,8 @@ struct Keys {
     held: Mutex<HashMap<Key, LockId>>,
     /// For which keys it was asked, in order.
     asked: Mutex<Vec<String>>,
+    /// How many questions are on their way to it, and how many were at most.
+    on_their_way: Mutex<(usize, usize)>,
 }
 
 #[async_trait]
@@ -30,7 +32,15 @@ impl Backend for Keys {
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
-        yield_now().await;
+        if let Operation::Acquire(_) = operation {
+            let mut on_their_way = self.on_their_way.lock().unwrap();
+            on_their_way.0 += 1;
+            on_their_way.1 = on_their_way.1.max(on_their_way.0);
+        }
+        settle().await;
+        if let Operation::Acquire(_) = operation {
+            self.on_their_way.lock().unwrap().0 -= 1;
+        }
         let mut held = self.held.lock().unwrap();
         Ok(match operation {
             Operation::Acquire(request) => Outcome::Acquire(self.acquire(&mut held, request)),
@@ -212,6 +222,82 @@ async fn those_who_wait_for_slots_get_them_as_they_are_freed() {
         times.push(one.await.unwrap().as_secs());
     }
     assert_eq!(times, [0, 0, 1, 1, 2, 2]);
+    assert!(t.store.work.queues().is_empty());
+}
+
+fn slot_of(count: u16) -> Claim {
+    Claim::slot(Key::new("s").unwrap(), Slots::new(count).unwrap()).unwrap()
+}
+
+async fn seconds(granted: Vec<JoinHandle<Duration>>) -> Vec<u64> {
+    let mut times = Vec::new();
+    for one in granted {
+        times.push(one.await.unwrap().as_secs());
+    }
+    times
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_slots_are_free_all_ask_at_the_same_time() {
+    let t = Scene::new();
+    let granted = (0..10).map(|_| t.hold(vec![slot_of(10)], S)).collect();
+    assert_eq!(seconds(granted).await, [0; 10]);
+    assert_eq!(*t.store.on_their_way.lock().unwrap(), (0, 10));
+    assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_ask_at_the_same_time_as_slots_were_released_and_none_in_vain() {
+    let t = Scene::new();
+    let mut granted = Vec::new();
+    for _ in 0..10 {
+        granted.push(t.hold(vec![slot_of(4)], S));
+        settle().await;
+        settle().await;
+    }
+    // The fifth was refused, and the others stand behind it.
+    assert_eq!(t.store.asked.lock().unwrap().len(), 5);
+    *t.store.on_their_way.lock().unwrap() = (0, 0);
+    sleep(S + S / 2).await;
+    assert_eq!(t.store.asked.lock().unwrap().len(), 9);
+    assert_eq!(t.store.on_their_way.lock().unwrap().1, 4);
+    assert_eq!(seconds(granted).await, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
+    assert_eq!(t.store.asked.lock().unwrap().len(), 11);
+    assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_were_refused_together_are_served_as_they_came() {
+    let t = Scene::new();
+    let granted = (0..6).map(|_| t.hold(vec![slot_of(2)], S)).collect();
+    assert_eq!(seconds(granted).await, [0, 0, 1, 1, 2, 2]);
+    assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_passes_one_who_waits_for_a_slot_and_a_key() {
+    let t = Scene::new();
+    let holder = t.hold(claims(&["a"]), S);
+    settle().await;
+    let both = t.hold(vec![claims(&["a"]).remove(0), slot_of(2)], S);
+    settle().await;
+    // There is room for it, but it came later.
+    let one = t.hold(vec![slot_of(2)], S);
+    assert_eq!(seconds(vec![holder, both, one]).await, [0, 1, 1]);
+    let asked = t.store.asked.lock().unwrap().clone();
+    assert_eq!(asked, ["a", "as", "as", "s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_beside_others_leaves_them_their_turns() {
+    let t = Scene::new();
+    let mut granted: Vec<_> = (0..6).map(|_| t.hold(vec![slot_of(2)], S)).collect();
+    settle().await;
+    settle().await;
+    let gives_up = granted.remove(2);
+    gives_up.abort();
+    assert!(gives_up.await.unwrap_err().is_cancelled());
+    assert_eq!(seconds(granted).await, [0, 0, 1, 1, 2]);
     assert!(t.store.work.queues().is_empty());
 }
 
