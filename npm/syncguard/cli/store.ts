@@ -1,7 +1,7 @@
 /** The store that a command works on. */
 
 import { embeddedPath, LOCAL, type StoreKind, storeOfUrl } from "../default/backend.js";
-import { type Direct, directAccess } from "../lock/internals.js";
+import { type DirectAccess, directAccess } from "../lock/internals.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import { LockError } from "../native/errors.js";
 import { readPositiveDuration } from "./duration.js";
@@ -110,6 +110,6 @@ export async function withBackend<T>(
 }
 
 /** What only the command line needs of a backend, and its public interface does not have. */
-export function direct(backend: Backend): Direct {
-  return directAccess(backend) as Direct;
+export function direct(backend: Backend): DirectAccess {
+  return directAccess(backend) as DirectAccess;
 }

@@ -41,7 +41,7 @@ type Database = {
 type Found = { answer: unknown; refs: Map<string, Reference> };
 
 /** A transaction that has read and waits for its writes. */
-type Open = {
+type PendingTransaction = {
   refs: Map<string, Reference>;
   /** Makes it write and end; with `null`, end without writes. */
   decide: (writes: readonly FirestoreWrite[] | null) => void;
@@ -51,7 +51,7 @@ type Open = {
 /** The function that carries out the core's requests on `client`. */
 export function driveClient(client: FirestoreClient): (call: FirestoreCall) => Promise<unknown> {
   const db = client as unknown as Database;
-  const transactions = new Map<number, Open>();
+  const transactions = new Map<number, PendingTransaction>();
 
   return async (call) => {
     // On a terminated client, reads would never end, and a promise inside the client would be rejected without a
@@ -79,11 +79,11 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
 
   function open(number: number, reads: FirestoreReads, limitMs: number): Promise<unknown> {
     return new Promise((answer, fail) => {
-      let decide: Open["decide"] = () => undefined;
+      let decide: PendingTransaction["decide"] = () => undefined;
       const decision = new Promise<readonly FirestoreWrite[] | null>((resolve) => {
         decide = resolve;
       });
-      const refs: Open["refs"] = new Map();
+      const refs: PendingTransaction["refs"] = new Map();
       const read = async (transaction: Transaction): Promise<void> => {
         const found = await readWithin(db, transaction, reads);
         // The client itself looks at it only with the commit. A rejection without a handler would end the process.
@@ -227,7 +227,7 @@ export function plain(data: Record<string, unknown>): Fields {
 function apply(
   db: Database,
   transaction: Transaction,
-  refs: Open["refs"],
+  refs: PendingTransaction["refs"],
   write: FirestoreWrite,
 ): void {
   if ("set" in write) transaction.set(reference(db, write.set), write.fields);
@@ -235,7 +235,7 @@ function apply(
   else transaction.delete(found(db, refs, write.delete));
 }
 
-function found(db: Database, refs: Open["refs"], ref: FirestoreRef): Reference {
+function found(db: Database, refs: PendingTransaction["refs"], ref: FirestoreRef): Reference {
   return refs.get(ref.id) ?? reference(db, ref);
 }
 

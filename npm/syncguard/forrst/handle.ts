@@ -3,7 +3,7 @@
 import { runInside } from "../lock/chain.js";
 import { CALLBACK_WAITING } from "../native/wait.js";
 import { acquireUntilHeld } from "../lock/waiting.js";
-import type { Taken } from "../lock/handle.js";
+import type { LeaseWithHandle } from "../lock/handle.js";
 import { internalsOf } from "../lock/internals.js";
 import { lockHandleMembers } from "../lock/lock.js";
 import { reportReleaseError } from "../lock/reports.js";
@@ -42,11 +42,11 @@ export function createHandle<C extends BackendCapabilities>(
     }
     if (requested === undefined) return await next(request, undefined);
 
-    let taken: Taken<C>;
+    let acquired: LeaseWithHandle<C>;
     const { fullKey: key, ttlMs, owner, waiting } = requested;
     try {
       const acquisition = {
-        asked: { key },
+        target: { key },
         ttlMs,
         labels: { owner },
         signal,
@@ -55,13 +55,13 @@ export function createHandle<C extends BackendCapabilities>(
         onReleaseError,
         onUnknown: refuseUnknown,
       };
-      taken = await acquireUntilHeld(backend, acquisition);
+      acquired = await acquireUntilHeld(backend, acquisition);
     } catch (error) {
       if (!isContention(error)) throw error;
       return requested.contention().responseTo(request);
     }
 
-    const { lease, handle } = taken;
+    const { lease, handle } = acquired;
     const { lockId } = lease;
     /** Releases or keeps the lock after the function. Returns whether it was lost before. */
     const end = async (): Promise<boolean> => {

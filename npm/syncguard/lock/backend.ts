@@ -27,9 +27,14 @@ import { observe } from "./events.js";
 import { Grants } from "./grants.js";
 import { createHandle, noLock, readDisposal } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
-import { GONE, Lease, watchedBy } from "./lease.js";
-import { type AcquireArguments, type Direct, type Operations, setInternals } from "./internals.js";
-import { type Asked, readAsked } from "./claims.js";
+import { Lease, monitoredLease } from "./lease.js";
+import {
+  type AcquireArguments,
+  type DirectAccess,
+  type Operations,
+  setInternals,
+} from "./internals.js";
+import { type LockTarget, readTarget } from "./claims.js";
 import { constants } from "../native/constants.js";
 import { runLeader } from "./lead.js";
 import { createLockMethod } from "./lock.js";
@@ -56,7 +61,7 @@ const afterMicrotasks = setImmediate;
 const ACQUIRE_OPTIONS = optionNames("acquire()", [
   ...["key", "claims", "ttlMs", "signal", "autoExtend", ...LABELS],
   // What lock() has read already.
-  "asked",
+  "target",
   // That of `once()`.
   "due",
 ]);
@@ -69,7 +74,7 @@ export type LockStore = Omit<
   "perform" | "setupSchema" | "list" | "facts" | "watch" | "check" | "eval"
 >;
 
-type Taken<C extends BackendCapabilities> =
+type TakeResult<C extends BackendCapabilities> =
   HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>;
 
 /** Those who extend a lock from its grant on. */
@@ -81,7 +86,7 @@ export interface StoreHeartbeats {
 }
 
 /** What differs between the addon's stores and others. */
-export type Means = {
+export type BackendParts = {
   readonly clock?: Clock;
   /** Sends the heartbeats of a lock, if the store extends locks itself. */
   readonly heartbeats?: (options: HeartbeatOptions) => StoreHeartbeats;
@@ -99,7 +104,7 @@ export type Means = {
 export function createBackendOn<C extends BackendCapabilities>(
   store: LockStore,
   options: DisposalOptions,
-  { clock = systemClock, heartbeats: createHeartbeats, direct, transport, members }: Means,
+  { clock = systemClock, heartbeats: createHeartbeats, direct, transport, members }: BackendParts,
 ): SyncGuardBackend<C> {
   const disposal = readDisposal(options);
   const declared: BackendCapabilities & { backend: string } = store.capabilities;
@@ -153,10 +158,10 @@ export function createBackendOn<C extends BackendCapabilities>(
     releaseInBackground(backend, ids, key, disposal.onReleaseError);
 
   /** Takes a lock; with a `wait`, once it is free. */
-  const take = async (opts: AcquireArguments, wait?: Wait): Promise<Taken<C>> => {
+  const take = async (opts: AcquireArguments, wait?: Wait): Promise<TakeResult<C>> => {
     const { ttlMs } = given(opts);
-    const asked = askedOf(opts);
-    const { key, claims } = asked;
+    const target = targetOf(opts);
+    const { key, claims } = target;
     let isCounted = false;
     let heartbeats: StoreHeartbeats | undefined;
     try {
@@ -170,7 +175,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       warnOfUnknown(opts, ACQUIRE_OPTIONS);
       grants.start();
       isCounted = true;
-      if (wait !== undefined) waits(asked, 1);
+      if (wait !== undefined) waits(target, 1);
       let startedMs = clock.elapsed();
       if (autoExtend !== undefined) heartbeats = createHeartbeats?.(autoExtend);
       const hold = heartbeats?.settings;
@@ -178,17 +183,17 @@ export function createBackendOn<C extends BackendCapabilities>(
       const grant = settle(await store.acquire(key, ttlMs, wanted, signal, wait));
       if ("text" in grant) {
         heartbeats?.stop();
-        return { ...noLock(undefined), done: JSON.parse(grant.text) as unknown } as Taken<C>;
+        return { ...noLock(undefined), done: JSON.parse(grant.text) as unknown } as TakeResult<C>;
       }
       if ("lockedKey" in grant) {
         heartbeats?.stop();
-        return noLock(givenKey(asked, grant.lockedKey));
+        return noLock(givenKey(target, grant.lockedKey));
       }
       const nowMs = clock.elapsed();
       // It was asked for the lock then, after it had waited.
       if (wait?.lastMs !== undefined) startedMs = nowMs - wait.lastMs;
       const { lockId, fence, fenceNearLimit } = grant;
-      const locks = locksOf(asked, grant);
+      const locks = locksOf(target, grant);
       const lease = new Lease(key, lockId, clock, nowMs, startedMs + ttlMs, ttlMs, locks);
       grants.add(lease);
       if (signal?.aborted === true) {
@@ -217,7 +222,7 @@ export function createBackendOn<C extends BackendCapabilities>(
       lease.stream = stream;
       lease.ofStore = members?.(lease);
       lease.direct = onStore;
-      const handle = createHandle(backend, lease, grant, disposal, asked.isSet);
+      const handle = createHandle(backend, lease, grant, disposal, target.isSet);
       if (heartbeats === undefined && autoExtend !== undefined) {
         startHeartbeats({ extend }, handle, lease, ttlMs, startedMs, autoExtend);
       }
@@ -236,14 +241,14 @@ export function createBackendOn<C extends BackendCapabilities>(
       throw addContext(error, key);
     } finally {
       if (isCounted) {
-        if (wait !== undefined) waits(asked, -1);
+        if (wait !== undefined) waits(target, -1);
         grants.end();
       }
     }
   };
 
   /** Counts those who wait for each key. */
-  function waits({ key, claims }: Asked, more: 1 | -1): void {
+  function waits({ key, claims }: LockTarget, more: 1 | -1): void {
     for (const name of claims?.map((claim) => claim.key) ?? [key]) {
       const others = (waiting.get(name) ?? 0) + more;
       if (others > 0) waiting.set(name, others);
@@ -266,8 +271,8 @@ export function createBackendOn<C extends BackendCapabilities>(
         const signal = startingSignal(opts);
         if (isClosed) throw closed();
         grants.start();
-        const watched = watchedBy(lockId);
-        watched?.end();
+        const monitored = monitoredLease(lockId);
+        monitored?.end();
         const own = grants.take(lockId);
         try {
           const lastsMs = own && Math.ceil(own.lastsMs);
@@ -281,7 +286,7 @@ export function createBackendOn<C extends BackendCapabilities>(
               : await store.release(lockId, signal, lastsMs, key, keys),
           );
           if (outcome === true || (typeof outcome === "object" && outcome.every(Boolean))) {
-            (own ?? watched)?.released();
+            (own ?? monitored)?.released();
             return { ok: true };
           }
           const which = typeof outcome === "object" ? outcome.indexOf(false) : 0;
@@ -312,9 +317,9 @@ export function createBackendOn<C extends BackendCapabilities>(
         const startedMs = clock.elapsed();
         const result = await extend({ ...opts, ttlMs, signal });
         if (result.ok) {
-          (grants.get(lockId) ?? watchedBy(lockId))?.moved(startedMs + ttlMs, ttlMs);
+          (grants.get(lockId) ?? monitoredLease(lockId))?.moved(startedMs + ttlMs, ttlMs);
         } else {
-          watchedBy(lockId)?.lose(GONE, undefined, goneLock(result));
+          monitoredLease(lockId)?.lostInStore(goneLock(result));
         }
         return result;
       } catch (error) {
@@ -335,8 +340,8 @@ export function createBackendOn<C extends BackendCapabilities>(
     },
 
     lookup: async (opts) => {
-      const asked = given<Partial<KeyLookup & OwnershipLookup>>(opts);
-      const [key, lockId] = [asked.key ?? undefined, asked.lockId ?? undefined];
+      const lookup = given<Partial<KeyLookup & OwnershipLookup>>(opts);
+      const [key, lockId] = [lookup.key ?? undefined, lookup.lockId ?? undefined];
       if ((key === undefined) === (lockId === undefined)) {
         throw invalid("lookup needs either a key or a lockId");
       }
@@ -375,7 +380,7 @@ export function createBackendOn<C extends BackendCapabilities>(
 
   /** Runs another operation on the addon's store as the backend runs its own. */
   const runOn =
-    (on: Store): Direct =>
+    (on: Store): DirectAccess =>
     async (key, signal, operation) => {
       try {
         checkAborted(signal);
@@ -422,25 +427,25 @@ export function createBackendOn<C extends BackendCapabilities>(
 }
 
 /** What is asked for, as `lock()` has read it or as the caller of `acquire()` has given it. */
-function askedOf(opts: AcquireArguments): Asked {
-  if (opts.asked !== undefined) return opts.asked;
+function targetOf(opts: AcquireArguments): LockTarget {
+  if (opts.target !== undefined) return opts.target;
   if (opts.claims === undefined || opts.claims === null) return { key: opts.key };
   if ((opts.key ?? undefined) !== undefined) throw invalid("key cannot be given beside claims");
   if (!Array.isArray(opts.claims)) throw invalid("claims must be an array");
-  return readAsked(opts.claims);
+  return readTarget(opts.claims);
 }
 
 /** Each of the locks that were granted, if several were asked for. */
-function locksOf(asked: Asked, { locks, lockId, fence }: Acquired): AcquiredLock[] | undefined {
-  if (locks === undefined && asked.isSet !== true) return undefined;
-  const { key } = asked;
+function locksOf(target: LockTarget, { locks, lockId, fence }: Acquired): AcquiredLock[] | undefined {
+  if (locks === undefined && target.isSet !== true) return undefined;
+  const { key } = target;
   // The addon answers one claim of a key as it answers the key.
   const granted = locks ?? [{ key, stored: key.normalize(), slot: null, lockId, fence }];
-  return granted.map((one) => ({ ...one, key: givenKey(asked, one.key) ?? one.key }));
+  return granted.map((one) => ({ ...one, key: givenKey(target, one.key) ?? one.key }));
 }
 
 /** A key as its claim has given it, and not in NFC. */
-function givenKey({ claims }: Asked, key: string | undefined): string | undefined {
+function givenKey({ claims }: LockTarget, key: string | undefined): string | undefined {
   return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
 }
 

@@ -10,8 +10,8 @@ import { normalizeAndValidateKey } from "./values.js";
 const { maxClaims, maxSlots } = constants;
 const CLAIM_OPTIONS = optionNames("a claim", ["key", "slots", "take"]);
 
-/** What an acquisition asks for. */
-export type Asked = {
+/** What an acquisition is to lock. */
+export type LockTarget = {
   /** The key; of several, all of them, for people. */
   readonly key: string;
   /** Absent for one key itself, which whoever takes it checks. */
@@ -25,7 +25,7 @@ export type Asked = {
  *
  * @throws LockError `InvalidArgument`
  */
-export function readAsked(given: string | Claim | readonly (string | Claim)[]): Asked {
+export function readTarget(given: string | Claim | readonly (string | Claim)[]): LockTarget {
   if (typeof given !== "object" || given === null) return { key: given };
   if (!Array.isArray(given)) {
     const claim = readClaim(given as Claim);
@@ -78,6 +78,6 @@ function checkCount(count: unknown, name: string, max: number): asserts count is
 }
 
 /** The keys that one who holds what is asked for keeps from everybody: not those of slots. */
-export function exclusiveKeys({ key, claims }: Asked): readonly string[] {
+export function exclusiveKeys({ key, claims }: LockTarget): readonly string[] {
   return claims?.flatMap((claim) => (claim.slots === undefined ? [claim.key] : [])) ?? [key];
 }

@@ -2,7 +2,7 @@
 
 import type { LockError } from "../native/errors.js";
 import type { Wait } from "../native/wait.js";
-import type { Asked } from "./claims.js";
+import type { LockTarget } from "./claims.js";
 import type { Clock } from "./clock.js";
 import type { Operations } from "./internals.js";
 import { failureReason, goneLock } from "./mutation.js";
@@ -60,7 +60,7 @@ export function joined(inner: Stream | undefined, outer: Stream): Stream {
 type Report = Pick<Observation, "result"> & Partial<Observation>;
 type Ids = {
   readonly key?: string | undefined;
-  readonly asked?: Asked | undefined;
+  readonly target?: LockTarget | undefined;
   readonly claims?: unknown;
   readonly lockId?: string | undefined;
   readonly lockIds?: unknown;
@@ -71,7 +71,7 @@ type Ids = {
 export type Subject = Pick<Observation, "key" | "keys" | "claims">;
 
 /** What an acquisition is about. */
-export function subject({ key, claims }: Asked): Subject {
+export function subject({ key, claims }: LockTarget): Subject {
   return claims === undefined ? { key } : subjectOfKeys(claims.map((claim) => claim.key));
 }
 
@@ -82,8 +82,8 @@ export function subjectOfKeys(keys: readonly string[]): Subject {
 }
 
 /** The same of what a caller has given, which may be anything. */
-function subjectOf({ key, asked, claims, lockIds }: Ids): Subject {
-  if (asked !== undefined) return subject(asked);
+function subjectOf({ key, target, claims, lockIds }: Ids): Subject {
+  if (target !== undefined) return subject(target);
   if (Array.isArray(lockIds)) return { claims: lockIds.length };
   if (!Array.isArray(claims)) return { key };
   const name = (claim: unknown): unknown => (claim as { key?: unknown } | null)?.key ?? claim;

@@ -91,7 +91,7 @@ Object.defineProperty(Handle.prototype, "constructor", { value: Object });
 const SIGNAL = Object.getOwnPropertyDescriptor(Handle.prototype, "signal") as Getter;
 
 /** What every object has, and TypeScript leaves out. */
-type Legacy = { __defineGetter__(name: string, get: Getter["get"]): void };
+type LegacyAccessors = { __defineGetter__(name: string, get: Getter["get"]): void };
 type Getter = { get: () => unknown };
 
 /** What is given to a handle's `extend`, which then answers with the handle. A property that led to it would be printed. */
@@ -170,14 +170,14 @@ export function handleOver<C extends BackendCapabilities>(
 }
 
 /** A lock that is held, and a handle of it. */
-export type Taken<C extends BackendCapabilities> = { lease: Lease; handle: AcquireOk<C> };
+export type LeaseWithHandle<C extends BackendCapabilities> = { lease: Lease; handle: AcquireOk<C> };
 
 /** The lock that an acquisition has given, with its result as the handle, if it is one. */
-export function heldIn<C extends BackendCapabilities>(
+export function leaseWithHandle<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   result: AcquireOk<C>,
   key: string,
-): Taken<C> {
+): LeaseWithHandle<C> {
   const handle = Handle.is(result) ? result : handleOver(backend, result, key, {});
   return { lease: Handle.lease(handle as unknown as Handle), handle };
 }
@@ -206,7 +206,7 @@ function copyMember(from: object, to: object, name: PropertyKey): void {
 function complete(handle: Handle, { key }: Lease): Handle {
   if (handle.locks === undefined) handle.key = key;
   // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
-  (handle as unknown as Legacy).__defineGetter__("signal", SIGNAL.get);
+  (handle as unknown as LegacyAccessors).__defineGetter__("signal", SIGNAL.get);
   return handle;
 }
 

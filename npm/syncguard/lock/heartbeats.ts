@@ -2,7 +2,7 @@
 
 import type { HeartbeatOptions } from "./auto-extend.js";
 import { extendOn } from "./internals.js";
-import { GONE, type Lease } from "./lease.js";
+import type { Lease } from "./lease.js";
 import { goneLock } from "./mutation.js";
 import { callAt } from "./timers.js";
 import type { LockBackend } from "./types.js";
@@ -88,7 +88,7 @@ export function startHeartbeats(
       if (isOver) return;
       running = undefined;
       if (!result.ok) {
-        lease.lose(GONE, undefined, goneLock(result));
+        lease.lostInStore(goneLock(result));
         return;
       }
       failure = undefined;

@@ -7,7 +7,7 @@ import type { Stream } from "./events.js";
 import type { Clock } from "./clock.js";
 import type { Grants } from "./grants.js";
 import type { Lease } from "./lease.js";
-import type { Asked } from "./claims.js";
+import type { LockTarget } from "./claims.js";
 import type {
   AcquireResult,
   AutoExtend,
@@ -32,7 +32,7 @@ export type AcquireArguments = Readonly<
     key: string;
     claims?: Claims | undefined;
     /** The claims, if `lock()` has read them. */
-    asked?: Asked | undefined;
+    target?: LockTarget | undefined;
     ttlMs: number;
     signal?: AbortSignal | undefined;
     autoExtend?: AutoExtend | undefined;
@@ -61,7 +61,7 @@ export type Operations<C extends BackendCapabilities> = {
  * Runs an operation on a backend's own store, as the backend would: with its checks before, with the key in errors, and
  * `close()` waits for it.
  */
-export type Direct = <T>(
+export type DirectAccess = <T>(
   key: string,
   signal: AbortSignal | undefined,
   operation: (store: Store) => Promise<T | Failure>,
@@ -78,11 +78,11 @@ export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
   /** The locks that it has granted, if it is one of this package: then it checks keys, and waits, itself. */
   readonly grants: Grants | undefined;
   /** How to reach the addon's store, if the backend itself is on one. */
-  readonly direct?: Direct;
+  readonly direct?: DirectAccess;
 };
 
 /** The internals, and the methods by which users see it: whoever puts another one in its place wants it to be called. */
-type Whole = Internals &
+type BoundInternals = Internals &
   Readonly<Record<"acquire" | "release" | "lookup", unknown>> & { readonly backend: object };
 
 /** Not enumerable, so that copies of a backend, which may have other methods, have none. */
@@ -100,21 +100,21 @@ export function setInternals<C extends BackendCapabilities>(
 
 /** The internals of a backend; none of one of users' own, and of what stands before a backend. */
 export function internalsOf(backend: object): Internals | undefined {
-  return wholeOf(backend);
+  return boundInternals(backend);
 }
 
-function wholeOf(backend: object): Whole | undefined {
-  const whole = (backend as { readonly [INTERNALS]?: Whole })[INTERNALS];
-  return whole?.backend === backend ? whole : undefined;
+function boundInternals(backend: object): BoundInternals | undefined {
+  const bound = (backend as { readonly [INTERNALS]?: BoundInternals })[INTERNALS];
+  return bound?.backend === backend ? bound : undefined;
 }
 
 /** How to take a lock of a backend of this package, or of a wrapper. */
 export function takeOf<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
 ): Operations<C>["take"] | undefined {
-  const whole = wholeOf(backend);
-  if (whole === undefined || whole.acquire !== backend.acquire) return undefined;
-  return whole.operations.take;
+  const bound = boundInternals(backend);
+  if (bound === undefined || bound.acquire !== backend.acquire) return undefined;
+  return bound.operations.take;
 }
 
 /** Releases a lock on any backend; for its holder, if `lease` is given. Only those of this package have granted several. */
@@ -123,9 +123,9 @@ export function releaseOn(
   opts: ReleaseArguments,
   lease?: Lease,
 ): Promise<ReleaseResult> {
-  const whole = wholeOf(backend);
-  return whole !== undefined && whole.release === backend.release
-    ? whole.operations.release(opts, lease)
+  const bound = boundInternals(backend);
+  return bound !== undefined && bound.release === backend.release
+    ? bound.operations.release(opts, lease)
     : backend.release(opts as LockOp);
 }
 
@@ -141,8 +141,8 @@ export function extendOn(
  * How to reach the store of a backend. `undefined` for a wrapper such as that of `withTelemetry()`, for a copy, and for a
  * backend whose methods were replaced, because these have to see each operation.
  */
-export function directAccess(backend: LockBackend): Direct | undefined {
-  const whole = wholeOf(backend);
+export function directAccess(backend: LockBackend): DirectAccess | undefined {
+  const bound = boundInternals(backend);
   const { release, lookup } = backend as unknown as Record<string, unknown>;
-  return whole?.release === release && whole?.lookup === lookup ? whole?.direct : undefined;
+  return bound?.release === release && bound?.lookup === lookup ? bound?.direct : undefined;
 }

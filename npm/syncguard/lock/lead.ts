@@ -18,7 +18,7 @@ import {
 import { readAutoExtend } from "./auto-extend.js";
 import { type Cancellation, watchSignals } from "./cancellation.js";
 import { type Clock, systemClock, type Timer } from "./clock.js";
-import { disposalOf, readDisposal, type Taken } from "./handle.js";
+import { disposalOf, readDisposal, type LeaseWithHandle } from "./handle.js";
 import { internalsOf } from "./internals.js";
 import { reportLeadError } from "./reports.js";
 import { delayMs } from "./retry.js";
@@ -61,13 +61,13 @@ export async function runLeader<C extends BackendCapabilities>(
   const { clock = systemClock, grants } = internalsOf(backend) ?? {};
   const ends = watchSignals(signal, grants?.refused, key);
 
-  const campaign = async (defaults: Policy): Promise<Taken<C>> =>
+  const campaign = async (defaults: Policy): Promise<LeaseWithHandle<C>> =>
     await acquireUntilHeld(backend, {
-      ...{ asked: { key }, ttlMs, labels, autoExtend, signal, defaults },
+      ...{ target: { key }, ttlMs, labels, autoExtend, signal, defaults },
       ...{ acquisition: undefined, onUnknown: refuseUnknown, onReleaseError: undefined },
     });
 
-  const serve = async ({ lease, handle }: Taken<C>): Promise<Next> => {
+  const serve = async ({ lease, handle }: LeaseWithHandle<C>): Promise<Next> => {
     if (onLost !== undefined) lease.onLost = onLost;
     const ending = lease.signalWith(signal);
     let failure: { error: unknown } | undefined;

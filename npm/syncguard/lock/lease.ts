@@ -9,7 +9,7 @@ import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
 import { type LeaseReport, type Stream, subjectOfKeys } from "./events.js";
 import {
-  type Direct,
+  type DirectAccess,
   type Extending,
   extendOn,
   internalsOf,
@@ -32,7 +32,7 @@ export interface Heartbeats {
 }
 
 /** What shows until when a lock is held. */
-type Shown = { expiresAtMs: number };
+type ExpiryView = { expiresAtMs: number };
 
 /** What is known of a lock that is extended by heartbeats. */
 type Extended = {
@@ -42,7 +42,7 @@ type Extended = {
   /** What the last of them said, of the store's clock. */
   expiresAtMs: number | undefined;
   /** Weak: nothing but its owner may keep a handle of it. */
-  readonly handles: WeakRef<Shown>[];
+  readonly handles: WeakRef<ExpiryView>[];
 };
 
 /**
@@ -65,7 +65,7 @@ export class Lease {
   /** What its handles have beside the methods of all: see {@link StoreMembers}. */
   ofStore: object | undefined = undefined;
   /** How to reach the addon's store that has granted it, if one has. */
-  direct: Direct | undefined = undefined;
+  direct: DirectAccess | undefined = undefined;
   private extended: Extended | undefined = undefined;
   private controller: AbortController | undefined = undefined;
   /** Stops the timer that ends the lock. */
@@ -115,7 +115,7 @@ export class Lease {
       this.controller = new AbortController();
       if (this.loss !== undefined) this.controller.abort(this.loss);
       else if (!this.isOver) {
-        watched.set(this.lockId, this);
+        monitored.set(this.lockId, this);
         this.arm();
       }
     }
@@ -144,14 +144,14 @@ export class Lease {
   /** Leaves it to `heartbeats` to extend the lock, and to say when it is lost. */
   extendedBy(heartbeats: Heartbeats): void {
     this.extended = { heartbeats, extensions: 0, expiresAtMs: undefined, handles: [] };
-    watched.set(this.lockId, this);
+    monitored.set(this.lockId, this);
   }
 
   /**
    * Keeps the `expiresAtMs` of a handle up to date while the lock is extended, which ends once all of them were collected without
    * a release.
    */
-  follow(handle: Shown): void {
+  follow(handle: ExpiryView): void {
     if (this.extended === undefined) return;
     const { handles, expiresAtMs } = this.extended;
     handles.push(new WeakRef(handle));
@@ -210,6 +210,11 @@ export class Lease {
   /** The lock is lost, or `which` of several. */
   lose(message: string, cause?: unknown, which?: number): void {
     this.loseWith(new LockError("LockLost", message, { ...this.named(which), cause }));
+  }
+
+  /** The lock, or `which` of several, was not there when it was to be extended. */
+  lostInStore(which: number | undefined): void {
+    this.lose("the lock was lost: the store no longer has it", undefined, which);
   }
 
   /** As {@link lose}, with the error for whoever has found that out, also if the lock was released before. */
@@ -283,7 +288,7 @@ export class Lease {
   /** Extends the lock for its holder, who sees in `handle` until when. */
   async extend(
     backend: Extending,
-    handle: Shown,
+    handle: ExpiryView,
     ttlMs: number,
     signal: AbortSignal | undefined,
   ): Promise<ExtendResult> {
@@ -306,7 +311,7 @@ export class Lease {
     if (result?.ok && this.isLost()) return failure("expired");
     if (result?.ok) handle.expiresAtMs = result.expiresAtMs;
     if (result?.ok) this.moved(endMs);
-    else this.lose(GONE, undefined, goneLock(result));
+    else this.lostInStore(goneLock(result));
     return result;
   }
 
@@ -404,7 +409,7 @@ export class Lease {
       collected.unregister(this);
       if (expiresAtMs !== undefined) this.endMs = endOf(expiresAtMs, this.clock);
     }
-    if (watched.get(this.lockId) === this) watched.delete(this.lockId);
+    if (monitored.get(this.lockId) === this) monitored.delete(this.lockId);
   }
 
   private removeListeners(): void {
@@ -429,20 +434,17 @@ export class Lease {
   }
 }
 
-/** What is said of a lock that is not there when it is to be extended. */
-export const GONE = "the lock was lost: the store no longer has it";
-
 /** When a lock ends, of `clock.elapsed()`, that ends at `expiresAtMs` of its backend's clock. */
 export function endOf(expiresAtMs: number, clock: Clock): number {
   return clock.elapsed() + expiresAtMs - clock.now();
 }
 
 /** The locks that somebody has to hear of when they are released or extended by their ids, through whatever backend. */
-const watched = new ShortLivedMap<string, Lease>();
+const monitored = new ShortLivedMap<string, Lease>();
 
 /** The lock of that id, if somebody would notice its loss. */
-export function watchedBy(lockId: string): Lease | undefined {
-  return watched.size > 0 ? watched.get(lockId) : undefined;
+export function monitoredLease(lockId: string): Lease | undefined {
+  return monitored.size > 0 ? monitored.get(lockId) : undefined;
 }
 
 const collected = new FinalizationRegistry<Lease>((lease) => lease.endIfForgotten());

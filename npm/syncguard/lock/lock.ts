@@ -7,7 +7,7 @@ import { acquireUntilHeld } from "./waiting.js";
 import { checkBackend, LABELS, readLabels, readMinHold, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { runInside } from "./chain.js";
-import { exclusiveKeys, readAsked } from "./claims.js";
+import { exclusiveKeys, readTarget } from "./claims.js";
 import { subject } from "./events.js";
 import { disposalOf, handleOver, membersOfSet, readDisposal } from "./handle.js";
 import type { Lease } from "./lease.js";
@@ -88,8 +88,8 @@ export async function runLocked<T, C extends BackendCapabilities>(
   checkObject(config, "config");
   warnOfUnknown(config, CALLBACK_OPTIONS);
   const { acquisition } = config;
-  const asked = readAsked(config.key);
-  const { key } = asked;
+  const target = readTarget(config.key);
+  const { key } = target;
   const signal = config.signal ?? undefined;
   const { onReleaseError, onLost, disposeTimeoutMs } = readDisposal(config);
   const throwIfLost = config.throwIfLost ?? false;
@@ -98,7 +98,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
   const minHoldMs = readMinHold(config.minHoldMs, ttlMs);
   const { lease, handle } = await acquireUntilHeld(backend, {
-    asked,
+    target,
     ttlMs,
     labels: readLabels(config),
     signal,
@@ -114,7 +114,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const run = async (): Promise<T> => {
     try {
       const given = createLockHandle(backend, handle, key, lease, signal);
-      return await runInside(origin, exclusiveKeys(asked), lease, () => fn(given));
+      return await runInside(origin, exclusiveKeys(target), lease, () => fn(given));
     } finally {
       // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that
       // the lock does not count as forgotten while the work runs.
@@ -128,7 +128,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const runHeld = stream?.runHeld;
   const result = await (runHeld === undefined
     ? run()
-    : runHeld(subject(asked), run, () => lease.loss));
+    : runHeld(subject(target), run, () => lease.loss));
   if (throwIfLost && lease.loss !== undefined) throw lease.loss;
   return result;
 }
@@ -196,7 +196,7 @@ export function createLockMethod<C extends BackendCapabilities>(
     wanted: string | Claim | readonly (string | Claim)[],
     given?: BackendLockOptions,
   ): Promise<unknown> => {
-    const asked = readAsked(wanted);
+    const target = readTarget(wanted);
     const options = given ?? {};
     checkObject(options, "options");
     refuseUnknown(options, METHOD_OPTIONS);
@@ -206,7 +206,7 @@ export function createLockMethod<C extends BackendCapabilities>(
     const minHoldMs = readMinHold(options.minHoldMs, ttlMs);
     const backend = self();
     const { lease, handle } = await acquireUntilHeld(backend, {
-      asked,
+      target,
       ttlMs,
       labels: readLabels(options),
       signal,
@@ -220,7 +220,7 @@ export function createLockMethod<C extends BackendCapabilities>(
     lease.minHoldMs = minHoldMs;
     if (onReleaseError === undefined && disposeTimeoutMs === undefined) return handle;
     const general = disposalOf(handle);
-    return handleOver(backend, handle, asked.key, {
+    return handleOver(backend, handle, target.key, {
       onReleaseError: onReleaseError ?? general.onReleaseError,
       disposeTimeoutMs: disposeTimeoutMs ?? general.disposeTimeoutMs,
     });

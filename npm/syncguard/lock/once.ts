@@ -8,7 +8,7 @@ import { LABELS, readLabels, resolveTtl } from "./arguments.js";
 import { readAutoExtend } from "./auto-extend.js";
 import { runInside } from "./chain.js";
 import { readDue } from "./due.js";
-import { disposalOf, heldIn, readDisposal } from "./handle.js";
+import { disposalOf, leaseWithHandle, readDisposal } from "./handle.js";
 import { internalsOf, takeOf } from "./internals.js";
 import { createLockHandle, type Work } from "./lock.js";
 import type { BackendCapabilities, LockBackendLike, OnceOptions, OnceResult } from "./types.js";
@@ -42,7 +42,7 @@ export async function runOnce<T, C extends BackendCapabilities>(
   }
   const attempt = await take({ key, ttlMs, signal, autoExtend, due, ...labels });
   if (!attempt.ok) return refused(attempt);
-  const { lease, handle } = heldIn<C>(backend, attempt, key);
+  const { lease, handle } = leaseWithHandle<C>(backend, attempt, key);
   if (onLost !== undefined) lease.onLost = onLost;
   let isDone = false;
   const run = async (): Promise<T> => {

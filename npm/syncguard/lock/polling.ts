@@ -47,7 +47,7 @@ export async function askUntilHeld<T extends { readonly ok: true }>(
 ): Promise<T> {
   const { key, clock, wait, cancellation, ask, onLocked } = polling;
   const retry = createRetryState(wait.policy);
-  const bell = new Bell(polling);
+  const backoff = new Backoff(polling);
   let failure: LockError | undefined;
   let elapsedMs = clock.now() - wait.startMs;
   let isHinted = false;
@@ -72,14 +72,14 @@ export async function askUntilHeld<T extends { readonly ok: true }>(
       const delayMs = decide(retry, failed, failure, elapsedMs, isHinted);
       if (failed === undefined) onLocked?.();
       const freeInMs = found instanceof LockError ? undefined : found.freeInMs;
-      const end = await bell.pause(delayMs, freeInMs);
+      const end = await backoff.pause(delayMs, freeInMs);
       isHinted = end !== "retry";
       if (end === "freed") wait.wakeups += 1;
       cancellation?.check();
       elapsedMs = clock.now() - wait.startMs;
     }
   } finally {
-    bell.close();
+    backoff.close();
   }
 }
 
@@ -103,8 +103,8 @@ function decide(
 /** What ended a pause: the time of the next retry, a message that the lock was freed, or that its time is over. */
 type PauseEnd = "retry" | "freed" | "early";
 
-/** Rings when it is time to ask again. */
-class Bell {
+/** The wait between two attempts, which a wake-up ends. */
+class Backoff {
   #watch: Watch | undefined;
   #wasFreed = false;
   #end: ((end: PauseEnd) => void) | undefined;

@@ -9,10 +9,10 @@ import { checkObject, invalid } from "../options/validation.js";
 import type { HeartbeatOptions } from "./auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
 import { INSIDE, isInside, warnOfInside } from "./chain.js";
-import { type Asked, exclusiveKeys } from "./claims.js";
+import { type LockTarget, exclusiveKeys } from "./claims.js";
 import { systemClock } from "./clock.js";
 import { type Observation, subject } from "./events.js";
-import { heldIn, leaseOf, type Taken } from "./handle.js";
+import { leaseWithHandle, leaseOf, type LeaseWithHandle } from "./handle.js";
 import { startHeartbeats } from "./heartbeats.js";
 import { type AcquireArguments, type Internals, internalsOf, takeOf } from "./internals.js";
 import { askUntilHeld, type Locked } from "./polling.js";
@@ -29,7 +29,7 @@ import { normalizeAndValidateKey } from "./values.js";
 
 /** What to acquire and how to wait, as the caller gave it: `null` counts as not given. */
 export type AcquisitionRequest = {
-  asked: Asked;
+  target: LockTarget;
   ttlMs: number;
   labels: StoredLabels | undefined;
   signal: AbortSignal | undefined;
@@ -50,7 +50,7 @@ const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
 export async function acquireUntilHeld<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   request: AcquisitionRequest,
-): Promise<Taken<C>> {
+): Promise<LeaseWithHandle<C>> {
   const acquisition = request.acquisition ?? undefined;
   const user = readSignal(request.signal);
   let acquisitionSignal: AbortSignal | undefined;
@@ -62,11 +62,11 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   const internals = internalsOf(backend);
   const { clock = systemClock, origin = backend } = internals ?? {};
   const isOurs = internals?.grants !== undefined;
-  const { asked } = request;
-  if (!isOurs && asked.claims !== undefined) throw invalid(ONE_AT_A_TIME);
+  const { target } = request;
+  if (!isOurs && target.claims !== undefined) throw invalid(ONE_AT_A_TIME);
   // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = isOurs ? asked.key : normalizeAndValidateKey(asked.key);
-  const isInsideItself = (): boolean => isInside(origin, isOurs ? exclusiveKeys(asked) : [key]);
+  const key = isOurs ? target.key : normalizeAndValidateKey(target.key);
+  const isInsideItself = (): boolean => isInside(origin, isOurs ? exclusiveKeys(target) : [key]);
   const policy = policyOf(acquisition, request.defaults, key);
 
   const wait = beginWait(policy, clock.now());
@@ -79,7 +79,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
       ttlMs,
       signal: cancellation?.signal,
     };
-    if (asked.claims !== undefined) args.asked = asked;
+    if (target.claims !== undefined) args.target = target;
     if (labels !== undefined) Object.assign(args, labels);
     if (autoExtend !== undefined && internals !== undefined) args.autoExtend = autoExtend;
     const take = takeOf(backend);
@@ -104,15 +104,15 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
       };
       result = await askUntilHeld<AcquireOk<C>>({ key, clock, wait, cancellation, ask, onLocked });
     }
-    const taken = heldIn(backend, result, asked.key);
+    const acquired = leaseWithHandle(backend, result, target.key);
     if (autoExtend !== undefined && internals === undefined) {
-      startHeartbeats(backend, taken.handle, taken.lease, ttlMs, startedMs, autoExtend);
+      startHeartbeats(backend, acquired.handle, acquired.lease, ttlMs, startedMs, autoExtend);
     }
-    tell(internals, asked, wait, { result: "ok", lockId: taken.lease.lockId });
-    return taken;
+    tell(internals, target, wait, { result: "ok", lockId: acquired.lease.lockId });
+    return acquired;
   } catch (thrown) {
     const error = explain(thrown, isInsideItself, key, cancellation);
-    tell(internals, asked, wait, { result: "fail", error });
+    tell(internals, target, wait, { result: "fail", error });
     throw error;
   } finally {
     cancellation?.stop();
@@ -152,7 +152,7 @@ function explain(
 /** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
 function tell(
   internals: Internals | undefined,
-  asked: Asked,
+  target: LockTarget,
   { startMs, attempts, contended, wakeups, lastMs }: Wait,
   outcome: Pick<Observation, "result" | "lockId" | "error">,
 ): void {
@@ -160,7 +160,7 @@ function tell(
   const { stream, clock, grants } = internals;
   if (!stream.hears("wait") && !stream.hears("acquire")) return;
   const report = {
-    ...subject(asked),
+    ...subject(target),
     waitMs: clock.now() - startMs,
     attempts,
     wakeups,

@@ -14,9 +14,9 @@ import {
   type Absence,
   type Acquired,
   type AcquiredLock,
-  type Effort,
+  type WaitStats,
   Failure,
-  type Gone,
+  type MissingLock,
   type Locked,
   type RawRecord,
   type Text,
@@ -38,7 +38,7 @@ type Result =
   | RawRecord
   | Failure
   | Absence
-  | Gone
+  | MissingLock
   | number
   | boolean
   | readonly boolean[]
@@ -96,7 +96,7 @@ function onReady(): void {
             expiresAtMs: first,
             fenceNearLimit: numbers[at + 3] === 1,
           };
-          if (numbers[at + 5] !== 0) result.effort = effortAt(at);
+          if (numbers[at + 5] !== 0) result.waitStats = waitStatsAt(at);
           break;
         case Tag.AcquiredAll: {
           const json = texts.slice(from, (from += numbers[at + 3] as number));
@@ -108,7 +108,7 @@ function onReady(): void {
             fenceNearLimit: locks.some((lock) => lock.fenceNearLimit),
             locks,
           };
-          if (numbers[at + 5] !== 0) result.effort = effortAt(at);
+          if (numbers[at + 5] !== 0) result.waitStats = waitStatsAt(at);
           break;
         }
         case Tag.Locked: {
@@ -155,7 +155,7 @@ function onReady(): void {
           result = { text: texts.slice(from, (from += first)) };
           break;
         case Tag.Failed:
-          result = readFailure(texts.slice(from, (from += first)), effortAt(at));
+          result = readFailure(texts.slice(from, (from += first)), waitStatsAt(at));
           break;
       }
       const resolve = waiting[operation];
@@ -167,13 +167,13 @@ function onReady(): void {
 
 const LOCKED: Locked = { lockedKey: undefined };
 
-function readFailure(json: string, effort?: Effort): Failure {
+function readFailure(json: string, waitStats?: WaitStats): Failure {
   const [code, message, ...causes] = JSON.parse(json) as [LockErrorCode, string];
-  return new Failure(code, message, causes, effort);
+  return new Failure(code, message, causes, waitStats);
 }
 
 /** What the waiting took that has come to the completion at that place. */
-function effortAt(at: number): Effort {
+function waitStatsAt(at: number): WaitStats {
   const lastMs = numbers[at + 4] as number;
   return {
     lastMs: Number.isNaN(lastMs) ? undefined : lastMs,

@@ -11,7 +11,7 @@ export type Acquired = {
   fenceNearLimit: boolean;
   /** The locks, where they are several, or a slot. */
   locks?: readonly AcquiredLock[];
-  effort?: Effort;
+  waitStats?: WaitStats;
 };
 
 /** One of several locks, or a slot. */
@@ -29,7 +29,7 @@ export type AcquiredLock = {
 export type Locked = { lockedKey: string | undefined };
 
 /** What waiting for a lock took. */
-export type Effort = {
+export type WaitStats = {
   readonly attempts: number;
   readonly contended: number;
   readonly wakeups: number;
@@ -40,7 +40,7 @@ export type Effort = {
 export type Absence = "expired" | "not-found";
 
 /** That one of several locks that were to be extended is gone. */
-export type Gone = { readonly absence: Absence; readonly lock: number };
+export type MissingLock = { readonly absence: Absence; readonly lock: number };
 
 /** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
 export interface LockLabels {
@@ -69,7 +69,7 @@ export class Failure {
     readonly code: LockErrorCode,
     readonly message: string,
     readonly causes: readonly string[],
-    readonly effort?: Effort,
+    readonly waitStats?: WaitStats,
   ) {}
 
   toError(): LockError {

@@ -27,9 +27,9 @@ export function readSignal(
 }
 
 /** The callbacks that wait for the abort of a signal, and the one listener that calls them. */
-type Audience = { readonly callbacks: Set<() => void>; readonly listener: () => void };
+type AbortListeners = { readonly callbacks: Set<() => void>; readonly listener: () => void };
 
-const audiences = new WeakMap<AbortSignal, Audience>();
+const listenersOf = new WeakMap<AbortSignal, AbortListeners>();
 
 /**
  * Calls `callback` when the signal is aborted, unless the returned function is called before.
@@ -41,22 +41,22 @@ const audiences = new WeakMap<AbortSignal, Audience>();
  * @throws LockError `InvalidArgument` if the signal refuses the listener
  */
 export function onAbort(signal: AbortSignal, callback: () => void): () => void {
-  const audience = audiences.get(signal) ?? createAudience(signal);
-  audience.callbacks.add(callback);
+  const listeners = listenersOf.get(signal) ?? createListeners(signal);
+  listeners.callbacks.add(callback);
   return () => {
-    audience.callbacks.delete(callback);
-    if (audience.callbacks.size > 0 || audiences.get(signal) !== audience) return;
+    listeners.callbacks.delete(callback);
+    if (listeners.callbacks.size > 0 || listenersOf.get(signal) !== listeners) return;
     try {
-      signal.removeEventListener("abort", audience.listener);
-      audiences.delete(signal);
+      signal.removeEventListener("abort", listeners.listener);
+      listenersOf.delete(signal);
     } catch {
       // A signal-like object that does not remove its listener: the next callback uses it again.
     }
   };
 }
 
-function createAudience(signal: AbortSignal): Audience {
-  const callbacks: Audience["callbacks"] = new Set();
+function createListeners(signal: AbortSignal): AbortListeners {
+  const callbacks: AbortListeners["callbacks"] = new Set();
   const listener = (): void => {
     for (const callback of [...callbacks]) callback();
   };
@@ -65,9 +65,9 @@ function createAudience(signal: AbortSignal): Audience {
   } catch (cause) {
     throw new LockError("InvalidArgument", "the signal refused a listener", { cause });
   }
-  const audience = { callbacks, listener };
-  audiences.set(signal, audience);
-  return audience;
+  const listeners = { callbacks, listener };
+  listenersOf.set(signal, listeners);
+  return listeners;
 }
 
 /**

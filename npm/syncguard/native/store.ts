@@ -16,7 +16,7 @@ import {
   type Absence,
   type Acquired,
   type Failure,
-  type Gone,
+  type MissingLock,
   type Locked,
   type RawRecord,
   settle,
@@ -50,7 +50,7 @@ export class AddonStore {
   acquire(
     key: string,
     ttlMs: number,
-    wanted: Wanted,
+    wanted: AcquireDetails,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
   ): Promise<Acquired | Locked | Text | Failure> {
@@ -107,8 +107,8 @@ export class AddonStore {
     lockId: string,
     ttlMs: number,
     signal?: AbortSignal,
-  ): Promise<number | Absence | Gone | Failure> {
-    return run<number | Absence | Gone>(signal, (operation, cancellable) =>
+  ): Promise<number | Absence | MissingLock | Failure> {
+    return run<number | Absence | MissingLock>(signal, (operation, cancellable) =>
       this.handle.extend(operation, cancellable, lockId, ttlMs),
     );
   }
@@ -165,8 +165,11 @@ export class AddonStore {
   }
 
   /** Runs a script only if locks are held: its reply in JSON, or which lock is not there. */
-  eval(script: ScriptSettings, signal?: AbortSignal): Promise<Text | Absence | Gone | Failure> {
-    return run<Text | Absence | Gone>(signal, (operation, cancellable) =>
+  eval(
+    script: ScriptSettings,
+    signal?: AbortSignal,
+  ): Promise<Text | Absence | MissingLock | Failure> {
+    return run<Text | Absence | MissingLock>(signal, (operation, cancellable) =>
       this.handle.eval(operation, cancellable, script),
     );
   }
@@ -192,12 +195,13 @@ function noted<Result extends Acquired | Locked | Text | Failure>(
   wait: Wait,
   result: Result,
 ): Result {
-  if ("effort" in result && result.effort !== undefined) Object.assign(wait, result.effort);
+  if ("waitStats" in result && result.waitStats !== undefined)
+    Object.assign(wait, result.waitStats);
   return result;
 }
 
 /** What an acquisition wants beside a key and a TTL. */
-export type Wanted = {
+export type AcquireDetails = {
   /** Several keys, or slots, in place of the key. */
   readonly claims?: ClaimSettings[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
@@ -209,7 +213,7 @@ export type Wanted = {
 
 /** The same for the addon, which has to look for each: `undefined` if nothing is wanted, as of most acquisitions. */
 function optionsOf(
-  { claims, labels, due, hold }: Wanted,
+  { claims, labels, due, hold }: AcquireDetails,
   wait: Wait | undefined,
 ): AcquireOptions | undefined {
   const isNothing = claims === undefined && labels === undefined && hold === undefined;

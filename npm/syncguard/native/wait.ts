@@ -12,7 +12,7 @@ const WAITS: readonly string[] = ["notify", "poll"];
 /** What ends a wait between two attempts: the store, which tells of a release, or the next retry's time alone. */
 export type WaitFor = "notify" | "poll";
 
-type Given = RetryPolicy & { maxRetryDelayMs: number; wait?: WaitFor };
+type RetryOptions = RetryPolicy & { maxRetryDelayMs: number; wait?: WaitFor };
 
 /** How long and how often to try; times in milliseconds. */
 export class Policy {
@@ -28,12 +28,12 @@ export class Policy {
   /**
    * @throws LockError `InvalidArgument` that names the option
    */
-  static of(given: Given): Policy {
+  static of(given: RetryOptions): Policy {
     check(given);
     return new Policy(given);
   }
 
-  private constructor(given: Given) {
+  private constructor(given: RetryOptions) {
     this.maxRetries = given.maxRetries;
     this.retryDelayMs = given.retryDelayMs;
     this.maxRetryDelayMs = given.maxRetryDelayMs;
@@ -107,7 +107,7 @@ export type Wait = {
   lastMs: number | undefined;
 };
 
-function check(given: Given): void {
+function check(given: RetryOptions): void {
   const { maxRetries, retryDelayMs, maxRetryDelayMs, timeoutMs, backoff, jitter, wait } = given;
   if (typeof maxRetries !== "number") throw invalid("maxRetries must be a number");
   if (typeof retryDelayMs !== "number") throw invalid("retryDelayMs must be a number");

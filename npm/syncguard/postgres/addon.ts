@@ -15,7 +15,7 @@ export type PostgresStatementCall =
   /** Several statements without parameters, as one transaction. */
   | { batch: string };
 
-/** What the core is told: see `Asked` in crates/syncguard-node/src/login.rs. */
+/** What the core is told: see `JavaScriptLogin` in crates/syncguard-node/src/login.rs. */
 export type PostgresLogin = { user?: string; password?: unknown; database?: string };
 
 /** `login` is called for each connection that is opened, and what it gives takes the place of that in `settings`. */

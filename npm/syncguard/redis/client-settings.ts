@@ -9,7 +9,7 @@ import { readNodeRedis } from "./node-redis.js";
 import type { RedisClient } from "./types.js";
 
 /** The members by which clients are recognised. */
-type Features = {
+type ClientMembers = {
   eval?: unknown;
   EVAL?: unknown;
   isOpen?: unknown;
@@ -38,7 +38,7 @@ export function readSettings(client: RedisClient): Reading {
 }
 
 function readSingle(client: RedisClient): Reading {
-  const features = client as Features;
+  const features = client as ClientMembers;
   const { options } = features;
   const read = readerOf(client, features);
   if (read === undefined || typeof options !== "object" || options === null) {
@@ -50,13 +50,13 @@ function readSingle(client: RedisClient): Reading {
 }
 
 /** Puts the database that an ioredis client has selected by a command into its settings. */
-function selectCurrent(settings: RedisSettings, { condition, prevCondition }: Features): void {
+function selectCurrent(settings: RedisSettings, { condition, prevCondition }: ClientMembers): void {
   // While it connects again, the former state, to which it will return, is beside the new one.
   const selected = prevCondition?.select ?? condition?.select;
   if (typeof selected === "number") settings.db = selected;
 }
 
-function readerOf(client: RedisClient, features: Features): typeof readIoredis | undefined {
+function readerOf(client: RedisClient, features: ClientMembers): typeof readIoredis | undefined {
   if (Array.isArray(features.options)) return undefined;
   if (isNodeRedis(client)) {
     // A pool does not have `isOpen` in all versions, and its `options` are about something else.
@@ -87,5 +87,5 @@ function throughWhich(client: RedisClient): readonly string[] {
 
 /** Only node-redis has its commands in capitals as well as in lower case. */
 export function isNodeRedis(client: RedisClient): boolean {
-  return typeof (client as Features).EVAL === "function";
+  return typeof (client as ClientMembers).EVAL === "function";
 }

@@ -12,7 +12,7 @@ import type { RedisClient } from "./types.js";
 type Options = Record<string, unknown>;
 
 /** The members by which clusters are recognised. */
-type Features = {
+type ClientMembers = {
   isCluster?: unknown;
   EVAL?: unknown;
   nodeByAddress?: unknown;
@@ -24,7 +24,7 @@ type Features = {
 
 /** What kind of cluster client it is, if it is one. */
 export function kindOfCluster(client: RedisClient): "ioredis" | "node-redis" | undefined {
-  const { isCluster, EVAL, nodeByAddress, getSlotMaster } = client as Features;
+  const { isCluster, EVAL, nodeByAddress, getSlotMaster } = client as ClientMembers;
   if (isCluster === true) return "ioredis";
   if (typeof EVAL !== "function") return undefined;
   const isCluster5 = nodeByAddress instanceof Map;
@@ -36,7 +36,7 @@ export function traitsOf(client: RedisClient): RedisClientTraits {
   const kind = kindOfCluster(client);
   if (kind === undefined) return { isCluster: false };
   if (kind === "node-redis") return { isCluster: true, keyPrefix: "" };
-  const { options } = client as Features;
+  const { options } = client as ClientMembers;
   // A mock or a wrapper: what it does to keys is not known.
   if (typeof options !== "object" || options === null) return { isCluster: true };
   const { keyPrefix = "" } = options as { keyPrefix?: unknown };
@@ -49,7 +49,7 @@ export function traitsOf(client: RedisClient): RedisClientTraits {
 
 /** Reads the settings of a cluster of ioredis or node-redis. */
 export function readCluster(client: RedisClient, kind: "ioredis" | "node-redis"): Reading {
-  const { startupNodes, options, _options } = client as Features;
+  const { startupNodes, options, _options } = client as ClientMembers;
   const all = kind === "ioredis" ? options : _options;
   if (typeof all !== "object" || all === null) {
     return { obstacle: "the settings, which cannot be read," };

@@ -5,7 +5,7 @@ import { isNodeRedis, readSettings } from "./client-settings.js";
 import { kindOfCluster } from "./cluster.js";
 import type { RedisClient } from "./types.js";
 
-/** What the core is told: see `Asked` in crates/syncguard-node/src/login.rs. */
+/** What the core is told: see `JavaScriptLogin` in crates/syncguard-node/src/login.rs. */
 export type RedisLogin = { user?: string; password?: string; database?: string };
 
 /** How long a client may take to say which database it has selected. */

@@ -1,13 +1,12 @@
 import { checkDisposal, checkTtl } from "../lock/arguments.js";
 import { createBackendOn } from "../lock/backend.js";
 import { type Clock, systemClock } from "../lock/clock.js";
-import { GONE } from "../lock/lease.js";
 import { internalsOf } from "../lock/internals.js";
 import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
 import { normalizeAndValidateKey } from "../lock/values.js";
 import { checkKnownOptions } from "../options/known.js";
 import { checkServerOptions, invalid, withoutNulls } from "../options/validation.js";
-import { Faults, type TestFaults, type Victims } from "./faults.js";
+import { Faults, type TestFaults, type FaultTargets } from "./faults.js";
 import { TestStore } from "./store.js";
 import { type Row, Table } from "./table.js";
 
@@ -75,7 +74,7 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
   checkKnownOptions(given, OPTIONS, "test backend option");
   checkDisposal(given);
   const table = tableOf(given);
-  const victims: Victims = {
+  const targets: FaultTargets = {
     steal: (key, ttlMs) => {
       const name = normalizeAndValidateKey(key);
       checkTtl(ttlMs);
@@ -93,14 +92,14 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
         const which = lease.lockId.split(",").indexOf(row.lockId);
         if (which === -1) continue;
         table.release(row.lockId);
-        lease.lose(GONE, undefined, which);
+        lease.lostInStore(which);
         return true;
       }
       return false;
     },
     cameUp: () => table.tellAll(),
   };
-  const faults = new Faults(victims);
+  const faults = new Faults(targets);
   const store = new TestStore(table, faults, {
     operationTimeoutMs: given.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
     cleanupInIsLocked: given.cleanupInIsLocked === true,

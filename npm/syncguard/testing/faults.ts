@@ -22,7 +22,7 @@ export type Fault =
   | { readonly kind: "reply lost" };
 
 /** The locks of the store, as far as faults change them. */
-export interface Victims {
+export interface FaultTargets {
   steal(key: string, ttlMs: number): { lockId: string; fence: string };
   expire(key: string): boolean;
   lose(key: string): boolean;
@@ -33,12 +33,12 @@ export interface Victims {
 export class Faults {
   readonly #next = new Map<FaultyOperation, Fault[]>();
   readonly #delays = new Map<FaultyOperation, number>();
-  readonly #victims: Victims;
+  readonly #targets: FaultTargets;
   #down: (() => LockError) | undefined;
 
   /** @internal */
-  constructor(victims: Victims) {
-    this.#victims = victims;
+  constructor(targets: FaultTargets) {
+    this.#targets = targets;
   }
 
   /**
@@ -152,7 +152,7 @@ export class Faults {
   comeUp(): void {
     if (this.#down === undefined) return;
     this.#down = undefined;
-    this.#victims.cameUp();
+    this.#targets.cameUp();
   }
 
   /**
@@ -200,7 +200,7 @@ export class Faults {
     /** The fencing token of the other's lock. */
     fence: string;
   } {
-    return this.#victims.steal(key, ttlMs);
+    return this.#targets.steal(key, ttlMs);
   }
 
   /**
@@ -218,7 +218,7 @@ export class Faults {
    * ```
    */
   expire(key: string): boolean {
-    return this.#victims.expire(key);
+    return this.#targets.expire(key);
   }
 
   /**
@@ -236,7 +236,7 @@ export class Faults {
    * ```
    */
   lose(key: string): boolean {
-    return this.#victims.lose(key);
+    return this.#targets.lose(key);
   }
 
   /** @internal */

@@ -9,13 +9,13 @@ import {
   type Absence,
   type Acquired,
   Failure,
-  type Gone,
+  type MissingLock,
   type Locked,
   type RawRecord,
   settle,
   type Text,
 } from "../native/outcome.js";
-import type { Wanted } from "../native/store.js";
+import type { AcquireDetails } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../lock/defaults.js";
 import { isOfKind, shownDue, storedDue } from "../lock/due.js";
 import { generateLockId, normalizeAndValidateKey } from "../lock/values.js";
@@ -31,7 +31,7 @@ type Found = Granted | (Polled & Locked);
 type AskedOfTable = {
   readonly claims: readonly ClaimSettings[];
   readonly ttlMs: number;
-  readonly labels: Wanted["labels"];
+  readonly labels: AcquireDetails["labels"];
   readonly isSet: boolean;
 };
 
@@ -65,7 +65,7 @@ export class TestStore implements LockStore {
   async acquire(
     key: string,
     ttlMs: number,
-    wanted: Wanted,
+    wanted: AcquireDetails,
     signal: AbortSignal | undefined,
     wait: Wait | undefined,
   ): Promise<Answer<Acquired | Locked | Text>> {
@@ -118,7 +118,7 @@ export class TestStore implements LockStore {
   async #askDue(
     given: string,
     ttlMs: number,
-    { labels }: Wanted,
+    { labels }: AcquireDetails,
     due: string,
     signal: AbortSignal | undefined,
   ): Promise<Answer<Found | Text>> {
@@ -209,7 +209,11 @@ export class TestStore implements LockStore {
     return this.#perform({ name: "lookup", signal, run });
   }
 
-  extend(lockId: string, ttlMs: number, signal?: AbortSignal): Promise<Answer<number | Gone>> {
+  extend(
+    lockId: string,
+    ttlMs: number,
+    signal?: AbortSignal,
+  ): Promise<Answer<number | MissingLock>> {
     return this.#perform({
       name: "extend",
       signal,

@@ -5,8 +5,8 @@ import { isAfter } from "../lock/due.js";
 import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../lock/polling.js";
-import type { Absence, Gone, RawRecord } from "../native/outcome.js";
-import type { Wanted } from "../native/store.js";
+import type { Absence, MissingLock, RawRecord } from "../native/outcome.js";
+import type { AcquireDetails } from "../native/store.js";
 import type { ClaimSettings } from "../native/exports.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../lock/values.js";
 
@@ -45,7 +45,7 @@ export class Table {
   acquire(
     claims: readonly ClaimSettings[],
     ttlMs: number,
-    labels: Wanted["labels"],
+    labels: AcquireDetails["labels"],
   ): readonly Row[] | Obstacle {
     const wanted = claims.map((claim) => ({ ...claim, key: normalizeAndValidateKey(claim.key) }));
     wanted.sort((one, other) => Buffer.compare(Buffer.from(one.key), Buffer.from(other.key)));
@@ -123,7 +123,7 @@ export class Table {
   }
 
   /** All or none. */
-  extend(lockIds: readonly string[], ttlMs: number): number | Gone {
+  extend(lockIds: readonly string[], ttlMs: number): number | MissingLock {
     const rows = lockIds.map((lockId) => this.#owned(lockId));
     for (const [lock, row] of rows.entries()) {
       if (typeof row === "string") return { absence: row, lock };
