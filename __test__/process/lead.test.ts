@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 // @ts-expect-error a module in plain JavaScript
 import { check as judge } from "../../verify/leader/check.mjs";
 // @ts-expect-error a module in plain JavaScript
-import { runCrew as play } from "../../verify/leader/crew.mjs";
+import { runCandidates as play } from "../../verify/leader/candidates.mjs";
 import { start } from "../support/child";
 import { startPostgres } from "../support/postgres";
 import { startRedis } from "../support/redis";
@@ -20,7 +20,7 @@ type Found = {
   toldMs: number[];
 };
 const check = judge as (history: Entry[], wakingMs?: number) => Found;
-const runCrew = play as (settings: object) => Promise<Entry[]>;
+const runCandidates = play as (settings: object) => Promise<Entry[]>;
 
 /** For a machine with much else to do. */
 const WAKING_MS = 5_000;
@@ -35,7 +35,7 @@ test.concurrent.each([
     const server = await startServer();
     try {
       const place = { kind, at: server.url };
-      const history = await runCrew({ place, members: 3, seconds: 8, seed: 7, ttlMs: 1_500 });
+      const history = await runCandidates({ place, members: 3, seconds: 8, seed: 7, ttlMs: 1_500 });
       const { violations, terms, handovers } = check(history, WAKING_MS);
       expect(violations).toEqual([]);
       expect(terms).toBeGreaterThanOrEqual(3);

@@ -642,8 +642,8 @@ const shared = [
     [
       [
         "waiting/listener.rs",
-        "Heard::Listening(name) => topics.listening(&name),",
-        "Heard::Listening(_) => {}",
+        "StoreMessage::Listening(name) => topics.listening(&name),",
+        "StoreMessage::Listening(_) => {}",
       ],
     ],
   ),

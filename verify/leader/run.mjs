@@ -2,7 +2,7 @@
 
 import { stores } from "../../bench/waiting/stores.mjs";
 import { check, spread } from "./check.mjs";
-import { runCrew } from "./crew.mjs";
+import { runCandidates } from "./candidates.mjs";
 
 const MEMBERS = 5;
 const TTL_MS = 2_000;
@@ -17,7 +17,7 @@ export async function runLeaders([names = "redis,postgres", seconds = "60", seed
     const { place, server } = await stores[name]();
     try {
       const settings = { members: MEMBERS, seconds: Number(seconds), seed: Number(seed) };
-      const found = check(await runCrew({ place, ttlMs: TTL_MS, ...settings }));
+      const found = check(await runCandidates({ place, ttlMs: TTL_MS, ...settings }));
       tell(name, seconds, seed, found);
       isRight &&= found.violations.length === 0;
     } finally {

@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::world::{How, Sim, World};
 use crate::error::{Error, ErrorKind};
-use crate::waiting::listener::{Heard, Listen, Listener};
+use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// The store's end of a connection.
 pub(super) struct Connection {
     pub(super) process: usize,
-    sender: UnboundedSender<Result<Heard, Error>>,
+    sender: UnboundedSender<Result<StoreMessage, Error>>,
     names: BTreeSet<String>,
     /// Nothing comes through any more, and neither end knows it.
     pub(super) is_silent: bool,
@@ -35,7 +35,7 @@ struct ClientEnd {
     sim: Sim,
     process: usize,
     id: u64,
-    heard: UnboundedReceiver<Result<Heard, Error>>,
+    heard: UnboundedReceiver<Result<StoreMessage, Error>>,
 }
 
 #[async_trait]
@@ -89,7 +89,7 @@ impl Listener for ClientEnd {
             for (name, is_wanted) in names {
                 sim.with(|world| world.subscribe(id, &name, is_wanted));
                 if is_wanted {
-                    sim.say(id, Heard::Listening(name.to_string()));
+                    sim.say(id, StoreMessage::Listening(name.to_string()));
                 }
             }
         });
@@ -98,15 +98,15 @@ impl Listener for ClientEnd {
 
     async fn test(&mut self) -> Result<(), Error> {
         if self.sim.with(|world| world.upwards(self.id)).is_some() {
-            self.sim.say(self.id, Heard::Alive);
+            self.sim.say(self.id, StoreMessage::Alive);
         }
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         let lost = || Error::new(ErrorKind::ServiceUnavailable, "the connection was lost");
         let heard = self.heard.recv().await.ok_or_else(lost)??;
-        if let Heard::Freed(name) = &heard {
+        if let StoreMessage::Freed(name) = &heard {
             self.sim
                 .with(|world| world.witness.waiters.hinted(self.process, name));
         }
@@ -123,7 +123,7 @@ impl Drop for ClientEnd {
 
 impl Sim {
     /// Sends a message to the client, which arrives after those before it.
-    fn say(&self, id: u64, heard: Heard) {
+    fn say(&self, id: u64, heard: StoreMessage) {
         let at = self.with(|world| {
             let way = world.way();
             let connection = world.connections.get_mut(&id)?;
@@ -141,7 +141,7 @@ impl Sim {
     /// Carries out what the store has decided to tell.
     pub(super) fn tell_all(&self) {
         for (id, name) in self.with(|world| std::mem::take(&mut world.told)) {
-            self.say(id, Heard::Freed(name));
+            self.say(id, StoreMessage::Freed(name));
         }
     }
 }
@@ -186,7 +186,7 @@ impl World {
         (!is_silent).then_some(at)
     }
 
-    fn deliver(&mut self, id: u64, heard: Result<Heard, Error>) {
+    fn deliver(&mut self, id: u64, heard: Result<StoreMessage, Error>) {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };

@@ -20,13 +20,13 @@ use crate::request::{AcquireRequest, Operation};
 use crate::ttl::Ttl;
 
 /// Hears what becomes of a lock.
-struct Hearer {
+struct LossRecorder {
     sim: Sim,
     lock_id: LockId,
     extended: Mutex<u32>,
 }
 
-impl Holder for Hearer {
+impl Holder for LossRecorder {
     fn extended(&self, _: i64) {
         *lock(&self.extended) += 1;
     }
@@ -49,7 +49,7 @@ impl Client {
         if extends_itself {
             request.hold = Some(Box::new(Hold {
                 auto_extend,
-                holder: Arc::new(Hearer {
+                holder: Arc::new(LossRecorder {
                     sim: self.sim.clone(),
                     lock_id: lock_id.clone(),
                     extended: Mutex::default(),

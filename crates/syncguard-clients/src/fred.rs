@@ -11,7 +11,7 @@ use fred::types::{ClusterHash, CustomCommand, Value};
 use syncguard::redis::{Plan, RedisBackend, RedisLocks, Reply, reply_code};
 use syncguard::{Error, ErrorKind};
 
-use crate::scripts::{self, CLOSED, Client, FAILED, LOGIN, Trouble, UNANSWERED};
+use crate::scripts::{self, CLOSED, Client, ClientError, FAILED, LOGIN, UNANSWERED};
 
 /// A backend over a client of `fred` 10: a `Client` or a `Pool`.
 ///
@@ -109,7 +109,7 @@ impl<C: ClientLike + 'static> Client for Fred<C> {
         command: &'static str,
         script: &str,
         plan: &Plan,
-    ) -> Result<Reply, Trouble> {
+    ) -> Result<Reply, ClientError> {
         // As a command of our own, because fred's own for scripts take no time limit. Behind the script and the number
         // of keys comes the first key, which would choose the node of a cluster.
         let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
@@ -128,12 +128,12 @@ impl<C: ClientLike + 'static> Client for Fred<C> {
     }
 }
 
-fn trouble(error: &FredError) -> Trouble {
+fn trouble(error: &FredError) -> ClientError {
     use ErrorKind::{AuthFailed, Internal, NetworkTimeout, RateLimited, ServiceUnavailable};
     let words = error.details();
     // fred's own words never begin with a word in capitals, as codes of Redis are.
     if reply_code(words).is_some() {
-        return Trouble::reply(words);
+        return ClientError::reply(words);
     }
     // In doubt, the command may have been carried out: fred tells an error of the connection to all commands.
     let (kind, what, may_be_done) = match error.kind() {
@@ -146,10 +146,10 @@ fn trouble(error: &FredError) -> Trouble {
         FredKind::Auth => (AuthFailed, LOGIN, true),
         _ => (Internal, FAILED, true),
     };
-    Trouble::failure(kind, what, may_be_done, words)
+    ClientError::failure(kind, what, may_be_done, words)
 }
 
-fn reply(value: Value) -> Result<Reply, Trouble> {
+fn reply(value: Value) -> Result<Reply, ClientError> {
     Ok(match value {
         Value::Null => Reply::Nil,
         Value::Boolean(yes) => Reply::Int(yes.into()),
@@ -159,7 +159,7 @@ fn reply(value: Value) -> Result<Reply, Trouble> {
         Value::Array(items) => {
             Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
         }
-        Value::Double(_) | Value::Queued | Value::Map(_) => return Err(Trouble::unreadable()),
+        Value::Double(_) | Value::Queued | Value::Map(_) => return Err(ClientError::unreadable()),
     })
 }
 

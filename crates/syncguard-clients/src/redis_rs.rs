@@ -6,7 +6,7 @@ use redis::{ErrorKind as RedisKind, RedisError, Value};
 use syncguard::redis::{Plan, RedisBackend, RedisLocks, Reply};
 use syncguard::{Error, ErrorKind};
 
-use crate::scripts::{self, CLOSED, Client, FAILED, LOGIN, Trouble, UNANSWERED};
+use crate::scripts::{self, CLOSED, Client, ClientError, FAILED, LOGIN, UNANSWERED};
 
 /// A backend over an asynchronous connection of redis-rs 1: a
 /// [`ConnectionManager`](redis::aio::ConnectionManager) or a
@@ -70,7 +70,7 @@ where
         command: &'static str,
         script: &str,
         plan: &Plan,
-    ) -> Result<Reply, Trouble> {
+    ) -> Result<Reply, ClientError> {
         let mut command = redis::cmd(command);
         command.arg(script).arg(plan.keys().len());
         for text in plan.keys().chain(plan.args()) {
@@ -82,11 +82,11 @@ where
     }
 }
 
-fn trouble(error: &RedisError) -> Trouble {
+fn trouble(error: &RedisError) -> ClientError {
     use ErrorKind::{AuthFailed, Internal, NetworkTimeout, ServiceUnavailable};
     if let Some(code) = error.code() {
         let details = error.detail().unwrap_or_default();
-        return Trouble::reply(format!("{code} {details}"));
+        return ClientError::reply(format!("{code} {details}"));
     }
     let (kind, what, may_be_done) = match error.kind() {
         _ if error.is_connection_refusal() => (ServiceUnavailable, UNREACHABLE, false),
@@ -99,15 +99,14 @@ fn trouble(error: &RedisError) -> Trouble {
         _ => (Internal, FAILED, true),
     };
     match error.kind() {
-        RedisKind::Io => {
-            Trouble::failure(kind, what, may_be_done, error.to_string()).with_source(error.clone())
-        }
+        RedisKind::Io => ClientError::failure(kind, what, may_be_done, error.to_string())
+            .with_source(error.clone()),
         // Their words may quote what was sent or received.
-        _ => Trouble::failure(kind, what, may_be_done, error.category()),
+        _ => ClientError::failure(kind, what, may_be_done, error.category()),
     }
 }
 
-fn reply(value: Value) -> Result<Reply, Trouble> {
+fn reply(value: Value) -> Result<Reply, ClientError> {
     Ok(match value {
         Value::Nil => Reply::Nil,
         Value::Int(number) => Reply::Int(number),
@@ -119,12 +118,12 @@ fn reply(value: Value) -> Result<Reply, Trouble> {
         Value::ServerError(error) => {
             return Err(trouble(&error.into()));
         }
-        _ => return Err(Trouble::unreadable()),
+        _ => return Err(ClientError::unreadable()),
     })
 }
 
 /// One of several replies.
-fn part(value: Value) -> Result<Reply, Trouble> {
+fn part(value: Value) -> Result<Reply, ClientError> {
     match value {
         Value::ServerError(error) => Ok(Reply::Error(match error.details() {
             Some(details) => format!("{} {details}", error.code()),

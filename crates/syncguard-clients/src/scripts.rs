@@ -24,37 +24,37 @@ pub(crate) trait Client: Send + Sync + 'static {
         command: &'static str,
         script: &str,
         plan: &Plan,
-    ) -> impl Future<Output = Result<Reply, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Reply, ClientError>> + Send;
 }
 
 /// The backend over a client.
 pub(crate) fn backend(client: impl Client, locks: &RedisLocks) -> Result<RedisBackend, Error> {
-    RedisBackend::over(Arc::new(Over(client)), ClientPrefix::None, locks)
+    RedisBackend::over(Arc::new(ClientTransport(client)), ClientPrefix::None, locks)
 }
 
 /// The transport over a client.
-struct Over<C>(C);
+struct ClientTransport<C>(C);
 
 #[async_trait]
-impl<C: Client> Transport for Over<C> {
+impl<C: Client> Transport for ClientTransport<C> {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
         let script = plan.script();
         let mut answer = self.0.call("EVALSHA", script.sha(), &plan).await;
-        if answer.as_ref().is_err_and(Trouble::is_no_script) {
+        if answer.as_ref().is_err_and(ClientError::is_no_script) {
             answer = self.0.call("EVAL", script.source(), &plan).await;
         }
         answer.map_err(|trouble| trouble.into_error(&plan))
     }
 }
 
-impl<C: Client> fmt::Debug for Over<C> {
+impl<C: Client> fmt::Debug for ClientTransport<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(C::NAME)
     }
 }
 
 /// An error of a client.
-pub(crate) struct Trouble {
+pub(crate) struct ClientError {
     /// The kind of the client's own failure, what happened, and whether the command may have been carried out. `None`: the
     /// server replied with an error.
     failure: Option<(ErrorKind, &'static str, bool)>,
@@ -66,7 +66,7 @@ pub(crate) struct Trouble {
     may_be_repeated: bool,
 }
 
-impl Trouble {
+impl ClientError {
     /// The server's reply. Its first word is its code.
     pub(crate) fn reply(words: impl Into<String>) -> Self {
         Self {

@@ -18,9 +18,9 @@ use crate::io_thread;
 pub(crate) enum Completion {
     Acquired(Granted),
     /// A lock that was waited for.
-    Waited(Granted, Effort),
+    Waited(Granted, WaitStats),
     /// What ended the waiting for a lock.
-    GaveUp(Error, Effort),
+    GaveUp(Error, WaitStats),
     Locked {
         /// Which key stood in the way, of several.
         key: Option<Key>,
@@ -119,7 +119,7 @@ impl Drop for Granted {
 }
 
 /// What the waiting for a lock took.
-pub(crate) struct Effort {
+pub(crate) struct WaitStats {
     pub(crate) attempts: u32,
     pub(crate) contended: u32,
     pub(crate) wakeups: u32,
@@ -193,13 +193,13 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     let mut values = [0.0; VALUES];
     let tag = match outcome {
         Completion::Acquired(granted) => push_granted(texts, &mut values, granted),
-        Completion::Waited(granted, effort) => {
-            push_effort(&mut values, &effort);
+        Completion::Waited(granted, stats) => {
+            push_wait_stats(&mut values, &stats);
             push_granted(texts, &mut values, granted)
         }
-        Completion::GaveUp(error, effort) => {
+        Completion::GaveUp(error, stats) => {
             values[0] = push_error(texts, &error);
-            push_effort(&mut values, &effort);
+            push_wait_stats(&mut values, &stats);
             Tag::Failed
         }
         Completion::Locked { key, free_in } => {
@@ -303,11 +303,11 @@ fn push_granted(texts: &mut String, values: &mut [f64; VALUES], mut granted: Gra
 }
 
 /// For how many milliseconds a lock's time may have run, and how many attempts and wake-ups there have been.
-fn push_effort(values: &mut [f64; VALUES], effort: &Effort) {
-    let age = effort
+fn push_wait_stats(values: &mut [f64; VALUES], stats: &WaitStats) {
+    let age = stats
         .asked
         .map_or(f64::NAN, |asked| asked.elapsed().as_secs_f64() * 1000.0);
-    let counts = [effort.attempts, effort.contended, effort.wakeups].map(f64::from);
+    let counts = [stats.attempts, stats.contended, stats.wakeups].map(f64::from);
     values[2] = age;
     values[3..].copy_from_slice(&counts);
 }

@@ -17,7 +17,7 @@ use crate::bridge::{Bridge, Questions, Rejection, parse};
 use crate::cancel::Cancels;
 use crate::completion::{Completion, WIDTH, write};
 use crate::event_loop::JavaScriptLoop;
-use crate::holder::Forgotten;
+use crate::holder::CollectedHolders;
 use crate::io_thread;
 use crate::mailbox::{Listener, Mailbox};
 
@@ -109,7 +109,7 @@ pub(crate) struct Environment {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) questions: Arc<Questions>,
-    pub(crate) forgotten: Arc<Forgotten>,
+    pub(crate) forgotten: Arc<CollectedHolders>,
     listener: Rc<Listener>,
     event_loop: OnceCell<Option<Rc<JavaScriptLoop>>>,
     in_flight: Cell<usize>,

@@ -14,9 +14,9 @@ impl AsRef<str> for Code {
 }
 
 /// The error that a synchronous function throws.
-pub(crate) type Thrown = napi::Error<Code>;
+pub(crate) type ThrownError = napi::Error<Code>;
 
-pub(crate) fn thrown(error: Error) -> Thrown {
+pub(crate) fn thrown(error: Error) -> ThrownError {
     napi::Error::new(Code(error.kind()), error.message())
 }
 

@@ -29,7 +29,7 @@ impl HoldSettings {
         self,
         ttl: Ttl,
         mailbox: &Arc<Mailbox>,
-        forgotten: &Arc<Forgotten>,
+        forgotten: &Arc<CollectedHolders>,
     ) -> Result<Hold, Error> {
         let auto_extend = AutoExtend {
             every: Some(timeout(self.every_ms, "everyMs")?),
@@ -57,9 +57,9 @@ impl HoldSettings {
 
 /// The locks of one environment whose holders were collected as garbage, by the numbers of their holders.
 #[derive(Default)]
-pub(crate) struct Forgotten(Mutex<HashSet<u32>>);
+pub(crate) struct CollectedHolders(Mutex<HashSet<u32>>);
 
-impl Forgotten {
+impl CollectedHolders {
     /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
     pub(crate) fn add(&self, number: u32) {
         lock(&self.0).insert(number);
@@ -70,7 +70,7 @@ impl Forgotten {
 struct JavaScript {
     number: u32,
     mailbox: Arc<Mailbox>,
-    forgotten: Arc<Forgotten>,
+    forgotten: Arc<CollectedHolders>,
     max_stall: Duration,
     since: Instant,
     /// When it was asked to look, if it had not looked for long.

@@ -17,13 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What JavaScript says for each connection: an object with `user`, `password` and `database`, each of them a string if
 /// it is there.
-pub(crate) struct Asked {
+pub(crate) struct JavaScriptLogin {
     bridge: Bridge,
     /// What it has said last.
     known: Mutex<Option<Login>>,
 }
 
-impl Asked {
+impl JavaScriptLogin {
     /// `known` counts if JavaScript cannot be asked at once.
     pub(crate) fn new(bridge: Bridge, known: Option<Login>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Asked {
 }
 
 #[async_trait]
-impl LoginSource for Asked {
+impl LoginSource for JavaScriptLogin {
     async fn login(&self) -> Result<Login, Error> {
         let asked_at = Instant::now();
         let question = json!({ "login": true });

@@ -12,7 +12,7 @@ use syncguard::{
     ExtendOutcome, Hold, Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
-use crate::completion::{Completion, Effort, Granted};
+use crate::completion::{Completion, Granted, WaitStats};
 use crate::environment::{Completions, Environment};
 use crate::holder::HoldSettings;
 use crate::inspection::{facts_json, page_json};
@@ -86,7 +86,7 @@ impl Operations {
                 let (ttl, claims) = (request.ttl, several(&request));
                 let mut waiter = Waiter::new(&backend, request, policy)?;
                 let outcome = waiter.acquire(cancelled).await;
-                let mut effort = Effort {
+                let mut stats = WaitStats {
                     attempts: waiter.attempts(),
                     contended: waiter.contended(),
                     wakeups: waiter.wakeups(),
@@ -94,10 +94,10 @@ impl Operations {
                 };
                 Ok(match outcome {
                     Ok(syncguard::Granted { grants, asked }) => {
-                        effort.asked = Some(asked);
-                        Completion::Waited(Granted::new(grants, claims, ttl, backend), effort)
+                        stats.asked = Some(asked);
+                        Completion::Waited(Granted::new(grants, claims, ttl, backend), stats)
                     }
-                    Err(error) => Completion::GaveUp(error, effort),
+                    Err(error) => Completion::GaveUp(error, stats),
                 })
             }),
         };

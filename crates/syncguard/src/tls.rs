@@ -64,7 +64,7 @@ impl fmt::Debug for DefaultRoots {
 }
 
 /// PEM that a user gave, and the name of the setting that it was given in.
-pub(crate) struct Given<'a> {
+pub(crate) struct GivenPem<'a> {
     pub(crate) field: &'static str,
     pub(crate) pem: PemInput<'a>,
 }
@@ -74,7 +74,7 @@ pub(crate) enum PemInput<'a> {
     File(&'a Path),
 }
 
-impl Given<'_> {
+impl GivenPem<'_> {
     /// Whom to trust.
     pub(crate) fn trusted(&self) -> Result<Trusted, Error> {
         let mut trusted = Trusted::nobody();
@@ -132,7 +132,7 @@ pub(crate) enum Check {
 pub(crate) fn client_config(
     check: Check,
     trusted: Trusted,
-    identity: Option<(Given<'_>, Given<'_>)>,
+    identity: Option<(GivenPem<'_>, GivenPem<'_>)>,
 ) -> Result<ClientConfig, Error> {
     let unusable = |error| Error::invalid("TLS cannot be set up").with_source(error);
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -224,7 +224,7 @@ mod tests {
             let trusted = DefaultRoots::Only(pem.clone().into_bytes()).read();
             assert_eq!(trusted.authorities.len(), count, "{pem}");
         }
-        let given = Given {
+        let given = GivenPem {
             field: "ca",
             pem: PemInput::Text(no_certificate.as_bytes()),
         };

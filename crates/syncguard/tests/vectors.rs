@@ -16,12 +16,12 @@ use syncguard::{
 struct Vectors {
     hash_key: Vec<HashKey>,
     make_storage_key: Vec<StorageKey>,
-    format_fence: Vec<OfNumber>,
-    normalize: Vec<OfText>,
-    lock_id: Vec<OfText>,
-    ttl: Vec<OfNumber>,
-    owner: Vec<OfText>,
-    due: Vec<OfText>,
+    format_fence: Vec<NumberCase>,
+    normalize: Vec<TextCase>,
+    lock_id: Vec<TextCase>,
+    ttl: Vec<NumberCase>,
+    owner: Vec<TextCase>,
+    due: Vec<TextCase>,
     acquisition: Vec<Acquisition>,
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     redis_cluster: Vec<RedisCluster>,
@@ -46,14 +46,14 @@ struct StorageKey {
 }
 
 #[derive(Deserialize)]
-struct OfNumber {
+struct NumberCase {
     input: serde_json::Number,
     #[serde(flatten)]
     expected: Expected,
 }
 
 #[derive(Deserialize)]
-struct OfText {
+struct TextCase {
     input: String,
     #[serde(flatten)]
     expected: Expected,

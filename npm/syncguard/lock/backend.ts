@@ -436,7 +436,10 @@ function targetOf(opts: AcquireArguments): LockTarget {
 }
 
 /** Each of the locks that were granted, if several were asked for. */
-function locksOf(target: LockTarget, { locks, lockId, fence }: Acquired): AcquiredLock[] | undefined {
+function locksOf(
+  target: LockTarget,
+  { locks, lockId, fence }: Acquired,
+): AcquiredLock[] | undefined {
   if (locks === undefined && target.isSet !== true) return undefined;
   const { key } = target;
   // The addon answers one claim of a key as it answers the key.

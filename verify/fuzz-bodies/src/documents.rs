@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use async_trait::async_trait;
 use syncguard::firestore::{
-    Begun, Document, Documents, Failure, Field, FirestoreBackend, FirestoreConfig, ReadSet,
-    Transport, Write, code_from_name,
+    Document, Documents, Failure, Field, FirestoreBackend, FirestoreConfig, ReadSet,
+    StartedTransaction, Transport, Write, code_from_name,
 };
 
 use crate::input::{
@@ -33,9 +33,13 @@ impl Transport for ScriptedDocuments {
         next.unwrap_or_else(|| Ok(Documents::default()))
     }
 
-    async fn begin(&self, what: &ReadSet, _: Vec<u8>) -> std::result::Result<Begun, Failure> {
+    async fn begin(
+        &self,
+        what: &ReadSet,
+        _: Vec<u8>,
+    ) -> std::result::Result<StartedTransaction, Failure> {
         let found = self.read(what).await?;
-        Ok(Begun {
+        Ok(StartedTransaction {
             transaction: vec![1],
             found,
         })

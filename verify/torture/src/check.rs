@@ -29,7 +29,7 @@ impl Bounds {
     fn late_ms(&self, outcome: Outcome) -> i64 {
         match outcome {
             Outcome::Unknown => self.late_ms,
-            Outcome::Cut => self.cut_ms,
+            Outcome::Interrupted => self.cut_ms,
             _ => 0,
         }
     }
@@ -203,7 +203,7 @@ fn with_undo(mut operations: Vec<Operation>) -> Vec<Operation> {
 
 impl Walk {
     fn start(&mut self, number: usize, operation: &Operation, bounds: Bounds) {
-        let is_optional = matches!(operation.outcome, Outcome::Unknown | Outcome::Cut)
+        let is_optional = matches!(operation.outcome, Outcome::Unknown | Outcome::Interrupted)
             || operation.call == Call::Sweep;
         let late_ms = bounds.late_ms(operation.outcome);
         let started = UnderWay {

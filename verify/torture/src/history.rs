@@ -122,5 +122,5 @@ pub enum Outcome {
     /// its caller has not seen may also be freed at any time.
     Unknown,
     /// Its process ended before it had a result. It may have had an effect, and nobody undoes it.
-    Cut,
+    Interrupted,
 }

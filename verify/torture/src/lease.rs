@@ -168,7 +168,7 @@ impl State {
                 let seen = self.holder?.seen(asked, fence, expires_at_ms)?;
                 seen.may_be_live(window).then(|| self.with(seen))
             }
-            (_, Outcome::Unknown | Outcome::Cut) => self.after_unknown(call, window),
+            (_, Outcome::Unknown | Outcome::Interrupted) => self.after_unknown(call, window),
             _ => None,
         }
     }

@@ -8,7 +8,6 @@
 
 pub mod check;
 pub mod clock;
-pub mod crew;
 pub mod disk;
 pub mod history;
 pub mod lease;
@@ -26,4 +25,5 @@ pub mod takeover;
 pub mod task;
 mod turns;
 pub mod worker;
+pub mod workers;
 mod writer;

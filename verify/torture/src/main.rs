@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use torture::matrix::{Settings, rows};
 use torture::register::Fences;
-use torture::run::{Trouble, run};
+use torture::run::{ClientError, run};
 use torture::store::prepare;
 use torture::task::{Task, Work};
 use torture::worker::work;
@@ -41,7 +41,7 @@ fn main() -> Result<ExitCode> {
 }
 
 fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCode> {
-    let trouble = Trouble {
+    let trouble = ClientError {
         stops: words.contains(&"stop"),
         kills: words.contains(&"kill"),
         shifted_clocks: words.contains(&"shift"),

@@ -174,7 +174,7 @@ pub fn read(path: &Path, process: u32) -> io::Result<Recorded> {
                     call,
                     start: at,
                     end: at,
-                    outcome: Outcome::Cut,
+                    outcome: Outcome::Interrupted,
                 };
                 operations.insert(number, operation);
             }
@@ -205,7 +205,7 @@ pub fn read(path: &Path, process: u32) -> io::Result<Recorded> {
     }
     let mut operations: Vec<_> = operations.into_values().collect();
     for cut in &mut operations {
-        if let (Outcome::Cut, Some(last)) = (cut.outcome, last) {
+        if let (Outcome::Interrupted, Some(last)) = (cut.outcome, last) {
             cut.end = last;
         }
     }

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use crate::check::{Bounds, Violation, check};
 use crate::clock::Clock;
-use crate::crew::{Crew, Ended};
 use crate::history::{Call, Moment, Outcome};
 use crate::plan::Plan;
 use crate::record::{Recorded, now};
 use crate::register::{Fences, Register, Tally};
 use crate::takeover::{Slow, slow};
 use crate::task::{Task, Work};
+use crate::workers::{Ended, Workers};
 
 /// What happens to the processes.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Trouble {
+pub struct ClientError {
     /// One is stopped for longer than locks last, then goes on.
     pub stops: bool,
     /// One is killed, and another takes its place.
@@ -86,29 +86,29 @@ pub struct Run {
 pub fn run_with(
     plan: &Plan<'_>,
     calm: Duration,
-    mut strike: impl FnMut(&mut Crew<'_>) -> io::Result<()>,
+    mut strike: impl FnMut(&mut Workers<'_>) -> io::Result<()>,
 ) -> io::Result<Run> {
     let register = Register::serve(&plan.task.register, plan.fences)?;
     let mut random = fastrand::Rng::with_seed(plan.task.seed);
-    let mut crew = Crew::start(plan, &register)?;
+    let mut workers = Workers::start(plan, &register)?;
     let mut troubles = Vec::new();
     let calm_ms = u64::try_from(calm.as_millis()).unwrap_or(u64::MAX / 2);
-    while crew.is_working()? {
+    while workers.is_working()? {
         let pause = Duration::from_millis(match plan.task.work {
             Work::Anything if troubles.is_empty() => random.u64(400..1_200),
             // Sometimes they work again before the next time, and sometimes not yet.
             Work::Anything => random.u64(400..400 + calm_ms),
             Work::Turns => 10,
         });
-        if Instant::now() + pause + calm > crew.until() {
+        if Instant::now() + pause + calm > workers.until() {
             break;
         }
         sleep(pause);
         let from = now();
-        strike(&mut crew)?;
+        strike(&mut workers)?;
         troubles.push((from, now()));
     }
-    let (seen, ended) = crew.end()?;
+    let (seen, ended) = workers.end()?;
     Ok(Run {
         seen,
         register: register.tally(),
@@ -127,7 +127,7 @@ pub fn run(
     folder: &Path,
     task: &Task,
     processes: u32,
-    trouble: Trouble,
+    trouble: ClientError,
     fences: Fences,
 ) -> io::Result<Report> {
     let clock = trouble.shifted_clocks.then(Clock::new).transpose()?;
@@ -148,12 +148,12 @@ pub fn run(
         fences,
     };
     let mut random = fastrand::Rng::with_seed(task.seed);
-    let ran = run_with(&plan, STOP, |crew| {
+    let ran = run_with(&plan, STOP, |workers| {
         let kills = trouble.kills && (!trouble.stops || random.u8(..3) == 0);
         if kills {
-            crew.kill_one(&mut random)
+            workers.kill_one(&mut random)
         } else if trouble.stops {
-            crew.stop_one(&mut random, STOP)
+            workers.stop_one(&mut random, STOP)
         } else {
             Ok(())
         }
@@ -222,5 +222,5 @@ impl Run {
 }
 
 fn is_unknown(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Unknown | Outcome::Cut)
+    matches!(outcome, Outcome::Unknown | Outcome::Interrupted)
 }

@@ -36,7 +36,7 @@ pub fn with_gaps(mut history: Vec<Operation>, gaps: &[Gap]) -> Vec<Operation> {
         });
         // What began before it or ended after it may have had its effect on either side, or none that was kept.
         for one in history.iter_mut().filter(|one| touches(one)) {
-            if one.outcome != Outcome::Cut {
+            if one.outcome != Outcome::Interrupted {
                 one.outcome = Outcome::Unknown;
             }
         }
@@ -64,7 +64,7 @@ pub fn on_the_stores_clock(
     let keys = keys(&history);
     for one in &mut history {
         let late_us = match one.outcome {
-            Outcome::Unknown | Outcome::Cut => late_ms.unsigned_abs() * 1000,
+            Outcome::Unknown | Outcome::Interrupted => late_ms.unsigned_abs() * 1000,
             _ => 0,
         };
         let (start, end) = (one.start.order_us, one.end.order_us + late_us);

@@ -55,7 +55,7 @@ pub fn slow(history: &[Operation], bound_ms: i64, late_ms: i64) -> Vec<Slow> {
             }
             (
                 Call::Acquire { .. } | Call::AcquireUnseen { .. },
-                Outcome::Unknown | Outcome::Cut,
+                Outcome::Unknown | Outcome::Interrupted,
             ) => {
                 let times = (operation.start.wall_ms, operation.end.wall_ms + late_ms);
                 unknown.entry(key).or_default().push(times);

@@ -184,7 +184,7 @@ fn an_unknown_outcome_may_be_either_and_comes_late() {
 #[test]
 fn what_was_cut_off_may_have_had_an_effect_and_is_not_undone() {
     let cut = Operation {
-        outcome: Outcome::Cut,
+        outcome: Outcome::Interrupted,
         ..granted(0, 1, 0)
     };
     assert_fine(vec![cut.clone(), granted(10, 2, 1)]);
@@ -224,8 +224,8 @@ fn a_lock_that_its_caller_has_not_seen_may_be_seen_by_others_and_freed() {
     };
     let next = granted(20, 2, 2);
     assert_fine(vec![wait(Outcome::Unknown), seen(10, 7), next.clone()]);
-    assert_fine(vec![wait(Outcome::Cut), seen(10, 7), seen(20, 7)]);
-    assert_wrong(vec![wait(Outcome::Cut), seen(10, 7), next.clone()]);
+    assert_fine(vec![wait(Outcome::Interrupted), seen(10, 7), seen(20, 7)]);
+    assert_wrong(vec![wait(Outcome::Interrupted), seen(10, 7), next.clone()]);
     // It is one lock.
     assert_wrong(vec![wait(Outcome::Unknown), seen(10, 7), seen(20, 8)]);
     // It is freed once.

@@ -13,7 +13,7 @@ use servers::postgres_server::PostgresServer;
 use torture::history::{Call, Outcome};
 use torture::record::{Recorder, read};
 use torture::register::Fences;
-use torture::run::{Trouble, run};
+use torture::run::{ClientError, run};
 use torture::task::{Task, Work};
 
 fn task(folder: &Path, run: Duration) -> Task {
@@ -40,10 +40,10 @@ fn worker() -> Command {
 #[test]
 fn what_stopped_and_killed_processes_see_can_be_explained() {
     let folder = tempfile::tempdir().unwrap();
-    let trouble = Trouble {
+    let trouble = ClientError {
         stops: true,
         kills: true,
-        ..Trouble::default()
+        ..ClientError::default()
     };
     let task = task(folder.path(), Duration::from_secs(15));
     let report = run(worker, folder.path(), &task, 4, trouble, Fences::Checked).unwrap();
@@ -63,9 +63,9 @@ fn what_stopped_and_killed_processes_see_can_be_explained() {
 fn without_fences_stale_holders_overwrite_what_others_wrote() {
     for fences in [Fences::Checked, Fences::Ignored] {
         let folder = tempfile::tempdir().unwrap();
-        let trouble = Trouble {
+        let trouble = ClientError {
             stops: true,
-            ..Trouble::default()
+            ..ClientError::default()
         };
         let task = task(folder.path(), Duration::from_secs(8));
         let report = run(worker, folder.path(), &task, 4, trouble, fences).unwrap();
@@ -101,7 +101,7 @@ fn a_worker_that_cannot_work_fails_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut task = task(folder.path(), Duration::from_secs(1));
     task.url = "nonsense:".to_owned();
-    let trouble = Trouble::default();
+    let trouble = ClientError::default();
     assert!(run(worker, folder.path(), &task, 1, trouble, Fences::Checked).is_err());
 }
 
@@ -136,7 +136,7 @@ fn records_tell_of_what_was_not_ended() {
         [
             ("a", Call::IsLocked, Outcome::Yes),
             ("c", Call::Acquire { lock: 7, ttl_ms: 5 }, outcome),
-            ("d", Call::ForceRelease, Outcome::Cut),
+            ("d", Call::ForceRelease, Outcome::Interrupted),
         ]
     );
     assert!(

@@ -12,8 +12,9 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use syncguard::firestore::{
-    Begun, CounterDocument, Document, Documents, EXPIRES_AT_FIELD, Failure, Field, FirestoreConfig,
-    LOCK_ID_FIELD, MOST_VALUES, MarkDocument, ReadSet, Transport, Write, code_from_name,
+    CounterDocument, Document, Documents, EXPIRES_AT_FIELD, Failure, Field, FirestoreConfig,
+    LOCK_ID_FIELD, MOST_VALUES, MarkDocument, ReadSet, StartedTransaction, Transport, Write,
+    code_from_name,
 };
 use syncguard::{Error, ErrorKind};
 
@@ -102,7 +103,11 @@ impl Transport for FirestoreClient {
         documents(what, self.bridge.ask(&request).await.map_err(failure)?)
     }
 
-    async fn begin(&self, what: &ReadSet, _repeats: Vec<u8>) -> Result<Begun, Failure> {
+    async fn begin(
+        &self,
+        what: &ReadSet,
+        _repeats: Vec<u8>,
+    ) -> Result<StartedTransaction, Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let limit_ms = self.limit.as_millis() as u64;
         let request = json!({ "open": number, "read": self.reads(what), "limitMs": limit_ms });
@@ -114,7 +119,7 @@ impl Transport for FirestoreClient {
         let answer = self.bridge.ask(&request).await.map_err(failure)?;
         let found = documents(what, answer)?;
         opening.succeeded();
-        Ok(Begun {
+        Ok(StartedTransaction {
             transaction: number.to_be_bytes().to_vec(),
             found,
         })

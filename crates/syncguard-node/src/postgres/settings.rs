@@ -7,7 +7,7 @@ use syncguard::postgres::{Host, Password, Pem, PostgresConfig, PostgresOptions, 
 use syncguard::{Error, Login};
 
 use crate::bridge::Bridge;
-use crate::login::Asked;
+use crate::login::JavaScriptLogin;
 use crate::options::{Roots, default_roots, port, timeout_or, whole};
 
 /// How locks are kept, whatever the transport.
@@ -110,7 +110,7 @@ pub(super) fn config(
             _ => Some(Login::default()),
         };
         let known = known.filter(|_| settings.needs_login != Some(true));
-        config.password = Password::Source(Arc::new(Asked::new(ask(client), known)));
+        config.password = Password::Source(Arc::new(JavaScriptLogin::new(ask(client), known)));
     }
     if let Some(tls) = settings.tls {
         if let Some(mode) = tls.mode {

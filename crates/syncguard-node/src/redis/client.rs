@@ -152,56 +152,56 @@ fn cause_of(rejection: &Rejection, is_cluster: bool) -> Cause<'_> {
 }
 
 /// The kind of a failure, what happened, and whether a request that was sent may have been done.
-type Meaning = (ErrorKind, &'static str, bool);
+type ErrorMeaning = (ErrorKind, &'static str, bool);
 
-const FAILED: Meaning = (ErrorKind::Internal, "the redis client failed", true);
-const UNREACHABLE: Meaning = (
+const FAILED: ErrorMeaning = (ErrorKind::Internal, "the redis client failed", true);
+const UNREACHABLE: ErrorMeaning = (
     ErrorKind::ServiceUnavailable,
     "cannot connect to redis",
     false,
 );
-const CONNECT_TIMEOUT: Meaning = (
+const CONNECT_TIMEOUT: ErrorMeaning = (
     ErrorKind::NetworkTimeout,
     "connecting to redis timed out",
     false,
 );
-const GAVE_UP: Meaning = (
+const GAVE_UP: ErrorMeaning = (
     ErrorKind::ServiceUnavailable,
     "the redis client gave up connecting",
     true,
 );
-const NOT_CONNECTED: Meaning = (
+const NOT_CONNECTED: ErrorMeaning = (
     ErrorKind::ServiceUnavailable,
     "the redis client is not connected",
     false,
 );
-const CLIENT_CLOSED: Meaning = (
+const CLIENT_CLOSED: ErrorMeaning = (
     ErrorKind::ServiceUnavailable,
     "the redis client is closed",
     false,
 );
-const CONNECTION_CLOSED: Meaning = (
+const CONNECTION_CLOSED: ErrorMeaning = (
     ErrorKind::ServiceUnavailable,
     "the connection to redis was closed",
     true,
 );
-const UNSETTLED: Meaning = (
+const UNSETTLED: ErrorMeaning = (
     ErrorKind::ServiceUnavailable,
     "the redis client found no node of the cluster that serves the locks with this key",
     true,
 );
-const OVERLOADED: Meaning = (
+const OVERLOADED: ErrorMeaning = (
     ErrorKind::RateLimited,
     "the redis client has too many calls under way",
     false,
 );
-const UNANSWERED: Meaning = (
+const UNANSWERED: ErrorMeaning = (
     ErrorKind::NetworkTimeout,
     "redis did not answer in time",
     true,
 );
 
-fn by_code(code: &str) -> Option<Meaning> {
+fn by_code(code: &str) -> Option<ErrorMeaning> {
     Some(match code {
         "ECONNREFUSED" | "ENOTFOUND" | "EAI_AGAIN" | "EHOSTUNREACH" | "ENETUNREACH" | "ENOENT"
         | "EADDRNOTAVAIL" => UNREACHABLE,
@@ -216,7 +216,7 @@ fn by_code(code: &str) -> Option<Meaning> {
 }
 
 /// What an error calls itself, else what its class is called.
-fn by_name(name: &str) -> Option<Meaning> {
+fn by_name(name: &str) -> Option<ErrorMeaning> {
     Some(match name {
         "MaxRetriesPerRequestError" | "ReconnectStrategyError" => GAVE_UP,
         "ClusterAllFailedError" | "RootNodesUnavailableError" => UNREACHABLE,
@@ -235,7 +235,7 @@ fn by_name(name: &str) -> Option<Meaning> {
 
 /// The texts of errors that have neither a code nor a name of their own, and of those whose names a minifier has changed.
 /// Each is the whole text.
-const TEXTS: &[(&str, Meaning)] = &[
+const TEXTS: &[(&str, ErrorMeaning)] = &[
     // ioredis
     ("Command timed out", UNANSWERED),
     ("Connection is closed.", CONNECTION_CLOSED),
@@ -277,7 +277,7 @@ const TEXTS: &[(&str, Meaning)] = &[
 ];
 
 /// How such texts begin that end with a number, an address or the words of another error.
-const TEMPLATES: &[(&str, Meaning)] = &[
+const TEMPLATES: &[(&str, ErrorMeaning)] = &[
     (
         "Reached the max retries per request limit (which is ",
         GAVE_UP,
@@ -286,7 +286,7 @@ const TEMPLATES: &[(&str, Meaning)] = &[
     ("Cannot find node ", UNSETTLED),
 ];
 
-fn by_text(text: &str) -> Option<Meaning> {
+fn by_text(text: &str) -> Option<ErrorMeaning> {
     let whole = TEXTS.iter().find(|(known, _)| *known == text);
     let begun = || TEMPLATES.iter().find(|(known, _)| text.starts_with(known));
     whole.or_else(begun).map(|(_, meaning)| *meaning)

@@ -16,7 +16,7 @@ use self::settings::{RedisLockOptions, RedisSettings, config, locks};
 use crate::backend::NativeBackend;
 use crate::environment::Completions;
 use crate::error::{Code, thrown};
-use crate::login::Asked;
+use crate::login::JavaScriptLogin;
 use crate::operations::Operations;
 
 /// A connection that is made when it is needed, and closed with the last backend that uses it.
@@ -42,7 +42,10 @@ impl RedisConnection {
         let mut config = config(options).map_err(thrown)?;
         if let Some(client) = login_client {
             let bridge = completions.environment.bridge(client);
-            config.login = Some(Arc::new(Asked::new(bridge, Some(Login::default()))));
+            config.login = Some(Arc::new(JavaScriptLogin::new(
+                bridge,
+                Some(Login::default()),
+            )));
         }
         let defaults = config.locks.clone();
         let mut shared = redis::RedisConnection::new(config).map_err(thrown)?;

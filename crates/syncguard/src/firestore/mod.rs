@@ -77,7 +77,9 @@ pub use self::ids::{DocumentIds, KEYS};
 use self::operations::acquire::WantedLock;
 use self::operations::{acquire, extend, force_release, is_locked, list, lookup, mark, release};
 use self::transaction::{read, transact};
-pub use self::transport::{Begun, Document, Documents, MOST_VALUES, Page, ReadSet, Transport};
+pub use self::transport::{
+    Document, Documents, MOST_VALUES, Page, ReadSet, StartedTransaction, Transport,
+};
 use crate::backend::{Backend, Capabilities};
 use crate::batch::Batch;
 use crate::claim::Claim;

@@ -23,7 +23,7 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 
     /// Starts a transaction with these reads. `repeats` is the transaction id of the previous attempt, which ended with
     /// a conflict, or empty. If the future is dropped, no transaction may stay open for long.
-    async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<Begun, Failure>;
+    async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<StartedTransaction, Failure>;
 
     /// Commits these writes, all or none, in the transaction with this id.
     async fn commit(&self, transaction: &[u8], writes: Vec<Write>) -> Result<(), Failure>;
@@ -77,7 +77,7 @@ pub enum ReadSet {
 }
 
 /// A transaction that has started.
-pub struct Begun {
+pub struct StartedTransaction {
     /// Its id, which the transport chooses; never empty.
     pub transaction: Vec<u8>,
     /// The documents that it has read.

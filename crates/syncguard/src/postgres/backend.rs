@@ -17,7 +17,7 @@ use super::group::Groups;
 use super::names::{PrimaryKeys, lock_name, told_name};
 use super::operations::acquire::{Acquire, Acquisitions, Attempted, NamedRequest};
 use super::operations::acquire_all::{AcquireAll, Claimed};
-use super::operations::extend::{Extend, Extensions, Sets};
+use super::operations::extend::{Extend, Extensions, LockSets};
 use super::operations::force_release::ForceRelease;
 use super::operations::is_locked::IsLocked;
 use super::operations::labels::StoredLabels;
@@ -462,7 +462,7 @@ impl PostgresBackend {
                 return Ok(outcome);
             }
         }
-        let sets = Sets::new([(lock_ids.as_slice(), ttl)]);
+        let sets = LockSets::new([(lock_ids.as_slice(), ttl)]);
         let plan = self.operations.extend.plan(&sets);
         let row = executor.runner.run(&quota::rows(lock_ids), &plan).await?;
         extend::outcome(lock_ids, row.as_ref())

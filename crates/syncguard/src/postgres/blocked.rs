@@ -24,15 +24,15 @@ const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// Looks at what operations wait for.
 #[derive(Debug)]
 pub(super) struct Blocked {
-    keys: Look,
-    rows: Look,
+    keys: ObstacleQuery,
+    rows: ObstacleQuery,
     /// One look at a time: many operations may be late at once, and then the server has enough to do.
     looking: Semaphore,
 }
 
 /// A look at one kind of obstacle.
 #[derive(Debug)]
-struct Look {
+struct ObstacleQuery {
     /// Takes a JSON array of names, and gives the number of a server process.
     statement: Statement,
     /// What is said of that process.
@@ -43,12 +43,12 @@ impl Blocked {
     pub(super) fn new(tables: &Tables) -> Self {
         let statement = |sql| Statement::new(sql, tables, &["process"]);
         Self {
-            keys: Look {
+            keys: ObstacleQuery {
                 statement: statement(include_str!("blocked.sql")),
                 words: "holds the advisory lock that acquisitions of this key take one after the other; if it is another \
                         application's, see docs/postgres.md, \"Advisory locks\"",
             },
-            rows: Look {
+            rows: ObstacleQuery {
                 statement: statement(include_str!("blocked_row.sql")),
                 words: "has locked the lock's row: with a guard, in a transaction that has not ended (docs/guards.md), or \
                         with a statement of its own",
@@ -107,7 +107,7 @@ impl Blocked {
     async fn watch_for<T>(
         &self,
         runner: &StatementRunner,
-        look: &Look,
+        look: &ObstacleQuery,
         names: impl Fn() -> Vec<String>,
         limit: &Limit,
         attempt: impl Future<Output = Result<T, Error>>,
@@ -138,7 +138,13 @@ impl Blocked {
         }
     }
 
-    async fn take(&self, runner: &StatementRunner, look: &Look, names: Vec<String>, limit: &Limit) {
+    async fn take(
+        &self,
+        runner: &StatementRunner,
+        look: &ObstacleQuery,
+        names: Vec<String>,
+        limit: &Limit,
+    ) {
         let Ok(_permit) = self.looking.try_acquire() else {
             return;
         };

@@ -35,7 +35,7 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     /// The parameters of the statement.
     type Params: Send + Sync + 'static;
     /// What the statement tells of one lock.
-    type Told: Send;
+    type Reply: Send;
     type Outcome: Send + Sync + 'static;
 
     /// Whether its statement [is urgent](super::statement::Statement::is_urgent).
@@ -56,10 +56,10 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     fn plan<'a>(&'a self, params: &'a Self::Params) -> Plan<'a>;
 
     /// What the row says about each lock, by its lock id.
-    fn told(row: Option<&Row>) -> Result<HashMap<&str, Self::Told>, Error>;
+    fn told(row: Option<&Row>) -> Result<HashMap<&str, Self::Reply>, Error>;
 
     /// The outcome for an item, by what is told of its locks; `None` if it has to run alone.
-    fn outcome(found: Batch<Option<Self::Told>>) -> Result<Option<Self::Outcome>, Error>;
+    fn outcome(found: Batch<Option<Self::Reply>>) -> Result<Option<Self::Outcome>, Error>;
 
     /// What to send to undo an outcome whose caller no longer waits, if anything.
     fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Plan<'a>> {
@@ -190,7 +190,7 @@ impl<W: Grouped> Groups<W> {
     }
 
     /// Tells each member its outcome.
-    async fn tell(&self, members: Vec<Member<W>>, mut told: HashMap<&str, W::Told>) {
+    async fn tell(&self, members: Vec<Member<W>>, mut told: HashMap<&str, W::Reply>) {
         let mut unheard = Vec::new();
         for Member { item, answer } in members {
             let locks = W::lock_ids(&item).iter();

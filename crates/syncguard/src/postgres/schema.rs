@@ -48,14 +48,14 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
     loop {
         let there = inspect(transport, &inspection, &names).await?;
         let sql = match there {
-            Existing {
+            SchemaState {
                 complete: false, ..
             } => names.tables_sql(),
-            Existing { named: false, .. } => names.under_lock(NAME_SQL),
-            Existing {
+            SchemaState { named: false, .. } => names.under_lock(NAME_SQL),
+            SchemaState {
                 labelled: false, ..
             } if may_label => names.under_lock(&labels_sql()),
-            Existing { marked: false, .. } if may_mark => names.under_lock(MARK_SQL),
+            SchemaState { marked: false, .. } if may_mark => names.under_lock(MARK_SQL),
             there => return Ok(there.labelled),
         };
         match transport.batch(&sql).await {
@@ -109,12 +109,12 @@ async fn inspect(
     transport: &dyn Transport,
     inspection: &Statement,
     names: &IndexNames<'_>,
-) -> Result<Existing, Error> {
+) -> Result<SchemaState, Error> {
     let params = names.quoted();
     let plan = inspection.bind(params.iter().map(|name| Param::Text(name)).collect());
     let row = transport.run(&plan).await?;
     let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
-    Ok(Existing {
+    Ok(SchemaState {
         complete: is(0)?,
         named: is(1)?,
         labelled: is(2)?,
@@ -124,7 +124,7 @@ async fn inspect(
 
 /// Which parts of the schema exist.
 #[derive(Clone, Copy)]
-struct Existing {
+struct SchemaState {
     /// Both tables and the indexes.
     complete: bool,
     /// The column in which fence counters have their key in clear.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// Where the nodes of a cluster are for this process, where that is not where they say: behind NAT, in containers,
 /// through tunnels. An address that it does not know is used as it is.
 #[derive(Clone)]
-pub struct NatMap(Arc<Translate>);
+pub struct NatMap(Arc<TranslateAddress>);
 
-type Translate = dyn Fn(&str, u16) -> Option<(String, u16)> + Send + Sync;
+type TranslateAddress = dyn Fn(&str, u16) -> Option<(String, u16)> + Send + Sync;
 
 impl NatMap {
     /// Asks `translate` for each host and port that a node announces. It is called whenever the layout of the cluster

@@ -73,7 +73,7 @@ pub(super) use script;
 
 /// How a script is named in a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum ScriptForm {
     Hash,
     Source,
 }
@@ -222,10 +222,10 @@ impl Plan {
 
     /// Appends the call as it goes over the wire: an array of bulk strings (RESP, "Sending commands to a
     /// Redis server").
-    pub(super) fn write(&self, form: Form, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, form: ScriptForm, out: &mut Vec<u8>) {
         let (command, script) = match form {
-            Form::Hash => ("EVALSHA", self.script().sha()),
-            Form::Source => ("EVAL", self.script().source()),
+            ScriptForm::Hash => ("EVALSHA", self.script().sha()),
+            ScriptForm::Source => ("EVAL", self.script().source()),
         };
         let mut keys = itoa::Buffer::new();
         let keys = keys.format(self.keys);

@@ -36,7 +36,7 @@ pub(crate) trait Listener: Send {
     /// Asks the store to tell of these names (`true`), or no longer. Need not wait for its answer.
     async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error>;
 
-    /// Asks the store for a sign of life, which [`next`](Self::next) gives as [`Heard::Alive`].
+    /// Asks the store for a sign of life, which [`next`](Self::next) gives as [`StoreMessage::Alive`].
     async fn test(&mut self) -> Result<(), Error>;
 
     /// How long nothing may be heard before it is tested.
@@ -45,12 +45,12 @@ pub(crate) trait Listener: Send {
     }
 
     /// What the store tells next. The future may be dropped, and nothing is lost then.
-    async fn next(&mut self) -> Result<Heard, Error>;
+    async fn next(&mut self) -> Result<StoreMessage, Error>;
 }
 
 /// What a store tells.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum StoreMessage {
     /// It tells of that name from now on.
     Listening(String),
     /// It does not tell of that name any more, or not at the moment.
@@ -125,10 +125,10 @@ async fn listen(
                 (last_heard, tested) = (Instant::now(), None);
                 first_heard.get_or_insert_with(Instant::now);
                 match heard {
-                    Heard::Listening(name) => topics.listening(&name),
-                    Heard::Unsubscribed(name) => topics.unsubscribed(&name),
-                    Heard::Freed(name) => topics.freed(&name),
-                    Heard::Alive => {}
+                    StoreMessage::Listening(name) => topics.listening(&name),
+                    StoreMessage::Unsubscribed(name) => topics.unsubscribed(&name),
+                    StoreMessage::Freed(name) => topics.freed(&name),
+                    StoreMessage::Alive => {}
                 }
             }
             () = sleep_until(end) => {

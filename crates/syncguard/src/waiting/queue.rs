@@ -100,12 +100,12 @@ struct QueuedWaiter {
 }
 
 /// What somebody finds who comes.
-pub(crate) enum Entered {
+pub(crate) enum QueueEntry {
     First(Turn),
     Behind(Place),
 }
 
-impl Entered {
+impl QueueEntry {
     /// The turn of one who is the first.
     pub(super) fn first(self) -> Option<Turn> {
         match self {
@@ -141,7 +141,7 @@ pub(crate) struct Asking<'a>(&'a Turn);
 impl Queues {
     /// The last places in the queues for what is claimed, for one who would ask as `policy` says if it were alone. Claims
     /// of the same key stand side by side and share one.
-    pub(crate) fn enter(&self, claims: &[Claim], policy: &RetryPolicy) -> Batch<Entered> {
+    pub(crate) fn enter(&self, claims: &[Claim], policy: &RetryPolicy) -> Batch<QueueEntry> {
         let mut queues = lock(&self.0);
         let QueuesInner { by_key, number, .. } = &mut *queues;
         *number += 1;
@@ -160,13 +160,13 @@ impl Queues {
             };
             let Some(queue) = by_key.get_mut(&key) else {
                 by_key.insert(key.clone(), Queue::new(is_exclusive));
-                return Entered::First(Turn::new(self, key, ticket, is_exclusive));
+                return QueueEntry::First(Turn::new(self, key, ticket, is_exclusive));
             };
             if queue.line.is_empty() && queue.has_room(&ticket) {
                 queue.turns += 1;
-                return Entered::First(Turn::new(self, key, ticket, is_exclusive));
+                return QueueEntry::First(Turn::new(self, key, ticket, is_exclusive));
             }
-            Entered::Behind(queue.wait(self, key, ticket))
+            QueueEntry::Behind(queue.wait(self, key, ticket))
         };
         keys().filter_map(<[_]>::first).map(&mut enter).collect()
     }
@@ -456,20 +456,20 @@ impl Turn {
     }
 
     /// Goes back to its place in line if somebody else waits with a turn, or came earlier.
-    pub(crate) fn give_way(self) -> Entered {
+    pub(crate) fn give_way(self) -> QueueEntry {
         let mut queues = lock(&self.queues.0);
         let Some(queue) = queues.by_key.get_mut(&self.key) else {
             drop(queues);
-            return Entered::First(self);
+            return QueueEntry::First(self);
         };
         let is_older = |one: &QueuedWaiter| one.ticket.number < self.ticket.number;
         if queue.turns == 1 && !queue.line.front().is_some_and(is_older) {
             drop(queues);
-            return Entered::First(self);
+            return QueueEntry::First(self);
         }
         let place = queue.wait(&self.queues, self.key.clone(), self.ticket);
         drop(queues);
-        Entered::Behind(place)
+        QueueEntry::Behind(place)
     }
 
     /// The lock was granted. It ends by itself at that time.

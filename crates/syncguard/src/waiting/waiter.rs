@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::queue::{Entered, Place, Turn};
+use super::queue::{Place, QueueEntry, Turn};
 use super::retry::{FailedAttempt, GiveUp, NextStep, RetryPolicy, RetryState, Wait};
 use crate::backend::Backend;
 use crate::batch::Batch;
@@ -138,11 +138,11 @@ impl Waiter {
         }
         let queues = self.backend.work().queues();
         let entered = queues.enter(&self.request.claims, &self.policy);
-        let is_behind = |entered: &Entered| matches!(entered, Entered::Behind(_));
+        let is_behind = |entered: &QueueEntry| matches!(entered, QueueEntry::Behind(_));
         // What is waited for is boxed, so that whoever gets a lock at once takes no room for it.
         let mut turns: Batch<Turn> = match entered.iter().any(is_behind) {
             true => Box::pin(self.turns(entered)).await?,
-            false => entered.into_iter().filter_map(Entered::first).collect(),
+            false => entered.into_iter().filter_map(QueueEntry::first).collect(),
         };
         let mut found = self.at_turn(&mut turns).await?;
         let mut is_hinted = false;
@@ -166,7 +166,7 @@ impl Waiter {
                     found = Box::pin(self.at_turn(&mut turns)).await?;
                     continue;
                 }
-                turns = entered.into_iter().filter_map(Entered::first).collect();
+                turns = entered.into_iter().filter_map(QueueEntry::first).collect();
             }
             let end = Box::pin(self.pause(&turns, retry_at, free_at)).await;
             is_hinted = !matches!(end, PauseEnd::Retry);
@@ -187,17 +187,17 @@ impl Waiter {
     }
 
     /// Waits until it is the first in all queues, at most for as long as the locks are waited for.
-    async fn turns(&mut self, entered: Batch<Entered>) -> Result<Batch<Turn>, Error> {
+    async fn turns(&mut self, entered: Batch<QueueEntry>) -> Result<Batch<Turn>, Error> {
         let limit = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0).ok();
         let until = limit.and_then(|limit| self.start.checked_add(limit));
         let mut turns = Batch::new();
         for entered in entered {
             let mut place = match entered {
-                Entered::First(turn) => {
+                QueueEntry::First(turn) => {
                     turns.push(turn);
                     continue;
                 }
-                Entered::Behind(place) => place,
+                QueueEntry::Behind(place) => place,
             };
             turns.push(match until {
                 None => place.turn().await?,

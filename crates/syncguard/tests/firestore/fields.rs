@@ -11,7 +11,7 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use crate::stage::{Server, document, fields, name, text, write};
-use crate::support::inputs::{KEY, LOCK_ID, OWNER, Operation, Told, any_text, call, for_each};
+use crate::support::inputs::{KEY, LOCK_ID, OWNER, Operation, Verdict, any_text, call, for_each};
 use crate::support::locks::{ManualClock, eventually};
 use crate::support::suite::tests;
 
@@ -208,7 +208,7 @@ async fn whatever_is_in_the_documents_is_answered_and_kept() {
 #[derive(Debug)]
 struct Seen {
     operation: Operation,
-    told: Told,
+    told: Verdict,
     before: Stored,
     after: Stored,
 }
@@ -236,7 +236,7 @@ impl Seen {
     }
 
     fn has_refused(&self) -> bool {
-        self.told == Told::Failed && self.are_kept()
+        self.told == Verdict::Failed && self.are_kept()
     }
 
     fn is_right_acquisition(&self) -> bool {
@@ -257,8 +257,8 @@ impl Seen {
             Meaning::NoLock { .. } => self.has_refused(),
             Meaning::Lock { is_ours, .. } => {
                 let is_told = match self.told {
-                    Told::No => !is_ours,
-                    Told::Acquired(_) => is_ours,
+                    Verdict::No => !is_ours,
+                    Verdict::Acquired(_) => is_ours,
                     // The lock has no fence that could be told, or the counter makes no sense.
                     _ => is_ours || next_fence(counter).is_none(),
                 };
@@ -270,17 +270,18 @@ impl Seen {
     fn is_right_by_key(&self) -> bool {
         let is_looked_up = self.operation == Operation::LookUpKey;
         match meaning(self.before[0].as_ref()) {
-            Meaning::Nothing => self.told == Told::No && self.are_kept(),
+            Meaning::Nothing => self.told == Verdict::No && self.are_kept(),
             Meaning::NoLock { .. } => self.has_refused(),
             Meaning::Lock { is_live, .. } if self.operation == Operation::ForceRelease => {
-                let is_told = (self.told == Told::Yes) == is_live && self.told != Told::Failed;
+                let is_told =
+                    (self.told == Verdict::Yes) == is_live && self.told != Verdict::Failed;
                 let is_gone = self.after[0].is_none();
                 is_told && is_gone == is_live && self.is_kept(1) && self.is_kept(2)
             }
             Meaning::Lock { is_live, .. } => {
                 let is_told = match self.told {
-                    Told::Yes => is_live,
-                    Told::No => !is_live,
+                    Verdict::Yes => is_live,
+                    Verdict::No => !is_live,
                     // Its other fields make no sense.
                     _ => is_looked_up,
                 };
@@ -300,16 +301,16 @@ impl Seen {
         };
         if self.operation == Operation::LookUpLock {
             let is_told = match self.told {
-                Told::Yes => count(true) == 1,
-                Told::No => count(true) != 1,
+                Verdict::Yes => count(true) == 1,
+                Verdict::No => count(true) != 1,
                 _ => count(true) == 1,
             };
             return is_told && self.are_kept();
         }
         let told = match (count(true), count(false)) {
-            (1, _) => Told::Yes,
-            (0, 1..) => Told::Expired,
-            _ => Told::No,
+            (1, _) => Verdict::Yes,
+            (0, 1..) => Verdict::Expired,
+            _ => Verdict::No,
         };
         // Nobody can tell which of several is the caller's.
         let is_unclear = count(true) > 1;

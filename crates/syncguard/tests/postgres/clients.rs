@@ -8,7 +8,7 @@ use syncguard::operation::{self, CallOptions};
 use syncguard::postgres::{Password, PostgresBackend, PostgresConfig, PostgresOptions, Tables};
 use syncguard::{Absence, AcquireOutcome, Backend, Error, ErrorKind, Operation, ReleaseOutcome};
 
-use crate::mediator::{Fate, Mediator};
+use crate::mediator::{Forwarding, Mediator};
 use crate::stage::{backend, count, options, own_tables, server, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::clients::deadpool;
@@ -36,7 +36,7 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     assert!(!ours.is_locked(&key("k")).await.unwrap());
     let request = request("k");
     count(&tables, "k").await;
-    mediator.meet(Fate::Deny);
+    mediator.meet(Forwarding::Deny);
     let error = ours.acquire(&request).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
@@ -46,14 +46,14 @@ async fn a_lost_answer_is_unknown_and_a_repetition_finds_the_lock() {
     };
     let grant = grants.remove(0);
     assert_eq!(grant.fence.get(), AHEAD + 1);
-    mediator.meet(Fate::Deny);
+    mediator.meet(Forwarding::Deny);
     let error = ours.release(&request.claims[0].lock_id).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error:?}");
     let again = ours.release(&request.claims[0].lock_id).await.unwrap();
     assert_eq!(again, ReleaseOutcome::Absent(Absence::NotFound));
     assert_eq!(acquire(&beside, "k").await.fence.get(), AHEAD + 2);
     // An attempt as users make them leaves nothing behind.
-    mediator.meet(Fate::Deny);
+    mediator.meet(Forwarding::Deny);
     let lost = operation::run::<AcquireOutcome>(
         &ours,
         Operation::Acquire(crate::support::locks::request("l")),

@@ -10,7 +10,7 @@ use syncguard::postgres::{
 use syncguard::{ReleaseOutcome, lock};
 use tokio::time::timeout;
 
-use crate::mediator::{Fate, Mediator};
+use crate::mediator::{Forwarding, Mediator};
 use crate::scene::{Scene, named};
 use crate::stage::{backend, options, server, sessions};
 use crate::support::attempts::Attempts as _;
@@ -133,7 +133,7 @@ async fn a_listener_in_silence_is_tested() {
     let t = Scene::with("cut off", config).await;
     let grant = t.acquire("k").await;
     let watch = t.watch("k").await;
-    mediator.meet(Fate::Silence);
+    mediator.meet(Forwarding::Silence);
     t.holder.release(&grant.lock_id).await.unwrap();
     // It did not hear that. It hears that it listens again, on another connection.
     let heard = timeout(Duration::from_secs(25), watch.freed()).await;

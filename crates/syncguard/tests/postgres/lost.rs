@@ -10,7 +10,7 @@ use syncguard::{
 };
 use tokio::task::JoinSet;
 
-use crate::mediator::{Fate, Mediator};
+use crate::mediator::{Forwarding, Mediator};
 use crate::stage::{backend, count, options, server, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, acquire, eventually, key};
@@ -63,7 +63,7 @@ async fn a_poolers_word_is_not_the_servers() {
         let name = format!("denied {prepare}");
         count(&tables, &name).await;
         assert!(!ours.is_locked(&key(&name)).await.unwrap());
-        mediator.meet(Fate::Deny);
+        mediator.meet(Forwarding::Deny);
         let error = try_acquire(&ours, &name).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
         assert!(error.is_outcome_unknown());
@@ -82,7 +82,7 @@ async fn a_poolers_word_to_a_group_is_not_the_servers() {
     let ours = PostgresBackend::new(config, options(&tables)).unwrap();
     let ours: Arc<dyn Backend> = Arc::new(ours);
     assert!(!ours.is_locked(&key("k")).await.unwrap());
-    mediator.meet(Fate::Deny);
+    mediator.meet(Forwarding::Deny);
     let names: Vec<_> = (0..20).map(|number| format!("denied {number}")).collect();
     for name in &names {
         count(&tables, name).await;

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 /// What happens to the bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Forwarding {
     /// They arrive.
     Pass,
     /// A request arrives, and when the server has carried it out, the client hears what a pooler says
@@ -27,7 +27,7 @@ pub(crate) enum Fate {
 pub(crate) struct Mediator {
     port: u16,
     /// What happens to connections that are open, one for each.
-    open: Arc<Mutex<Vec<watch::Sender<Fate>>>>,
+    open: Arc<Mutex<Vec<watch::Sender<Forwarding>>>>,
     accepted: Arc<AtomicUsize>,
     flooded: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
@@ -38,7 +38,7 @@ impl Mediator {
     pub(crate) async fn start(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let open: Arc<Mutex<Vec<watch::Sender<Fate>>>> = Arc::default();
+        let open: Arc<Mutex<Vec<watch::Sender<Forwarding>>>> = Arc::default();
         let (accepted, flooded) = (Arc::default(), Arc::default());
         let mut tasks = JoinSet::new();
         let (all, count, bytes) = (
@@ -53,7 +53,7 @@ impl Mediator {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
                     continue;
                 };
-                let (fate, seen) = watch::channel(Fate::Pass);
+                let (fate, seen) = watch::channel(Forwarding::Pass);
                 all.lock().unwrap().push(fate);
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
@@ -82,7 +82,7 @@ impl Mediator {
     }
 
     /// What happens from now on to the connections that are open, and to no later ones.
-    pub(crate) fn meet(&self, fate: Fate) {
+    pub(crate) fn meet(&self, fate: Forwarding) {
         for connection in self.open.lock().unwrap().iter() {
             connection.send_replace(fate);
         }
@@ -99,10 +99,14 @@ impl Mediator {
     }
 }
 
-async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fate: watch::Receiver<Fate>) {
+async fn requests(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    fate: watch::Receiver<Forwarding>,
+) {
     let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        let passes = *fate.borrow() != Fate::Silence;
+        let passes = *fate.borrow() != Forwarding::Silence;
         if passes && to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
@@ -112,7 +116,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fate: watch::
 async fn replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    fate: watch::Receiver<Fate>,
+    fate: watch::Receiver<Forwarding>,
     flooded: Arc<AtomicUsize>,
 ) {
     let mut buffer = vec![0; 65_536];
@@ -120,20 +124,20 @@ async fn replies(
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let now = *fate.borrow();
         match now {
-            Fate::Pass => {
+            Forwarding::Pass => {
                 if to.write_all(&buffer[..count]).await.is_err() {
                     return;
                 }
             }
-            Fate::Silence => {}
-            Fate::Deny => {
+            Forwarding::Silence => {}
+            Forwarding::Deny => {
                 withheld.extend_from_slice(&buffer[..count]);
                 if is_complete(&withheld) {
                     let _ = to.write_all(&denial()).await;
                     return;
                 }
             }
-            Fate::Flood => {
+            Forwarding::Flood => {
                 let notice = message(
                     b'N',
                     &[b"SNOTICE\0VNOTICE\0C00000\0M", &[b'x'; 1000], b"\0\0"],

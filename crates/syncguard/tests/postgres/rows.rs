@@ -11,7 +11,7 @@ use syncguard::postgres::Tables;
 use tokio_postgres::Client;
 
 use crate::stage::{backend, server};
-use crate::support::inputs::{KEY, LOCK_ID, OWNER, Operation, Told, any_text, call, for_each};
+use crate::support::inputs::{KEY, LOCK_ID, OWNER, Operation, Verdict, any_text, call, for_each};
 use crate::support::locks::recently;
 use crate::support::suite::tests;
 
@@ -203,7 +203,7 @@ async fn whatever_is_in_the_tables_is_answered_and_kept() {
 struct Seen {
     row: Option<Row>,
     counter: Option<Option<i64>>,
-    told: Told,
+    told: Verdict,
     before: [Value; 2],
     after: [Value; 2],
 }
@@ -236,21 +236,21 @@ impl Seen {
             Operation::IsLocked | Operation::LookUpKey => self.is_right_look(at_key),
             Operation::LookUpLock => self.is_right_look(self.row.as_ref().filter(owned)),
             Operation::ForceRelease => match at_key {
-                None => self.told == Told::No && self.is_kept(),
-                Some(row) => self.is_gone() && (self.told == Told::Yes) == row.is_live(),
+                None => self.told == Verdict::No && self.is_kept(),
+                Some(row) => self.is_gone() && (self.told == Verdict::Yes) == row.is_live(),
             },
             Operation::Release => match self.row.as_ref().filter(owned) {
-                None => self.told == Told::No && self.is_kept(),
-                Some(row) if row.is_live() => self.told == Told::Yes && self.is_gone(),
-                Some(_) => self.told == Told::Expired && self.is_gone(),
+                None => self.told == Verdict::No && self.is_kept(),
+                Some(row) if row.is_live() => self.told == Verdict::Yes && self.is_gone(),
+                Some(_) => self.told == Verdict::Expired && self.is_gone(),
             },
             Operation::Extend => match self.row.as_ref().filter(owned) {
-                Some(row) if row.is_live() => self.told == Told::Yes && self.is_only_extended(),
+                Some(row) if row.is_live() => self.told == Verdict::Yes && self.is_only_extended(),
                 Some(Row {
                     expires_at_ms: Some(_),
                     ..
-                }) => self.told == Told::Expired && self.is_gone(),
-                _ => self.told == Told::No && self.is_kept(),
+                }) => self.told == Verdict::Expired && self.is_gone(),
+                _ => self.told == Verdict::No && self.is_kept(),
             },
         }
     }
@@ -276,8 +276,8 @@ impl Seen {
 
     fn is_right_look(&self, row: Option<&Row>) -> bool {
         let is_told = match self.told {
-            Told::Yes => row.is_some_and(Row::is_live),
-            Told::No => !row.is_some_and(Row::is_live),
+            Verdict::Yes => row.is_some_and(Row::is_live),
+            Verdict::No => !row.is_some_and(Row::is_live),
             // The row makes no sense.
             _ => row.is_some(),
         };
@@ -285,14 +285,14 @@ impl Seen {
     }
 
     fn is_right_acquisition(&self) -> bool {
-        let has_refused = self.told == Told::Failed && self.before == self.after;
+        let has_refused = self.told == Verdict::Failed && self.before == self.after;
         let granted = match next_fence(self.counter) {
             Some(next) => {
                 self.told.is_granted_after(next, &recently())
                     && self.after[0][KEY]["lock_id"] == LOCK_ID
             }
             // Without a fence, nothing is written.
-            None => matches!(self.told, Told::Failed | Told::No) && self.before == self.after,
+            None => matches!(self.told, Verdict::Failed | Verdict::No) && self.before == self.after,
         };
         match &self.row {
             None => granted,
@@ -304,8 +304,8 @@ impl Seen {
             Some(row) if row.is_live() => {
                 let is_ours = row.lock_id.as_deref() == Some(LOCK_ID);
                 let is_told = match self.told {
-                    Told::No => true,
-                    Told::Acquired(_) => is_ours,
+                    Verdict::No => true,
+                    Verdict::Acquired(_) => is_ours,
                     // No such time can be told, or such a fence.
                     _ => is_ours || row.expires_at_ms > Some(i64::MAX / 2),
                 };
@@ -317,7 +317,7 @@ impl Seen {
             Some(Row {
                 expires_at_ms: None,
                 ..
-            }) => matches!(self.told, Told::No | Told::Failed) && self.is_kept(),
+            }) => matches!(self.told, Verdict::No | Verdict::Failed) && self.is_kept(),
             Some(_) => granted,
         }
     }

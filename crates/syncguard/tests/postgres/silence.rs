@@ -13,7 +13,7 @@ use syncguard::{
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::mediator::{Fate, Mediator};
+use crate::mediator::{Forwarding, Mediator};
 use crate::stage::{backend, options, server, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key};
@@ -97,7 +97,7 @@ fn connect_timeout() -> Duration {
 async fn idle_sessions_that_are_lost_cost_one_operation() {
     let mediator = Mediator::start(server().port()).await;
     let ours = warm(&mediator, server().tcp()).await;
-    mediator.meet(Fate::Silence);
+    mediator.meet(Forwarding::Silence);
     let time = until_granted(&ours).await;
     assert!(time < connect_timeout(), "{time:?}");
 }
@@ -106,7 +106,7 @@ async fn idle_sessions_that_are_lost_behind_a_pooler_cost_one_operation() {
     let bouncer = PgBouncer::start(server(), true);
     let mediator = Mediator::start(bouncer.config().hosts[0].port).await;
     let ours = warm(&mediator, bouncer.config()).await;
-    mediator.meet(Fate::Silence);
+    mediator.meet(Forwarding::Silence);
     let time = until_granted(&ours).await;
     assert!(time < connect_timeout(), "{time:?}");
 }
@@ -114,7 +114,7 @@ async fn idle_sessions_that_are_lost_behind_a_pooler_cost_one_operation() {
 async fn a_lock_is_taken_though_all_sessions_are_lost() {
     let mediator = Mediator::start(server().port()).await;
     let ours = warm(&mediator, server().tcp()).await;
-    mediator.meet(Fate::Silence);
+    mediator.meet(Forwarding::Silence);
     let guard = lock(&ours, &key("lost"), &LockOptions::default()).await;
     assert!(guard.unwrap().release().await.unwrap());
 }
@@ -130,7 +130,7 @@ async fn sessions_that_were_idle_for_long_answer_before_they_are_used() {
         ..server().tcp()
     };
     let ours = warm(&mediator, config).await;
-    mediator.meet(Fate::Silence);
+    mediator.meet(Forwarding::Silence);
     // Nothing happens on them meanwhile, which is the point.
     tokio::time::sleep(idle * 3 / 2).await;
     acquire(ours.as_ref(), "k").await;
@@ -139,7 +139,7 @@ async fn sessions_that_were_idle_for_long_answer_before_they_are_used() {
 async fn many_operations_on_sessions_that_are_lost_end_early() {
     let mediator = Mediator::start(server().port()).await;
     let ours = warm(&mediator, server().tcp()).await;
-    mediator.meet(Fate::Silence);
+    mediator.meet(Forwarding::Silence);
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for _ in 0..SESSIONS {
@@ -192,7 +192,7 @@ async fn a_statement_that_waits_is_not_taken_for_lost() {
 async fn a_reply_without_an_end_is_cut_off() {
     let mediator = Mediator::start(server().port()).await;
     let ours = warm(&mediator, server().tcp()).await;
-    mediator.meet(Fate::Flood);
+    mediator.meet(Forwarding::Flood);
     let error = ours.is_locked(&key("k")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal, "{error:?}");
     assert!(error.message().contains("does not end"), "{error}");

@@ -65,7 +65,7 @@ fn write(raw: &mut Resp, name: &str, lock_id: &LockId, after_ms: i64) {
 }
 
 /// What ends a lock, of which it is told the lock id.
-type Losing<'a> = &'a dyn Fn(&mut Resp, &LockId);
+type LockEnd<'a> = &'a dyn Fn(&mut Resp, &LockId);
 
 fn assert_lost(answer: Result<Reply, Error>) {
     let error = answer.unwrap_err();
@@ -230,7 +230,7 @@ async fn nothing_runs_without_the_lock() {
         let server = RedisServer::start_version(version, &[]);
         let (backend, mut raw) = (backend_at(&server), server.connect());
         let other = LockId::generate().unwrap();
-        let ways: [Losing<'_>; 5] = [
+        let ways: [LockEnd<'_>; 5] = [
             &|raw, _| drop(raw.call(&["DEL", "syncguard:k"])),
             &|raw, _| write(raw, "syncguard:k", &other, 60_000),
             &|raw, own| write(raw, "syncguard:k", own, -2000),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use syncguard::LockId;
 
 use crate::stage::Stage;
-use crate::support::inputs::{KEY, LOCK_ID, Operation, SECRETS, Told, any_text, call, for_each};
+use crate::support::inputs::{KEY, LOCK_ID, Operation, SECRETS, Verdict, any_text, call, for_each};
 use crate::support::locks::recently;
 use crate::support::resp::{Answer, Resp};
 use crate::support::suite::tests;
@@ -321,7 +321,7 @@ async fn whatever_is_stored_is_answered_and_kept() {
 #[derive(Debug)]
 struct Seen {
     operation: Operation,
-    told: Told,
+    told: Verdict,
     is_kept: [bool; 3],
     is_there: [bool; 3],
 }
@@ -346,7 +346,7 @@ impl Seen {
     }
 
     fn has_refused(&self) -> bool {
-        self.told == Told::Failed && self.is_kept == KEPT
+        self.told == Verdict::Failed && self.is_kept == KEPT
     }
 
     fn is_right_acquisition(&self, stored: &[Stored; 3]) -> bool {
@@ -365,9 +365,9 @@ impl Seen {
                 expires_at_ms,
             } if is_live(expires_at_ms) => {
                 let is_told = match self.told {
-                    Told::No => true,
+                    Verdict::No => true,
                     // An attempt that is repeated is told what the first one was given.
-                    Told::Acquired(_) => is_ours,
+                    Verdict::Acquired(_) => is_ours,
                     // No such time can be told, or such a fence.
                     _ => expires_at_ms > 9e15 || is_ours,
                 };
@@ -381,12 +381,12 @@ impl Seen {
     fn is_right_by_key(&self, lock: Meaning) -> bool {
         let is_forced = self.operation == Operation::ForceRelease;
         match lock {
-            Meaning::Nothing => self.told == Told::No && self.is_kept == KEPT,
+            Meaning::Nothing => self.told == Verdict::No && self.is_kept == KEPT,
             Meaning::NoLock => self.has_refused(),
             Meaning::Lock { expires_at_ms, .. } => {
                 let is_told = match self.told {
-                    Told::Yes => is_live(expires_at_ms),
-                    Told::No => !is_live(expires_at_ms),
+                    Verdict::Yes => is_live(expires_at_ms),
+                    Verdict::No => !is_live(expires_at_ms),
                     // It is live, but its other members make no sense.
                     _ => self.operation == Operation::LookUpKey && is_live(expires_at_ms),
                 };
@@ -398,7 +398,7 @@ impl Seen {
 
     fn is_right_by_lock_id(&self, stored: &[Stored; 3], names: &[String; 3]) -> bool {
         let name = match &stored[1] {
-            Stored::Nothing => return self.told == Told::No && self.is_kept == KEPT,
+            Stored::Nothing => return self.told == Verdict::No && self.is_kept == KEPT,
             Stored::List | Stored::Hash => return self.has_refused(),
             Stored::Bytes(name) => name,
         };
@@ -408,21 +408,23 @@ impl Seen {
         match meaning(leads_to, self.operation) {
             // An index entry that leads nowhere is cleared away.
             Meaning::Nothing => {
-                self.told == Told::No
+                self.told == Verdict::No
                     && self.is_there[1] == only_reads
                     && self.is_kept[0]
                     && self.is_kept[2]
             }
             Meaning::NoLock => self.has_refused(),
-            Meaning::Lock { is_ours: false, .. } => self.told == Told::No && self.is_kept == KEPT,
+            Meaning::Lock { is_ours: false, .. } => {
+                self.told == Verdict::No && self.is_kept == KEPT
+            }
             Meaning::Lock { expires_at_ms, .. } if !is_live(expires_at_ms) => match only_reads {
-                true => self.told == Told::No,
-                false => self.told == Told::Expired && self.is_there[..2] == [false; 2],
+                true => self.told == Verdict::No,
+                false => self.told == Verdict::Expired && self.is_there[..2] == [false; 2],
             },
             Meaning::Lock { .. } => match self.operation {
-                Operation::LookUpLock => self.told == Told::Yes || self.told == Told::Failed,
-                Operation::Extend => self.told == Told::Yes && self.is_there[..2] == [true; 2],
-                _ => self.told == Told::Yes && self.is_there[..2] == [false; 2],
+                Operation::LookUpLock => self.told == Verdict::Yes || self.told == Verdict::Failed,
+                Operation::Extend => self.told == Verdict::Yes && self.is_there[..2] == [true; 2],
+                _ => self.told == Verdict::Yes && self.is_there[..2] == [false; 2],
             },
             Meaning::Unclear => true,
         }

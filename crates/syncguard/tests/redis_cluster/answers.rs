@@ -31,15 +31,15 @@ tests![
 const GRANT: &str = "*3\r\n:1\r\n:7\r\n:1700000000000\r\n";
 
 /// What a node was sent, without what stands at the start of a connection.
-type Heard = Arc<Mutex<Vec<String>>>;
+type Requests = Arc<Mutex<Vec<String>>>;
 
 /// A node that answers scripts as told and says that the node at `owner` serves all slots, or only the first if that
 /// is 0. It ends the connection where it has no answer.
-async fn node<F>(owner: &Arc<AtomicU16>, answer: F) -> (u16, Heard)
+async fn node<F>(owner: &Arc<AtomicU16>, answer: F) -> (u16, Requests)
 where
     F: Fn(&str) -> Option<String> + Clone + Send + Sync + 'static,
 {
-    let heard = Heard::default();
+    let heard = Requests::default();
     let (owner, listener) = (Arc::clone(owner), Arc::clone(&heard));
     let port = listen(move |stream| {
         let (owner, answer, heard) = (Arc::clone(&owner), answer.clone(), Arc::clone(&listener));
@@ -84,7 +84,7 @@ async fn acquire(backend: &Arc<dyn Backend>) -> Result<AcquireOutcome, Error> {
     backend.acquire(&request).await
 }
 
-fn count(heard: &Heard) -> usize {
+fn count(heard: &Requests) -> usize {
     heard.lock().unwrap().len()
 }
 

@@ -180,9 +180,9 @@ impl Load {
     }
 
     /// Ends the load and gives the errors.
-    pub(crate) async fn end(self) -> Met {
+    pub(crate) async fn end(self) -> LoadReport {
         self.stop.store(true, SeqCst);
-        Met {
+        LoadReport {
             errors: self.tasks.join_all().await.into_iter().flatten().collect(),
             offences: std::mem::take(&mut *self.witness.offences.lock().unwrap()),
             lost: self.lost.load(SeqCst),
@@ -195,7 +195,7 @@ async fn carry_out(backend: &Arc<dyn Backend>, operation: Operation) -> Result<O
 }
 
 /// What a load has met.
-pub(crate) struct Met {
+pub(crate) struct LoadReport {
     pub(crate) errors: Vec<Error>,
     pub(crate) offences: Vec<String>,
     pub(crate) lost: u64,

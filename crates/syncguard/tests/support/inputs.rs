@@ -58,7 +58,7 @@ impl Operation {
 
 /// The answer to an operation, as far as the operations have that in common.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum Verdict {
     /// Granted, with this fence.
     Acquired(u64),
     /// Released, extended, locked, found or freed.
@@ -71,7 +71,7 @@ pub(crate) enum Told {
     Failed,
 }
 
-impl Told {
+impl Verdict {
     /// Whether it is a grant, under `next` if that is ahead of `clock`, else under a fence from that.
     pub(crate) fn is_granted_after(&self, next: u64, clock: &RangeInclusive<u64>) -> bool {
         let Self::Acquired(fence) = *self else {
@@ -82,23 +82,23 @@ impl Told {
 }
 
 /// Calls the operation for [`KEY`] or [`LOCK_ID`].
-pub(crate) async fn call(backend: &dyn Backend, operation: Operation) -> Told {
+pub(crate) async fn call(backend: &dyn Backend, operation: Operation) -> Verdict {
     let answer = timeout(PATIENCE, ask(backend, operation)).await;
     match answer.expect("the operation hangs") {
         Ok(told) => told,
         Err(error) => {
             assert_discreet(&error);
-            Told::Failed
+            Verdict::Failed
         }
     }
 }
 
-async fn ask(backend: &dyn Backend, operation: Operation) -> Result<Told, Error> {
+async fn ask(backend: &dyn Backend, operation: Operation) -> Result<Verdict, Error> {
     let id = LockId::parse(LOCK_ID).unwrap();
-    let yes = |is: bool| if is { Told::Yes } else { Told::No };
+    let yes = |is: bool| if is { Verdict::Yes } else { Verdict::No };
     let absent = |absence| match absence {
-        Absence::Expired => Told::Expired,
-        Absence::NotFound => Told::No,
+        Absence::Expired => Verdict::Expired,
+        Absence::NotFound => Verdict::No,
     };
     let look = async |lookup| Ok(yes(backend.lookup(&lookup).await?.is_some()));
     match operation {
@@ -107,16 +107,16 @@ async fn ask(backend: &dyn Backend, operation: Operation) -> Result<Told, Error>
             request.claims[0].lock_id = id;
             request.labels.owner = Some(Owner::new(OWNER).unwrap());
             Ok(match backend.acquire(&request).await? {
-                AcquireOutcome::Acquired(grant) => Told::Acquired(grant[0].fence.get()),
-                _ => Told::No,
+                AcquireOutcome::Acquired(grant) => Verdict::Acquired(grant[0].fence.get()),
+                _ => Verdict::No,
             })
         }
         Operation::Release => Ok(match backend.release(&id).await? {
-            ReleaseOutcome::Released => Told::Yes,
+            ReleaseOutcome::Released => Verdict::Yes,
             ReleaseOutcome::Absent(absence) => absent(absence),
         }),
         Operation::Extend => Ok(match backend.extend(&id, Ttl::DEFAULT).await? {
-            ExtendOutcome::Extended { .. } => Told::Yes,
+            ExtendOutcome::Extended { .. } => Verdict::Yes,
             ExtendOutcome::Absent { absence, .. } => absent(absence),
         }),
         Operation::IsLocked => Ok(yes(backend.is_locked(&key(KEY)).await?)),

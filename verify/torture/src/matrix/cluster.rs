@@ -7,9 +7,9 @@ use super::redis::{left, until};
 use super::row::Row;
 use super::stage::{Act, DOWN, Stage, Store};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::record::now;
 use crate::servers::redis_cluster::RedisCluster;
+use crate::workers::Workers;
 
 const NAME: &str = "redis-cluster";
 
@@ -46,7 +46,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// A slot with locks moves to another node, key by key.
-fn move_slot(stage: &mut Stage<Cluster>, _: &mut Crew<'_>) -> io::Result<()> {
+fn move_slot(stage: &mut Stage<Cluster>, _: &mut Workers<'_>) -> io::Result<()> {
     let pause = stage.time(0..300);
     let from = stage.random.usize(..3);
     let to = (from + stage.random.usize(1..3)) % 3;
@@ -76,14 +76,14 @@ fn pair(stage: &mut Stage<Cluster>) -> (usize, usize, u16) {
 const FIRST_SLOTS: [u16; 3] = [0, 5461, 10922];
 
 /// A replica takes over from a primary that works, without a loss.
-fn hand_over(stage: &mut Stage<Cluster>, _: &mut Crew<'_>) -> io::Result<()> {
+fn hand_over(stage: &mut Stage<Cluster>, _: &mut Workers<'_>) -> io::Result<()> {
     let (_, replica, slot) = pair(stage);
     stage.store.0.fail_over(replica, slot);
     Ok(())
 }
 
 /// A primary dies, and its replica takes over. What the replica has not received is lost, fences included.
-fn kill_primary(stage: &mut Stage<Cluster>, _: &mut Crew<'_>) -> io::Result<()> {
+fn kill_primary(stage: &mut Stage<Cluster>, _: &mut Workers<'_>) -> io::Result<()> {
     let from = now();
     let (primary, replica, slot) = pair(stage);
     let cluster = &mut stage.store.0;

@@ -11,7 +11,7 @@ use super::row::Row;
 use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{network, processes};
 use crate::clock::Clock;
-use crate::crew::Crew;
+use crate::workers::Workers;
 
 const NAME: &str = "firestore";
 
@@ -102,24 +102,24 @@ fn refused(stage: &mut Stage<Firestore>, refusal: Refusal) -> io::Result<()> {
     Ok(())
 }
 
-fn aborted(stage: &mut Stage<Firestore>, _: &mut Crew<'_>) -> io::Result<()> {
+fn aborted(stage: &mut Stage<Firestore>, _: &mut Workers<'_>) -> io::Result<()> {
     share(stage, Effect::Status(Refusal::Aborted), "Commit");
     Ok(())
 }
 
-fn unavailable(stage: &mut Stage<Firestore>, _: &mut Crew<'_>) -> io::Result<()> {
+fn unavailable(stage: &mut Stage<Firestore>, _: &mut Workers<'_>) -> io::Result<()> {
     refused(stage, Refusal::Unavailable)
 }
 
-fn deadline_exceeded(stage: &mut Stage<Firestore>, _: &mut Crew<'_>) -> io::Result<()> {
+fn deadline_exceeded(stage: &mut Stage<Firestore>, _: &mut Workers<'_>) -> io::Result<()> {
     refused(stage, Refusal::DeadlineExceeded)
 }
 
-fn resource_exhausted(stage: &mut Stage<Firestore>, _: &mut Crew<'_>) -> io::Result<()> {
+fn resource_exhausted(stage: &mut Stage<Firestore>, _: &mut Workers<'_>) -> io::Result<()> {
     refused(stage, Refusal::ResourceExhausted)
 }
 
-fn lost_replies(stage: &mut Stage<Firestore>, _: &mut Crew<'_>) -> io::Result<()> {
+fn lost_replies(stage: &mut Stage<Firestore>, _: &mut Workers<'_>) -> io::Result<()> {
     let lost = if stage.random.bool() {
         Lost::Silence
     } else {
@@ -129,7 +129,7 @@ fn lost_replies(stage: &mut Stage<Firestore>, _: &mut Crew<'_>) -> io::Result<()
     Ok(())
 }
 
-fn slow_commits(stage: &mut Stage<Firestore>, _: &mut Crew<'_>) -> io::Result<()> {
+fn slow_commits(stage: &mut Stage<Firestore>, _: &mut Workers<'_>) -> io::Result<()> {
     let ms = stage.random.u64(20..500);
     share(stage, Effect::LatencyMs(ms), "Commit");
     Ok(())

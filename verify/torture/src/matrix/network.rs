@@ -7,8 +7,8 @@ use syncguard::ErrorKind;
 use super::row::Row;
 use super::stage::{Act, Stage, Store};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::proxy::Delivery;
+use crate::workers::Workers;
 
 pub(crate) fn rows<S: Store + 'static>(
     store: &'static str,
@@ -32,7 +32,7 @@ pub(crate) fn rows<S: Store + 'static>(
 }
 
 /// All connections are reset, several times.
-fn reset<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+fn reset<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     for _ in 0..stage.random.u8(1..5) {
         stage.proxy()?.reset();
         stage.pause(0..100);
@@ -41,7 +41,7 @@ fn reset<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
 }
 
 /// All connections are reset, and no new ones can be made for a while.
-fn refused<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+fn refused<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     stage.proxy()?.set(Delivery::Refused);
     stage.proxy()?.reset();
     stage.pause(100..2_000);
@@ -50,24 +50,24 @@ fn refused<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
 }
 
 /// The other side of all connections disappears without a word, as when a firewall has forgotten them. New ones work.
-fn half_open<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+fn half_open<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     stage.proxy()?.half_open();
     Ok(())
 }
 
 /// Nothing comes through for a while, also on new connections, and what was sent meanwhile is lost.
-fn silence<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+fn silence<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     for_a_while(stage, Delivery::Silent)
 }
 
 /// Everything takes longer.
-fn latency<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+fn latency<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     let delay = stage.time(20..300);
     for_a_while(stage, Delivery::Slow(delay))
 }
 
 /// In one direction, nothing comes through for a while, and then all of it.
-fn no_bandwidth<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+fn no_bandwidth<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     let delivery = if stage.random.bool() {
         Delivery::NoBandwidthTo
     } else {
@@ -77,7 +77,7 @@ fn no_bandwidth<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<
 }
 
 /// Requests are carried out, and connections are reset in place of the answers.
-fn no_replies<S: Store>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+fn no_replies<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     let dropped = stage.proxy()?.dropped_replies();
     stage.proxy()?.set(Delivery::NoReplies);
     while stage.proxy()?.dropped_replies() == dropped {

@@ -13,10 +13,10 @@ use super::row::Row;
 use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{network, processes};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::disk::Disk;
 use crate::record::now;
 use crate::servers::postgres_server::{PgBouncer, PostgresServer};
+use crate::workers::Workers;
 
 const NAME: &str = "postgres";
 
@@ -177,7 +177,7 @@ const FULL: &[ErrorKind] = BUSY;
 
 const OTHERS: &str = "pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
-fn terminate(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
+fn terminate(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
     let client = stage.store.client();
     for _ in 0..stage.random.u8(1..10) {
         let share = stage.random.f64();
@@ -191,7 +191,7 @@ fn terminate(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
 }
 
 /// As when the system has no memory left: the server ends all sessions and recovers.
-fn kill_backend(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
+fn kill_backend(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
     let client = stage.store.client();
     let sql = format!("SELECT pid FROM pg_stat_activity WHERE {OTHERS}");
     let sessions = stage.store.ask(&client, &sql)?;
@@ -202,7 +202,7 @@ fn kill_backend(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()>
     until_it_serves(stage)
 }
 
-fn shut_down(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
+fn shut_down(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
     stage.store.server.stop();
     stage.pause(0..1_500);
     stage.store.server.run();
@@ -210,15 +210,15 @@ fn shut_down(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
 }
 
 /// Releases of the last moments may be lost, and no fence.
-fn shut_down_and_lose(stage: &mut Stage<Postgres>, crew: &mut Crew<'_>) -> io::Result<()> {
+fn shut_down_and_lose(stage: &mut Stage<Postgres>, workers: &mut Workers<'_>) -> io::Result<()> {
     let from = now();
-    shut_down(stage, crew)?;
+    shut_down(stage, workers)?;
     stage.has_lost(from);
     Ok(())
 }
 
 /// Others have taken all connections, those of the workers included.
-fn take_connections(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
+fn take_connections(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
     let first = stage.store.client();
     let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OTHERS}");
     let end = std::time::Instant::now() + stage.time(200..1_500);
@@ -239,7 +239,7 @@ fn take_connections(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result
 }
 
 /// Somebody changes the table.
-fn lock_table(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
+fn lock_table(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
     let client = stage.store.client();
     let sql = "BEGIN; LOCK TABLE syncguard_locks IN ACCESS EXCLUSIVE MODE";
     stage.store.ask(&client, sql)?;
@@ -249,7 +249,7 @@ fn lock_table(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn restart_bouncer(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
+fn restart_bouncer(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
     let pause = stage.time(0..1_500);
     if let Some(bouncer) = &stage.store.bouncer {
         bouncer.stop();
@@ -260,7 +260,7 @@ fn restart_bouncer(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<
 }
 
 /// What is written needs room for the log, and there is none.
-fn fill_disk(stage: &mut Stage<Postgres>, _: &mut Crew<'_>) -> io::Result<()> {
+fn fill_disk(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
     let pause = stage.time(500..2_000);
     let store = &stage.store;
     let disk = store.disk.as_ref();

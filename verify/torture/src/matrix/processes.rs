@@ -7,8 +7,8 @@ use syncguard::ErrorKind;
 use super::row::Row;
 use super::stage::{Act, DOWN, Stage, Store};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::run::STOP;
+use crate::workers::Workers;
 
 pub(crate) fn rows<S: Store + 'static>(
     store: &'static str,
@@ -37,21 +37,21 @@ const TOO_LATE: &[ErrorKind] = &[
 ];
 
 /// A process ends without a word.
-pub(crate) fn kill<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
-    crew.kill_one(&mut stage.random)
+pub(crate) fn kill<S: Store>(stage: &mut Stage<S>, workers: &mut Workers<'_>) -> io::Result<()> {
+    workers.kill_one(&mut stage.random)
 }
 
 /// A process is stopped until its locks are others'.
-fn stop<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
-    crew.stop_one(&mut stage.random, STOP)
+fn stop<S: Store>(stage: &mut Stage<S>, workers: &mut Workers<'_>) -> io::Result<()> {
+    workers.stop_one(&mut stage.random, STOP)
 }
 
 /// One of the processes with waiters ends without a word, when some have had their turn and most have not.
-fn kill_waiters<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
-    while crew.tally().entered < crew.task().loops as u64 && crew.is_working()? {
+fn kill_waiters<S: Store>(stage: &mut Stage<S>, workers: &mut Workers<'_>) -> io::Result<()> {
+    while workers.tally().entered < workers.task().loops as u64 && workers.is_working()? {
         stage.pause(5..10);
     }
-    crew.end_one(&mut stage.random)
+    workers.end_one(&mut stage.random)
 }
 
 /// All processes reach their limit of open files when they need to connect anew.
@@ -59,13 +59,13 @@ pub(crate) fn files<S: Store + 'static>(
     store: &'static str,
     start: fn(Option<&Clock>) -> io::Result<S>,
 ) -> Row {
-    fn strike<S: Store>(stage: &mut Stage<S>, crew: &mut Crew<'_>) -> io::Result<()> {
-        crew.limit_files(Some(3))?;
+    fn strike<S: Store>(stage: &mut Stage<S>, workers: &mut Workers<'_>) -> io::Result<()> {
+        workers.limit_files(Some(3))?;
         if let Some(proxy) = &stage.proxy {
             proxy.reset();
         }
         stage.pause(200..1_500);
-        crew.limit_files(None)?;
+        workers.limit_files(None)?;
         Ok(())
     }
     Act::new(store, "files", start, strike)

@@ -9,11 +9,11 @@ use super::row::Row;
 use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{network, processes};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::disk::Disk;
 use crate::record::now;
 use crate::servers::redis_server::RedisServer;
 use crate::servers::resp::{Answer, Resp};
+use crate::workers::Workers;
 
 const NAME: &str = "redis";
 
@@ -141,7 +141,7 @@ impl Redis {
     }
 }
 
-fn kill(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+fn kill(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
     stage.store.server.kill();
     stage.pause(0..1_500);
     stage.store.server.restart();
@@ -149,21 +149,21 @@ fn kill(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
 }
 
 /// It comes back empty, as the documentation warns.
-fn kill_and_lose(stage: &mut Stage<Redis>, crew: &mut Crew<'_>) -> io::Result<()> {
+fn kill_and_lose(stage: &mut Stage<Redis>, workers: &mut Workers<'_>) -> io::Result<()> {
     let from = now();
-    kill(stage, crew)?;
+    kill(stage, workers)?;
     stage.has_lost(from);
     Ok(())
 }
 
-fn stop(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+fn stop(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
     stage.store.server.signal("STOP");
     stage.pause(300..3_000);
     stage.store.server.signal("CONT");
     Ok(())
 }
 
-fn flush_scripts(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+fn flush_scripts(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
     let mut raw = stage.store.server.connect();
     for _ in 0..stage.random.u8(1..20) {
         raw.call(&["SCRIPT", "FLUSH"]);
@@ -172,7 +172,7 @@ fn flush_scripts(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn kill_clients(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+fn kill_clients(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
     let mut raw = stage.store.server.connect();
     for _ in 0..stage.random.u8(1..10) {
         raw.call(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -182,7 +182,7 @@ fn kill_clients(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
 }
 
 /// Nobody who connects anew is served.
-fn too_many_clients(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+fn too_many_clients(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
     let mut raw = stage.store.server.connect();
     raw.call(&["CONFIG", "SET", "maxclients", "1"]);
     raw.call(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -192,7 +192,7 @@ fn too_many_clients(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()
 }
 
 /// Nothing can be written, and as nothing may be evicted, nothing is.
-fn no_memory(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+fn no_memory(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
     let mut raw = stage.store.server.connect();
     raw.call(&["CONFIG", "SET", "maxmemory", "1"]);
     stage.pause(200..1_500);
@@ -201,7 +201,7 @@ fn no_memory(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
 }
 
 /// A clock jumps, and later jumps back.
-pub(super) fn step<S>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> {
+pub(super) fn step<S>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
     let distance = stage.random.i64(500..20_000);
     let ahead_ms = if stage.random.bool() {
         distance
@@ -213,7 +213,7 @@ pub(super) fn step<S>(stage: &mut Stage<S>, _: &mut Crew<'_>) -> io::Result<()> 
     stage.clock()?.set(0)
 }
 
-fn fill_disk(stage: &mut Stage<Redis>, _: &mut Crew<'_>) -> io::Result<()> {
+fn fill_disk(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
     stage.store.disk()?.fill()?;
     stage.pause(500..2_000);
     stage.store.disk()?.empty()?;
@@ -294,7 +294,7 @@ impl Watched {
     }
 
     /// The primary is killed, or told to step down. What its replica has not received is lost, counters of fences included.
-    fn fail_over(stage: &mut Stage<Self>, _: &mut Crew<'_>) -> io::Result<()> {
+    fn fail_over(stage: &mut Stage<Self>, _: &mut Workers<'_>) -> io::Result<()> {
         let watched = &mut stage.store;
         watched.check_epoch()?;
         watched.until_replicated()?;

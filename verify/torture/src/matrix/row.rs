@@ -16,7 +16,6 @@ use super::stage::{Act, ClockOf, Stage, Store};
 use super::verdict::Verdict;
 use crate::check::{Bounds, check};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::history::{Operation, Outcome};
 use crate::plan::Plan;
 use crate::proxy::Proxy;
@@ -27,6 +26,7 @@ use crate::store_faults::{on_the_stores_clock, with_gaps};
 use crate::task::{Task, Work};
 use crate::turns::TTL_MS;
 use crate::worker::together::slots;
+use crate::workers::Workers;
 
 /// How long after the last operation a lock can be there, whatever went wrong: its TTL, the tolerance, and time for what was under
 /// way. Beyond it, nothing may be left.
@@ -131,11 +131,11 @@ fn play<S: Store>(act: &Act<S>, settings: &Settings) -> io::Result<Verdict> {
     let calm = act.back_within + long + Duration::from_millis(500);
     let once = act.work == Work::Turns;
     let mut struck = false;
-    let strike = |crew: &mut Crew<'_>| {
+    let strike = |workers: &mut Workers<'_>| {
         if once && std::mem::replace(&mut struck, true) {
             return Ok(());
         }
-        (act.strike)(&mut stage, crew)
+        (act.strike)(&mut stage, workers)
     };
     let ran = run_with(&plan, calm, strike)?;
     let mut verdict = Verdict {

@@ -6,8 +6,8 @@ use super::row::Row;
 use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use super::{processes, redis};
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::disk::Disk;
+use crate::workers::Workers;
 
 const NAME: &str = "sqlite";
 
@@ -79,7 +79,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// Somebody else writes for a long time.
-fn keep_busy(stage: &mut Stage<Sqlite>, _: &mut Crew<'_>) -> io::Result<()> {
+fn keep_busy(stage: &mut Stage<Sqlite>, _: &mut Workers<'_>) -> io::Result<()> {
     let other = rusqlite::Connection::open(stage.store.path()).map_err(io::Error::other)?;
     let timeout = other.busy_timeout(std::time::Duration::from_secs(10));
     timeout.map_err(io::Error::other)?;
@@ -92,7 +92,7 @@ fn keep_busy(stage: &mut Stage<Sqlite>, _: &mut Crew<'_>) -> io::Result<()> {
 
 /// What is written needs room for the log, and there is none: the log that there is is emptied, until nobody could write
 /// in the meantime.
-fn fill_disk(stage: &mut Stage<Sqlite>, _: &mut Crew<'_>) -> io::Result<()> {
+fn fill_disk(stage: &mut Stage<Sqlite>, _: &mut Workers<'_>) -> io::Result<()> {
     let pause = stage.time(300..2_000);
     let store = &stage.store;
     let disk = store.disk.as_ref();

@@ -6,12 +6,12 @@ use std::time::Duration;
 use syncguard::ErrorKind;
 
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::history::Moment;
 use crate::proxy::Proxy;
 use crate::record::now;
 use crate::store_faults::Gap;
 use crate::task::Work;
+use crate::workers::Workers;
 
 /// A store that a row works on.
 pub(crate) trait Store {
@@ -69,7 +69,7 @@ impl<S> Stage<S> {
 }
 
 /// Harms something, and mends it.
-pub(crate) type Strike<S> = fn(&mut Stage<S>, &mut Crew<'_>) -> io::Result<()>;
+pub(crate) type Strike<S> = fn(&mut Stage<S>, &mut Workers<'_>) -> io::Result<()>;
 
 /// One thing that goes wrong with a store, and what must hold.
 pub(crate) struct Act<S: Store> {

@@ -32,7 +32,7 @@ use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
 use crate::firestore::decision::Write;
 use crate::firestore::error::Failure;
-use crate::firestore::transport::{Begun, Documents, Page, ReadSet, Transport};
+use crate::firestore::transport::{Documents, Page, ReadSet, StartedTransaction, Transport};
 use crate::permits::Permits;
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
@@ -343,7 +343,7 @@ impl<S: Channel> Transport for Client<S> {
         Ok(reply.found)
     }
 
-    async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<Begun, Failure> {
+    async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<StartedTransaction, Failure> {
         // Releases and extensions: what frees or keeps a lock that is held goes first.
         let is_urgent = matches!(what, ReadSet::Owned { .. });
         let permit = self.connection.permits.acquire(is_urgent).await;
@@ -357,7 +357,7 @@ impl<S: Channel> Transport for Client<S> {
             is_answered: false,
         };
         let reply = starting.await?;
-        Ok(Begun {
+        Ok(StartedTransaction {
             transaction: reply.transaction,
             found: reply.found,
         })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use googleapis_tonic_google_firestore_v1::google::firestore::v1::listen_request::TargetChange as Asked;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::listen_request::TargetChange as TargetRequest;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::listen_response::ResponseType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::target::query_target::QueryType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::target::{
@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind};
 use crate::firestore::error::{Failure, TransactionStep, timed_out};
 use crate::firestore::transport::ReadSet;
 use crate::time::{Clock, SystemClock};
-use crate::waiting::listener::{Heard, Listen, Listener};
+use crate::waiting::listener::{Listen, Listener, StoreMessage};
 use futures_core::future::BoxFuture;
 
 /// The name under which the stream tells of one lock, or of those between two ids: the names of the collection and of
@@ -81,7 +81,7 @@ impl Listen for Listening {
 struct ListenStream {
     responses: Responses,
     targets: Targets,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<StoreMessage>,
 }
 
 enum Responses {
@@ -111,7 +111,7 @@ impl Listener for ListenStream {
 
     async fn test(&mut self) -> Result<(), Error> {
         if self.targets.test()?.is_none() {
-            self.heard.push_back(Heard::Alive);
+            self.heard.push_back(StoreMessage::Alive);
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Listener for ListenStream {
         Duration::from_secs(5)
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
                 return Ok(heard);
@@ -211,7 +211,7 @@ impl Targets {
         // Ids are not used twice, so that nothing that is told of an old target is taken for news of another.
         let id = self.last_id.checked_add(1).ok_or_else(too_many)?;
         self.last_id = id;
-        self.send(Asked::AddTarget(Added {
+        self.send(TargetRequest::AddTarget(Added {
             target_id: id,
             target_type: Some(what),
             ..Added::default()
@@ -229,7 +229,7 @@ impl Targets {
         let first = name.split('/').take(2).collect::<Vec<_>>().join("/");
         let id = self.ask_for(self.target_of(&first))?;
         self.test_id = Some(id);
-        self.send(Asked::RemoveTarget(id))?;
+        self.send(TargetRequest::RemoveTarget(id))?;
         Ok(Some(id))
     }
 
@@ -237,10 +237,10 @@ impl Targets {
         if let Some(target) = self.by_id.remove(&id) {
             self.ids.remove(&target.name);
         }
-        self.send(Asked::RemoveTarget(id))
+        self.send(TargetRequest::RemoveTarget(id))
     }
 
-    fn send(&self, asked: Asked) -> Result<(), Error> {
+    fn send(&self, asked: TargetRequest) -> Result<(), Error> {
         let request = ListenRequest {
             database: self.database.clone(),
             target_change: Some(asked),
@@ -251,7 +251,7 @@ impl Targets {
     }
 
     /// What a message of the server means.
-    fn read(&mut self, response: ResponseType) -> Result<Vec<Heard>, Failure> {
+    fn read(&mut self, response: ResponseType) -> Result<Vec<StoreMessage>, Failure> {
         Ok(match response {
             ResponseType::TargetChange(change) => return self.changed(change),
             ResponseType::DocumentChange(change) => {
@@ -267,7 +267,7 @@ impl Targets {
         })
     }
 
-    fn changed(&mut self, change: TargetChange) -> Result<Vec<Heard>, Failure> {
+    fn changed(&mut self, change: TargetChange) -> Result<Vec<StoreMessage>, Failure> {
         if let Some(cause) = change.cause {
             return Err(Failure::from_code(cause.code));
         }
@@ -297,22 +297,22 @@ impl Targets {
             }
         };
         if is_alive {
-            heard.push(Heard::Alive);
+            heard.push(StoreMessage::Alive);
         }
         Ok(heard)
     }
 
-    fn listening(&self, id: i32) -> Option<Heard> {
+    fn listening(&self, id: i32) -> Option<StoreMessage> {
         let target = self.by_id.get(&id).filter(|target| target.is_current)?;
-        Some(Heard::Listening(target.name.as_ref().to_owned()))
+        Some(StoreMessage::Listening(target.name.as_ref().to_owned()))
     }
 
     /// That the locks of these targets may be free.
-    fn freed(&self, ids: impl IntoIterator<Item = i32>) -> Vec<Heard> {
+    fn freed(&self, ids: impl IntoIterator<Item = i32>) -> Vec<StoreMessage> {
         let targets = ids.into_iter().filter_map(|id| self.by_id.get(&id));
         let current = targets.filter(|target| target.is_current);
         current
-            .map(|target| Heard::Freed(target.name.as_ref().to_owned()))
+            .map(|target| StoreMessage::Freed(target.name.as_ref().to_owned()))
             .collect()
     }
 }
@@ -349,7 +349,7 @@ mod tests {
         targets.add(&"a".into()).unwrap();
         targets.add(&"b".into()).unwrap();
         let heard = targets.read(target(TargetChangeType::Current, vec![1]));
-        assert_eq!(heard.unwrap(), [Heard::Listening("a".into())]);
+        assert_eq!(heard.unwrap(), [StoreMessage::Listening("a".into())]);
         (targets, receiver)
     }
 
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn only_news_of_current_targets_counts() {
         let (mut targets, _requests) = targets();
-        let freed = [Heard::Freed("a".into())];
+        let freed = [StoreMessage::Freed("a".into())];
         assert_eq!(targets.read(deleted(&[1, 2, 3])).unwrap(), freed);
         let removed = DocumentRemove {
             removed_target_ids: vec![1],
@@ -403,7 +403,7 @@ mod tests {
         let other = target(TargetChangeType::NoChange, vec![1]);
         assert_eq!(targets.read(other).unwrap(), []);
         let added = || target(TargetChangeType::Add, vec![3]);
-        assert_eq!(targets.read(added()).unwrap(), [Heard::Alive]);
+        assert_eq!(targets.read(added()).unwrap(), [StoreMessage::Alive]);
         assert_eq!(targets.read(added()).unwrap(), []);
         for told in [deleted(&[3]), target(TargetChangeType::Remove, vec![3])] {
             assert_eq!(targets.read(told).unwrap(), []);
@@ -445,8 +445,8 @@ mod tests {
         let mut asked = Vec::new();
         while let Ok(request) = requests.try_recv() {
             asked.push(match request.target_change {
-                Some(Asked::AddTarget(target)) => target.target_id,
-                Some(Asked::RemoveTarget(id)) => -id,
+                Some(TargetRequest::AddTarget(target)) => target.target_id,
+                Some(TargetRequest::RemoveTarget(id)) => -id,
                 None => 0,
             });
         }

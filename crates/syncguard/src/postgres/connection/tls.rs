@@ -6,7 +6,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::Error;
 use crate::postgres::config::{Pem, SslMode, Tls};
-use crate::tls::{self, Check, Given};
+use crate::tls::{self, Check, GivenPem};
 
 /// Starts TLS on connections.
 #[derive(Clone)]
@@ -60,12 +60,12 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     tls::client_config(check, trusted, identity)
 }
 
-fn given<'a>(field: &'static str, pem: &'a Pem) -> Given<'a> {
+fn given<'a>(field: &'static str, pem: &'a Pem) -> GivenPem<'a> {
     let pem = match pem {
         Pem::File(path) => tls::PemInput::File(path),
         Pem::Text(text) => tls::PemInput::Text(text.as_bytes()),
     };
-    Given { field, pem }
+    GivenPem { field, pem }
 }
 
 #[cfg(test)]

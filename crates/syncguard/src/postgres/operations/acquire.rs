@@ -204,7 +204,7 @@ impl Grouped for Acquisitions {
 
     type Item = NamedRequest;
     type Params = String;
-    type Told = AcquireOutcome;
+    type Reply = AcquireOutcome;
     type Outcome = AcquireOutcome;
 
     fn lock_ids(named: &NamedRequest) -> &[LockId] {

@@ -29,7 +29,7 @@ impl Extend {
     }
 
     /// The statement that extends these sets, and removes what is expired.
-    pub fn plan<'a>(&'a self, sets: &'a Sets) -> Plan<'a> {
+    pub fn plan<'a>(&'a self, sets: &'a LockSets) -> Plan<'a> {
         self.0.bind(vec![
             Param::Text(&sets.lock_ids),
             Param::Text(&sets.numbers),
@@ -41,13 +41,13 @@ impl Extend {
 
 /// Sets of locks, each to be extended as a whole, as parameters of the statement: lists with commas.
 #[derive(Debug, Default)]
-pub struct Sets {
+pub struct LockSets {
     lock_ids: String,
     numbers: String,
     ttls: String,
 }
 
-impl Sets {
+impl LockSets {
     /// Lists the locks of each set, which are to end so long from now.
     pub fn new<'a>(sets: impl IntoIterator<Item = (&'a [LockId], Ttl)>) -> Self {
         let mut lists = Self::default();
@@ -73,7 +73,7 @@ pub fn outcome(lock_ids: &[LockId], row: Option<&Row>) -> Result<ExtendOutcome, 
 
 /// What became of a lock that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::postgres) enum Told {
+pub(in crate::postgres) enum ExtendedRow {
     Extended {
         expires_at_ms: i64,
     },
@@ -82,13 +82,13 @@ pub(in crate::postgres) enum Told {
     Expired,
 }
 
-fn told(row: Option<&Row>) -> Result<HashMap<&str, Told>, Error> {
+fn told(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
     let each = reply::list(row, 0)?.map(|text| {
         let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
         let outcome = match outcome {
-            "expired" => Told::Expired,
-            "live" => Told::Left,
-            ms => Told::Extended {
+            "expired" => ExtendedRow::Expired,
+            "live" => ExtendedRow::Left,
+            ms => ExtendedRow::Extended {
                 expires_at_ms: ms.parse().map_err(|_| reply::malformed())?,
             },
         };
@@ -98,16 +98,16 @@ fn told(row: Option<&Row>) -> Result<HashMap<&str, Told>, Error> {
 }
 
 /// The outcome for a set of which each lock was looked for.
-fn judge(found: &[Option<Told>]) -> Result<ExtendOutcome, Error> {
+fn judge(found: &[Option<ExtendedRow>]) -> Result<ExtendOutcome, Error> {
     let mut ends = Vec::with_capacity(found.len());
     for (lock, told) in found.iter().enumerate() {
         let absence = match told {
-            Some(Told::Extended { expires_at_ms }) => {
+            Some(ExtendedRow::Extended { expires_at_ms }) => {
                 ends.push(*expires_at_ms);
                 continue;
             }
-            Some(Told::Left) => continue,
-            Some(Told::Expired) => Absence::Expired,
+            Some(ExtendedRow::Left) => continue,
+            Some(ExtendedRow::Expired) => Absence::Expired,
             None => Absence::NotFound,
         };
         // Then none may be extended.
@@ -124,8 +124,8 @@ fn judge(found: &[Option<Told>]) -> Result<ExtendOutcome, Error> {
     }
 }
 
-fn is_extended(told: &Option<Told>) -> bool {
-    matches!(told, Some(Told::Extended { .. }))
+fn is_extended(told: &Option<ExtendedRow>) -> bool {
+    matches!(told, Some(ExtendedRow::Extended { .. }))
 }
 
 /// A group of extensions, as one statement. A row that somebody else has locked is left out of it.
@@ -142,28 +142,28 @@ impl Grouped for Extensions {
     const IS_URGENT: bool = true;
 
     type Item = (Batch<LockId>, Ttl);
-    type Params = Sets;
-    type Told = Told;
+    type Params = LockSets;
+    type Reply = ExtendedRow;
     type Outcome = ExtendOutcome;
 
     fn lock_ids((lock_ids, _): &Self::Item) -> &[LockId] {
         lock_ids
     }
 
-    fn params<'a>(items: impl Iterator<Item = &'a Self::Item>) -> Sets {
-        Sets::new(items.map(|(lock_ids, ttl)| (lock_ids.as_slice(), *ttl)))
+    fn params<'a>(items: impl Iterator<Item = &'a Self::Item>) -> LockSets {
+        LockSets::new(items.map(|(lock_ids, ttl)| (lock_ids.as_slice(), *ttl)))
     }
 
-    fn plan<'a>(&'a self, sets: &'a Sets) -> Plan<'a> {
+    fn plan<'a>(&'a self, sets: &'a LockSets) -> Plan<'a> {
         self.0.plan(sets)
     }
 
-    fn told(row: Option<&Row>) -> Result<HashMap<&str, Told>, Error> {
+    fn told(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
         told(row)
     }
 
     /// Of a lock that was not found, nobody knows whether it is gone.
-    fn outcome(found: Batch<Option<Told>>) -> Result<Option<ExtendOutcome>, Error> {
+    fn outcome(found: Batch<Option<ExtendedRow>>) -> Result<Option<ExtendOutcome>, Error> {
         match found.iter().all(Option::is_some) {
             true => judge(&found).map(Some),
             false => Ok(None),
@@ -222,7 +222,7 @@ mod tests {
     fn sets_are_listed_lock_by_lock() {
         let ids = IDS.map(|id| LockId::parse(id).unwrap());
         let ttl = |ms| Ttl::from_millis(ms).unwrap();
-        let sets = Sets::new([(&ids[..], ttl(5)), (&ids[..1], ttl(6))]);
+        let sets = LockSets::new([(&ids[..], ttl(5)), (&ids[..1], ttl(6))]);
         assert_eq!(sets.lock_ids.split(',').count(), 3);
         assert_eq!(
             (sets.numbers.as_str(), sets.ttls.as_str()),

@@ -17,7 +17,7 @@ pub(super) mod release;
 pub use super::names::PrimaryKeys;
 pub use acquire::{Acquire, Attempted, outcome as acquire_outcome};
 pub use acquire_all::{AcquireAll, Claimed, outcome as acquire_all_outcome};
-pub use extend::{Extend, Sets, outcome as extend_outcome};
+pub use extend::{Extend, LockSets, outcome as extend_outcome};
 pub use force_release::{ForceRelease, outcome as force_release_outcome};
 pub use guard::check_failure;
 pub use is_locked::{IsLocked, outcome as is_locked_outcome};

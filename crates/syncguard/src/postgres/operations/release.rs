@@ -136,7 +136,7 @@ impl Grouped for Releases {
 
     type Item = Batch<LockId>;
     type Params = String;
-    type Told = ReleaseOutcome;
+    type Reply = ReleaseOutcome;
     /// What became of each lock; `None` for one that was not found or left out.
     type Outcome = Batch<Option<ReleaseOutcome>>;
 

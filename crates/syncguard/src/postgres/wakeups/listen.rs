@@ -15,7 +15,7 @@ use crate::postgres::connection::connect::Connector;
 use crate::postgres::connection::session::Session;
 use crate::postgres::error::{Failure, failure};
 use crate::postgres::fault::Fault;
-use crate::waiting::listener::{ANSWER, Heard, Listen, Listener};
+use crate::waiting::listener::{ANSWER, Listen, Listener, StoreMessage};
 
 /// The most names in one statement, which keeps its answer small.
 const MOST: usize = 1000;
@@ -72,7 +72,7 @@ struct ListeningSession {
     /// The names by their channels.
     names: HashMap<String, Arc<str>>,
     /// What this side has to tell.
-    heard: VecDeque<Heard>,
+    heard: VecDeque<StoreMessage>,
 }
 
 #[async_trait]
@@ -105,11 +105,11 @@ impl Listener for ListeningSession {
         if channels != i64::try_from(self.names.len()).ok() {
             return Err(shared());
         }
-        self.heard.push_back(Heard::Alive);
+        self.heard.push_back(StoreMessage::Alive);
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
                 return Ok(heard);
@@ -118,7 +118,7 @@ impl Listener for ListeningSession {
                 return Err(Failure::new(Fault::Closed).into());
             };
             if let Some(name) = self.names.get(&channel) {
-                return Ok(Heard::Freed(name.to_string()));
+                return Ok(StoreMessage::Freed(name.to_string()));
             }
         }
     }
@@ -148,7 +148,7 @@ impl ListeningSession {
             }
         }
         let listening = names.iter().filter(|name| self.hashes.contains_key(*name));
-        let listening = listening.map(|name| Heard::Listening(name.to_string()));
+        let listening = listening.map(|name| StoreMessage::Listening(name.to_string()));
         self.heard.extend(listening);
         Ok(())
     }

@@ -74,7 +74,7 @@ struct PipelineState {
     buffer: Box<[u8]>,
     replies: Replies,
     /// The room of those who were told before, for the next. It is empty.
-    room: Told,
+    room: Deliveries,
     /// Lets whatever reads have a turn.
     reader: Waker,
     heard: LastHeard,
@@ -85,7 +85,7 @@ struct PipelineState {
 }
 
 /// Who is to be told what. That is done once the state is unlocked.
-type Told = Vec<(Recipient, Result<Answer, Error>)>;
+type Deliveries = Vec<(Recipient, Result<Answer, Error>)>;
 
 impl Pipeline {
     /// On a stream on which a sign of life takes no longer than `patience`.
@@ -97,7 +97,7 @@ impl Pipeline {
             waiting: AnswerQueue::default(),
             buffer: vec![0; READ].into(),
             replies: Replies::default(),
-            room: Told::new(),
+            room: Deliveries::new(),
             reader: Waker::noop().clone(),
             heard: LastHeard::now(),
             probe: None,
@@ -236,7 +236,7 @@ impl Pipeline {
     /// Reads what has come, tells those who wait for it, and writes what is left to be written. Completes when the stream
     /// has ended, with the reason. Otherwise the waker of `cx` is called when there is more to do.
     pub(super) fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Error> {
-        let mut told = Told::new();
+        let mut deliveries = Deliveries::new();
         loop {
             let read = {
                 let mut state = self.lock();
@@ -246,17 +246,17 @@ impl Pipeline {
                 if !state.reader.will_wake(cx.waker()) {
                     state.reader = cx.waker().clone();
                 }
-                if told.capacity() == 0 {
-                    told = std::mem::take(&mut state.room);
+                if deliveries.capacity() == 0 {
+                    deliveries = std::mem::take(&mut state.room);
                 }
-                let read = self.poll_read(state, cx, &mut told);
+                let read = self.poll_read(state, cx, &mut deliveries);
                 if read.is_pending() {
-                    told.shrink_to(ROOM);
-                    state.room = std::mem::take(&mut told);
+                    deliveries.shrink_to(ROOM);
+                    state.room = std::mem::take(&mut deliveries);
                 }
                 read
             };
-            for (waiting, answer) in told.drain(..) {
+            for (waiting, answer) in deliveries.drain(..) {
                 waiting.end(answer);
             }
             if let Err(reason) = ready!(read) {
@@ -269,7 +269,7 @@ impl Pipeline {
         &self,
         state: &mut PipelineState,
         cx: &mut Context<'_>,
-        told: &mut Told,
+        deliveries: &mut Deliveries,
     ) -> Poll<Result<(), Error>> {
         let mut buffer = ReadBuf::new(&mut state.buffer);
         let read = Pin::new(&mut state.stream).poll_read(cx, &mut buffer);
@@ -285,7 +285,7 @@ impl Pipeline {
             }
         }
         let bytes = std::mem::take(&mut state.buffer);
-        let answered = self.take_answers(state, &bytes[..count], told);
+        let answered = self.take_answers(state, &bytes[..count], deliveries);
         state.buffer = bytes;
         Poll::Ready(answered)
     }
@@ -294,10 +294,10 @@ impl Pipeline {
         &self,
         state: &mut PipelineState,
         mut bytes: &[u8],
-        told: &mut Told,
+        deliveries: &mut Deliveries,
     ) -> Result<(), Error> {
         while let Some(value) = state.replies.next(&mut bytes)? {
-            self.answer(state, value, told)?;
+            self.answer(state, value, deliveries)?;
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Pipeline {
         &self,
         state: &mut PipelineState,
         value: Value,
-        told: &mut Told,
+        deliveries: &mut Deliveries,
     ) -> Result<(), Error> {
         let answer = self.understand(value);
         if state.on_their_way() == 0 {
@@ -336,10 +336,10 @@ impl Pipeline {
             let _ = self.reason.set(reason);
         }
         let is_probe = matches!(waiting, Recipient::Probe);
-        told.push((waiting, answer));
+        deliveries.push((waiting, answer));
         if state.is_retired {
             let kept = state.take_kept();
-            told.extend(kept.map(|waiting| (waiting, Ok(Answer::NotSent))));
+            deliveries.extend(kept.map(|waiting| (waiting, Ok(Answer::NotSent))));
         } else if is_probe {
             state.send_what_was_held();
         }

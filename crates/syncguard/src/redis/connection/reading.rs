@@ -57,10 +57,10 @@ impl Reading {
         let Some(socket) = socket.flatten() else {
             return;
         };
-        let source = Arc::new(OnLoop {
+        let source = Arc::new(LoopPipeline {
             reading: Mutex::new(Some(self)),
             socket,
-            waker: Waker::from(Arc::new(WakesLoop(Arc::clone(event_loop)))),
+            waker: Waker::from(Arc::new(LoopWaker(Arc::clone(event_loop)))),
             runtime: Handle::current(),
         });
         if let Err(source) = event_loop.watch(source) {
@@ -76,16 +76,16 @@ impl Drop for Reading {
 }
 
 /// A pipeline that is read by an event loop.
-struct OnLoop {
+struct LoopPipeline {
     reading: Mutex<Option<Reading>>,
     socket: Arc<LoopSocket>,
     waker: Waker,
     runtime: Handle,
 }
 
-struct WakesLoop(Arc<dyn EventLoop>);
+struct LoopWaker(Arc<dyn EventLoop>);
 
-impl Wake for WakesLoop {
+impl Wake for LoopWaker {
     fn wake(self: Arc<Self>) {
         self.0.wake();
     }
@@ -95,7 +95,7 @@ impl Wake for WakesLoop {
     }
 }
 
-impl Source for OnLoop {
+impl Source for LoopPipeline {
     fn socket(&self) -> RawSocket {
         self.socket.raw()
     }

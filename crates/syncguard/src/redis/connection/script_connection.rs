@@ -16,7 +16,7 @@ use super::target::Target;
 use crate::error::Error;
 use crate::event_loop::{EventLoop, Lane};
 use crate::redis::answer::{Answer, lost};
-use crate::redis::plan::{Form, Plan};
+use crate::redis::plan::{Plan, ScriptForm};
 use crate::redis::replication::Replication;
 use crate::redis::reply::{is_count, is_ok};
 
@@ -167,7 +167,11 @@ impl ScriptConnection {
     }
 
     /// Runs a script. What it grants counts once the replicas have it that the plan asks for.
-    pub(in crate::redis) async fn run(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+    pub(in crate::redis) async fn run(
+        &self,
+        form: ScriptForm,
+        plan: &Plan,
+    ) -> Result<Answer, Error> {
         if plan.is_callers() {
             self.pipeline
                 .with_stream(|stream| stream.allow(CALLERS_LIMIT));
@@ -183,7 +187,7 @@ impl ScriptConnection {
 
     async fn run_replicated(
         &self,
-        form: Form,
+        form: ScriptForm,
         plan: &Plan,
         replication: Replication,
     ) -> Result<Answer, Error> {
@@ -205,7 +209,7 @@ impl ScriptConnection {
     /// Runs a script in a slot that is about to move to this node: right after `ASKING`, whose answer is the first.
     pub(in crate::redis) async fn run_asking(
         &self,
-        form: Form,
+        form: ScriptForm,
         plan: &Plan,
     ) -> Result<(Answer, Answer), Error> {
         let asking = cmd("ASKING").get_packed_command();

@@ -7,7 +7,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use crate::error::Error;
-use crate::tls::{Check, DefaultRoots, Given, PemInput, client_config};
+use crate::tls::{Check, DefaultRoots, GivenPem, PemInput, client_config};
 
 /// Which servers to trust, and how the client identifies itself. All contents are PEM.
 ///
@@ -103,8 +103,8 @@ impl TlsContext {
     }
 }
 
-fn given<'a>(field: &'static str, text: &'a [u8]) -> Given<'a> {
-    Given {
+fn given<'a>(field: &'static str, text: &'a [u8]) -> GivenPem<'a> {
+    GivenPem {
         field,
         pem: PemInput::Text(text),
     }

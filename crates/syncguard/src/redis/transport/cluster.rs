@@ -21,7 +21,7 @@ use crate::redis::config::{RedisCluster, RedisConfig};
 use crate::redis::connection::cluster::redirect::Redirect;
 use crate::redis::connection::cluster::routes::{Node, Routes};
 use crate::redis::error::{Cause, reply_code, to_error};
-use crate::redis::plan::{Form, Plan};
+use crate::redis::plan::{Plan, ScriptForm};
 use crate::redis::reply::Reply;
 use crate::redis::slots;
 use crate::redis::wakeups::cluster::ClusterSubscriptions;
@@ -73,7 +73,7 @@ impl Transport for ClusterTransport {
             plan: &plan,
             slot: Self::slot(&plan),
             asked: None,
-            form: Form::Hash,
+            form: ScriptForm::Hash,
             redirects: 0,
             pause: PAUSES[0],
             until: Instant::now() + patience,
@@ -130,7 +130,7 @@ struct Routing<'a> {
     slot: u16,
     /// The node to ask next, although it does not serve the slot yet.
     asked: Option<Arc<Node>>,
-    form: Form,
+    form: ScriptForm,
     redirects: u32,
     pause: Duration,
     /// When to stop waiting for the cluster.
@@ -165,8 +165,8 @@ impl Routing<'_> {
         };
         match answer {
             // It has lost its scripts, in a restart or a SCRIPT FLUSH, or has never seen this one.
-            Answer::NoScript if matches!(self.form, Form::Hash) => {
-                self.form = Form::Source;
+            Answer::NoScript if matches!(self.form, ScriptForm::Hash) => {
+                self.form = ScriptForm::Source;
                 self.asked = is_asked.then_some(node);
                 Ok(None)
             }
@@ -263,7 +263,7 @@ impl Routing<'_> {
     }
 
     async fn redirected(&mut self, text: &str) -> Result<Option<Reply>, Error> {
-        self.form = Form::Hash;
+        self.form = ScriptForm::Hash;
         self.redirects += 1;
         if self.redirects <= QUICK_REDIRECTS {
             return Ok(None);

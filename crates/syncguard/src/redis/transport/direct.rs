@@ -14,7 +14,7 @@ use crate::redis::config::RedisConfig;
 use crate::redis::connection::script_connection::{Connections, PATIENCE};
 use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
-use crate::redis::plan::{Form, Plan};
+use crate::redis::plan::{Plan, ScriptForm};
 use crate::redis::reply::Reply;
 use crate::redis::wakeups::listen::Subscriptions;
 use crate::sending::before_sending;
@@ -43,7 +43,7 @@ impl DirectTransport {
         })
     }
 
-    async fn call(&self, form: Form, plan: &Plan) -> Result<Answer, Error> {
+    async fn call(&self, form: ScriptForm, plan: &Plan) -> Result<Answer, Error> {
         let link = self.connections.for_plan(plan);
         for _ in 0..CONNECTIONS {
             let connection = before_sending(link.get()).await?;
@@ -59,10 +59,10 @@ impl DirectTransport {
 #[async_trait]
 impl Transport for DirectTransport {
     async fn run(&self, plan: Plan) -> Result<Reply, Error> {
-        let mut answer = self.call(Form::Hash, &plan).await?;
+        let mut answer = self.call(ScriptForm::Hash, &plan).await?;
         if let Answer::NoScript = answer {
             // The server has lost its scripts, in a restart or a SCRIPT FLUSH.
-            answer = self.call(Form::Source, &plan).await?;
+            answer = self.call(ScriptForm::Source, &plan).await?;
         }
         answer.reply(|text| plan.error(Cause::Reply(text)))
     }

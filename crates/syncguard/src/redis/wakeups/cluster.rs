@@ -20,7 +20,7 @@ use crate::redis::connection::cluster::redirect::Redirect;
 use crate::redis::connection::cluster::routes::{Node, Routes};
 use crate::redis::error::error_text;
 use crate::redis::slots::key_slot;
-use crate::waiting::listener::{Heard, Listen, Listener};
+use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// The pause before names move to another node after the first disturbance. It doubles while others follow soon.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ struct ClusterSubscriber {
     events: UnboundedReceiver<Event>,
     sender: UnboundedSender<Event>,
     /// What is to be told next.
-    heard: VecDeque<Heard>,
+    heard: VecDeque<StoreMessage>,
 }
 
 #[async_trait]
@@ -102,11 +102,11 @@ impl Listener for ClusterSubscriber {
 
     async fn test(&mut self) -> Result<(), Error> {
         // Each feed tests its own connection.
-        self.heard.push_back(Heard::Alive);
+        self.heard.push_back(StoreMessage::Alive);
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
                 return Ok(heard);
@@ -184,7 +184,7 @@ impl ClusterSubscriber {
             }
         }
         match told.and_then(read) {
-            Ok(Heard::Unsubscribed(name)) => {
+            Ok(StoreMessage::Unsubscribed(name)) => {
                 let left = feed.leaving.iter().position(|left| **left == *name);
                 match left {
                     // As it was asked to.
@@ -209,7 +209,8 @@ impl ClusterSubscriber {
             .places
             .extract_if(|name, place| *place == number && is_chosen(name));
         for (name, _) in chosen {
-            self.heard.push_back(Heard::Unsubscribed(name.to_string()));
+            self.heard
+                .push_back(StoreMessage::Unsubscribed(name.to_string()));
             self.unassigned.insert(name);
         }
         self.reassign_soon();

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::redis::answer::lost;
 use crate::redis::connection::limited::Limited;
 use crate::redis::error::{Cause, driver_error, error_text, to_error, to_error_hiding};
-use crate::waiting::listener::{ANSWER, Heard, SILENCE};
+use crate::waiting::listener::{ANSWER, SILENCE, StoreMessage};
 
 /// One connection, which is tested when it is silent. It ends when this is dropped.
 pub(super) struct Feed(UnboundedSender<FeedChange>);
@@ -130,7 +130,7 @@ async fn has_shard_channels(stream: &mut BufReader<Limited>) -> Result<bool, Err
 }
 
 /// What a message of the server means (Redis' documentation, "Pub/Sub", "Format of pushed messages").
-pub(super) fn read(value: Value) -> Result<Heard, Error> {
+pub(super) fn read(value: Value) -> Result<StoreMessage, Error> {
     let items = match value {
         Value::Array(items) => items,
         // Its words may name a channel, and so a key.
@@ -139,7 +139,7 @@ pub(super) fn read(value: Value) -> Result<Heard, Error> {
             let code = text.split(' ').next().unwrap_or_default();
             return Err(to_error_hiding(Cause::Reply(code), false, []));
         }
-        _ => return Ok(Heard::Alive),
+        _ => return Ok(StoreMessage::Alive),
     };
     let mut texts = items.into_iter().map(|item| match item {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
@@ -147,11 +147,11 @@ pub(super) fn read(value: Value) -> Result<Heard, Error> {
     });
     let (kind, name) = (texts.next().flatten(), texts.next().flatten());
     match (kind.as_deref(), name) {
-        (Some("subscribe" | "ssubscribe"), Some(name)) => Ok(Heard::Listening(name)),
-        (Some("message" | "smessage"), Some(name)) => Ok(Heard::Freed(name)),
+        (Some("subscribe" | "ssubscribe"), Some(name)) => Ok(StoreMessage::Listening(name)),
+        (Some("message" | "smessage"), Some(name)) => Ok(StoreMessage::Freed(name)),
         // Also unasked, when the slot moves to another node.
-        (Some("sunsubscribe"), Some(name)) => Ok(Heard::Unsubscribed(name)),
-        (Some("unsubscribe" | "pong"), _) => Ok(Heard::Alive),
+        (Some("sunsubscribe"), Some(name)) => Ok(StoreMessage::Unsubscribed(name)),
+        (Some("unsubscribe" | "pong"), _) => Ok(StoreMessage::Alive),
         _ => Err(to_error(Cause::Unreadable, false)),
     }
 }
@@ -169,25 +169,31 @@ mod tests {
     #[test]
     fn messages_are_understood() {
         let heard = |items: &[&str]| read(array(items)).unwrap();
-        assert_eq!(heard(&["message", "s:k", ""]), Heard::Freed("s:k".into()));
+        assert_eq!(
+            heard(&["message", "s:k", ""]),
+            StoreMessage::Freed("s:k".into())
+        );
         assert_eq!(
             heard(&["subscribe", "s:k", "1"]),
-            Heard::Listening("s:k".into())
+            StoreMessage::Listening("s:k".into())
         );
-        assert_eq!(heard(&["unsubscribe", "s:k", "0"]), Heard::Alive);
-        assert_eq!(heard(&["smessage", "s:k", ""]), Heard::Freed("s:k".into()));
+        assert_eq!(heard(&["unsubscribe", "s:k", "0"]), StoreMessage::Alive);
+        assert_eq!(
+            heard(&["smessage", "s:k", ""]),
+            StoreMessage::Freed("s:k".into())
+        );
         assert_eq!(
             heard(&["ssubscribe", "s:k", "1"]),
-            Heard::Listening("s:k".into())
+            StoreMessage::Listening("s:k".into())
         );
         assert_eq!(
             heard(&["sunsubscribe", "s:k", "0"]),
-            Heard::Unsubscribed("s:k".into())
+            StoreMessage::Unsubscribed("s:k".into())
         );
-        assert_eq!(heard(&["pong", ""]), Heard::Alive);
+        assert_eq!(heard(&["pong", ""]), StoreMessage::Alive);
         assert_eq!(
             read(Value::SimpleString("PONG".into())).unwrap(),
-            Heard::Alive
+            StoreMessage::Alive
         );
         for bad in [
             array(&[]),

@@ -11,7 +11,7 @@ use super::feed::{Feed, read};
 use crate::error::Error;
 use crate::redis::answer::lost;
 use crate::redis::connection::target::Target;
-use crate::waiting::listener::{Heard, Listen, Listener};
+use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// Opens what tells.
 pub(in crate::redis) struct Subscriptions(pub(in crate::redis) Arc<Target>);
@@ -20,7 +20,7 @@ pub(in crate::redis) struct Subscriptions(pub(in crate::redis) Arc<Target>);
 struct Subscriber {
     feed: Feed,
     told: UnboundedReceiver<Result<Value, Error>>,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<StoreMessage>,
 }
 
 #[async_trait]
@@ -49,11 +49,11 @@ impl Listener for Subscriber {
 
     async fn test(&mut self) -> Result<(), Error> {
         // The feed tests its connection.
-        self.heard.push_back(Heard::Alive);
+        self.heard.push_back(StoreMessage::Alive);
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         match self.heard.pop_front() {
             Some(heard) => Ok(heard),
             None => read(self.told.recv().await.unwrap_or_else(|| Err(lost()))?),

@@ -38,10 +38,10 @@ pub(super) struct Job {
 }
 
 /// Runs it, or fails with why there is no store to run it on.
-type Run = dyn FnOnce(Result<&Store, Error>) -> Ran + Send;
+type Run = dyn FnOnce(Result<&Store, Error>) -> FinishedOperation + Send;
 
 /// An operation that has run.
-struct Ran {
+struct FinishedOperation {
     /// Which shows whether something is wrong with the database.
     error: Option<Error>,
     /// Answers, once it is known what has become of the transaction.
@@ -61,7 +61,7 @@ impl Job {
                 Ok(_) if effect == Effect::Read && reply.is_closed() => Err(unawaited()),
                 store => store.and_then(operation),
             };
-            Ran {
+            FinishedOperation {
                 error: result.as_ref().err().cloned(),
                 answer: Box::new(move |end| {
                     // An operation that failed keeps its own error. Nobody may wait any more: whoever gave an acquisition up
@@ -193,7 +193,7 @@ fn write(store: &mut Store, mut jobs: Vec<Job>) -> bool {
     is_sound & end.is_ok()
 }
 
-impl Ran {
+impl FinishedOperation {
     /// Whether the database is fine: errors that the caller caused say nothing about it.
     fn is_sound(&self) -> bool {
         let error = self.error.as_ref();
@@ -223,7 +223,7 @@ fn fail_late(jobs: Vec<Job>) -> Vec<Job> {
     on_time
 }
 
-fn answer_all(all: Vec<Ran>, end: &Result<(), Error>) {
+fn answer_all(all: Vec<FinishedOperation>, end: &Result<(), Error>) {
     for ran in all {
         (ran.answer)(end.clone());
     }

@@ -19,7 +19,7 @@ use crate::sqlite::connection::queue::{OperationQueue, answer};
 use crate::sqlite::connection::store::{Store, Version};
 use crate::sqlite::connection::worker::Effect;
 use crate::sqlite::operations::is_locked::free_among;
-use crate::waiting::listener::{Heard, Listen, Listener};
+use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// How a backend's releases, and those of others, are heard.
 pub(in crate::sqlite) struct Polling {
@@ -59,7 +59,7 @@ struct Poller {
     asked: Option<oneshot::Receiver<Result<PollResult, Error>>>,
     /// Names of which nothing can be told before the first look.
     unheard: Vec<Arc<str>>,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<StoreMessage>,
 }
 
 /// What a look has shown.
@@ -91,11 +91,11 @@ impl Listener for Poller {
 
     async fn test(&mut self) -> Result<(), Error> {
         // There is no other side that could be silent: if looks fail, `next` says so.
-        self.heard.push_back(Heard::Alive);
+        self.heard.push_back(StoreMessage::Alive);
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
                 return Ok(heard);
@@ -162,7 +162,7 @@ impl Poller {
             self.pace.poll_soon(Instant::now());
         } else {
             self.heard
-                .extend(wanted.map(|name| Heard::Freed(name.as_ref().to_owned())));
+                .extend(wanted.map(|name| StoreMessage::Freed(name.as_ref().to_owned())));
         }
     }
 
@@ -174,13 +174,13 @@ impl Poller {
         self.is_listening();
         let free = look.free.into_iter();
         self.heard
-            .extend(free.map(|name| Heard::Freed(name.as_ref().to_owned())));
+            .extend(free.map(|name| StoreMessage::Freed(name.as_ref().to_owned())));
     }
 
     fn is_listening(&mut self) {
         let names = self.unheard.drain(..);
         self.heard
-            .extend(names.map(|name| Heard::Listening(name.as_ref().to_owned())));
+            .extend(names.map(|name| StoreMessage::Listening(name.as_ref().to_owned())));
     }
 }
 
@@ -243,12 +243,12 @@ mod tests {
         let mut poller = Poller::new(queue);
         poller.change(&[("a".into(), true)]).await.unwrap();
         let heard = poller.next().await.unwrap();
-        assert_eq!(heard, Heard::Listening("a".to_owned()));
+        assert_eq!(heard, StoreMessage::Listening("a".to_owned()));
         poller
     }
 
-    fn freed(name: &str) -> Heard {
-        Heard::Freed(name.to_owned())
+    fn freed(name: &str) -> StoreMessage {
+        StoreMessage::Freed(name.to_owned())
     }
 
     #[tokio::test]

@@ -4,29 +4,29 @@ use rcgen::{
 };
 use rustls::crypto::aws_lc_rs;
 
-use super::super::{Given, PemInput};
+use super::super::{GivenPem, PemInput};
 use super::*;
 
 /// A server's certificate, and the authority or certificate that is given as `ca`.
-struct Made {
+struct TestCertificate {
     presented: CertificateDer<'static>,
     ca: String,
 }
 
 /// What `openssl req -x509` makes: it is its own authority.
-fn itself(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Made {
+fn itself(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> TestCertificate {
     let mut params = named(names, "locks.example");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     change(&mut params);
     let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-    Made {
+    TestCertificate {
         presented: made.der().clone(),
         ca: made.pem(),
     }
 }
 
 /// A certificate that an authority has signed.
-fn signed(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Made {
+fn signed(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> TestCertificate {
     let key = KeyPair::generate().unwrap();
     let mut authority = named(&[], "an authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -35,7 +35,7 @@ fn signed(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Made {
     let params = named(names, "locks.example");
     let issuer = Issuer::new(authority, key);
     let made = params.signed_by(&KeyPair::generate().unwrap(), &issuer);
-    Made {
+    TestCertificate {
         presented: made.unwrap().der().clone(),
         ca,
     }
@@ -50,11 +50,11 @@ fn named(names: &[&str], common: &str) -> CertificateParams {
     params
 }
 
-impl Made {
+impl TestCertificate {
     fn verified(&self, ca: &str, name: &str, checks_name: bool, year: u64) -> Result<(), Error> {
         let pem = PemInput::Text(ca.as_bytes());
         let verifier = Verifier {
-            trusted: Some(Given { field: "ca", pem }.trusted().unwrap()),
+            trusted: Some(GivenPem { field: "ca", pem }.trusted().unwrap()),
             checks_name,
             provider: Arc::new(aws_lc_rs::default_provider()),
         };

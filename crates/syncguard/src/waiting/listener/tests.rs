@@ -20,12 +20,12 @@ struct State {
     refusals: Vec<ErrorKind>,
     is_silent: bool,
     names: BTreeSet<String>,
-    connection: Option<UnboundedSender<Result<Heard, Error>>>,
+    connection: Option<UnboundedSender<Result<StoreMessage, Error>>>,
 }
 
 struct Connection {
     server: Server,
-    heard: UnboundedReceiver<Result<Heard, Error>>,
+    heard: UnboundedReceiver<Result<StoreMessage, Error>>,
 }
 
 impl Server {
@@ -37,7 +37,7 @@ impl Server {
         what(&mut self.0.lock().unwrap())
     }
 
-    fn say(&self, heard: Result<Heard, Error>) {
+    fn say(&self, heard: Result<StoreMessage, Error>) {
         self.with(|state| {
             let connection = state.connection.as_ref().unwrap();
             // A client that is gone hears nothing.
@@ -85,7 +85,8 @@ impl Listener for Connection {
                 false => state.names.remove(&**name),
             });
             if *is_wanted && !self.server.with(|state| state.is_silent) {
-                self.server.say(Ok(Heard::Listening(name.to_string())));
+                self.server
+                    .say(Ok(StoreMessage::Listening(name.to_string())));
             }
         }
         Ok(())
@@ -93,12 +94,12 @@ impl Listener for Connection {
 
     async fn test(&mut self) -> Result<(), Error> {
         if !self.server.with(|state| state.is_silent) {
-            self.server.say(Ok(Heard::Alive));
+            self.server.say(Ok(StoreMessage::Alive));
         }
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         let lost = || Error::new(ErrorKind::ServiceUnavailable, "lost");
         self.heard.recv().await.ok_or_else(lost)?
     }
@@ -137,9 +138,9 @@ async fn what_is_freed_wakes_once_and_nobody_else() {
         listening(watch).await;
         assert!(!is_freed(watch).await);
     }
-    server.say(Ok(Heard::Freed("a".to_owned())));
-    server.say(Ok(Heard::Freed("a".to_owned())));
-    server.say(Ok(Heard::Freed("unknown".to_owned())));
+    server.say(Ok(StoreMessage::Freed("a".to_owned())));
+    server.say(Ok(StoreMessage::Freed("a".to_owned())));
+    server.say(Ok(StoreMessage::Freed("unknown".to_owned())));
     assert!(is_freed(&a).await && is_freed(&also_a).await);
     assert!(!is_freed(&a).await && !is_freed(&b).await);
     assert_eq!(
@@ -213,7 +214,7 @@ async fn opened_in_a_minute(first: Option<&str>) -> usize {
     while Instant::now() < minute {
         if server.with(|state| state.connection.is_some()) {
             if let Some(name) = first {
-                server.say(Ok(Heard::Listening(name.to_owned())));
+                server.say(Ok(StoreMessage::Listening(name.to_owned())));
             }
             server.say(Err(Error::new(ErrorKind::ServiceUnavailable, "ended")));
         }

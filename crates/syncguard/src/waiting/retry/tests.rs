@@ -317,7 +317,7 @@ proptest! {
 /// One step of a case: an attempt, and what follows from it. `null` stands for infinity.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Then {
+struct Expectation {
     failed_with: Option<String>,
     elapsed_ms: f64,
     random: f64,
@@ -331,7 +331,7 @@ struct Then {
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Given {
+struct VectorPolicy {
     max_retries: Option<f64>,
     retry_delay_ms: f64,
     backoff: String,
@@ -342,8 +342,8 @@ struct Given {
 
 #[derive(serde::Deserialize)]
 struct Case {
-    policy: Given,
-    steps: Vec<Then>,
+    policy: VectorPolicy,
+    steps: Vec<Expectation>,
 }
 
 /// `__test__/unit/polling.test.ts` reads the same: the loop in JavaScript has the same rules.

@@ -18,7 +18,7 @@ use crate::lock::{LockOptions, lock};
 use crate::outcome::{Absence, Outcome, ReleaseOutcome};
 use crate::request::Operation;
 use crate::time::TimeAuthority;
-use crate::waiting::listener::Heard;
+use crate::waiting::listener::StoreMessage;
 use crate::waiting::retry::Jitter;
 use crate::waiting::wakeups::{Wakeups, Watch};
 use crate::work::Work;
@@ -122,7 +122,7 @@ impl Backend for Store {
 }
 
 /// What somebody who waits gets, and when.
-type Got = (Result<LockGuard, Error>, Duration);
+type WaitResult = (Result<LockGuard, Error>, Duration);
 
 struct Scene {
     store: Arc<Store>,
@@ -152,11 +152,11 @@ impl Scene {
         Self { store, start }
     }
 
-    fn wait(&self, retry: RetryPolicy) -> JoinHandle<Got> {
+    fn wait(&self, retry: RetryPolicy) -> JoinHandle<WaitResult> {
         self.wait_for("k", retry)
     }
 
-    fn wait_for(&self, key: &'static str, retry: RetryPolicy) -> JoinHandle<Got> {
+    fn wait_for(&self, key: &'static str, retry: RetryPolicy) -> JoinHandle<WaitResult> {
         let (backend, start) = (Arc::clone(&self.store) as Arc<dyn Backend>, self.start);
         tokio::spawn(async move {
             let options = LockOptions {
@@ -334,12 +334,12 @@ async fn who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() {
     let queues = t.store.work.queues();
     let claims = [Claim::new(key()).unwrap()];
     let enter = || queues.enter(&claims, &patient()).remove(0);
-    let Entered::First(first) = enter() else {
+    let QueueEntry::First(first) = enter() else {
         panic!("nobody else is there");
     };
     let [behind, last] = [(); 2].map(|()| match enter() {
-        Entered::Behind(place) => place,
-        Entered::First(_) => panic!("somebody is there"),
+        QueueEntry::Behind(place) => place,
+        QueueEntry::First(_) => panic!("somebody is there"),
     });
     drop(first);
     // It has the turn, and has not noticed.
@@ -475,4 +475,4 @@ async fn settle() {
     }
 }
 
-type Messages = Arc<Mutex<Option<UnboundedSender<Heard>>>>;
+type Messages = Arc<Mutex<Option<UnboundedSender<StoreMessage>>>>;

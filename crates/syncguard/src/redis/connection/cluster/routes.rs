@@ -45,7 +45,7 @@ pub(in crate::redis) struct Routes {
     this: Weak<Self>,
     state: Mutex<RoutesState>,
     /// What was found out about the slots is a "connection" that is open until it is known to be outdated.
-    finder: Link<Finder>,
+    finder: Link<SlotFinder>,
     is_finding: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ struct RoutesState {
 }
 
 /// Asks nodes for the slots.
-struct Finder(Weak<Routes>);
+struct SlotFinder(Weak<Routes>);
 
 /// That the slots were found out.
 struct SlotsFound {
@@ -93,7 +93,7 @@ impl Routes {
                 patience,
                 this: Weak::clone(this),
                 state: Mutex::default(),
-                finder: Link::new(Finder(Weak::clone(this)), patience),
+                finder: Link::new(SlotFinder(Weak::clone(this)), patience),
                 is_finding: AtomicBool::new(false),
             }
         }))
@@ -280,7 +280,7 @@ impl Drop for Finding {
 }
 
 #[async_trait]
-impl Dial for Finder {
+impl Dial for SlotFinder {
     type Connection = SlotsFound;
 
     async fn dial(&self) -> Result<SlotsFound, Error> {

@@ -11,7 +11,7 @@ use crate::waiting::listener::{Listen, Listener};
 struct Relay {
     t: Scene,
     holders: Vec<LockGuard>,
-    waiters: Vec<JoinHandle<Got>>,
+    waiters: Vec<JoinHandle<WaitResult>>,
     releases: Vec<JoinHandle<()>>,
 }
 
@@ -60,7 +60,7 @@ impl Relay {
     }
 
     async fn tell(&mut self) {
-        let freed = Heard::Freed("k".to_owned());
+        let freed = StoreMessage::Freed("k".to_owned());
         let messages = self.t.store.messages.lock().unwrap().clone();
         messages.unwrap().send(freed).unwrap();
         self.look().await;
@@ -154,7 +154,7 @@ async fn while_others_want_the_lock_it_is_never_handed_over() {
 /// Tells of a lock when it is told to.
 struct Server(Messages);
 
-struct Connection(Vec<Heard>, UnboundedReceiver<Heard>);
+struct Connection(Vec<StoreMessage>, UnboundedReceiver<StoreMessage>);
 
 #[async_trait]
 impl Listen for Server {
@@ -170,7 +170,8 @@ impl Listener for Connection {
     async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error> {
         for (name, is_wanted) in names {
             if *is_wanted {
-                self.0.push(Heard::Listening(name.as_ref().to_owned()));
+                self.0
+                    .push(StoreMessage::Listening(name.as_ref().to_owned()));
             }
         }
         Ok(())
@@ -180,7 +181,7 @@ impl Listener for Connection {
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Heard, Error> {
+    async fn next(&mut self) -> Result<StoreMessage, Error> {
         if let Some(heard) = self.0.pop() {
             return Ok(heard);
         }

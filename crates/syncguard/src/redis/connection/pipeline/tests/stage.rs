@@ -15,11 +15,11 @@ use crate::redis::connection::socket::Socket;
 use crate::redis::connection::stream::{ServerEndpoint, Stream};
 use crate::redis::names::{ClientPrefix, Names};
 use crate::redis::operations::release;
-use crate::redis::plan::{Form, Plan};
+use crate::redis::plan::{Plan, ScriptForm};
 use futures_core::future::BoxFuture;
 
 /// What will be the answer to a call.
-pub(super) type Called = BoxFuture<'static, Result<Answer, Error>>;
+pub(super) type PendingAnswer = BoxFuture<'static, Result<Answer, Error>>;
 
 /// A pipeline, and the server at its other end.
 pub(super) struct Stage {
@@ -57,12 +57,12 @@ impl Stage {
     }
 
     /// Calls a release, before anything else runs.
-    pub(super) fn call(&self) -> Called {
+    pub(super) fn call(&self) -> PendingAnswer {
         call(&self.pipeline)
     }
 
     /// Calls releases until the server has enough to do, so that the next calls are kept for the reader.
-    pub(super) fn a_few_calls(&self) -> [Called; FEW] {
+    pub(super) fn a_few_calls(&self) -> [PendingAnswer; FEW] {
         [(); FEW].map(|()| self.call())
     }
 
@@ -102,11 +102,11 @@ pub(super) fn pipeline_on(client: Box<dyn Stream>) -> Arc<Pipeline> {
     Arc::new(Pipeline::new(stream, login, PATIENCE))
 }
 
-pub(super) fn call(pipeline: &Arc<Pipeline>) -> Called {
+pub(super) fn call(pipeline: &Arc<Pipeline>) -> PendingAnswer {
     let pipeline = Arc::clone(pipeline);
     let mut call = Box::pin(async move {
         let plan = plan();
-        let write = |out: &mut Vec<u8>| plan.write(Form::Hash, out);
+        let write = |out: &mut Vec<u8>| plan.write(ScriptForm::Hash, out);
         pipeline.call(write, plan.fits()).await
     });
     // It is sent when it is polled first.
@@ -127,14 +127,14 @@ fn plan() -> Plan {
 }
 
 /// The outcome of a release, as a transport makes it of the answer.
-pub(super) async fn outcome(call: Called) -> Result<ReleaseOutcome, Error> {
+pub(super) async fn outcome(call: PendingAnswer) -> Result<ReleaseOutcome, Error> {
     let answer = call.await?;
     let plan = plan();
     let refused = |text: &str| plan.error(Cause::Reply(text));
     release::outcome(&answer.reply(refused)?)
 }
 
-pub(super) async fn is_not_sent(call: Called) -> bool {
+pub(super) async fn is_not_sent(call: PendingAnswer) -> bool {
     // Whoever would wait for ever fails when the clock is set forward.
     let answer = tokio::time::timeout(LIMIT, call).await;
     matches!(answer, Ok(Ok(Answer::NotSent)))

@@ -14,7 +14,7 @@ use crate::register::{Register, Tally};
 use crate::task::Task;
 
 /// Processes that work, each with a seed and a file of its own.
-pub struct Crew<'a> {
+pub struct Workers<'a> {
     plan: &'a Plan<'a>,
     register: &'a Register,
     until: Instant,
@@ -40,9 +40,9 @@ pub struct Ended {
     pub complaints: String,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> Workers<'a> {
     pub(crate) fn start(plan: &'a Plan<'a>, register: &'a Register) -> io::Result<Self> {
-        let mut crew = Self {
+        let mut workers = Self {
             plan,
             register,
             until: Instant::now() + plan.task.run,
@@ -50,10 +50,10 @@ impl<'a> Crew<'a> {
             ended: Ended::default(),
         };
         for _ in 0..plan.processes {
-            let worker = crew.start_one()?;
-            crew.workers.push(worker);
+            let worker = workers.start_one()?;
+            workers.workers.push(worker);
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     /// When they stop working.
@@ -194,7 +194,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-impl Drop for Crew<'_> {
+impl Drop for Workers<'_> {
     fn drop(&mut self) {
         // Only where something has failed is anyone left.
         for worker in &mut self.workers {

@@ -23,33 +23,33 @@ const FAULTS = ["SIGKILL", "SIGTERM", "SIGSTOP", "SIGTERM", "SIGTERM"];
  *
  * @returns the history: what each process has seen, and what was done to them, in the order of time
  */
-export async function runCrew({ place, members, seconds, seed, ttlMs }) {
+export async function runCandidates({ place, members, seconds, seed, ttlMs }) {
   const folder = mkdtempSync(join(tmpdir(), "syncguard-leader-"));
   const file = join(folder, "history");
   writeFileSync(file, "");
-  const crew = new Crew(place, file, ttlMs);
+  const candidates = new Candidates(place, file, ttlMs);
   const random = randomOf(seed);
   const faults = [];
   try {
-    await Promise.all(Array.from({ length: members }, () => crew.add()));
+    await Promise.all(Array.from({ length: members }, () => candidates.add()));
     const endMs = nowMs() + seconds * 1_000;
     for (let turn = 0; nowMs() < endMs; turn += 1) {
-      const leader = await crew.leader();
+      const leader = await candidates.leader();
       await sleep(100 + random() * 700);
       // It may have lost its lock by itself meanwhile.
-      if (crew.last !== leader.term) continue;
-      faults.push(await crew.strike(leader, FAULTS[turn % FAULTS.length]));
+      if (candidates.last !== leader.term) continue;
+      faults.push(await candidates.strike(leader, FAULTS[turn % FAULTS.length]));
     }
-    await crew.end();
+    await candidates.end();
     const lines = readFileSync(file, "utf8").split("\n").filter(Boolean);
     return [...lines.map((line) => JSON.parse(line)), ...faults].sort((a, b) => a.atMs - b.atMs);
   } finally {
-    await crew.kill();
+    await candidates.kill();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-class Crew {
+class Candidates {
   /** The term that has begun last. */
   last = 0;
   #children = new Map();
