@@ -24,6 +24,7 @@ test("short code is kept in one line, long code is not", () => {
 
 test.each([
   ["a page", `api${MD}#cancel`, "./api.html#cancel"],
+  ["the reference", "../index.d.ts", "/reference/syncguard.html"],
   ["a file", "grafana/syncguard.json", "/blob/main/docs/grafana/syncguard.json"],
   ["a file outside of docs", "../README.md#install", "/blob/main/README.md#install"],
 ])("a link to %s leads somewhere", (_, href, target) => {

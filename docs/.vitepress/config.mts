@@ -4,9 +4,17 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, posix, resolve, sep } from "node:path";
 import { slug } from "github-slugger";
 import { type DefaultTheme, defineConfig } from "vitepress";
+import { linkReference, REFERENCE } from "./reference.mjs";
 
 /** Code in a line of text that is not broken; on a telephone, two thirds of a line. */
 const LONGEST_WHOLE = 24;
+
+/** What programs import. TypeDoc makes a page of each. */
+const ENTRY_POINTS = [
+  "syncguard",
+  ...["redis", "postgres", "firestore", "sqlite"].map((store) => `syncguard/${store}`),
+  ...["common", "testing", "otel", "redlock", "forrst"].map((name) => `syncguard/${name}`),
+];
 
 const documents = resolve(import.meta.dirname, "..");
 const repository = "https://github.com/syncguard-native/syncguard";
@@ -54,6 +62,10 @@ const sections: { text: string; items: { text: string; link: string }[] }[] = [
     ],
   },
   {
+    text: "Reference",
+    items: ENTRY_POINTS.map((name) => ({ text: name, link: `/${REFERENCE}/${name}` })),
+  },
+  {
     text: "Stores in full",
     items: [
       { text: "Redis", link: "/redis" },
@@ -93,6 +105,7 @@ export default defineConfig({
     nav: [
       { text: "Start", link: "/getting-started/redis" },
       { text: "API", link: "/api" },
+      { text: "Reference", link: `/${REFERENCE}/syncguard` },
       { text: "Operations", link: "/operations" },
       { text: "Repository", link: repository },
     ],
@@ -113,6 +126,7 @@ export default defineConfig({
           token.attrSet("href", outwards(page, href));
         }
       });
+      linkReference(md, documents);
       // Vue drops a line break between two elements, such as a word in bold and a link, and with it the space.
       md.renderer.rules.softbreak = () => " ";
       // Browsers break lines at hyphens, and `--owner` would become two words. What is short is kept in one piece.
@@ -141,7 +155,8 @@ function everyPageIsListed(): void {
   const listed = new Set(sections.flatMap(({ items }) => items.map(({ link }) => link)));
   for (const name of readdirSync(documents, { recursive: true, encoding: "utf8" })) {
     const page = `/${name.split(sep).join("/")}`.replace(/\.md$/, "");
-    if (!name.endsWith(".md") || page === "/index" || page.startsWith("/decisions/")) continue;
+    if (!name.endsWith(".md") || ["/index", `/${REFERENCE}/index`].includes(page)) continue;
+    if (page.startsWith("/decisions/")) continue;
     if (!listed.has(page)) throw new Error(`docs${page}.md is in no list of this file`);
   }
 }
@@ -150,6 +165,8 @@ function everyPageIsListed(): void {
 function outwards(page: string, href: string): string {
   if (/^([a-z]+:|#|\/)/.test(href)) return href;
   const target = posix.join("docs", posix.dirname(page), href);
+  // The same, for readers of the repository.
+  if (target === "index.d.ts") return `/${REFERENCE}/syncguard`;
   const isPage = target.startsWith("docs/") && /\.md(#|$)/.test(target);
   return isPage ? href : `${repository}/blob/main/${target}`;
 }

@@ -25,5 +25,5 @@ export function packedDocument(path, text, repository) {
 
 /** Whether a file of the repository is a document in the package. */
 export function isPacked(path) {
-  return ["README.md", "CHANGELOG.md"].includes(path) || /^docs\/(?!\.)[^.]*\.(md|svg)$/.test(path);
+  return ["README.md", "CHANGELOG.md"].includes(path) || /^docs\/(?!\.|reference\/)[^.]*\.(md|svg)$/.test(path);
 }

@@ -1,0 +1,79 @@
+/** Names in code lead to the API reference, which `npm run docs` makes of the types. It is in no clone, so no link can be written down. */
+
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { basename, join, sep } from "node:path";
+import type { MarkdownRenderer } from "vitepress";
+
+/** The folder of the reference in that of the documents, as TypeDoc is told in typedoc.json. */
+export const REFERENCE = "reference";
+
+/** Members, which have no heading of their own, and the type that describes them. */
+const MEMBERS: Readonly<Record<string, string>> = {
+  "backend.lock()": "LockMethod",
+  "acquire()": "AcquireMethod",
+  "backend.acquire()": "AcquireMethod",
+  "backend.once()": "OnceMethod",
+  "backend.lead()": "SyncGuardBackend",
+  "forceRelease()": "SyncGuardBackend",
+  "releaseAll()": "SyncGuardBackend",
+  "backend.releaseAll()": "SyncGuardBackend",
+  "backend.close()": "SyncGuardBackend",
+  "backend.release()": "SyncGuardBackend",
+  "backend.extend()": "SyncGuardBackend",
+  "isLocked()": "SyncGuardBackend",
+};
+
+/** Links the first time that a section of a page names something of the reference. */
+export function linkReference(md: MarkdownRenderer, documents: string): void {
+  const links = linksOf(join(documents, REFERENCE));
+  md.core.ruler.push("reference", (state) => {
+    const { relativePath: page } = state.env as { relativePath?: string };
+    // A title that is asked for alone is on no page.
+    if (page === undefined || page.startsWith(`${REFERENCE}/`)) return;
+    let linked = new Set<string>();
+    for (const [index, token] of state.tokens.entries()) {
+      if (token.type === "heading_open" && token.tag === "h2") linked = new Set();
+      if (token.type !== "inline" || state.tokens[index - 1]?.type === "heading_open") continue;
+      let inLink = false;
+      token.children = (token.children ?? []).flatMap((child) => {
+        if (child.type === "link_open" || child.type === "link_close")
+          inLink = child.type === "link_open";
+        const link = child.type === "code_inline" && linkFor(links, child.content, page);
+        if (inLink || !link || linked.has(link)) return [child];
+        linked.add(link);
+        const open = new state.Token("link_open", "a", 1);
+        open.attrSet("href", link);
+        return [open, child, new state.Token("link_close", "a", -1)];
+      });
+    }
+  });
+}
+
+/** The one that is meant: what has one name in several entry points is, on a store's page, that of the store. */
+function linkFor(
+  links: ReadonlyMap<string, readonly string[]>,
+  code: string,
+  page: string,
+): string | undefined {
+  const found = links.get(MEMBERS[code] ?? code) ?? [];
+  const store = `/${basename(page, ".md")}#`;
+  return found.length === 1 ? found[0] : found.find((link) => link.includes(store));
+}
+
+/** The headings of the reference: `lock()` and `LockError`, and where they are. */
+function linksOf(folder: string): ReadonlyMap<string, readonly string[]> {
+  const links = new Map<string, string[]>();
+  const files = existsSync(folder)
+    ? readdirSync(folder, { recursive: true, encoding: "utf8" })
+    : [];
+  for (const file of files.filter((name) => name.endsWith(".md"))) {
+    const text = readFileSync(join(folder, file), "utf8").split(/^## References$/m)[0] ?? "";
+    const page = `/${REFERENCE}/${file.split(sep).join("/").replace(/\.md$/, "")}`;
+    for (const [, heading = ""] of text.matchAll(/^### (.*)$/gm)) {
+      const name = heading.replaceAll("\\", "");
+      const anchor = name.replace("()", "").toLowerCase();
+      links.set(name, [...(links.get(name) ?? []), `${page}#${anchor}`]);
+    }
+  }
+  return links;
+}
