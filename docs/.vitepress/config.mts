@@ -31,6 +31,7 @@ const sections: { text: string; items: { text: string; link: string }[] }[] = [
       { text: "SQLite", link: "/getting-started/sqlite" },
       { text: "Coming from SyncGuard 2.x", link: "/migrating" },
       { text: "From redlock", link: "/redlock" },
+      { text: "Beside other libraries", link: "/alternatives" },
     ],
   },
   {

@@ -25,5 +25,8 @@ export function packedDocument(path, text, repository) {
 
 /** Whether a file of the repository is a document in the package. */
 export function isPacked(path) {
-  return ["README.md", "CHANGELOG.md"].includes(path) || /^docs\/(?!\.|reference\/)[^.]*\.(md|svg)$/.test(path);
+  return (
+    ["README.md", "CHANGELOG.md"].includes(path) ||
+    /^docs\/(?!\.|reference\/)[^.]*\.(md|svg)$/.test(path)
+  );
 }
