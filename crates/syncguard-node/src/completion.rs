@@ -141,7 +141,7 @@ impl Completion {
 #[napi]
 pub enum Tag {
     Acquired,
-    /// Several locks, or a slot: JSON.
+    /// Several locks: JSON.
     AcquiredAll,
     Locked,
     Done,
@@ -166,7 +166,7 @@ pub enum Tag {
 
 /// Numbers of one finished operation: its own, the tag of its outcome, and its values.
 pub(crate) const WIDTH: usize = 2 + VALUES;
-const VALUES: usize = 6;
+const VALUES: usize = 7;
 /// The length of the texts of a grant: see [`push_grant`].
 const GRANT: usize = LockId::LENGTH + Fence::DIGITS;
 
@@ -241,6 +241,7 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
                     false => push(texts, &Value::Object(labels).to_string()),
                 },
                 0.0,
+                0.0,
             ];
             Tag::Found
         }
@@ -271,26 +272,22 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     (tag, values)
 }
 
-/// When the first of the locks ends, and for one whether its fence is near the limit, for others the length of the JSON.
+/// When the first of the locks ends, and for one whether its fence is near the limit and its slot, for others the length of the
+/// JSON.
 fn push_granted(texts: &mut String, values: &mut [f64; VALUES], mut granted: Granted) -> Tag {
-    let keys: Vec<_> = granted.keys().cloned().collect();
-    let grants = granted.deliver();
-    let ends = grants.iter().map(|grant| grant.expires_at_ms).min();
-    values[0] = ends.unwrap_or(0) as f64;
-    if let [grant] = grants
-        && grant.slot.is_none()
-    {
+    let ends = granted.grants.iter().map(|grant| grant.expires_at_ms);
+    values[0] = ends.min().unwrap_or(0) as f64;
+    if let [grant] = granted.grants.as_slice() {
         push_grant(texts, &grant.lock_id, grant.fence);
         values[1] = f64::from(u8::from(grant.fence.is_near_limit()));
+        values[6] = f64::from(grant.slot.unwrap_or(0));
+        granted.deliver();
         return Tag::Acquired;
     }
-    let all = grants.iter().zip(&keys).map(|(grant, key)| {
-        let stored = grant
-            .slot
-            .map_or_else(|| key.clone(), |number| key.slot(number));
+    let keys: Vec<_> = granted.keys().cloned().collect();
+    let all = granted.deliver().iter().zip(&keys).map(|(grant, key)| {
         json!({
             "key": key.as_str(),
-            "stored": stored.as_str(),
             "lockId": grant.lock_id.as_str(),
             "slot": grant.slot,
             "fence": grant.fence.to_string(),
@@ -309,7 +306,7 @@ fn push_wait_stats(values: &mut [f64; VALUES], stats: &WaitStats) {
         .map_or(f64::NAN, |asked| asked.elapsed().as_secs_f64() * 1000.0);
     let counts = [stats.attempts, stats.contended, stats.wakeups].map(f64::from);
     values[2] = age;
-    values[3..].copy_from_slice(&counts);
+    values[3..6].copy_from_slice(&counts);
 }
 
 /// A lock id and a fence, which are always as long.

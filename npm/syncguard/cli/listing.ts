@@ -2,7 +2,7 @@
 
 import type { RawRecord } from "../native/outcome.js";
 import { type Backend, direct } from "./store.js";
-import { parted } from "./locks.js";
+import { parted } from "../native/slots.js";
 
 /** The longest page that the stores are asked for. */
 const PAGE = 100;

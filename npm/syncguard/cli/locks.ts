@@ -1,5 +1,6 @@
 /** Locks as the command line shows them. */
 
+import { parted } from "../native/slots.js";
 import { rawData } from "../lock/diagnostics.js";
 import { TIME_TOLERANCE_MS } from "../lock/defaults.js";
 import type { FencingCapabilities, LockInfo } from "../lock/types.js";
@@ -48,16 +49,6 @@ export function shownLock(lock: RawRecord, showsLockId: boolean): ShownLock {
   };
   if (showsLockId) shown.lockId = lockId;
   return shown;
-}
-
-/** Stands between a key and the number of a slot: docs/format.md, "Slots". */
-const SLOT_MARK = "\u037e";
-
-/** The key and the number of the slot, of what a store has as a key. */
-export function parted(stored: string): { key: string; slot: number | undefined } {
-  const at = stored.lastIndexOf(SLOT_MARK);
-  if (at === -1) return { key: stored, slot: undefined };
-  return { key: stored.slice(0, at), slot: Number(stored.slice(at + 1)) };
 }
 
 /** The key for people. */

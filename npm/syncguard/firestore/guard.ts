@@ -26,8 +26,9 @@ export function guarding(
     guard: async (tx) => {
       const read = readerIn(tx);
       checkNotLost(lease);
-      const keys = lease.locks?.map(({ stored }) => stored) ?? [lease.key.normalize()];
-      const places = keys.map((key) => callAddon(() => addon().firestoreLock(collection, key)));
+      const places = lease.storedKeys.map((key) =>
+        callAddon(() => addon().firestoreLock(collection, key)),
+      );
       const found = await read(places);
       const nowMs = Date.now();
       const isHeld = lease.lockId.split(",").every((lockId, number) => {

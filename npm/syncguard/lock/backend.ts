@@ -36,6 +36,7 @@ import {
 } from "./internals.js";
 import { type LockTarget, readTarget } from "./claims.js";
 import { constants } from "../native/constants.js";
+import { storedKey } from "../native/slots.js";
 import { runLeader } from "./lead.js";
 import { createLockMethod } from "./lock.js";
 import { failure, goneLock } from "./mutation.js";
@@ -258,7 +259,7 @@ export function createBackendOn<C extends BackendCapabilities>(
 
   /** Those of several locks for which others of this process wait. */
   const waitedFor = (locks: readonly AcquiredLock[]): string[] =>
-    locks.flatMap((lock) => (waiting.has(lock.key) ? [lock.stored] : []));
+    locks.flatMap((lock) => (waiting.has(lock.key) ? [storedKey(lock)] : []));
 
   const operations: Operations<C> = {
     take,
@@ -435,16 +436,17 @@ function targetOf(opts: AcquireArguments): LockTarget {
   return readTarget(opts.claims);
 }
 
-/** Each of the locks that were granted, if several were asked for. */
+/** Each of the locks that were granted, if several were asked for, or a slot. */
 function locksOf(
   target: LockTarget,
-  { locks, lockId, fence }: Acquired,
+  { locks, slot, lockId, fence }: Acquired,
 ): AcquiredLock[] | undefined {
-  if (locks === undefined && target.isSet !== true) return undefined;
-  const { key } = target;
-  // The addon answers one claim of a key as it answers the key.
-  const granted = locks ?? [{ key, stored: key.normalize(), slot: null, lockId, fence }];
-  return granted.map((one) => ({ ...one, key: givenKey(target, one.key) ?? one.key }));
+  if (locks !== undefined) {
+    return locks.map((one) => ({ ...one, key: givenKey(target, one.key) ?? one.key }));
+  }
+  if (slot === undefined && target.isSet !== true) return undefined;
+  // The addon answers one claim as it answers a key.
+  return [{ key: target.key, slot: slot ?? null, lockId, fence }];
 }
 
 /** A key as its claim has given it, and not in NFC. */

@@ -5,6 +5,7 @@ import { addContext, LockError } from "../native/errors.js";
 import type { AcquiredLock, Failure } from "../native/outcome.js";
 import { onAbort } from "../native/signal.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
+import { storedKey } from "../native/slots.js";
 import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
 import { type LeaseReport, type Stream, subjectOfKeys } from "./events.js";
@@ -96,6 +97,11 @@ export class Lease {
   /** The keys, of each lock. */
   get keys(): string[] {
     return this.locks?.map((lock) => lock.key) ?? [this.key];
+  }
+
+  /** The same as stores name them. */
+  get storedKeys(): string[] {
+    return this.locks?.map(storedKey) ?? [this.key.normalize()];
   }
 
   /** Whether these are several. */

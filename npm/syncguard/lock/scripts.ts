@@ -38,8 +38,7 @@ export async function runScript(
     if (direct === undefined)
       throw invalid("eval() needs a lock of a Redis backend of this package");
     if (lease.isLost()) throw lease.loss as LockError;
-    const locks = lease.locks?.map((lock) => lock.stored) ?? [key.normalize()];
-    const settings = { ids: lockId, locks, script, keys, arguments: args };
+    const settings = { ids: lockId, locks: lease.storedKeys, script, keys, arguments: args };
     const outcome = await direct(key, signal, (store) => store.eval(settings, signal));
     if (typeof outcome === "object" && "text" in outcome) {
       return replyOf(JSON.parse(outcome.text) as RawReply);

@@ -40,5 +40,5 @@ export const constants = {
     "Aborted",
     "Internal",
   ],
-  completionWidth: 8,
+  completionWidth: 9,
 } as const;

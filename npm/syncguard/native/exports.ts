@@ -511,7 +511,7 @@ export interface StorageKeys {
 /** How outcomes are numbered in a batch. */
 export const enum Tag {
   Acquired = 0,
-  /** Several locks, or a slot: JSON. */
+  /** Several locks: JSON. */
   AcquiredAll = 1,
   Locked = 2,
   Done = 3,

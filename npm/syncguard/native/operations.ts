@@ -97,6 +97,7 @@ function onReady(): void {
             fenceNearLimit: numbers[at + 3] === 1,
           };
           if (numbers[at + 5] !== 0) result.waitStats = waitStatsAt(at);
+          if (numbers[at + 8] !== 0) result.slot = numbers[at + 8] as number;
           break;
         case Tag.AcquiredAll: {
           const json = texts.slice(from, (from += numbers[at + 3] as number));

@@ -9,17 +9,16 @@ export type Acquired = {
   fence: string;
   expiresAtMs: number;
   fenceNearLimit: boolean;
-  /** The locks, where they are several, or a slot. */
+  /** The number of the slot, if it is one. */
+  slot?: number;
+  /** The locks, where they are several. */
   locks?: readonly AcquiredLock[];
   waitStats?: WaitStats;
 };
 
 /** One of several locks, or a slot. */
 export type AcquiredLock = {
-  /** The key in NFC. */
   key: string;
-  /** Under which name the store has it. */
-  stored: string;
   slot: number | null;
   lockId: string;
   fence: string;

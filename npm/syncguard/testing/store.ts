@@ -15,6 +15,7 @@ import {
   settle,
   type Text,
 } from "../native/outcome.js";
+import { parted } from "../native/slots.js";
 import type { AcquireDetails } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../lock/defaults.js";
 import { isOfKind, shownDue, storedDue } from "../lock/due.js";
@@ -22,7 +23,7 @@ import { generateLockId, normalizeAndValidateKey } from "../lock/values.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
-import { type DoneMark, type Obstacle, type Row, SLOT_MARK, type Table } from "./table.js";
+import { type DoneMark, type Obstacle, type Row, type Table } from "./table.js";
 
 type Settings = { operationTimeoutMs: number; cleanupInIsLocked: boolean };
 type Answer<T> = T | Failure;
@@ -165,15 +166,9 @@ export class TestStore implements LockStore {
       fenceNearLimit: done.some(({ fence }) => fence > FENCE_THRESHOLDS.WARN),
     };
     if (!isSet) return granted;
-    const locks = done.map(({ key, lockId, fence }) => {
-      const [base = "", slot] = key.split(SLOT_MARK);
-      return {
-        key: base,
-        stored: key,
-        slot: slot === undefined ? null : Number(slot),
-        lockId,
-        fence,
-      };
+    const locks = done.map(({ key: stored, lockId, fence }) => {
+      const { key, slot = null } = parted(stored);
+      return { key, slot, lockId, fence };
     });
     return { ...granted, locks };
   }

@@ -8,6 +8,7 @@ import type { Watch } from "../lock/polling.js";
 import type { Absence, MissingLock, RawRecord } from "../native/outcome.js";
 import type { AcquireDetails } from "../native/store.js";
 import type { ClaimSettings } from "../native/exports.js";
+import { parted, storedKey } from "../native/slots.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../lock/values.js";
 
 /** What is kept of a lock. */
@@ -18,9 +19,6 @@ const CLEANUP_MS = 2 * TIME_TOLERANCE_MS;
 
 /** What stood in the way of an acquisition, and when it ends. */
 export type Obstacle = { readonly key: string; readonly freeInMs: number };
-
-/** Stands between a key and the number of a slot: docs/format.md, "Slots". */
-export const SLOT_MARK = "\u037e";
 
 /** For which period something was done last, when, and under which lock id. */
 export type DoneMark = {
@@ -78,7 +76,7 @@ export class Table {
     const names =
       slots === undefined
         ? [key]
-        : Array.from({ length: slots }, (_, at) => `${key}${SLOT_MARK}${at + 1}`);
+        : Array.from({ length: slots }, (_, at) => storedKey({ key, slot: at + 1 }));
     const held = names.flatMap((name) => this.find(name) ?? []);
     if (names.length - held.length < take) {
       const end = Math.min(...held.map((row) => row.expiresAtMs));
@@ -222,8 +220,7 @@ export class Table {
 
   #freed(key: string): void {
     // Who waits for a slot hears of all.
-    const [name = key] = key.split(SLOT_MARK);
-    for (const { tell } of this.#listeners.get(name) ?? []) tell();
+    for (const { tell } of this.#listeners.get(parted(key).key) ?? []) tell();
   }
 
   #nextFence(key: string): string {
