@@ -116,6 +116,8 @@ export default defineConfig({
     footer: { message: "MIT licence" },
   },
   markdown: {
+    // Those that VitePress has by default are too pale on its ground.
+    theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     // As on GitHub, so that one link works in both places.
     anchor: { slugify: (heading) => slug(heading) },
     config: (md) => {
