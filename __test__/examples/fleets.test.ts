@@ -30,7 +30,10 @@ test.concurrent("leader: another leads after a kill, and at once after SIGTERM",
 
 test.concurrent("once: each job once a second, whoever has it in its schedule", async () => {
   const example = startExample("once", { RUNS: "3" });
-  expect(await example.ended).toEqual({ code: 0, stderr: "" });
+  const { code, stderr } = await example.ended;
+  expect(code).toBe(0);
+  // On a busy machine, NestJS' scheduler says that it was late.
+  expect(stderr.replace(/^\[Cron\] Missed execution deadline .*\n/gm, "")).toBe("");
   expect(example.lines.at(-1)).toMatch(/^\d+ runs, none twice$/);
   for (const of of ["node-cron", "coordinated", "croner", "nest", "http"]) {
     const runs = example.lines.filter((line) => line.includes(`: ${of}: did `));

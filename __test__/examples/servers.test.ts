@@ -1,6 +1,7 @@
 /** The examples that serve: asked over HTTP, with a busy lock, and ended while a request holds one. */
 
 import { expect, test, vi } from "vitest";
+import { applied, register } from "../../examples/nextjs/instrumentation.js";
 import { POST as route } from "../../examples/nextjs/app/api/reports/route.js";
 import { PATIENCE_MS, post, startExample, urlOf } from "./example.js";
 import { until } from "../support/until.js";
@@ -41,13 +42,16 @@ test.concurrent("nestjs: a report at a time, 503 for a busy one, SIGTERM", async
     status: 201,
     body: { month: "2026-01", fence: FENCE },
   });
+  expect(await post(`${reports}/2026-01/mail`, {})).toEqual({
+    status: 201,
+    body: { month: "2026-01", fence: FENCE },
+  });
   const slow = post(`${reports}/2026-01?takesMs=3000`, {});
   await until(() => example.isLocked("report:2026-01"));
   expect(await post(`${reports}/2026-02`, {})).toMatchObject({ status: 201 });
-  expect(await post(`${reports}/2026-01`, {})).toEqual({
-    status: 503,
-    body: { statusCode: 503, error: "AcquisitionTimeout" },
-  });
+  const busy = { status: 503, body: { statusCode: 503, error: "AcquisitionTimeout" } };
+  const refused = ["2026-01", "2026-01/mail"].map((path) => post(`${reports}/${path}`, {}));
+  expect(await Promise.all(refused)).toEqual([busy, busy]);
   example.child.kill("SIGTERM");
   expect(await slow).toMatchObject({ status: 201 });
   await example.ended;
@@ -66,4 +70,12 @@ test("nextjs: the route makes a report at a time, and ends with its client", asy
   expect((await first).status).toBe(499);
   const next = await ask(0);
   expect([next.status, await next.json()]).toEqual([200, { report: "done", fence: FENCE }]);
+});
+
+test("nextjs: instances that start together migrate once, and none in another runtime", async () => {
+  await register();
+  expect(applied).toEqual([]);
+  vi.stubEnv("NEXT_RUNTIME", "nodejs");
+  await Promise.all([register(), register(), register()]);
+  expect(applied).toEqual(["001-accounts"]);
 });

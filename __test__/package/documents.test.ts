@@ -1,37 +1,48 @@
 /** The documents: what they show compiles and runs, and what they list is there. */
 
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import type { Server } from "node:http";
+import { createRequire } from "node:module";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { format } from "prettier";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { setupSchema } from "syncguard/postgres";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { filesUnder } from "../../scripts/lib/paths.mjs";
 import { startEmulator } from "../support/firestore";
-import { startPostgres } from "../support/postgres";
-import { startRedis } from "../support/redis";
+import { type PostgresServer, startPostgres } from "../support/postgres";
+import { type RedisServer, startRedis } from "../support/redis";
 import { type Block, blocks, blocksOf, documents, promisedOutput } from "./documents.js";
 import { type Ended, type Installed, root } from "./installed.js";
 import { compile, faultsIn, installForReaders, writeBlock } from "./readers.js";
 
 /** Languages, and the marks that they may have. Whatever else stands in a document would be tested by nobody. */
 const KINDS: Readonly<Record<string, readonly string[]>> = {
-  ts: ["check", "run", "redis", "postgres", "firestore", "vitest"],
+  ts: ["check", "run", "redis", "postgres", "firestore", "vitest", "example"],
   js: [
-    ...["run", "redis", "postgres", "firestore", "quick-start", "bundle"],
+    ...["run", "redis", "postgres", "firestore", "dynamodb", "example", "quick-start", "bundle"],
     // __test__/redlock/page.test.ts.
     ...["redlock-before", "redlock-after", "redlock-both"],
   ],
   sql: ["postgres"],
   sh: ["", "redis"],
   rust: [""],
+  yaml: [""],
   json: [""],
   text: [""],
 };
 
 // A test of vitest's is run by vitest: __test__/testing/docs.test.ts.
-const typescript = blocks.filter(({ language, mark }) => language === "ts" && mark !== "vitest");
-const runnable = blocks.filter(({ mark }) => mark === "run");
+// One of an example stands in that example, which its own tests start.
+const typescript = blocks.filter(
+  ({ language, mark }) => language === "ts" && !["vitest", "example"].includes(mark),
+);
+const markedFor = (mark: string): Block[] => blocks.filter((each) => each.mark === mark);
+const runnable = markedFor("run");
 const ofLanguage = (language: string): Block[] =>
   blocks.filter((each) => each.language === language);
 const nameOf = (block: Block): string => `block${blocks.indexOf(block)}`;
@@ -97,6 +108,14 @@ describe("the blocks of code", () => {
     expect(JSON.parse(code)).toBeTypeOf("object");
   });
 
+  it.each(ofLanguage("yaml"))("in YAML are well formed: $place", async ({ code }) => {
+    expect(await format(code, { parser: "yaml" })).toBe(code);
+  });
+
+  it.each(markedFor("example"))("of an example stand in it: $place", ({ code }) => {
+    expect(exampleSources().some((source) => source.includes(dense(code)))).toBe(true);
+  });
+
   it.each(ofLanguage("sh"))("for a shell call what is there: $place", ({ code }) => {
     expect(shellFaults(code)).toEqual([]);
   });
@@ -111,43 +130,73 @@ describe.concurrent("the blocks that run", { timeout: 120_000 }, () => {
     expect(await run(block, {})).toEqual(fine(block));
   });
 
-  it("on Redis do", async () => {
-    const server = await startRedis();
-    try {
-      const cli = (line: string): string =>
-        execFileSync("redis-cli", ["-p", `${server.port}`, ...line.split(" ").slice(1)], {
-          encoding: "utf8",
-        });
-      for (const block of blocks.filter(({ mark }) => mark === "redis")) {
-        if (block.language === "sh") {
-          for (const line of block.code.trim().split("\n")) expect(cli(line)).not.toMatch(/^ERR/);
-          continue;
+  describe("on Redis", { concurrent: false }, () => {
+    let server: RedisServer;
+    beforeAll(async () => {
+      server = await startRedis();
+    });
+    afterAll(() => server.stop());
+
+    it.each(markedFor("redis"))("do, and print what they promise: $place", async (block) => {
+      if (block.language === "sh") {
+        for (const line of block.code.trim().split("\n")) {
+          const args = ["-p", `${server.port}`, ...line.split(" ").slice(1)];
+          expect(execFileSync("redis-cli", args, { encoding: "utf8" })).not.toMatch(/^ERR/);
         }
-        const result = await run(block, {}, "redis://localhost:6379", server.url);
-        expect([block.place, result]).toEqual([block.place, fine(block)]);
+        return;
       }
-    } finally {
-      await server.stop();
-    }
+      expect(await run(block, {}, "redis://localhost:6379", server.url)).toEqual(fine(block));
+    });
   });
 
-  it("on PostgreSQL do", async () => {
-    const server = await startPostgres();
-    const client = new Client(server.url);
-    try {
-      await client.connect();
-      for (const block of blocks.filter(({ mark }) => mark === "postgres")) {
-        if (block.language === "sql") {
-          await client.query(block.code);
-          continue;
-        }
-        const result = await run(block, {}, "postgres://app:secret@localhost/app", server.url);
-        expect([block.place, result]).toEqual([block.place, fine(block)]);
+  describe("on PostgreSQL", { concurrent: false }, () => {
+    let server: PostgresServer;
+    // Each page has a database of its own with our tables, so that it may name those of its readers as it likes.
+    const databases = new Map<string, string>();
+    beforeAll(async () => {
+      server = await startPostgres();
+    });
+    afterAll(() => server.stop());
+
+    it.each(markedFor("postgres"))("do, and print what they promise: $place", async (block) => {
+      const page = block.place.replace(/:\d+$/, "");
+      let database = databases.get(page);
+      if (database === undefined) {
+        const name = `page${databases.size}`;
+        await queryOnce(server.url, `CREATE DATABASE ${name}`);
+        database = server.url.replace("/postgres?", `/${name}?`);
+        await setupSchema(database);
+        databases.set(page, database);
       }
-    } finally {
-      await client.end();
-      await server.stop();
-    }
+      if (block.language === "sql") {
+        await queryOnce(database, block.code);
+        return;
+      }
+      const result = await run(block, {}, "postgres://app:secret@localhost/app", database);
+      expect(result).toEqual(fine(block));
+    });
+  });
+
+  describe("on DynamoDB", { concurrent: false }, () => {
+    // A server in JavaScript, which only the examples need.
+    const dynalite = createRequire(join(root, "examples/package.json"))("dynalite") as (options: {
+      createTableMs: number;
+    }) => Server;
+    let server: Server;
+    beforeAll(async () => {
+      server = dynalite({ createTableMs: 0 });
+      await once(server.listen(0, "127.0.0.1"), "listening");
+    });
+    afterAll(() => {
+      server.close();
+    });
+
+    it.each(markedFor("dynamodb"))("do, and print what they promise: $place", async (block) => {
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      // Otherwise the client says on stderr which versions of Node.js it will need.
+      const env = { AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: "true" };
+      expect(await run(block, env, "http://localhost:8000", url)).toEqual(fine(block));
+    });
   });
 
   it("on Firestore do", async () => {
@@ -243,18 +292,35 @@ function shellFaults(code: string): string[] {
   });
 }
 
+async function queryOnce(url: string, text: string): Promise<void> {
+  const client = new Client(url);
+  await client.connect();
+  try {
+    await client.query(text);
+  } finally {
+    await client.end();
+  }
+}
+
 function readJson(path: string): unknown {
   return JSON.parse(readFileSync(join(root, path), "utf8"));
+}
+
+type FilesUnder = (folder: string, keep: (path: string) => boolean) => string[];
+/** The JavaScript and TypeScript of the examples, without what separates words. */
+function exampleSources(): string[] {
+  const list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", "examples"];
+  const paths = execFileSync("git", list, { cwd: root, encoding: "utf8" }).split("\0");
+  return paths
+    .filter((path) => /\.(mjs|ts)$/.test(path) && existsSync(join(root, path)))
+    .map((path) => dense(readFileSync(join(root, path), "utf8")));
 }
 
 let rust: string[] | undefined;
 /** The Rust of this repository, examples in comments included, without what separates words. */
 function rustSources(): string[] {
   const isRust = (path: string): boolean => path.endsWith(".rs");
-  rust ??= (filesUnder as (folder: string, keep: (path: string) => boolean) => string[])(
-    join(root, "crates"),
-    isRust,
-  ).map((path) => {
+  rust ??= (filesUnder as FilesUnder)(join(root, "crates"), isRust).map((path) => {
     const lines = readFileSync(path, "utf8").split("\n");
     // In a comment, lines that begin with # are compiled and not shown.
     const shown = lines.filter((line) => !/^\s*\/\/[/!] # /.test(line));

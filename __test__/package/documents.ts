@@ -11,6 +11,8 @@ import { root } from "./installed.js";
  * - `check`: it is compiled, because it needs a server of the reader's;
  * - `run`: it is run, and prints what comments after `console.log` promise;
  * - `redis`, `postgres`, `firestore`: it is run on a server, which takes the place of the one that it names;
+ * - `dynamodb`: the same, on a server in JavaScript that stands for DynamoDB;
+ * - `example`: it stands in an example, which has tests of its own;
  * - a mark of its own, for a test of its own.
  *
  * What a fragment needs around it stands in a comment before it, which readers do not see: `<!-- given … -->`.

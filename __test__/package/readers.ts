@@ -5,16 +5,25 @@ import { dirname, join } from "node:path";
 import type { Block } from "./documents.js";
 import { type Ended, type Installed, installPackages, root } from "./installed.js";
 
-/** Packages that examples import beside ours, as their readers have them. */
-const CLIENTS = ["@google-cloud/firestore", "@types/pg", "ioredis", "pg", "postgres", "redis"];
+/** Packages that examples import beside ours, as their readers have them, by the folder that they are installed in. */
+const CLIENTS: Readonly<Record<string, readonly string[]>> = {
+  ".": ["@google-cloud/firestore", "@types/pg", "ioredis", "pg", "postgres", "redis"],
+  "bench/alternatives": ["redis-semaphore", "redlock", "redlock-universal"],
+  examples: [
+    ...["@aws-sdk/client-dynamodb", "@aws-sdk/lib-dynamodb", "async-lock", "bullmq", "croner"],
+    ...["drizzle-orm", "kysely", "node-cron", "typeorm"],
+  ],
+};
 
 /** An empty project with the packed packages, and with the clients that examples import. */
 export async function installForReaders(): Promise<Installed> {
   const installed = await installPackages();
-  for (const client of CLIENTS) {
-    const link = join(installed.folder, "node_modules", client);
-    mkdirSync(dirname(link), { recursive: true });
-    symlinkSync(join(root, "node_modules", client), link, "dir");
+  for (const [folder, clients] of Object.entries(CLIENTS)) {
+    for (const client of clients) {
+      const link = join(installed.folder, "node_modules", client);
+      mkdirSync(dirname(link), { recursive: true });
+      symlinkSync(join(root, folder, "node_modules", client), link, "dir");
+    }
   }
   return installed;
 }

@@ -2,8 +2,9 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Controller, Param, Post, Query } from "@nestjs/common";
-import { LockError } from "syncguard";
+import { LockError, type LockHandle } from "syncguard";
 import { LockService } from "./lock.module.js";
+import { Locked } from "./locked.decorator.js";
 
 export type Report = { month: string; fence: string };
 
@@ -23,5 +24,13 @@ export class ReportsController {
       // What is written goes with the fence: whoever stores it refuses smaller ones.
       return { month, fence };
     });
+  }
+
+  // Under the lock of the report, so that nobody mails a report that is being made.
+  @Post(":month/mail")
+  @Locked((month: string) => `report:${month}`)
+  async mail(@Param("month") month: string, handle?: LockHandle): Promise<Report> {
+    handle?.signal.throwIfAborted();
+    return { month, fence: handle?.fence ?? "" };
   }
 }
