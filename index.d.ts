@@ -3186,7 +3186,7 @@ type Fault = {
     readonly kind: "reply lost";
 };
 /** The locks of the store, as far as faults change them. */
-interface Victims {
+interface FaultTargets {
     steal(key: string, ttlMs: number): {
         lockId: string;
         fence: string;
@@ -3199,7 +3199,7 @@ interface Victims {
 declare class Faults {
     #private;
     /** @internal */
-    constructor(victims: Victims);
+    constructor(targets: FaultTargets);
     /**
      * Makes the next `times` operations of that kind fail, without effect on the store.
      *
