@@ -1,17 +1,21 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/native-backend.js";
-import type { BackendTransport, SyncGuardBackend } from "../lock/types.js";
+import type { SyncGuardBackend } from "../lock/types.js";
 import type {
   FirestoreConnection,
   FirestoreLockOptions,
   FirestoreSettings,
 } from "../native/exports.js";
-import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
-import { transportBy } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import { nodeRoots } from "../options/node-trust.js";
-import { checkServerOptions, checkStrings, invalid, withoutNulls } from "../options/validation.js";
+import { openOn } from "../options/transport.js";
+import {
+  checkServerOptions,
+  checkStrings,
+  copyGiven,
+  withoutNulls,
+} from "../options/validation.js";
 import { createFirestoreConnection, openFirestore, openFirestoreOverClient } from "./addon.js";
 import { driveClient, warnOfDuplicates } from "./client.js";
 import { readClient } from "./client-settings.js";
@@ -66,70 +70,38 @@ export function createFirestoreBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given);
-  const { store, transport } = connect(db, given);
+  const locks = copyGiven<FirestoreLockOptions>({}, given, ...LOCK_OPTIONS);
+  const { store, transport } = openOn(db, given.transport, {
+    ...{ name: "Firestore", isClient, readClient },
+    clients: "a client with runTransaction() and collection()",
+    readConnection: (one: FirestoreConnectionOptions) => ({ settings: readConnection(one) }),
+    connect: (reading, client) => {
+      const settings = withNodeRoots(reading.settings);
+      const connection =
+        client === undefined ? createFirestoreConnection(settings) : connectionOf(client, settings);
+      return openFirestore(connection, locks, warnOfDuplicates);
+    },
+    drive: (client) => openFirestoreOverClient(driveClient(client), locks),
+  });
   return createBackend(store, given, transport, guarding(store, given.collection));
-}
-
-function connect(
-  db: FirestoreClient | FirestoreConnectionOptions,
-  options: FirestoreBackendOptions,
-): { store: Store; transport: BackendTransport } {
-  const { transport } = options;
-  if (!isClient(db)) {
-    if (transport === "client") {
-      throw invalid('transport "client" needs a client with runTransaction() and collection()');
-    }
-    const settings = withNodeRoots(readConnection(db));
-    const store = connectNatively(createFirestoreConnection(settings), options);
-    return { store, transport: transportBy("Firestore", { by: "settings" }) };
-  }
-  if (transport === "client") {
-    const store = drive(db, options);
-    return { store, transport: transportBy("Firestore", { through: "client" }) };
-  }
-  const reading = readClient(db);
-  if ("settings" in reading) {
-    const store = connectNatively(connectionOf(db, withNodeRoots(reading.settings)), options);
-    return { store, transport: transportBy("Firestore", { by: "client's settings" }) };
-  }
-  const { obstacle } = reading;
-  if (transport === "native") {
-    throw invalid(`transport "native" cannot take over ${obstacle} of the client`);
-  }
-  const store = drive(db, options);
-  return { store, transport: transportBy("Firestore", { through: "client", obstacle }) };
 }
 
 /** Adds the authorities that Node trusts, if there is TLS. */
 function withNodeRoots(settings: FirestoreSettings): FirestoreSettings {
   if (settings.emulatorHost !== undefined || settings.ssl === false) return settings;
-  const defaultRoots = nodeRoots();
-  const all = { ...settings };
-  if (defaultRoots !== undefined) all.defaultRoots = defaultRoots;
-  return all;
-}
-
-function connectNatively(connection: FirestoreConnection, options: FirestoreBackendOptions): Store {
-  return openFirestore(connection, lockSettings(options), warnOfDuplicates);
+  return copyGiven({ ...settings }, { defaultRoots: nodeRoots() }, "defaultRoots");
 }
 
 const connectionOf = shareConnections<FirestoreClient, FirestoreSettings, FirestoreConnection>(
   createFirestoreConnection,
 );
 
-function drive(db: FirestoreClient, options: FirestoreBackendOptions): Store {
-  return openFirestoreOverClient(driveClient(db), lockSettings(options));
-}
-
-function lockSettings(options: FirestoreBackendOptions): FirestoreLockOptions {
-  const { collection, fenceCollection, cleanupInIsLocked, operationTimeoutMs } = options;
-  const locks: FirestoreLockOptions = {};
-  if (collection !== undefined) locks.collection = collection;
-  if (fenceCollection !== undefined) locks.fenceCollection = fenceCollection;
-  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
-  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
-  return locks;
-}
+const LOCK_OPTIONS = [
+  "collection",
+  "fenceCollection",
+  "cleanupInIsLocked",
+  "operationTimeoutMs",
+] as const;
 
 function isClient(value: unknown): value is FirestoreClient {
   if ((typeof value !== "object" || value === null) && typeof value !== "function") return false;

@@ -28,6 +28,19 @@ export function withoutNulls<Options extends object>(options: Options): Options 
   return Object.fromEntries(given) as Options;
 }
 
+/** Copies the options of these names that are given. The compiler knows each: a spread would take unknown names along. */
+export function copyGiven<To extends object>(
+  to: To,
+  from: { readonly [Name in keyof NoInfer<To>]?: To[Name] | undefined },
+  ...names: readonly (keyof NoInfer<To>)[]
+): To {
+  for (const name of names) {
+    const value = from[name];
+    if (value !== undefined) to[name] = value;
+  }
+  return to;
+}
+
 /**
  * Checks the options that backends on servers have in common.
  *

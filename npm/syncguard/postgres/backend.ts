@@ -4,12 +4,14 @@ import type { BackendTransport, SyncGuardBackend } from "../lock/types.js";
 import type { PostgresLockOptions, PostgresSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
-import { transportBy } from "../options/debug.js";
+import { tellTransport } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
+import { GIVEN, openOn } from "../options/transport.js";
 import {
   checkBooleans,
   checkServerOptions,
   checkStrings,
+  copyGiven,
   invalid,
   withoutNulls,
 } from "../options/validation.js";
@@ -60,7 +62,7 @@ export function createPostgresBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given);
-  const { store, transport } = connect(sql, given);
+  const { store, transport } = open(sql, given);
   return createBackend(store, given, transport, guarding(store));
 }
 
@@ -70,10 +72,10 @@ export function createPostgresBackendOfUrl(
   operationTimeoutMs?: number,
 ): SyncGuardBackend<PostgresCapabilities> {
   const locks: PostgresLockOptions = { createsTables: true };
-  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
+  copyGiven(locks, { operationTimeoutMs }, "operationTimeoutMs");
   const target = readConnection(url);
   const store = connectNatively(target, locks, {});
-  const transport = transportBy("PostgreSQL", { by: "settings" });
+  const transport = tellTransport("PostgreSQL", "native", `a connection of its own, by ${GIVEN}`);
   return createBackend(store, {}, transport, guarding(store));
 }
 
@@ -98,7 +100,7 @@ export async function setupSchema(
 ): Promise<void> {
   const given = withoutNulls(options);
   checkOptions(given);
-  const { store } = connect(sql, given);
+  const { store } = open(sql, given);
   try {
     await store.setupSchema();
   } finally {
@@ -106,36 +108,18 @@ export async function setupSchema(
   }
 }
 
-function connect(
+function open(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options: PostgresBackendOptions,
 ): { store: Store; transport: BackendTransport } {
-  const { transport } = options;
-  if (!isClient(sql)) {
-    if (transport === "client") throw invalid('transport "client" needs a client');
-    const store = connectNatively(readConnection(sql), lockSettings(options), options);
-    return { store, transport: transportBy("PostgreSQL", { by: "settings" }) };
-  }
-  if (transport === "client") {
-    const store = drive(sql, options);
-    return { store, transport: transportBy("PostgreSQL", { through: "client" }) };
-  }
-  const reading = readClient(sql);
-  if ("connection" in reading) {
-    const locks = lockSettings(options, reading.operationTimeoutMs);
-    const store = connectNatively(reading, locks, options, sql);
-    return { store, transport: transportBy("PostgreSQL", { by: "client's settings" }) };
-  }
-  const { obstacle } = reading;
-  if (transport === "native") {
-    throw invalid(`transport "native" cannot take over ${obstacle} of the client`);
-  }
-  const store = drive(sql, options);
-  return { store, transport: transportBy("PostgreSQL", { through: "client", obstacle }) };
-}
-
-function drive(sql: PostgresClient, options: PostgresBackendOptions): Store {
-  return openPostgresOverClient(runOnClient(sql), lockSettings(options));
+  return openOn(sql, options.transport, {
+    ...{ name: "PostgreSQL", clients: "a client", isClient, readConnection, readClient },
+    connect: (target, client) => {
+      const locks = lockSettings(options, target.operationTimeoutMs);
+      return connectNatively(target, locks, options, client);
+    },
+    drive: (client) => openPostgresOverClient(runOnClient(client), lockSettings(options)),
+  });
 }
 
 /** Backends with the same options share their connections, so `poolSize` counts for all of them together. */
@@ -152,9 +136,7 @@ function connectNatively(
   given: PostgresBackendOptions,
   client?: PostgresClient,
 ): Store {
-  const settings = withOptions(target.connection, given);
-  if (locks.operationTimeoutMs !== undefined)
-    settings.operationTimeoutMs = locks.operationTimeoutMs;
+  const settings = copyGiven(withOptions(target.connection, given), locks, "operationTimeoutMs");
   const { password } = target;
   if (password !== undefined) settings.needsLogin = true;
   if (client !== undefined) return openPostgres(connectionOf(client, { settings, locks }), locks);
@@ -163,29 +145,19 @@ function connectNatively(
 }
 
 function withOptions(target: PostgresSettings, options: PostgresBackendOptions): PostgresSettings {
-  const { connectTimeoutMs, poolSize, prepare } = options;
-  const connection = { ...target };
-  const tls = withNodeRoots(connection.tls);
-  if (tls !== undefined) connection.tls = tls;
-  if (connectTimeoutMs !== undefined) connection.connectTimeoutMs = connectTimeoutMs;
-  if (poolSize !== undefined) connection.poolSize = poolSize;
-  if (prepare !== undefined) connection.prepare = prepare;
-  return connection;
+  const tls = withNodeRoots(target.tls);
+  const connection = copyGiven({ ...target }, { tls }, "tls");
+  return copyGiven(connection, options, "connectTimeoutMs", "poolSize", "prepare");
 }
 
 function lockSettings(
   options: PostgresBackendOptions,
   timeoutOfClient?: number,
 ): PostgresLockOptions {
-  const { tableName, fenceTableName, cleanupInIsLocked, durableReleases } = options;
-  const operationTimeoutMs = options.operationTimeoutMs ?? timeoutOfClient;
-  const locks: PostgresLockOptions = {};
-  if (tableName !== undefined) locks.tableName = tableName;
-  if (fenceTableName !== undefined) locks.fenceTableName = fenceTableName;
-  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
-  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
-  if (durableReleases !== undefined) locks.durableReleases = durableReleases;
-  return locks;
+  const all = { operationTimeoutMs: timeoutOfClient, ...options };
+  const tables = ["tableName", "fenceTableName"] as const;
+  const names = ["cleanupInIsLocked", "operationTimeoutMs", "durableReleases"] as const;
+  return copyGiven<PostgresLockOptions>({}, all, ...tables, ...names);
 }
 
 const OPTIONS = Object.keys({

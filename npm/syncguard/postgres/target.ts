@@ -8,6 +8,7 @@ import type {
 } from "../native/exports.js";
 import { nodeRoots, nodeVerifies } from "../options/node-trust.js";
 import { readTls } from "../options/tls.js";
+import { copyGiven } from "../options/validation.js";
 
 export type Target = {
   connection: PostgresSettings;
@@ -51,10 +52,7 @@ export function readSslObject(ssl: object | true): SslReading {
   const tls: PostgresTlsSettings = { mode: verifies ? "verify-full" : "require" };
   // With a `ca`, the mode "require" would check it.
   if (verifies && ca !== undefined) tls.ca = ca;
-  if (cert !== undefined) tls.cert = cert;
-  if (key !== undefined) tls.key = key;
-  if (servername !== undefined) tls.servername = servername;
-  return { tls };
+  return { tls: copyGiven(tls, { cert, key, servername }, "cert", "key", "servername") };
 }
 
 /** Adds the authorities that Node trusts. A URL or a variable may ask for a mode that checks certificates without a `ca`. */
@@ -63,8 +61,5 @@ export function withNodeRoots(
 ): PostgresTlsSettings | undefined {
   if (tls?.ca !== undefined || !(tls?.mode ?? "verify").startsWith("verify")) return tls;
   const defaultRoots = nodeRoots();
-  if (defaultRoots === undefined) return tls;
-  const all = { ...tls };
-  all.defaultRoots = defaultRoots;
-  return all;
+  return defaultRoots === undefined ? tls : { ...tls, defaultRoots };
 }

@@ -1,17 +1,17 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/native-backend.js";
-import type { BackendTransport, SyncGuardBackend } from "../lock/types.js";
+import type { SyncGuardBackend } from "../lock/types.js";
 import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
-import { transportBy } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
 import { withNodeDefaults } from "../options/tls.js";
+import { openOn } from "../options/transport.js";
 import {
   checkNumbers,
   checkServerOptions,
   checkStrings,
-  invalid,
+  copyGiven,
   withoutNulls,
 } from "../options/validation.js";
 import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.js";
@@ -59,35 +59,13 @@ export function createRedisBackend(
   const given = withoutNulls(options);
   checkOptions(given);
   checkDisposal(given);
-  const { store, transport } = connect(client, given);
+  const { store, transport } = openOn(client, given.transport, {
+    ...{ name: "Redis", clients: "a client with eval()", isClient, readClient },
+    readConnection: (one: string | RedisConnectionOptions) => ({ settings: readConnection(one) }),
+    connect: ({ settings }, own) => connectNatively(settings, given, own),
+    drive: (own) => openRedisOverClient(runOnClient(own), traitsOf(own), lockSettings(given)),
+  });
   return createBackend(store, given, transport);
-}
-
-function connect(
-  client: RedisClient | string | RedisConnectionOptions,
-  options: RedisBackendOptions,
-): { store: Store; transport: BackendTransport } {
-  const { transport } = options;
-  if (!isClient(client)) {
-    if (transport === "client") throw invalid('transport "client" needs a client with eval()');
-    const store = connectNatively(readConnection(client), options);
-    return { store, transport: transportBy("Redis", { by: "settings" }) };
-  }
-  if (transport === "client") {
-    const store = drive(client, options);
-    return { store, transport: transportBy("Redis", { through: "client" }) };
-  }
-  const reading = readClient(client);
-  if ("settings" in reading) {
-    const store = connectNatively(reading.settings, options, client);
-    return { store, transport: transportBy("Redis", { by: "client's settings" }) };
-  }
-  const { obstacle } = reading;
-  if (transport === "native") {
-    throw invalid(`transport "native" cannot take over ${obstacle} of the client`);
-  }
-  const store = drive(client, options);
-  return { store, transport: transportBy("Redis", { through: "client", obstacle }) };
 }
 
 function connectNatively(
@@ -95,15 +73,12 @@ function connectNatively(
   options: RedisBackendOptions,
   client?: RedisClient,
 ): Store {
-  const { connectTimeoutMs, operationTimeoutMs } = options;
-  const all = { ...settings };
+  const all = copyGiven({ ...settings }, options, "connectTimeoutMs", "operationTimeoutMs");
   // A URL can turn TLS on, but cannot configure it.
   const urls = [all.url, ...(all.nodes ?? [])];
   const isTlsUrl = (url: unknown) => typeof url === "string" && /^rediss[:+-]/i.test(url);
   if (all.tls === undefined && urls.some(isTlsUrl)) all.tls = {};
   if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
-  if (connectTimeoutMs !== undefined) all.connectTimeoutMs = connectTimeoutMs;
-  if (operationTimeoutMs !== undefined) all.operationTimeoutMs = operationTimeoutMs;
   const connection = client === undefined ? createRedisConnection(all) : connectionOf(client, all);
   return openRedis(connection, lockSettings(options));
 }
@@ -112,19 +87,9 @@ const connectionOf = shareConnections((settings: RedisSettings, client: WeakRef<
   createRedisConnection(settings, currentLogin(client)),
 );
 
-function drive(client: RedisClient, options: RedisBackendOptions): Store {
-  return openRedisOverClient(runOnClient(client), traitsOf(client), lockSettings(options));
-}
-
 function lockSettings(options: RedisBackendOptions): RedisLockOptions {
-  const { keyPrefix, cleanupInIsLocked, operationTimeoutMs, replicas, fenceTtlMs } = options;
-  const locks: RedisLockOptions = {};
-  if (keyPrefix !== undefined) locks.keyPrefix = keyPrefix;
-  if (cleanupInIsLocked !== undefined) locks.cleanupInIsLocked = cleanupInIsLocked;
-  if (operationTimeoutMs !== undefined) locks.operationTimeoutMs = operationTimeoutMs;
-  if (replicas !== undefined) locks.replicas = replicas;
-  if (fenceTtlMs !== undefined) locks.fenceTtlMs = fenceTtlMs;
-  return locks;
+  const names = ["keyPrefix", "cleanupInIsLocked", "operationTimeoutMs", "replicas"] as const;
+  return copyGiven<RedisLockOptions>({}, options, ...names, "fenceTtlMs");
 }
 
 function isClient(value: unknown): value is RedisClient {

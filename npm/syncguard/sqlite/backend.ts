@@ -4,7 +4,7 @@ import { addon } from "../native/addon.js";
 import type { SqliteOptions } from "../native/exports.js";
 import { openStore } from "../native/store.js";
 import { checkKnownOptions } from "../options/known.js";
-import { checkObject, invalid, withoutNulls } from "../options/validation.js";
+import { checkObject, copyGiven, invalid, withoutNulls } from "../options/validation.js";
 
 /** `"server"` means the machine's clock, which all users of the file share. */
 export interface SqliteCapabilities extends BackendCapabilities {
@@ -79,28 +79,13 @@ export function createSqliteBackend(
   pathOrOptions: string | SqliteBackendOptions = {},
   moreOptions: SqliteBackendOptions = {},
 ): SyncGuardBackend<SqliteCapabilities> {
-  const {
-    path,
-    cleanupInIsLocked,
-    operationTimeoutMs,
-    allowNetworkFileSystem,
-    onReleaseError,
-    onLost,
-    disposeTimeoutMs,
-  } = mergeOptions(pathOrOptions, moreOptions);
+  const { path, ...options } = mergeOptions(pathOrOptions, moreOptions);
   const settings: SqliteOptions = {};
   if (path !== undefined && path !== ":memory:") settings.path = path;
-  if (cleanupInIsLocked !== undefined) settings.cleanupInIsLocked = cleanupInIsLocked;
-  if (operationTimeoutMs !== undefined) settings.operationTimeoutMs = operationTimeoutMs;
-  if (allowNetworkFileSystem !== undefined) {
-    settings.allowNetworkFileSystem = allowNetworkFileSystem;
-  }
+  const names = ["cleanupInIsLocked", "operationTimeoutMs", "allowNetworkFileSystem"] as const;
+  copyGiven(settings, options, ...names);
   const store = openStore((completions) => addon().NativeBackend.sqlite(completions, settings));
-  return createBackend(store, {
-    onReleaseError,
-    onLost,
-    disposeTimeoutMs,
-  });
+  return createBackend(store, options);
 }
 
 function mergeOptions(
