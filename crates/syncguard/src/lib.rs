@@ -43,7 +43,6 @@ mod claim;
 mod dial;
 mod due;
 mod error;
-#[cfg(feature = "redis")]
 pub mod event_loop;
 mod fence;
 #[cfg(feature = "firestore")]
