@@ -16,17 +16,11 @@ import {
   type Claim,
   type Claims,
   type ClosableLock,
-  createFirestoreBackend,
-  createPostgresBackend,
-  createRedisBackend,
   createSqliteBackend,
   decorateAcquireResult,
   type DisposableLockHandle,
   type DecoratedAcquireResult,
   type ExtendResult,
-  type PostgresTransaction,
-  type PostgresGuard,
-  type FirestoreGuard,
   type Fence,
   FENCE_THRESHOLDS,
   getById,
@@ -64,9 +58,6 @@ import {
   type OwnershipLookup,
   owns,
   type ReleaseResult,
-  type RedisEvalOptions,
-  type RedisGuard,
-  type RedisReply,
   RESERVE_BYTES,
   setDefaultBackend,
   type SyncGuardBackend,
@@ -91,42 +82,13 @@ import {
   type MutationReason,
   type MutationResult,
 } from "syncguard/common";
-import type { Firestore } from "@google-cloud/firestore";
-import type { Cluster } from "ioredis";
-import { createCluster } from "redis";
-import type {
-  FirestoreBackendOptions,
-  FirestoreCapabilities,
-  FirestoreClient,
-  FirestoreConfig,
-  FirestoreConnectionOptions,
-  LockDocument,
-} from "syncguard/firestore";
-import {
-  type AtomicLockHandle,
-  createAtomicLock,
-  type ForrstRequest,
-  type ForrstResponse,
-} from "syncguard/forrst";
 import {
   createLock as createPostgresLock,
-  type PostgresBackendOptions,
   type PostgresCapabilities,
-  type PostgresConfig,
-  type PostgresConnectionOptions,
   setupSchema,
 } from "syncguard/postgres";
-import {
-  createLock as createRedisLock,
-  type LockData,
-  type RedisBackendOptions,
-  type RedisCapabilities,
-  type RedisClusterNode,
-  type RedisConfig,
-  type RedisConnectionOptions,
-} from "syncguard/redis";
-import Redlock, { type Lock as RedlockLock, type RedlockAbortSignal } from "syncguard/redlock";
-import { createLock, type SqliteBackendOptions, type SqliteCapabilities } from "syncguard/sqlite";
+import { createLock as createRedisLock, type RedisCapabilities } from "syncguard/redis";
+import { createLock, type SqliteCapabilities } from "syncguard/sqlite";
 
 interface Fencing extends BackendCapabilities {
   supportsFencing: true;
@@ -158,19 +120,6 @@ decorated satisfies LockBackendLike<Fencing>;
 declare const plain: LockBackend<Plain>;
 const sqlite = createSqliteBackend(":memory:");
 const any: LockBackend = sqlite;
-
-// Every backend is a LockBackend, and knows what it can do.
-expectTypeOf(sqlite).toExtend<LockBackend<SqliteCapabilities>>();
-expectTypeOf(sqlite.capabilities.backend).toEqualTypeOf<"sqlite">();
-expectTypeOf(createRedisBackend).returns.toExtend<LockBackend<RedisCapabilities>>();
-expectTypeOf(createPostgresBackend).returns.toExtend<LockBackend<PostgresCapabilities>>();
-expectTypeOf(createFirestoreBackend).returns.toExtend<LockBackend<FirestoreCapabilities>>();
-expectTypeOf<FirestoreCapabilities["timeAuthority"]>().toEqualTypeOf<"client">();
-expectTypeOf(createFirestoreBackend).toBeCallableWith();
-expectTypeOf(createFirestoreBackend)
-  .parameter(0)
-  .toEqualTypeOf<FirestoreClient | FirestoreConnectionOptions | undefined>();
-expectTypeOf<Firestore>().toExtend<FirestoreClient>();
 
 // Fences are there at compile time where the backend has them, and only there.
 const result = await sqlite.acquire({ key: "k", ttlMs: 1 });
@@ -278,25 +227,6 @@ expectTypeOf<OnLeadError>().toBeCallableWith(new Error(), { key: "k", source: "t
 // @ts-expect-error a leader extends its lock
 void sqlite.lead("k", () => undefined, { autoExtend: false });
 
-// The class of redlock, as redlock's own declarations have it.
-const redlock = new Redlock(["redis://localhost:6379", sqlite], {
-  retryCount: -1,
-  firstClientOnly: true,
-});
-expectTypeOf(
-  redlock.acquire(["a"], 5_000, { retryDelay: 5 }),
-).resolves.toEqualTypeOf<RedlockLock>();
-expectTypeOf(
-  redlock.using(["a"], 5_000, async () => await Promise.resolve(42)),
-).resolves.toBeNumber();
-await redlock.using(["a"], 5_000, { retryCount: 1 }, async (signal) => {
-  expectTypeOf(signal).toEqualTypeOf<RedlockAbortSignal>();
-  expectTypeOf(signal.error).toEqualTypeOf<Error | undefined>();
-  return await Promise.resolve("a");
-});
-// @ts-expect-error resources are an array
-void redlock.acquire("a", 5_000);
-
 // lock(): the result is the function's, the handle is the backend's.
 expectTypeOf(lock(own, () => 42, { key: "k" })).resolves.toEqualTypeOf<number>();
 expectTypeOf(lock(async () => "text", { key: "k" })).resolves.toEqualTypeOf<string>();
@@ -325,13 +255,6 @@ await lock(own, () => undefined, { key: "k", throwIfLost: true });
 // @ts-expect-error a held lock has no function that could be rejected
 void sqlite.lock("k", { throwIfLost: true });
 const config: LockConfig = { key: "k", ttlMs: 1, acquisition, ...ends };
-({
-  user: "u",
-  database: "d",
-  connection: { statement_timeout: 1 },
-}) satisfies PostgresConnectionOptions;
-// @ts-expect-error one name for each setting
-({ connectionString: "postgres://h" }) satisfies PostgresConnectionOptions;
 await lock(own, () => undefined, config);
 // @ts-expect-error the key is needed
 await lock(own, () => undefined, {});
@@ -374,22 +297,6 @@ expectTypeOf(sqlite.lock({ key: "b", slots: 5 }, { minHoldMs: 5 })).resolves.toE
   HeldSlot<SqliteCapabilities>
 >();
 expectTypeOf<HeldSlot>().toExtend<HeldLock>();
-// Of the stores, Redis runs scripts, on every handle.
-const redis = createRedisBackend("redis://h");
-expectTypeOf((await redis.lock("k")).eval).toEqualTypeOf<RedisGuard["eval"]>();
-expectTypeOf((await redis.lock(["a", "b"])).eval).returns.resolves.toEqualTypeOf<RedisReply>();
-expectTypeOf((await redis.lock({ key: "k", slots: 2 })).eval)
-  .parameter(1)
-  .toEqualTypeOf<RedisEvalOptions | undefined>();
-const tried = await redis.acquire({ key: "k", ttlMs: 1 });
-if (tried.ok) expectTypeOf(tried.eval).toBeFunction();
-await lock(redis, async ({ eval: run }) => await run("return 1"), { key: "k" });
-await lock(redis, (handle) => handle.eval("return 1"), { key: ["a", "b"] });
-await createRedisLock("redis://h")((handle) => handle.eval("return 1"), { key: "k" });
-const ofAny: SyncGuardBackend = redis;
-expectTypeOf(await ofAny.lock("k")).not.toHaveProperty("eval");
-expectTypeOf(await sqlite.lock("k")).not.toHaveProperty("eval");
-expectTypeOf(await createPostgresBackend("postgres://h").lock("k")).not.toHaveProperty("eval");
 expectTypeOf<HeldSlot["slot"]>().toBeNumber();
 expectTypeOf<HeldLocks>().toExtend<DisposableLockHandle>();
 expectTypeOf<HeldLocks["fences"]>().toEqualTypeOf<ReadonlyMap<string, Fence>>();
@@ -476,37 +383,6 @@ setDefaultBackend(own);
 // @ts-expect-error the default backend must have fences
 setDefaultBackend(plain);
 
-// The Forrst extension takes backends of this package, and hands out their fences.
-expectTypeOf(createAtomicLock).parameter(0).toExtend<LockBackend>();
-// @ts-expect-error a backend of one's own has no owners
-createAtomicLock(plain);
-const atomicLock = createAtomicLock(withTelemetry(sqlite, { onEvent: () => undefined }), {
-  authorize: async (request) => request.id === "admin",
-});
-expectTypeOf(atomicLock.urn).toEqualTypeOf<"urn:forrst:ext:atomicLock">();
-interface MyRequest extends ForrstRequest {
-  id: string;
-  caller: string;
-}
-declare const myRequest: MyRequest;
-const response = await atomicLock.handle(
-  myRequest,
-  (given, lock) => {
-    expectTypeOf(given).toEqualTypeOf<MyRequest>();
-    expectTypeOf(lock?.fence).toEqualTypeOf<Fence | undefined>();
-    expectTypeOf(lock?.owner).toEqualTypeOf<string | undefined>();
-    return { id: given.id, result: given.caller };
-  },
-  { signal: AbortSignal.timeout(1) },
-);
-expectTypeOf(response).toEqualTypeOf<ForrstResponse>();
-expectTypeOf(
-  atomicLock.functions["urn:cline:forrst:ext:atomic-lock:fn:status"](myRequest),
-).resolves.toEqualTypeOf<ForrstResponse>();
-expectTypeOf<AtomicLockHandle>().toExtend<Pick<DisposableLockHandle, "extend">>();
-// @ts-expect-error there is no such function
-void atomicLock.functions.status;
-
 expectTypeOf(formatFence).parameter(0).toEqualTypeOf<number | bigint>();
 expectTypeOf(mapToMutationResult("succeeded")).toEqualTypeOf<MutationResult>();
 expectTypeOf<MutationResult>().toEqualTypeOf<
@@ -529,37 +405,3 @@ expectTypeOf(delay(1)).resolves.toBeVoid();
 logFenceWarning("000000000000001", "k");
 logFenceWarning(1, "k");
 expectTypeOf<AcquireOk<Plain>>().toExtend<{ ok: true; lockId: string; expiresAtMs: number }>();
-expectTypeOf<RedisBackendOptions["keyPrefix"]>().toEqualTypeOf<string | undefined>();
-expectTypeOf<PostgresBackendOptions["tableName"]>().toEqualTypeOf<string | undefined>();
-expectTypeOf<FirestoreBackendOptions["collection"]>().toEqualTypeOf<string | undefined>();
-expectTypeOf<SqliteBackendOptions["path"]>().toEqualTypeOf<string | undefined>();
-expectTypeOf<Cluster>().toExtend<Parameters<typeof createRedisBackend>[0]>();
-expectTypeOf(createCluster({ rootNodes: [] })).toExtend<Parameters<typeof createRedisBackend>[0]>();
-expectTypeOf<RedisConnectionOptions["nodes"]>().toEqualTypeOf<
-  readonly (string | RedisClusterNode)[] | undefined
->();
-({
-  nodes: ["10.0.0.1:7000", "rediss://u:p@h", { host: "h" }, { port: 7000 }],
-  natMap: { "10.0.0.1:7000": { host: "127.0.0.1", port: 17_000 } },
-}) satisfies RedisConnectionOptions;
-// @ts-expect-error what nodes announce is not known in advance, and the thread that needs it runs no JavaScript
-({ nodes: ["h"], natMap: () => null }) satisfies RedisConnectionOptions;
-// @ts-expect-error a port is no node
-({ nodes: [7000] }) satisfies RedisConnectionOptions;
-expectTypeOf<RedisConfig["keyPrefix"]>().toBeString();
-expectTypeOf<PostgresConfig["tableName"]>().toBeString();
-expectTypeOf<FirestoreConfig["collection"]>().toBeString();
-expectTypeOf<LockData["fence"]>().toBeString();
-expectTypeOf<LockDocument["fence"]>().toBeString();
-
-// Guards: where the store can check the holder.
-declare const heldInPostgres: HeldLock<PostgresCapabilities>;
-expectTypeOf(heldInPostgres.guard).parameters.toEqualTypeOf<[tx: PostgresTransaction]>();
-expectTypeOf(heldInPostgres.guardQuery()).toEqualTypeOf<{ text: string; values: string[] }>();
-expectTypeOf<HeldLocks<PostgresCapabilities>>().toExtend<PostgresGuard>();
-expectTypeOf<LocksHandle<PostgresCapabilities>>().toExtend<PostgresGuard>();
-expectTypeOf<LockHandle<FirestoreCapabilities>>().toExtend<FirestoreGuard>();
-// @ts-expect-error a lock in SQLite has none
-void ({} as HeldLock<SqliteCapabilities>).guard;
-// @ts-expect-error nor has one of which the store is not known
-void ({} as HeldLock).guard;

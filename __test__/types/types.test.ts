@@ -19,7 +19,7 @@ function diagnose(file: string, options: ts.CompilerOptions = {}): string[] {
   });
 }
 
-test.each(["./api.mts", "./commonjs.cts", "./upgrade.mts"])(
+test.each(["./api.mts", "./stores.mts", "./adapters.mts", "./commonjs.cts", "./upgrade.mts"])(
   "the types are as %s expects",
   (file) => {
     expect(diagnose(file)).toEqual([]);

@@ -1,0 +1,124 @@
+/** What the types promise of each store. Compiled, never run. */
+
+import type { Firestore } from "@google-cloud/firestore";
+import type { Cluster } from "ioredis";
+import { createCluster } from "redis";
+import { expectTypeOf } from "vitest";
+import {
+  createFirestoreBackend,
+  createPostgresBackend,
+  createRedisBackend,
+  createSqliteBackend,
+  type FirestoreGuard,
+  type HeldLock,
+  type HeldLocks,
+  lock,
+  type LockBackend,
+  type LockHandle,
+  type LocksHandle,
+  type PostgresGuard,
+  type PostgresTransaction,
+  type RedisEvalOptions,
+  type RedisGuard,
+  type RedisReply,
+  type SyncGuardBackend,
+} from "syncguard";
+import type {
+  FirestoreBackendOptions,
+  FirestoreCapabilities,
+  FirestoreClient,
+  FirestoreConfig,
+  FirestoreConnectionOptions,
+  LockDocument,
+} from "syncguard/firestore";
+import type {
+  PostgresBackendOptions,
+  PostgresCapabilities,
+  PostgresConfig,
+  PostgresConnectionOptions,
+} from "syncguard/postgres";
+import {
+  createLock as createRedisLock,
+  type LockData,
+  type RedisBackendOptions,
+  type RedisCapabilities,
+  type RedisClusterNode,
+  type RedisConfig,
+  type RedisConnectionOptions,
+} from "syncguard/redis";
+import type { SqliteBackendOptions, SqliteCapabilities } from "syncguard/sqlite";
+
+const sqlite = createSqliteBackend(":memory:");
+
+// Every backend is a LockBackend, and knows what it can do.
+expectTypeOf(sqlite).toExtend<LockBackend<SqliteCapabilities>>();
+expectTypeOf(sqlite.capabilities.backend).toEqualTypeOf<"sqlite">();
+expectTypeOf(createRedisBackend).returns.toExtend<LockBackend<RedisCapabilities>>();
+expectTypeOf(createPostgresBackend).returns.toExtend<LockBackend<PostgresCapabilities>>();
+expectTypeOf(createFirestoreBackend).returns.toExtend<LockBackend<FirestoreCapabilities>>();
+expectTypeOf<FirestoreCapabilities["timeAuthority"]>().toEqualTypeOf<"client">();
+expectTypeOf(createFirestoreBackend).toBeCallableWith();
+expectTypeOf(createFirestoreBackend)
+  .parameter(0)
+  .toEqualTypeOf<FirestoreClient | FirestoreConnectionOptions | undefined>();
+expectTypeOf<Firestore>().toExtend<FirestoreClient>();
+
+// Of the stores, Redis runs scripts, on every handle.
+const redis = createRedisBackend("redis://h");
+expectTypeOf((await redis.lock("k")).eval).toEqualTypeOf<RedisGuard["eval"]>();
+expectTypeOf((await redis.lock(["a", "b"])).eval).returns.resolves.toEqualTypeOf<RedisReply>();
+expectTypeOf((await redis.lock({ key: "k", slots: 2 })).eval)
+  .parameter(1)
+  .toEqualTypeOf<RedisEvalOptions | undefined>();
+const tried = await redis.acquire({ key: "k", ttlMs: 1 });
+if (tried.ok) expectTypeOf(tried.eval).toBeFunction();
+await lock(redis, async ({ eval: run }) => await run("return 1"), { key: "k" });
+await lock(redis, (handle) => handle.eval("return 1"), { key: ["a", "b"] });
+await createRedisLock("redis://h")((handle) => handle.eval("return 1"), { key: "k" });
+const ofAny: SyncGuardBackend = redis;
+expectTypeOf(await ofAny.lock("k")).not.toHaveProperty("eval");
+expectTypeOf(await sqlite.lock("k")).not.toHaveProperty("eval");
+expectTypeOf(await createPostgresBackend("postgres://h").lock("k")).not.toHaveProperty("eval");
+
+// Options and connections.
+({
+  user: "u",
+  database: "d",
+  connection: { statement_timeout: 1 },
+}) satisfies PostgresConnectionOptions;
+// @ts-expect-error one name for each setting
+({ connectionString: "postgres://h" }) satisfies PostgresConnectionOptions;
+expectTypeOf<RedisBackendOptions["keyPrefix"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<PostgresBackendOptions["tableName"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<FirestoreBackendOptions["collection"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<SqliteBackendOptions["path"]>().toEqualTypeOf<string | undefined>();
+expectTypeOf<Cluster>().toExtend<Parameters<typeof createRedisBackend>[0]>();
+expectTypeOf(createCluster({ rootNodes: [] })).toExtend<Parameters<typeof createRedisBackend>[0]>();
+expectTypeOf<RedisConnectionOptions["nodes"]>().toEqualTypeOf<
+  readonly (string | RedisClusterNode)[] | undefined
+>();
+({
+  nodes: ["10.0.0.1:7000", "rediss://u:p@h", { host: "h" }, { port: 7000 }],
+  natMap: { "10.0.0.1:7000": { host: "127.0.0.1", port: 17_000 } },
+}) satisfies RedisConnectionOptions;
+// @ts-expect-error what nodes announce is not known in advance, and the thread that needs it runs no JavaScript
+({ nodes: ["h"], natMap: () => null }) satisfies RedisConnectionOptions;
+// @ts-expect-error a port is no node
+({ nodes: [7000] }) satisfies RedisConnectionOptions;
+expectTypeOf<RedisConfig["keyPrefix"]>().toBeString();
+expectTypeOf<PostgresConfig["tableName"]>().toBeString();
+expectTypeOf<FirestoreConfig["collection"]>().toBeString();
+expectTypeOf<LockData["fence"]>().toBeString();
+expectTypeOf<LockDocument["fence"]>().toBeString();
+
+// Guards: where the store can check the holder.
+declare const heldInPostgres: HeldLock<PostgresCapabilities>;
+expectTypeOf(heldInPostgres.guard).parameters.toEqualTypeOf<[tx: PostgresTransaction]>();
+expectTypeOf(heldInPostgres.guardQuery()).toEqualTypeOf<{ text: string; values: string[] }>();
+expectTypeOf<HeldLocks<PostgresCapabilities>>().toExtend<PostgresGuard>();
+expectTypeOf<LocksHandle<PostgresCapabilities>>().toExtend<PostgresGuard>();
+expectTypeOf<LockHandle<FirestoreCapabilities>>().toExtend<FirestoreGuard>();
+// @ts-expect-error a lock in SQLite has none
+void ({} as HeldLock<SqliteCapabilities>).guard;
+// @ts-expect-error nor has one of which the store is not known
+void ({} as HeldLock).guard;
