@@ -35,11 +35,16 @@ impl Bounds {
     }
 }
 
-/// A history that no order explains.
+/// How many configurations are compared for one key before the search is given up: some tens of seconds.
+const MOST: u64 = 10_000_000_000;
+
+/// A history that no order explains, or for which too many orders would have to be tried.
 #[derive(Debug)]
 pub struct Violation {
     /// The lock.
     pub key: String,
+    /// Whether the search was given up.
+    pub is_undecided: bool,
     /// The operation that cannot have ended as it did.
     pub operation: Operation,
     /// What may have been true before it.
@@ -50,7 +55,11 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: no order explains {:?}", self.key, self.operation)?;
+        let found = match self.is_undecided {
+            false => "no order explains",
+            true => "too many orders may explain",
+        };
+        writeln!(f, "{}: {found} {:?}", self.key, self.operation)?;
         for state in &self.states {
             writeln!(f, "  may have been true before: {state:?}")?;
         }
@@ -127,6 +136,8 @@ struct Walk {
     /// By the bits of [`Configuration::done`].
     under_way: Vec<Option<UnderWay>>,
     configurations: HashSet<Configuration>,
+    /// How many configurations have been compared.
+    compared: u64,
 }
 
 fn check_key(recorded: Vec<Operation>, bounds: Bounds) -> Result<(), Box<Violation>> {
@@ -152,22 +163,24 @@ fn check_key(recorded: Vec<Operation>, bounds: Bounds) -> Result<(), Box<Violati
             state: State::default(),
             done: 0,
         }]),
+        compared: 0,
     };
     for (index, event) in events.iter().enumerate() {
         let Some(operation) = operations.get(event.number) else {
             continue;
         };
-        if !event.is_end {
-            walk.start(event.number, operation, bounds);
-            continue;
-        }
         let before = walk.configurations.clone();
-        walk.end(event.number);
-        if walk.configurations.is_empty() {
+        match event.is_end {
+            false => walk.start(event.number, operation, bounds),
+            true => walk.end(event.number),
+        }
+        let is_undecided = walk.is_too_much();
+        if is_undecided || walk.configurations.is_empty() {
             let from = index.saturating_sub(24);
             let recent = events.get(from..index).unwrap_or_default().iter();
             return Err(Box::new(Violation {
                 key: operation.key.clone(),
+                is_undecided,
                 operation: operation.clone(),
                 states: before.into_iter().map(|one| one.state).take(4).collect(),
                 recent: recent
@@ -180,11 +193,11 @@ fn check_key(recorded: Vec<Operation>, bounds: Bounds) -> Result<(), Box<Violati
     Ok(())
 }
 
-/// The operations, and for each acquisition whose outcome is unknown the release that undoes it, sooner or later.
+/// The operations, and for each acquisition that is undone the release that does so: sooner or later, or by the same time.
 fn with_undo(mut operations: Vec<Operation>) -> Vec<Operation> {
     let undone: Vec<_> = operations
         .iter()
-        .filter(|operation| operation.outcome == Outcome::Unknown)
+        .filter(|operation| matches!(operation.outcome, Outcome::Unknown | Outcome::Undone))
         .filter_map(|operation| match operation.call {
             Call::Acquire { lock, .. } => Some(Operation {
                 call: Call::Release { lock },
@@ -203,8 +216,11 @@ fn with_undo(mut operations: Vec<Operation>) -> Vec<Operation> {
 
 impl Walk {
     fn start(&mut self, number: usize, operation: &Operation, bounds: Bounds) {
-        let is_optional = matches!(operation.outcome, Outcome::Unknown | Outcome::Interrupted)
-            || operation.call == Call::Sweep;
+        let may_have_none = matches!(
+            operation.outcome,
+            Outcome::Unknown | Outcome::Undone | Outcome::Interrupted
+        );
+        let is_optional = may_have_none || operation.call == Call::Sweep;
         let late_ms = bounds.late_ms(operation.outcome);
         let started = UnderWay {
             call: operation.call,
@@ -220,15 +236,19 @@ impl Walk {
             Some(place) => *place = Some(started),
             None => self.under_way.push(Some(started)),
         }
-        assert!(
-            self.under_way.len() <= 128,
-            "more than 128 operations on one key at a time"
-        );
+        if self.is_too_much() {
+            return;
+        }
         let configurations = std::mem::take(&mut self.configurations);
         self.configurations = configurations
             .into_iter()
             .map(|configuration| self.observed(configuration))
             .collect();
+    }
+
+    /// Whether there are more operations under way than there are bits for, or more orders than can be tried.
+    fn is_too_much(&self) -> bool {
+        self.under_way.len() > 128 || self.compared > MOST
     }
 
     /// Lets all operations take effect that can, and change nothing: earlier is never worse for them.
@@ -264,6 +284,15 @@ impl Walk {
             .fold(0, |bits, (bit, _)| bits | bit)
     }
 
+    /// The lock that must not be there any more when the operation in that place has ended.
+    fn undone(&self, place: usize) -> Option<u64> {
+        let operation = self.under_way.get(place)?.as_ref()?;
+        match (operation.call, operation.outcome) {
+            (Call::Release { lock }, Outcome::Undone) => Some(lock),
+            _ => None,
+        }
+    }
+
     /// Keeps what is possible if that operation has had its effect by now.
     fn end(&mut self, number: usize) {
         let Some(place) = self.under_way.iter().position(|operation| {
@@ -276,15 +305,21 @@ impl Walk {
         let ending = 1_u128 << place;
         let optional = self.optional();
         let is_optional = optional & ending != 0;
+        let undone = self.undone(place);
         let mut kept = HashSet::new();
         let mut seen: Vec<Configuration> = Vec::new();
         let mut open: VecDeque<_> = self.configurations.drain().collect();
         while let Some(configuration) = open.pop_front() {
+            self.compared += seen.len() as u64;
+            if self.is_too_much() {
+                return;
+            }
             if seen.iter().any(|one| one.covers(&configuration, optional)) {
                 continue;
             }
             seen.push(configuration);
-            if configuration.done & ending != 0 || is_optional {
+            let is_left = undone.is_some_and(|lock| configuration.state.held_by(lock).is_some());
+            if !is_left && (configuration.done & ending != 0 || is_optional) {
                 kept.insert(Configuration {
                     done: configuration.done & !ending,
                     ..configuration

@@ -121,6 +121,8 @@ pub enum Outcome {
     /// Whether it had an effect is unknown, as after a time limit: it may have one later, or never. A granted lock that
     /// its caller has not seen may also be freed at any time.
     Unknown,
+    /// It was refused as a whole, of which parts may have been granted meanwhile. By its end they were freed again.
+    Undone,
     /// Its process ended before it had a result. It may have had an effect, and nobody undoes it.
     Interrupted,
 }

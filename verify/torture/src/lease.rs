@@ -80,7 +80,8 @@ impl State {
         self.holder.is_none_or(|holder| holder.may_be_dead(window))
     }
 
-    fn held_by(&self, lock: u64) -> Option<Holder> {
+    /// The lock on it, if that one has it, dead or live.
+    pub fn held_by(&self, lock: u64) -> Option<Holder> {
         self.holder.filter(|holder| holder.lock == Some(lock))
     }
 
@@ -168,7 +169,9 @@ impl State {
                 let seen = self.holder?.seen(asked, fence, expires_at_ms)?;
                 seen.may_be_live(window).then(|| self.with(seen))
             }
-            (_, Outcome::Unknown | Outcome::Interrupted) => self.after_unknown(call, window),
+            (_, Outcome::Unknown | Outcome::Undone | Outcome::Interrupted) => {
+                self.after_unknown(call, window)
+            }
             _ => None,
         }
     }

@@ -86,6 +86,9 @@ struct Loop {
     has_failed: bool,
 }
 
+/// How many attempts of one wait are allowed for that were answered too late, besides the last one: each takes a time limit.
+const MOST_LATE: usize = 4;
+
 /// What an attempt has come to.
 enum Found {
     Granted(Grant),
@@ -268,14 +271,20 @@ impl Loop {
             };
             self.recorder.start(key.as_str(), call)
         };
-        // So may one that was answered too late, before another was granted in time.
-        let (running, before) = (unseen()?, unseen()?);
+        let running = unseen()?;
+        // So may those that were answered too late, before another was granted or the wait was over.
+        let mut late = Vec::new();
+        for _ in 0..MOST_LATE {
+            late.push(unseen()?);
+        }
         let request = AcquireRequest::new(key.clone(), options.ttl)?;
         let mut waiter = Waiter::new(&self.backend, request, options.retry)?;
         let granted = waiter.acquire(pending()).await;
-        let failed = waiter.attempts() - waiter.contended() - u32::from(granted.is_ok());
-        let before_it = (granted.is_ok() && failed > 0).then_some(Outcome::Unknown);
-        self.recorder.end(before, before_it)?;
+        let unanswered = waiter.attempts() - waiter.contended();
+        for (before, number) in (1..).zip(late) {
+            let outcome = (unanswered > before).then_some(Outcome::Unknown);
+            self.recorder.end(number, outcome)?;
+        }
         let grant = match granted {
             Ok(mut granted) => granted.grants.remove(0),
             Err(error) => {

@@ -579,6 +579,38 @@ fn a_cancelled_acquisition_must_be_undone() {
 }
 
 #[test]
+fn a_set_that_was_refused_may_have_been_granted_in_part_and_is_gone() {
+    let call = Call::Acquire {
+        lock: 1,
+        ttl_ms: TTL_MS,
+    };
+    let set = operation(0, 10, call, Outcome::Undone);
+    // Others see it until the answer comes, and get what it has left; or it was never there.
+    assert_fine(vec![set.clone(), refused(4, 2), granted(12, 3, 9)]);
+    assert_fine(vec![set.clone(), granted(4, 2, 9)]);
+    // Afterwards, there is nothing of it.
+    assert_wrong(vec![set.clone(), refused(12, 2)]);
+    let found = found(1, 5 + TTL_MS);
+    assert_fine(vec![
+        set.clone(),
+        ask(6, Call::LookUpLock { lock: 1 }, found),
+    ]);
+    assert_wrong(vec![set, ask(12, Call::LookUpLock { lock: 1 }, found)]);
+}
+
+#[test]
+fn more_orders_than_can_be_tried_are_told() {
+    let call = |number| Call::AcquireUnseen {
+        number,
+        ttl_ms: TTL_MS,
+    };
+    let unknown = |number| operation(0, 10, call(number), Outcome::Unknown);
+    let violations = check((0..200).map(unknown).collect(), BOUNDS).unwrap_err();
+    assert!(violations[0].is_undecided);
+    assert!(violations[0].to_string().contains("too many orders"));
+}
+
+#[test]
 fn who_waits_takes_a_released_lock_over_in_time() {
     let history = |key: &str, between: Option<Operation>, granted_ms| {
         let mut history = vec![

@@ -143,6 +143,9 @@ impl Loop {
                 return Err("a set was granted at more than one instant".into());
             }
         }
+        let is_granted = matches!(answer, Ok(AcquireOutcome::Acquired(_)));
+        // Some of it may have been granted, and was freed before the answer was given.
+        let undone = (self.is_spread && !is_granted).then_some(Outcome::Undone);
         let mut granted = Vec::new();
         for (at, each) in running.into_iter().enumerate() {
             for (running, key) in each {
@@ -160,10 +163,10 @@ impl Loop {
                     {
                         Some(Outcome::Locked)
                     }
-                    Ok(_) => self.is_spread.then_some(Outcome::Unknown),
+                    Ok(_) => None,
                     Err(error) => super::after_error(error),
                 };
-                self.end(running, &answer, outcome)?;
+                self.end(running, &answer, outcome.or(undone))?;
             }
         }
         if matches!(&answer, Err(error) if error.kind() == ErrorKind::Aborted) {
