@@ -101,6 +101,11 @@ pub enum Outcome {
         /// When it ends.
         expires_at_ms: i64,
     },
+    /// The same of one of several locks in several places, of which the first ends then.
+    ExtendedTogether {
+        /// It does not end before.
+        earliest_ms: i64,
+    },
     /// There was such a lock, and it had expired.
     Expired,
     /// There is no such lock.

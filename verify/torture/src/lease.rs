@@ -134,6 +134,16 @@ impl State {
             (Call::Extend { lock, ttl_ms }, Outcome::Extended { expires_at_ms }) => {
                 self.extended(lock, ttl_ms, expires_at_ms, window)
             }
+            (Call::Extend { lock, ttl_ms }, Outcome::ExtendedTogether { earliest_ms }) => {
+                let ends_ms = (
+                    earliest_ms.max(window.from_ms + ttl_ms),
+                    window.to_ms + ttl_ms,
+                );
+                let mut holder = self.held_by(lock)?;
+                let fits = holder.may_be_live(window) && ends_ms.0 <= ends_ms.1;
+                holder.ends_ms = ends_ms;
+                fits.then(|| self.with(holder))
+            }
             (Call::Release { lock } | Call::Extend { lock, .. }, Outcome::Expired) => {
                 let holder = self.held_by(lock)?;
                 holder.may_be_dead(window).then_some(self.free())

@@ -599,6 +599,26 @@ fn a_set_that_was_refused_may_have_been_granted_in_part_and_is_gone() {
 }
 
 #[test]
+fn locks_that_are_extended_in_several_places_end_each_in_its_own_time() {
+    let call = Call::Extend {
+        lock: 1,
+        ttl_ms: TTL_MS,
+    };
+    let earliest_ms = 21 + TTL_MS;
+    let extended = operation(20, 26, call, Outcome::ExtendedTogether { earliest_ms });
+    let seen = |expires_at_ms| {
+        let call = Call::LookUpLock { lock: 1 };
+        let seen = ask(30, call, found(1, expires_at_ms));
+        vec![granted(0, 1, 1), extended.clone(), seen]
+    };
+    assert_fine(seen(earliest_ms));
+    assert_fine(seen(earliest_ms + 4));
+    assert_wrong(seen(earliest_ms - 1));
+    assert_wrong(seen(27 + TTL_MS));
+    assert_wrong(vec![extended]);
+}
+
+#[test]
 fn more_orders_than_can_be_tried_are_told() {
     let call = |number| Call::AcquireUnseen {
         number,

@@ -199,8 +199,13 @@ impl Loop {
         .await;
         for (at, running) in running.into_iter().enumerate() {
             let outcome = match &answer {
-                Ok(ExtendOutcome::Extended { expires_at_ms }) => Some(Outcome::Extended {
-                    expires_at_ms: *expires_at_ms,
+                Ok(ExtendOutcome::Extended { expires_at_ms }) => Some(match self.is_spread {
+                    false => Outcome::Extended {
+                        expires_at_ms: *expires_at_ms,
+                    },
+                    true => Outcome::ExtendedTogether {
+                        earliest_ms: *expires_at_ms,
+                    },
                 }),
                 Ok(ExtendOutcome::Absent { lock, absence }) if *lock == at => {
                     Some(absent(*absence))
