@@ -88,12 +88,21 @@ impl Recorder {
     /// # Errors
     /// The file cannot be written.
     pub fn start(&self, key: &str, call: Call) -> io::Result<u64> {
+        self.started(key, call, now())
+    }
+
+    /// An operation has started then, as is known only now. Gives its number.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn started(&self, key: &str, call: Call, at: Moment) -> io::Result<u64> {
         let number = self.next.fetch_add(1, Relaxed);
+        let key = key.to_owned();
         self.write(&Line::Start {
             number,
-            key: key.to_owned(),
+            key,
             call,
-            at: now(),
+            at,
         })?;
         Ok(number)
     }

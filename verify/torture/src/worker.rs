@@ -22,7 +22,7 @@ mod trials;
 
 use crate::history::{Call, Outcome};
 use crate::lease::TOLERANCE_MS;
-use crate::record::Recorder;
+use crate::record::{self, Recorder};
 use crate::task::{Failed, Task, Work};
 use crate::writer::Writer;
 use crate::{store, turns};
@@ -85,9 +85,6 @@ struct Loop {
     pause: Duration,
     has_failed: bool,
 }
-
-/// How many attempts of one wait are allowed for that were answered too late, besides the last one: each takes a time limit.
-const MOST_LATE: usize = 4;
 
 /// What an attempt has come to.
 enum Found {
@@ -264,26 +261,22 @@ impl Loop {
 
     async fn wait(&mut self, key: &Key, options: LockOptions) -> Result<Option<Grant>, Failed> {
         // Its lock id is known afterwards. If it gives up, an attempt may be granted and undone.
-        let mut unseen = || {
-            let call = Call::AcquireUnseen {
-                number: self.random.u64(..),
-                ttl_ms: options.ttl.as_millis(),
-            };
-            self.recorder.start(key.as_str(), call)
+        let from = record::now();
+        let unseen = |number| Call::AcquireUnseen {
+            number,
+            ttl_ms: options.ttl.as_millis(),
         };
-        let running = unseen()?;
-        // So may those that were answered too late, before another was granted or the wait was over.
-        let mut late = Vec::new();
-        for _ in 0..MOST_LATE {
-            late.push(unseen()?);
-        }
+        let call = unseen(self.random.u64(..));
+        let running = self.recorder.started(key.as_str(), call, from)?;
         let request = AcquireRequest::new(key.clone(), options.ttl)?;
         let mut waiter = Waiter::new(&self.backend, request, options.retry)?;
         let granted = waiter.acquire(pending()).await;
+        // So may those that were answered too late, before another was granted or the wait was over.
         let unanswered = waiter.attempts() - waiter.contended();
-        for (before, number) in (1..).zip(late) {
-            let outcome = (unanswered > before).then_some(Outcome::Unknown);
-            self.recorder.end(number, outcome)?;
+        for _ in 1..unanswered {
+            let call = unseen(self.random.u64(..));
+            let late = self.recorder.started(key.as_str(), call, from)?;
+            self.recorder.end(late, Some(Outcome::Unknown))?;
         }
         let grant = match granted {
             Ok(mut granted) => granted.grants.remove(0),
