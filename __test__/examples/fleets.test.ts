@@ -1,7 +1,9 @@
 /** The examples that start several processes and come to an end. */
 
-import { expect, test } from "vitest";
-import { startExample } from "./example.js";
+import { expect, test, vi } from "vitest";
+import { PATIENCE_MS, startExample } from "./example.js";
+
+vi.setConfig({ testTimeout: PATIENCE_MS });
 
 test.concurrent("cron: each run on one machine", async () => {
   const example = startExample("cron", { RUNS: "4" });
