@@ -30,7 +30,7 @@ beforeAll(async () => {
     storeFields: ["title", "titles"],
     searchOptions: search.options?.miniSearch?.searchOptions ?? {},
   });
-}, 300_000);
+}, 900_000);
 afterAll(() => rmSync(site, { recursive: true, force: true }));
 
 test.each([
