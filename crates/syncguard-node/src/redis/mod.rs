@@ -1,6 +1,7 @@
 //! Redis: one connection for several backends, and a backend on it or over a client in JavaScript.
 
 mod client;
+mod client_errors;
 mod cluster;
 mod settings;
 

@@ -1,4 +1,4 @@
-//! Firestore under contention and when things go wrong; and how often it is asked.
+//! Firestore under contention and when things go wrong.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -32,14 +32,10 @@ tests![
     statuses_become_kinds_in_every_operation,
     a_server_that_does_not_answer_is_a_timeout,
     nothing_is_concluded_from_a_reply_that_lacks_a_part,
-    round_trips_are_as_few_as_can_be,
-    a_dropped_attempt_leaves_no_transaction_open,
-    an_attempt_dropped_while_it_begins_leaves_no_transaction_open,
     it_connects_again_when_the_server_is_back,
     a_connection_that_falls_silent_is_replaced_within_an_operations_limit,
     what_a_silent_connection_was_granted_is_released,
     a_lock_that_is_extended_during_a_slow_read_is_seen_held,
-    closing_leaves_no_transaction_open,
     a_key_file_that_cannot_be_read_holds_up_nobody_else,
 ];
 
@@ -272,104 +268,6 @@ pub(crate) async fn lacks_a_part(server: &Server, backend: Arc<dyn Backend>) {
     assert_eq!(released, ReleaseOutcome::Released);
 }
 
-async fn round_trips_are_as_few_as_can_be() {
-    let server = Server::start();
-    let backend = server.backend();
-    let a = key("a");
-    let none = |calls: &[(&str, u64)]| -> Vec<(String, u64)> {
-        calls
-            .iter()
-            .map(|(name, count)| ((*name).to_owned(), *count))
-            .collect()
-    };
-    let grant = acquire(&*backend, a.as_str()).await;
-    assert_eq!(
-        server.calls().await,
-        none(&[("BatchGetDocuments", 1), ("Commit", 1)])
-    );
-
-    assert!(
-        try_acquire(&*backend, a.as_str())
-            .await
-            .unwrap()
-            .is_locked()
-    );
-    assert_eq!(
-        server.calls().await,
-        none(&[("BatchGetDocuments", 1), ("Rollback", 1)])
-    );
-
-    let extended = backend.extend(&grant.lock_id, Ttl::DEFAULT).await.unwrap();
-    assert!(matches!(extended, ExtendOutcome::Extended { .. }));
-    assert_eq!(
-        server.calls().await,
-        none(&[("Commit", 1), ("RunQuery", 1)])
-    );
-
-    assert!(backend.is_locked(&a).await.unwrap());
-    assert_eq!(server.calls().await, none(&[("BatchGetDocuments", 1)]));
-    assert!(
-        backend
-            .lookup(&Lookup::Key(a.clone()))
-            .await
-            .unwrap()
-            .is_some()
-    );
-    assert_eq!(server.calls().await, none(&[("BatchGetDocuments", 1)]));
-    let by_id = Lookup::LockId(grant.lock_id.clone());
-    assert!(backend.lookup(&by_id).await.unwrap().is_some());
-    assert_eq!(server.calls().await, none(&[("RunQuery", 1)]));
-
-    let released = backend.release(&grant.lock_id).await.unwrap();
-    assert_eq!(released, ReleaseOutcome::Released);
-    assert_eq!(
-        server.calls().await,
-        none(&[("Commit", 1), ("RunQuery", 1)])
-    );
-}
-
-async fn a_dropped_attempt_leaves_no_transaction_open() {
-    let server = Server::start();
-    let backend = server.backend();
-    let (a, busy) = (key("a"), key("busy"));
-    let held = acquire(&*backend, busy.as_str()).await;
-    // Refused reads, dropped attempts, contention: all end what they began.
-    server
-        .emulator
-        .faults()
-        .set([Fault::new(Effect::LatencyMs(30)).on("Commit")]);
-    for _ in 0..5 {
-        let attempt = try_acquire(&*backend, a.as_str());
-        let _ = tokio::time::timeout(Duration::from_millis(10), attempt).await;
-        try_acquire(&*backend, busy.as_str()).await.unwrap();
-    }
-    eventually("no transaction is open", async || {
-        server.emulator.open_transactions() == 0
-    })
-    .await;
-    assert!(
-        backend
-            .lookup(&Lookup::LockId(held.lock_id))
-            .await
-            .unwrap()
-            .is_some()
-    );
-}
-
-async fn an_attempt_dropped_while_it_begins_leaves_no_transaction_open() {
-    let server = Server::start();
-    let (backend, a) = (server.backend(), key("a"));
-    acquire(&*backend, a.as_str()).await;
-    // Somewhere on the way to the server, in it, or on the way back.
-    for patience in (0..2_000).step_by(10).map(Duration::from_micros) {
-        let _ = tokio::time::timeout(patience, try_acquire(&*backend, a.as_str())).await;
-    }
-    eventually("no transaction is open", async || {
-        server.emulator.open_transactions() == 0
-    })
-    .await;
-}
-
 async fn it_connects_again_when_the_server_is_back() {
     let emulator = Emulator::start(Options::default()).unwrap();
     let port = emulator.address().port();
@@ -517,19 +415,6 @@ async fn a_lock_that_is_extended_during_a_slow_read_is_seen_held() {
         let (is_held, ()) = tokio::join!(answer, meanwhile);
         assert!(is_held, "{question}");
     }
-}
-
-async fn closing_leaves_no_transaction_open() {
-    let server = Server::start();
-    let backend = server.backend();
-    acquire(&*backend, "a").await;
-    for _ in 0..10 {
-        // Is answered before the transaction has ended.
-        let outcome = try_acquire(&*backend, "a").await.unwrap();
-        assert!(outcome.is_locked());
-    }
-    backend.close().await;
-    assert_eq!(server.emulator.open_transactions(), 0);
 }
 
 /// Reading it takes as long as somebody else likes: nobody writes into the pipe.

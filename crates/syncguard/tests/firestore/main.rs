@@ -18,6 +18,7 @@ mod secured;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;
 mod wakeups;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ("faults", faults::TESTS),
         ("fields", fields::TESTS),
         ("secured", secured::TESTS),
+        ("transactions", transactions::TESTS),
         ("wakeups", wakeups::TESTS),
     ])
 }

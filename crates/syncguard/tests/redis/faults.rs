@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use syncguard::operation::{self, CallOptions};
-use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
+use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, LockOptions, Operation, lock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpStream;
@@ -15,10 +15,9 @@ use crate::load::{
     Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
 };
 use crate::support::attempts::Attempts as _;
-use crate::support::certificates::Certificates;
 use crate::support::locks::key;
 use crate::support::process::free_port;
-use crate::support::redis_server::{LOCKS_ONLY, RedisServer};
+use crate::support::redis_server::RedisServer;
 use crate::support::resp::{Answer, Resp};
 use crate::support::suite::tests;
 
@@ -36,16 +35,10 @@ tests![
     an_idle_connection_that_falls_silent_costs_less_than_a_connect_timeout,
     a_stopped_server_keeps_its_connection,
     a_connection_that_ends_at_its_start_costs_less_than_a_connect_timeout,
-    wrong_credentials_fail_at_once_and_say_so,
-    a_user_without_the_rights_is_refused,
-    a_password_that_changes_ends_in_auth_failed,
-    a_wrong_database_is_an_invalid_argument,
     a_full_memory_refuses_locks_and_frees_them,
     a_replica_is_unavailable_until_it_is_promoted,
     whoever_gives_up_on_a_replica_is_told_that_it_is_one,
     a_failover_by_sentinel_is_followed,
-    tls_trusts_whom_it_is_told_to_trust,
-    a_server_may_be_its_own_authority,
 ];
 
 async fn a_server_that_is_not_there_is_unavailable_and_used_when_it_comes() {
@@ -296,64 +289,6 @@ async fn a_connection_that_ends_at_its_start_costs_less_than_a_connect_timeout()
     assert!(start.elapsed() < limit / 2, "{:?}", start.elapsed());
 }
 
-async fn wrong_credentials_fail_at_once_and_say_so() {
-    let server = RedisServer::start_with(&["requirepass secret"]);
-    for (url, message) in [
-        ("redis://:wrong@", "WRONGPASS"),
-        ("redis://nobody:secret@", "WRONGPASS"),
-        ("redis://", "NOAUTH"),
-    ] {
-        let url = format!("{url}127.0.0.1:{}", server.port());
-        let backend = backend(RedisConfig::from_url(&url).unwrap());
-        for _ in 0..3 {
-            let start = Instant::now();
-            let error = acquire(&backend, "k").await.unwrap_err();
-            assert!(start.elapsed() < TIMEOUT / 2, "no use in waiting");
-            assert_eq!(error.kind(), ErrorKind::AuthFailed);
-            assert!(error.message().contains(message), "{error}");
-            assert!(!format!("{error:?} {backend:?}").contains("secret"));
-        }
-    }
-}
-
-async fn a_user_without_the_rights_is_refused() {
-    let mut settings = LOCKS_ONLY.to_vec();
-    settings.push("user reader on >secret ~syncguard:* -@all +get +ping +client +info");
-    settings.push("user stranger on >secret ~other:* +@all");
-    let server = RedisServer::start_with(&settings);
-    for user in ["reader", "stranger"] {
-        let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
-        let backend = backend(RedisConfig::from_url(&url).unwrap());
-        let error = acquire(&backend, "k").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
-        assert!(error.message().contains("NOPERM"), "{error}");
-    }
-}
-
-async fn a_password_that_changes_ends_in_auth_failed() {
-    let server = RedisServer::start_with(&["requirepass secret"]);
-    let url = format!("redis://:secret@127.0.0.1:{}", server.port());
-    let backend = backend(RedisConfig::from_url(&url).unwrap());
-    until_it_works(&backend).await;
-    let mut raw = server.connect();
-    raw.call(&["AUTH", "secret"]);
-    raw.call(&["CONFIG", "SET", "requirepass", "other"]);
-    raw.call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    let start = Instant::now();
-    while acquire(&backend, "k").await.map_err(|error| error.kind()) != Err(ErrorKind::AuthFailed) {
-        assert!(start.elapsed() < Duration::from_secs(10));
-    }
-    raw.call(&["CONFIG", "SET", "requirepass", "secret"]);
-    until_it_works(&backend).await;
-}
-
-async fn a_wrong_database_is_an_invalid_argument() {
-    let server = RedisServer::start();
-    let backend = backend(RedisConfig::from_url(&format!("{}/99", server.url())).unwrap());
-    let error = acquire(&backend, "k").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
-}
-
 async fn a_full_memory_refuses_locks_and_frees_them() {
     let server = RedisServer::start();
     let backend = backend_at(&server);
@@ -450,95 +385,4 @@ async fn a_failover_by_sentinel_is_followed() {
         raw.call(&["EXISTS", "syncguard:fence:syncguard:after"]),
         Answer::Int(1)
     );
-}
-
-async fn tls_trusts_whom_it_is_told_to_trust() {
-    let certificates = Certificates::for_server(&["locks.example"]);
-    let server = RedisServer::start_with_tls(&certificates, LOCKS_ONLY);
-    let url = format!("rediss://locks:secret@127.0.0.1:{}", server.port());
-    let right = RedisTls {
-        ca: Some(certificates.ca.clone().into_bytes()),
-        cert: Some(certificates.client_cert.clone().into_bytes()),
-        key: Some(certificates.client_key.clone().into_bytes()),
-        servername: Some("locks.example".into()),
-        ..RedisTls::default()
-    };
-    let with = |tls: RedisTls| {
-        let mut config = RedisConfig::from_url(&url).unwrap();
-        config.tls = Some(tls);
-        backend(config)
-    };
-    pair(&with(right.clone()), "k").await.unwrap();
-    let trusting = RedisTls {
-        ca: None,
-        servername: None,
-        reject_unauthorized: false,
-        ..right.clone()
-    };
-    pair(&with(trusting), "k").await.unwrap();
-    let other = Certificates::for_server(&[]);
-    for tls in [
-        RedisTls {
-            servername: None,
-            ..right.clone()
-        },
-        RedisTls {
-            ca: None,
-            ..right.clone()
-        },
-        RedisTls {
-            ca: Some(other.ca.clone().into_bytes()),
-            ..right.clone()
-        },
-        RedisTls {
-            cert: None,
-            key: None,
-            ..right.clone()
-        },
-    ] {
-        // Waiting would not help.
-        let error = acquire(&with(tls), "k").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
-    }
-    let plain = format!("redis://127.0.0.1:{}", server.port());
-    let error = acquire(&backend(RedisConfig::from_url(&plain).unwrap()), "k").await;
-    assert!(error.is_err());
-    let unfit = RedisTls {
-        key: Some(other.client_key.into_bytes()),
-        ..right
-    };
-    let mut config = RedisConfig::from_url(&url).unwrap();
-    config.tls = Some(unfit);
-    let error = RedisBackend::new(config).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-}
-
-async fn a_server_may_be_its_own_authority() {
-    let check = async |certificates: &Certificates, name: &str| {
-        let server = RedisServer::start_with_tls(certificates, &["tls-auth-clients no"]);
-        let url = format!("rediss://127.0.0.1:{}", server.port());
-        let mut config = RedisConfig::from_url(&url).unwrap();
-        config.tls = Some(RedisTls {
-            ca: Some(certificates.ca.clone().into_bytes()),
-            servername: Some(name.to_owned()),
-            ..RedisTls::default()
-        });
-        pair(&backend(config), "k").await
-    };
-    let named = ["-addext", "subjectAltName=DNS:locks.example,IP:127.0.0.1"];
-    let made = Certificates::by_openssl(&named, None);
-    check(&made, "locks.example").await.unwrap();
-    check(&made, "127.0.0.1").await.unwrap();
-    let refused = check(&made, "other.example").await.unwrap_err();
-    // Without options for names, it is the common name that counts.
-    let common = Certificates::by_openssl(&[], None);
-    check(&common, "locks.example").await.unwrap();
-    let also_refused = check(&common, "127.0.0.1").await.unwrap_err();
-    let expired = Certificates::by_openssl(&["-days", "1"], Some("2 years ago"));
-    let expired = check(&expired, "locks.example").await.unwrap_err();
-    assert!(expired.message().contains("expired"), "{expired}");
-    for error in [refused, also_refused, expired] {
-        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
-        assert!(error.message().contains("TLS failed"), "{error}");
-    }
 }

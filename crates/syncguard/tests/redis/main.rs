@@ -20,6 +20,7 @@ mod fences;
 mod foreign;
 mod idle;
 mod load;
+mod refused;
 mod replicas;
 mod replies;
 mod roles;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ("fences", fences::TESTS),
         ("foreign", foreign::TESTS),
         ("idle", idle::TESTS),
+        ("refused", refused::TESTS),
         ("replicas", replicas::TESTS),
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
