@@ -157,7 +157,9 @@ impl Backend for RedisBackend {
                 None => runner.release(&release.lock_ids).await?,
                 Some((lock_id, done)) => Batch::from([runner.finish(lock_id, done).await?]),
             }),
-            Operation::Extend(extension) => Outcome::Extend(runner.extend(extension).await?),
+            Operation::Extend(extension) => {
+                Outcome::Extend(Box::pin(runner.extend(extension)).await?)
+            }
             Operation::IsLocked(key) => Outcome::IsLocked(runner.is_locked(key).await?),
             Operation::Lookup(lookup) => Outcome::Lookup(runner.lookup(lookup).await?),
             Operation::ForceRelease(key) => Outcome::ForceRelease(runner.force_release(key).await?),

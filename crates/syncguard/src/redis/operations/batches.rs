@@ -119,11 +119,15 @@ impl Runner {
         }
     }
 
-    pub(super) async fn extend_several(
+    /// Makes what these lock ids own end later.
+    pub(in crate::redis) async fn extend(
         &self,
         extension: &Extension,
     ) -> Result<ExtendOutcome, Error> {
         let ttl = extension.ttl;
+        if let [lock_id] = extension.lock_ids.as_slice() {
+            return self.extend_all(&[lock_id], ttl).await;
+        }
         let all: Vec<_> = extension.lock_ids.iter().collect();
         let mut race = Race::new();
         for places in self.places(&extension.lock_ids) {

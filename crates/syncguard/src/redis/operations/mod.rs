@@ -5,7 +5,6 @@ mod acquire_all;
 mod batches;
 mod eval;
 pub mod extend;
-mod extend_all;
 pub(super) mod facts;
 pub mod force_release;
 pub mod holder;
