@@ -133,7 +133,7 @@ struct Caller {
     by: Instant,
     /// What to tell it then.
     failure: Error,
-    /// Whether one of the tries that have failed may have released the lock.
+    /// Whether one of the tries that have failed may have released the lock, or one is under way.
     may_be_done: bool,
     /// Whether it is known that a lock that is not there any more was released by one of the tries before. What was to be
     /// stored with the release may not have been, if the lock was lost before.
@@ -170,7 +170,11 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         if let Some(tell) = self.tell.take() {
-            tell(Err(self.failure.clone()));
+            let failure = self.failure.clone();
+            tell(Err(match self.may_be_done {
+                true => failure.with_unknown_outcome(),
+                false => failure,
+            }));
         }
     }
 }
@@ -227,7 +231,10 @@ async fn undo(
                     came = &mut release => break came,
                     ended = &mut attempt, if end.is_none() => end = Some(ended),
                     () = sleep_until(by), if caller.is_some() => {
-                        caller = None;
+                        if let Some(mut caller) = caller.take() {
+                            // What is under way may still be carried out.
+                            caller.may_be_done = true;
+                        }
                         if last_for.is_none() {
                             return;
                         }

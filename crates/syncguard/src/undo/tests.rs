@@ -41,6 +41,8 @@ struct Store {
     unreachable_until: Instant,
     /// The answers to so many releases are lost.
     lost_answers: Mutex<usize>,
+    /// After so many tries it answers nothing any more.
+    silent_after: Option<usize>,
     tries: AtomicUsize,
     released_at: Mutex<Option<Instant>>,
 }
@@ -56,6 +58,7 @@ impl Store {
             stands_still_until: now,
             unreachable_until: now,
             lost_answers: Mutex::new(0),
+            silent_after: None,
             tries: AtomicUsize::new(0),
             released_at: Mutex::new(None),
         };
@@ -86,7 +89,10 @@ impl Store {
     }
 
     async fn release(&self) -> Result<ReleaseOutcome, Error> {
-        self.tries.fetch_add(1, SeqCst);
+        let before = self.tries.fetch_add(1, SeqCst);
+        if self.silent_after.is_some_and(|tries| before >= tries) {
+            return pending().await;
+        }
         sleep_until(self.stands_still_until).await;
         let now = Instant::now();
         if now < self.unreachable_until {

@@ -90,6 +90,21 @@ async fn a_release_that_fails_for_longer_is_reported_in_time_and_goes_on_if_the_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_is_under_way_when_its_time_is_over_may_be_done() {
+    for (answered, is_unknown) in [(1, true), (usize::MAX, false)] {
+        let store = Store::new(|store, now| {
+            store.grants_at = Some(now);
+            store.unreachable_until = now + secs(20.0);
+            store.silent_after = Some(answered);
+        });
+        let release = release_of(&store, CallOptions::default());
+        let error = release.await.unwrap_err();
+        assert_eq!(error.message(), "no connection");
+        assert_eq!(error.is_outcome_unknown(), is_unknown);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_is_cancelled_goes_on_if_the_lock_may_last() {
     let store = Store::new(|store, now| {
         store.grants_at = Some(now);
